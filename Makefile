@@ -1,0 +1,78 @@
+# `make help` lists what there is. Each target sets up what it needs in .venv, once.
+
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+SHELL := /bin/sh
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SESSIONS ?= 8
+
+# the first of these that is new enough; `make PYTHON=/path/to/python3 ...` names another
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(VENV)/.demo ## two sessions, one inbox: without the gate and with it (under a minute)
+	@$(BIN)/callosum demo
+
+.PHONY: test
+test: lint unit ## everything that must pass: style, types, direction of imports, tests
+
+.PHONY: lint
+lint: $(VENV)/.test ## style, types and direction of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+.PHONY: unit
+unit: $(VENV)/.test ## the tests alone; ARGS="-k name" picks some
+	$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: format
+format: $(VENV)/.test ## put the code into form
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+.PHONY: bench
+bench: $(VENV)/.bench ## figures beside named peers; ARGS="--only pair" picks some
+	$(BIN)/python -m bench.run $(ARGS)
+
+.PHONY: replay
+replay: $(VENV)/.demo ## recorded tool traffic through the gate: make replay FILE=traces.jsonl [SESSIONS=8]
+	@test -n "$(FILE)" || { echo "make replay needs FILE=traces.jsonl" >&2; exit 2; }
+	@$(BIN)/callosum replay $(FILE) --sessions $(SESSIONS)
+
+.PHONY: clean
+clean: ## remove what the other targets made
+	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.python:
+	@test -n "$(PYTHON)" || { echo "Callosum needs Python 3.11 or later: install it, or name it with make PYTHON=..." >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) has no venv: install it (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@echo "setting up $(VENV) with $$("$(PYTHON)" --version)"
+	@"$(PYTHON)" -m venv --clear $(VENV)
+	@touch $@
+
+# one stamp for each set of packages, older than pyproject.toml when the set has changed
+$(VENV)/.demo: $(VENV)/.python pyproject.toml
+	@echo "installing callosum[demo]"
+	@$(PIP) install --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.python pyproject.toml
+	@echo "installing callosum[demo,dev,examples]"
+	@$(PIP) install --editable '.[demo,dev,examples]'
+	@touch $@ $(VENV)/.demo
+
+$(VENV)/.bench: $(VENV)/.python pyproject.toml
+	@echo "installing callosum[bench]"
+	@$(PIP) install --editable '.[bench]'
+	@touch $@

@@ -1,0 +1,57 @@
+"""The errors Callosum raises.
+
+::
+
+    CallosumError
+    ├── ConfigError        rules, settings or input that cannot be used; names the place
+    ├── StoreError         the store refuses: a foreign file, another schema, a broken contract
+    │   └── StoreUnavailable   the store cannot be reached or written just now; trying again may help
+    ├── GateUnavailable    the gate cannot answer, and this call may not run without it
+    └── Blocked            a decision that says no, raised by ``guard()`` only
+
+A verdict is a value: ``Gate.intercept`` returns it and raises only when the gate itself failed.
+Driver errors stay in ``__cause__``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from callosum.model import Decision
+
+
+class CallosumError(Exception):
+    """Base of everything Callosum raises on purpose."""
+
+
+class ConfigError(CallosumError):
+    """Rules, settings or input cannot be used.
+
+    ``at`` names the place (``rules[3].tier``, ``params``, a file name); ``str()`` puts it in front.
+    """
+
+    def __init__(self, message: str, at: str = "") -> None:
+        super().__init__(f"{at}: {message}" if at else message)
+        self.at = at
+        self.message = message
+
+
+class StoreError(CallosumError):
+    """The store refuses to work with what it found; the text says what to do."""
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or written now (busy past the deadline, full disk, read-only)."""
+
+
+class GateUnavailable(CallosumError):
+    """The gate cannot answer, and the call is too grave to run without it."""
+
+
+class Blocked(CallosumError):
+    """A gated call may not run now. ``decision`` says why; ``str()`` is the sentence for the agent."""
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(decision.warning or f"[Callosum] {decision.verdict}")
+        self.decision = decision

@@ -1,0 +1,616 @@
+"""The data that all parts share: calls, actions, evidence, decisions. No behaviour beyond spelling.
+
+Units
+    A *moment* is a whole number of microseconds since 1970 by the store's clock. Within a namespace
+    moments only grow: no two journal entries share one. Durations inside the gate are microseconds
+    too (``SECOND``); everything a person or a client gives or reads is in seconds.
+
+The life of a call, in the words used here::
+
+    Call ── rules ──> Classification ── gate ──> Scope ── store ──> View
+                                                                     │ a pure step
+    Decision <── gate ── Applied <── store ── Change <───────────────┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum, StrEnum
+from typing import Any, Final
+
+from msgspec import Struct, field
+
+SECOND: Final = 1_000_000
+MINUTE: Final = 60 * SECOND
+HOUR: Final = 60 * MINUTE
+DAY: Final = 24 * HOUR
+
+NO_KEY: Final = "="
+"""Start of the hidden key of a call without keys: ``=`` and the digest of its content."""
+DEFAULT_NAMESPACE: Final = "default"
+MAX_NAME: Final = 256
+"""Longest name of a session, a tool, a namespace, a run or a call id, in characters."""
+MAX_KEY: Final = 1024
+"""Longest context key, in characters. The rules shorten longer ones with a digest; others refuse."""
+
+
+class Tier(IntEnum):
+    """How much harm a call can do (PROTOCOL section 3)."""
+
+    NONE = 0
+    LOW = 1
+    MEDIUM = 2
+    HIGH = 3
+    CRITICAL = 4
+
+
+class Mode(StrEnum):
+    """What a call does to a key. Two reads never conflict, nor do two appends."""
+
+    READ = "read"
+    WRITE = "write"
+    APPEND = "append"
+
+
+class Kind(StrEnum):
+    """What stands in the way, in rising gravity (the order in which a mark can be raised)."""
+
+    RECENT = "recent"
+    HELD = "held"
+    STALE = "stale"
+    UNKNOWN = "unknown"
+    OPPOSED = "opposed"
+    DUPLICATE = "duplicate"
+
+    @property
+    def gravity(self) -> int:
+        """1 for ``recent`` to 6 for ``duplicate``."""
+        return _GRAVITY[self]
+
+
+_GRAVITY: Final[dict[Kind, int]] = {kind: place for place, kind in enumerate(Kind, 1)}
+
+
+class Verdict(StrEnum):
+    """The gate's answer, from mildest to gravest."""
+
+    ALLOW = "allow"
+    WARN = "warn"
+    CONFIRM = "confirm"
+    ASK = "ask"
+    BLOCK = "block"
+
+    @property
+    def proceed(self) -> bool:
+        """Whether the call may run."""
+        return self is Verdict.ALLOW or self is Verdict.WARN
+
+    @property
+    def gravity(self) -> int:
+        """0 for ``allow`` to 4 for ``block``."""
+        return _WEIGHT[self]
+
+
+_WEIGHT: Final[dict[Verdict, int]] = {verdict: place for place, verdict in enumerate(Verdict)}
+
+
+class State(StrEnum):
+    """Where an action stands in its life."""
+
+    QUEUED = "queued"
+    ASKED = "asked"
+    OPEN = "open"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+
+
+class Outcome(StrEnum):
+    """How a call ended, as its session reports it."""
+
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+
+
+class Event(StrEnum):
+    """What a journal entry records."""
+
+    INTERCEPT = "intercept"
+    COMPLETE = "complete"
+    LOCK = "lock"
+    RELEASE = "release"
+    RENEW = "renew"
+    LAPSE = "lapse"
+    RESOLVE = "resolve"
+    APPROVE = "approve"
+    DENY = "deny"
+    QUEUE = "queue"
+    LEAVE = "leave"
+    OBSERVE = "observe"
+    LATE = "late"
+
+
+class Key(Struct, frozen=True, gc=False, array_like=True):
+    """A context key with what the call does to it.
+
+    ``name`` is canonical (one resource, one spelling). A name that ends in ``/`` is a tree and
+    covers every key it prefixes; a part after ``|`` is a facet of the key before it.
+    """
+
+    name: str
+    mode: Mode = Mode.WRITE
+
+
+def overlap(one: str, other: str) -> bool:
+    """Whether two keys meet: the same, a tree over the other, or a facet and the key before its bar."""
+    if one == other:
+        return True
+    if (one.endswith("/") and other.startswith(one)) or (other.endswith("/") and one.startswith(other)):
+        return True
+    return one.startswith(f"{other}|") or other.startswith(f"{one}|")
+
+
+class Host(Struct, frozen=True, gc=False, array_like=True):
+    """The process that lives while a tool runs: pid, start time (Unix seconds), machine id."""
+
+    pid: int
+    started: float
+    machine: str
+
+
+class Call(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """One tool call that a session is about to make, as the host knows it.
+
+    ``instance`` names the actor, with the optional ``session`` it is ``instance/session``. ``wait``
+    is in seconds (at most 60). ``timeout`` is the tool's own limit in seconds, if it has one.
+    ``host`` is set where no process of Callosum lives between the two reports. ``rewrite`` says
+    that the host can replace the params of the call. ``after`` is the newest decision id whose
+    answer the model had seen when it made the call, where the host can tell.
+    """
+
+    instance: str
+    tool: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    action: str | None = None
+    session: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+    call_id: str | None = None
+    cwd: str | None = None
+    pause: bool = False
+    wait: float = 0
+    description: str | None = None
+    schema: Mapping[str, Any] | None = None
+    annotations: Mapping[str, Any] | None = None
+    origin: str | None = None
+    parent: str | None = None
+    run: str | None = None
+    continues: str | None = None
+    timeout: float | None = None
+    host: Host | None = None
+    rewrite: bool = False
+    after: int | None = None
+
+    @property
+    def actor(self) -> str:
+        """Who acts: ``instance`` or ``instance/session``."""
+        return f"{self.instance}/{self.session}" if self.session else self.instance
+
+
+class Content(Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
+    """What is remembered of a call's content instead of the content.
+
+    ``digest`` covers tool and normalised params; ``whole`` is the digest of the bytes a resource
+    will hold afterwards, where the call says them all; ``words`` are keyed hashes of the text's
+    words (4 bytes each, sorted), ``numbers`` of its numbers. ``brief``: there
+    is a text and it is a short phrase, whose repetition means nothing. ``repeats``: the act happens again when
+    it is repeated (a mail), unlike a harmless repetition (a set). ``stance`` is a side taken
+    (``+attend``), whose contrary (``-attend``) by another session is ``opposed``. ``origin`` is a
+    digest of what caused the call.
+    """
+
+    digest: bytes = b""
+    whole: bytes = b""
+    words: bytes = b""
+    numbers: bytes = b""
+    repeats: bool = False
+    stance: str = ""
+    origin: bytes = b""
+    brief: bool = False
+
+
+class Classification(Struct, frozen=True, gc=False):
+    """What the rules make of a call.
+
+    ``rule`` names the rule that matched, ``""`` where the call was judged by what it shows. ``why``
+    tells in words how the answer came about. ``window`` is how far back other sessions' acts count,
+    in microseconds. ``cells`` overlays single cells of the policy table; ``verdict`` is the mildest
+    answer the call can get, whatever is in the way. ``gap``: a call that writes, from which no key
+    could be derived.
+    """
+
+    tier: int
+    keys: tuple[Key, ...] = ()
+    rule: str = ""
+    effect: str = "write"
+    content: Content = Content()
+    window: int = HOUR
+    cells: Mapping[Kind, Verdict] | None = None
+    verdict: Verdict | None = None
+    gap: bool = False
+    why: tuple[str, ...] = ()
+
+
+class Mark(Struct, frozen=True, gc=False):
+    """What one session knows of one key.
+
+    ``read``: moment of the last look at the resource. ``told``: id of the newest action of others it
+    was told of, and ``told_kind`` the gravest kind (0 to 6). ``told_at``, ``told_call``, ``told_run``
+    say when, for which call and in which turn; ``before`` and ``before_kind`` are the mark as it
+    stood until then, which still counts for the call that was told and for its siblings.
+    ``pauses`` are the moments of the last pauses for ``recent`` or ``held``, oldest first.
+    """
+
+    read: int = 0
+    told: int = 0
+    told_kind: int = 0
+    told_at: int = 0
+    told_call: bytes = b""
+    told_run: str = ""
+    before: int = 0
+    before_kind: int = 0
+    pauses: tuple[int, ...] = ()
+
+
+NO_MARK: Final = Mark()
+
+
+class Action(Struct, frozen=True, gc=False):
+    """A call that was let through, or waits to be (``queued``, ``asked``), as the store holds it.
+
+    ``id`` is also its fencing token. ``key`` and ``mode`` say through which key it was found.
+    ``ended`` is the moment of its report, 0 while there is none. ``expires`` is the moment at which
+    its lease runs out (for tiers 0 to 2: until when a missing report means "still running"),
+    ``limit`` the one up to which a living host process keeps it. ``approved`` is the moment at which
+    a person agreed (negative: refused). ``alive`` is whether its host process lives, None where no
+    host is known. ``answer`` holds the decision as it was given, for repeats.
+    """
+
+    id: int
+    namespace: str
+    session: str
+    tool: str
+    tier: int
+    state: State
+    started: int
+    ended: int = 0
+    expires: int = 0
+    limit: int = 0
+    run: str = ""
+    rule: str = ""
+    lock: bool = False
+    host: Host | None = None
+    alive: bool | None = None
+    content: Content = Content()
+    keys: tuple[Key, ...] = ()
+    key: str = ""
+    mode: Mode = Mode.WRITE
+    supersedes: tuple[int, ...] = ()
+    approved: int = 0
+    verdict: Verdict = Verdict.ALLOW
+    answer: bytes = b""
+
+
+class Find(Struct, frozen=True, gc=False):
+    """How a report finds its action: by ``id``, else by ``key``, else by ``digest``.
+
+    With ``id`` None: ``key`` names a key, ``""`` stands for "without a key"; the newest open action
+    of the session is meant, never a lock, an ``unknown`` one only if nothing else is open. With
+    ``digest`` the oldest unreported one with that digest is meant.
+    """
+
+    id: int | None = None
+    key: str | None = None
+    digest: bytes | None = None
+
+
+class Scope(Struct, frozen=True, gc=False):
+    """What a step needs to see; the store serialises all steps whose keys overlap.
+
+    ``call`` is the identity of the call (None: not idempotent). ``prints`` are the digests to look
+    up on the keys, for sessions' acts of the same content, origin or contrary stance. ``floor`` is
+    the lowest tier that counts in ``KeyView.latest`` (0: just the newest). ``live``: whether open, queued and unknown
+    actions are needed. ``waits``: whether ``View.wanted`` is needed. ``durable``: the change must
+    survive power loss before ``transact`` returns.
+    """
+
+    namespace: str
+    session: str
+    keys: tuple[Key, ...] = ()
+    call: bytes | None = None
+    prints: tuple[bytes, ...] = ()
+    floor: int = 1
+    live: bool = False
+    waits: bool = False
+    find: Find | None = None
+    parent: str = ""
+    continues: str = ""
+    durable: bool = False
+
+
+class KeyView(Struct, frozen=True, gc=False):
+    """One key of the scope, with every key that covers it or is covered by it.
+
+    ``mark`` is this session's. ``live``: all queued, asked, open and unknown actions of anybody.
+    ``latest``: the newest action of each other session that was neither failed nor cancelled, and
+    behind it the newest that counts (tier ``floor`` or more, a mode that the key's meets) if that is
+    another; newest change first, cut at ``LATEST``. ``own``: this session's newest (its life; its keys and
+    content may be left out). ``stale``: the others'
+    newest change of something below a tree that this session has read before it.
+    """
+
+    key: Key
+    mark: Mark = NO_MARK
+    live: tuple[Action, ...] = ()
+    latest: tuple[Action, ...] = ()
+    own: Action | None = None
+    stale: tuple[Action, ...] = ()
+
+
+LATEST: Final = 12
+"""How many other sessions' newest actions a view holds for one key."""
+
+
+class View(Struct, frozen=True, gc=False):
+    """What a step is shown: one consistent look at the store, inside its transaction.
+
+    ``now`` is the moment of the step. ``earlier``: the action that this call's identity opened.
+    ``found``: what ``Scope.find`` asked for. ``twins``: actions with one of the scope's prints on a
+    shared key (without keys: by digest alone), newest first. ``ancestors``: the sessions from which
+    this one descends. ``superseded``: the actions that ``found`` repeats. ``wanted``: sessions that
+    wait for something this session holds.
+    ``observe_until``: until when the whole gate only observes, 0 if it does not.
+    """
+
+    now: int
+    keys: tuple[KeyView, ...] = ()
+    earlier: Action | None = None
+    found: Action | None = None
+    twins: tuple[Action, ...] = ()
+    ancestors: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()
+    superseded: tuple[Action, ...] = ()
+    observe_until: int = 0
+
+
+class Conflict(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """Evidence that another session (or this one's own past) is in the way.
+
+    ``age`` is in seconds, ``expires_in`` in seconds until the lease of a ``held`` runs out.
+    """
+
+    kind: Kind
+    instance: str
+    tool: str
+    tier: int
+    key: str
+    id: int
+    state: State
+    age: float
+    expires_in: float | None = None
+    own: bool = False
+
+
+class Lease(Struct, frozen=True, gc=False, rename="camel"):
+    """An open action of tier 3 or 4. ``expires`` is in Unix seconds; ``token`` is the fencing token."""
+
+    token: int
+    expires: float
+
+
+class Decision(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """The answer to one call.
+
+    ``id`` is the action's where it may run, else the journal entry's (what a person approves).
+    ``conflicts`` holds at most ten, gravest first; ``conflict_count`` counts them all. ``warning`` is
+    the paragraph for the agent. ``observed`` is the verdict that stood before ``observe`` let it
+    pass. ``params`` are set where an approved call is to run with the params that were shown.
+    """
+
+    proceed: bool
+    tier: int
+    context_key: str | None
+    id: int
+    verdict: Verdict
+    context_keys: tuple[str, ...] = ()
+    rule: str = ""
+    conflicts: tuple[Conflict, ...] = ()
+    conflict_count: int = 0
+    warning: str | None = None
+    lease: Lease | None = None
+    observed: Verdict | None = None
+    repeated: bool = False
+    params: Mapping[str, Any] | None = None
+    fallback: bool = False
+
+
+class LockResult(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """The answer to ``lock``: whether it was acquired, and by whom it is held if it was not."""
+
+    acquired: bool
+    conflict: Conflict | None = None
+    lease: Lease | None = None
+    id: int | None = None
+
+
+class Report(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """The answer to ``complete``, ``release``, ``renew``, ``resolve``, ``approve``, ``deny``.
+
+    ``ok`` is whether it took effect; ``note`` says in words what was odd (late, second report, ...).
+    """
+
+    ok: bool
+    id: int | None = None
+    state: State | None = None
+    late: bool = False
+    note: str | None = None
+    lease: Lease | None = None
+
+
+class Entry(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """One line of the journal. ``seq`` is its place and its moment (0 until the store has filled it).
+
+    ``action`` is the action it speaks of (the entry's own ``seq`` where it opened one). ``body``
+    holds what was asked and answered: ``params`` (summarised, redacted), ``conflicts``, ``warning``,
+    ``result``, ``note``, ... as far as they apply.
+    """
+
+    event: Event
+    session: str
+    namespace: str = DEFAULT_NAMESPACE
+    seq: int = 0
+    action: int = 0
+    tool: str = ""
+    tier: int | None = None
+    verdict: Verdict | None = None
+    rule: str = ""
+    run: str = ""
+    keys: tuple[Key, ...] = ()
+    outcome: Outcome | None = None
+    body: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Opening(Struct, frozen=True, gc=False):
+    """Makes the change's last entry an action. Moments as in ``Action``.
+
+    ``prints`` are the digests under which later calls find it. ``params`` (JSON) are kept only while
+    an approval is pending.
+    """
+
+    state: State
+    expires: int
+    limit: int = 0
+    host: Host | None = None
+    lock: bool = False
+    content: Content = Content()
+    prints: tuple[bytes, ...] = ()
+    supersedes: tuple[int, ...] = ()
+    params: bytes | None = None
+
+
+class Settle(Struct, frozen=True, gc=False):
+    """Moves an existing action to ``state``. ``ended`` 0 leaves it without a report.
+
+    ``expires`` and ``approved`` are kept where they are None. The store takes back what a failed or
+    cancelled action left: it is nobody's latest any more, and a read mark that it set returns to
+    what it was. Of an entry that opened nothing (a blocked call) it makes an action.
+    """
+
+    action: Action
+    state: State
+    ended: int = 0
+    expires: int | None = None
+    approved: int | None = None
+
+
+class Move(Struct, frozen=True, gc=False):
+    """Sets this session's mark on a key."""
+
+    key: str
+    mark: Mark
+
+
+class Change(Struct, frozen=True, gc=False):
+    """What a step wants done, all of it or nothing. An empty change writes nothing.
+
+    The last entry is the decision's own; with ``open`` it becomes an action.
+    ``content`` is kept with the last entry where it opens nothing, so that a person can still
+    approve it. ``answer`` is handed back untouched.
+    """
+
+    entries: tuple[Entry, ...] = ()
+    open: Opening | None = None
+    settles: tuple[Settle, ...] = ()
+    moves: tuple[Move, ...] = ()
+    observe_until: int | None = None
+    content: Content | None = None
+    answer: Any = None
+
+
+class Applied(Struct, frozen=True, gc=False):
+    """A change that is in the store. ``ids`` are the entries' places, in order."""
+
+    change: Change
+    ids: tuple[int, ...]
+    now: int
+
+
+Step = Callable[[View], Change]
+"""A pure function. It may be run more than once, so it must not have effects of its own."""
+
+
+class Observation(Struct, frozen=True, gc=False):
+    """What an observer is handed, after it is in the store: a decision, or an action's outcome.
+
+    ``took`` is how long the gate needed, in seconds.
+    """
+
+    event: Event
+    session: str
+    namespace: str
+    took: float
+    call: Call | None = None
+    classification: Classification | None = None
+    decision: Decision | None = None
+    report: Report | None = None
+    outcome: Outcome | None = None
+    result: Any = None
+
+
+class Holding(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """A live lease, waiter, question or unknown as ``status`` shows it.
+
+    ``at`` and ``expires`` are Unix seconds; ``token`` is the fencing token.
+    """
+
+    context_key: str | None
+    instance: str
+    tool: str
+    tier: int
+    state: State
+    id: int
+    token: int
+    at: float
+    expires: float
+    lock: bool = False
+    approved: bool = False
+
+
+class RecentAction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """An action as ``status`` shows it. ``at`` is in Unix seconds."""
+
+    context_key: str | None
+    instance: str
+    tool: str
+    tier: int
+    state: State
+    id: int
+    at: float
+    reported: bool = True
+
+
+class Status(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """The answer to ``status``: live leases, and what was done lately, newest first.
+
+    ``unknown``, ``waiting`` and ``asked`` are the other live actions. ``observing_until`` is in Unix
+    seconds, where the gate only observes for a while.
+    """
+
+    locks: tuple[Holding, ...]
+    recent_actions: tuple[RecentAction, ...]
+    unknown: tuple[Holding, ...] = ()
+    waiting: tuple[Holding, ...] = ()
+    asked: tuple[Holding, ...] = ()
+    observing_until: float | None = None
