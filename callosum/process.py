@@ -1,0 +1,168 @@
+"""Names processes so that they can be told from later ones with the same pid.
+
+Where no process of ours lives while a tool runs, a lease stands as long as the host's process does.
+So a process is known by three things: its pid, when it started, and the machine it runs on. A machine
+here is one boot of one computer as seen from one pid namespace, because a pid means nothing outside.
+
+Linux tells the start of a process in clock ticks since boot. That is kept as it is (in seconds):
+turned into the time of day it would change whenever somebody sets the clock, and live processes would
+count as dead. Elsewhere it is Unix seconds, as the system itself keeps it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from functools import cache
+from typing import Final, NamedTuple
+
+from callosum.model import Host
+
+_LINUX: Final = sys.platform.startswith("linux")
+_TICK: Final = 1 / os.sysconf("SC_CLK_TCK") if _LINUX else 0.01
+"""Seconds; two starts closer than this are one."""
+_GENERATIONS: Final = 256
+"""A chain of parents longer than this is not followed."""
+
+_this: Host | None = None
+
+
+def this_process() -> Host:
+    """The process that asks. Kept for the next time; a forked child gets its own."""
+    global _this  # noqa: PLW0603  one value a process, and a fork has to be seen
+    if _this is None or _this.pid != os.getpid():
+        _this = host_of(os.getpid())
+    return _this
+
+
+def host_of(pid: int) -> Host:
+    """The running process with this pid.
+
+    Raises ``ProcessLookupError`` if there is none, ``PermissionError`` if it is hidden from us.
+    """
+    found = _look(pid)
+    if found is None or found.dead:
+        raise ProcessLookupError(f"no process {pid}")
+    return Host(pid, found.started, _machine(_namespace()))
+
+
+def alive(host: Host) -> bool | None:
+    """Whether this very process still runs.
+
+    None where that cannot be known: it runs on another machine (or ran before the last boot, or in
+    another container), or the system does not let us look. A zombie is dead, as is a process whose pid
+    was given to another.
+    """
+    if host.machine != _machine(_namespace()):
+        return None
+    try:
+        found = _look(host.pid)
+    except PermissionError:
+        return None
+    return found is not None and not found.dead and abs(found.started - host.started) < 1.5 * _TICK
+
+
+def ancestors(pid: int) -> list[Host]:
+    """The parent of this process, its parent and so on, as far as can be seen; itself is left out.
+
+    Empty for a process that does not exist.
+    """
+    found: list[Host] = []
+    seen = {pid}
+    machine = _machine(_namespace())
+    try:
+        child = _look(pid)
+        while child is not None and child.parent not in seen and len(found) < _GENERATIONS:
+            parent = _look(child.parent)
+            if parent is None or parent.started > child.started + _TICK:
+                break  # gone meanwhile, and its pid perhaps given to somebody younger
+            if not parent.dead:
+                found.append(Host(child.parent, parent.started, machine))
+            seen.add(child.parent)
+            child = parent
+    except PermissionError:
+        pass
+    return found
+
+
+class _Process(NamedTuple):
+    """What the system tells about a process. ``parent`` is 0 where there is none."""
+
+    started: float
+    parent: int
+    dead: bool
+
+
+def _look(pid: int) -> _Process | None:
+    """Ask the system; None where there is no such process.
+
+    Raises ``PermissionError`` where one exists but is hidden from us.
+    """
+    if pid <= 0:
+        return None
+    return _look_linux(pid) if _LINUX else _look_elsewhere(pid)
+
+
+def _look_linux(pid: int) -> _Process | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123  on the way of each call
+            line = file.read(1024)
+    except (FileNotFoundError, ProcessLookupError):
+        _check_hidden(pid)
+        return None
+    # the name, in parentheses, may itself hold spaces and parentheses
+    fields = line[line.rindex(b")") + 2 :].split()
+    # a process whose first thread has ended is a zombie by its state, while its other threads run
+    dead = fields[0] in b"ZXx" and int(fields[17]) <= 1
+    return _Process(int(fields[19]) * _TICK, int(fields[1]), dead)
+
+
+def _check_hidden(pid: int) -> None:
+    """Raise ``PermissionError`` if the process exists all the same (``/proc`` may hide others')."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return
+    raise PermissionError(pid)
+
+
+def _look_elsewhere(pid: int) -> _Process | None:
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            dead = process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+            return _Process(process.create_time(), process.ppid(), dead)
+    except psutil.AccessDenied as fault:
+        raise PermissionError(pid) from fault
+    except (psutil.NoSuchProcess, OverflowError):
+        return None
+
+
+def _namespace() -> str:
+    """The pid namespace, for a process may be moved out of the one in which this module was loaded."""
+    try:
+        return os.readlink("/proc/self/ns/pid")  # noqa: PTH115  a Path costs more than the call
+    except OSError:
+        return ""
+
+
+@cache
+def _machine(namespace: str) -> str:
+    boot = _read("/proc/sys/kernel/random/boot_id")
+    machine = _read("/etc/machine-id") or _read("/var/lib/dbus/machine-id") or _node()
+    return hashlib.blake2b(f"{machine}\n{boot}\n{namespace}".encode(), digest_size=8).hexdigest()
+
+
+def _node() -> str:
+    return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:  # noqa: PTH123
+            return file.read(256).strip()
+    except OSError:
+        return ""

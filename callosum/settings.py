@@ -1,0 +1,319 @@
+"""The settings, and where each of them comes from.
+
+A setting is looked for in four places, the first that has it wins:
+
+1. the flags of the command (or the arguments of whoever embeds the gate),
+2. the environment: ``CALLOSUM_STATE``, ``CALLOSUM_LEASE_TTL``, ...,
+3. one ``callosum.toml``: the one that is named (``--config``, ``CALLOSUM_CONFIG``), else the nearest
+   from the working folder up to the root of its repository, else the one in the platform's folder for
+   configuration,
+4. its default.
+
+::
+
+    state = "~/agents/state"      # relative paths start at the file's own folder
+    namespace = "default"
+    instance = "mira"
+    mode = "enforce"              # or "observe": decide and record everything, stop nothing
+    rules = "tiers.json"
+    notify = ["notify-send", "Callosum"]   # or one string, split as a shell would
+
+    [lease]
+    ttl = 300                     # seconds, or "5m"
+
+    [journal]
+    params = "summary"            # or "full", "none"
+    age = "30d"                   # rotated when older ...
+    size = "64MB"                 # ... or larger
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+from msgspec import Struct
+
+from callosum.errors import ConfigError
+from callosum.model import DEFAULT_NAMESPACE, MAX_NAME
+
+CONFIG: Final = "callosum.toml"
+"""The name of the file with settings."""
+
+
+class Settings(Struct, frozen=True, kw_only=True):
+    """What can be set.
+
+    ``state``: the folder with the store and the journal's segments. ``namespace``: who shares a
+    memory. ``instance``: who acts, where a call does not say. ``mode``: ``observe`` decides and
+    records everything and stops nothing. ``lease_ttl``: in seconds. ``rules``: the user's rules file,
+    judged before the default ones. ``notify``: the command that tells a person of a waiting approval,
+    as arguments. ``journal_params``: what the journal keeps of a call's params. ``journal_age`` (in
+    seconds) and ``journal_size`` (in bytes): what the live journal keeps before it is rotated.
+    ``config``: the file that was read, None if there was none.
+    """
+
+    state: Path
+    namespace: str = DEFAULT_NAMESPACE
+    instance: str | None = None
+    mode: Literal["enforce", "observe"] = "enforce"
+    lease_ttl: float = 300.0
+    rules: Path | None = None
+    notify: tuple[str, ...] = ()
+    journal_params: Literal["summary", "full", "none"] = "summary"
+    journal_age: float = 30 * 86400.0
+    journal_size: int = 64_000_000
+    config: Path | None = None
+
+
+def load(
+    flags: Mapping[str, Any] | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+) -> Settings:
+    """Return the settings in force.
+
+    ``flags`` are named as the fields of ``Settings``, with ``config`` for the file to read; one that is
+    None was not given. ``environ`` and ``cwd`` are the process's own by default.
+
+    Raises ``ConfigError`` with the place of the fault, in the words of whoever set it
+    (``--lease-ttl``, ``CALLOSUM_LEASE_TTL``, ``callosum.toml: lease.ttl``): a value that does not fit,
+    a setting that does not exist, a file that is named but absent or is not TOML.
+    """
+    environ = os.environ if environ is None else environ
+    here = Path.cwd() if cwd is None else Path(cwd).absolute()
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    named = _take(given, "config", "--config", here) or _take(
+        {"config": environ.get("CALLOSUM_CONFIG")}, "config", "CALLOSUM_CONFIG", here
+    )
+    for name in given:
+        if name not in _READ and name != "config":
+            raise ConfigError(_no_such(name, _READ), at=_flag(name))
+    found: dict[str, Any] = {}
+    config = _find(named, environ, here)
+    if config is not None:
+        found.update(_from_file(config))
+    for name, read in _READ.items():
+        variable = f"CALLOSUM_{name.upper()}"
+        if name in given:
+            found[name] = _read(read, given[name], _flag(name), here)
+        elif environ.get(variable):
+            found[name] = _read(read, environ[variable], variable, here)
+    if "state" not in found:
+        found["state"] = _platform("state", environ)
+    return Settings(**found, config=config)
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+class _Bad(Exception):
+    """What was expected instead."""
+
+
+_Reader = Callable[[Any, Path], Any]
+"""Turns a value into that of the field, given the folder at which relative paths start."""
+
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_SIZES: Final = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+}
+_AMOUNT: Final = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+def _amount(value: Any, units: Mapping[str, int]) -> float | None:
+    if isinstance(value, str) and (parts := _AMOUNT.fullmatch(value)) and parts[2].lower() in units:
+        return float(parts[1]) * units[parts[2].lower()]
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return None
+
+
+def _seconds(low: float, high: float) -> _Reader:
+    def read(value: Any, _: Path) -> float:
+        seconds = _amount(value, _UNITS)
+        if seconds is None or not low <= seconds <= high:
+            raise _Bad(f'a number of seconds from {low:g} to {high:g} (or as in "90s", "5m", "2h", "30d")')
+        return seconds
+
+    return read
+
+
+def _bytes(low: int) -> _Reader:
+    def read(value: Any, _: Path) -> int:
+        size = _amount(value, _SIZES)
+        if size is None or size < low:
+            raise _Bad(f'a number of bytes, at least {low} (or as in "64MB", "1GiB")')
+        return int(size)
+
+    return read
+
+
+def _one_of(*words: str) -> _Reader:
+    def read(value: Any, _: Path) -> str:
+        if value not in words:
+            raise _Bad(" or ".join(f'"{word}"' for word in words))
+        return str(value)
+
+    return read
+
+
+def _name(value: Any, _: Path) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > MAX_NAME or not value.isprintable():
+        raise _Bad(f"a name of at most {MAX_NAME} characters")
+    return value
+
+
+def _path(value: Any, base: Path) -> Path:
+    if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
+        raise _Bad("a path")
+    try:
+        return base / Path(value).expanduser()
+    except RuntimeError as fault:
+        raise _Bad("a path that starts with a home folder that exists") from fault
+
+
+def _command(value: Any, _: Path) -> tuple[str, ...]:
+    try:
+        words = shlex.split(value) if isinstance(value, str) else list(value)
+    except (TypeError, ValueError):
+        words = []
+    if not words or not all(isinstance(word, str) for word in words):
+        raise _Bad("a command, as one string or as a list of strings")
+    return tuple(words)
+
+
+_READ: Final[Mapping[str, _Reader]] = {
+    "state": _path,
+    "namespace": _name,
+    "instance": _name,
+    "mode": _one_of("enforce", "observe"),
+    "lease_ttl": _seconds(1, 86400),
+    "rules": _path,
+    "notify": _command,
+    "journal_params": _one_of("summary", "full", "none"),
+    "journal_age": _seconds(3600, 36500 * 86400),
+    "journal_size": _bytes(1_000_000),
+}
+
+
+def _read(read: _Reader, value: Any, place: str, base: Path) -> Any:
+    try:
+        return read(value, base)
+    except _Bad as expected:
+        shown = repr(value)
+        shown = shown if len(shown) <= 60 else shown[:60] + "…"
+        raise ConfigError(f"expected {expected}, not {shown}", at=place) from None
+
+
+def _take(given: Mapping[str, Any], name: str, place: str, base: Path) -> Path | None:
+    value = given.get(name)
+    return None if value in (None, "") else _read(_path, value, place, base)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _no_such(name: str, names: Mapping[str, Any]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"there is no such setting{f', did you mean {near[0]}?' if near else ''}"
+
+
+# -- the file --------------------------------------------------------------------------------------
+
+
+class _Place(NamedTuple):
+    """How a field is written in the file: ``lease.ttl``."""
+
+    table: str
+    key: str
+
+
+_TABLES: Final = ("lease", "journal")
+
+
+def _place(name: str) -> _Place:
+    table, _, key = name.partition("_")
+    return _Place(table, key) if table in _TABLES else _Place("", name)
+
+
+_WRITTEN: Final = {".".join(filter(None, _place(name))): name for name in _READ}
+
+
+def _find(named: Path | None, environ: Mapping[str, str], here: Path) -> Path | None:
+    if named is not None:
+        if not named.is_file():
+            raise ConfigError("there is no such file", at=str(named))
+        return named
+    for folder in _up_to_repository(here):
+        if (folder / CONFIG).is_file():
+            return folder / CONFIG
+    own = _platform("config", environ) / CONFIG
+    return own if own.is_file() else None
+
+
+def _up_to_repository(here: Path) -> list[Path]:
+    """The folders from here to the root of the repository; only this one outside of any.
+
+    What lies above a repository, or in a folder that all may write, is not ours to believe.
+    """
+    folders = [here]
+    for folder in (here, *here.parents):
+        if folder != here:
+            folders.append(folder)
+        if (folder / ".git").exists():
+            return folders
+    return [here]
+
+
+def _platform(kind: Literal["state", "config"], environ: Mapping[str, str]) -> Path:
+    variable = environ.get(f"XDG_{kind.upper()}_HOME")
+    if variable and Path(variable).is_absolute() and os.name == "posix":
+        return Path(variable) / "callosum"
+    import platformdirs
+
+    if kind == "state":
+        return platformdirs.user_state_path("callosum", appauthor=False)
+    return platformdirs.user_config_path("callosum", appauthor=False)
+
+
+def _from_file(config: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        with config.open("rb") as file:
+            content = tomllib.load(file)
+    except (OSError, ValueError, RecursionError) as fault:
+        reason = fault.strerror if isinstance(fault, OSError) else str(fault)
+        raise ConfigError(reason or "cannot be read", at=str(config)) from fault
+    written: dict[str, Any] = {}
+    for name, value in content.items():
+        if name in _TABLES:
+            if not isinstance(value, dict):
+                raise ConfigError("expected a table", at=f"{config.name}: {name}")
+            written.update({f"{name}.{key}": inner for key, inner in value.items()})
+        else:
+            written[name] = value
+    found: dict[str, Any] = {}
+    for written_name, value in written.items():
+        place = f"{config.name}: {written_name}"
+        if written_name not in _WRITTEN:
+            raise ConfigError(_no_such(written_name, _WRITTEN), at=place)
+        name = _WRITTEN[written_name]
+        found[name] = _read(_READ[name], value, place, config.parent)
+    return found

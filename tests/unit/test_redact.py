@@ -1,0 +1,373 @@
+"""Secrets do not reach the journal, and nothing that comes in makes the summary fail."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import math
+from collections import UserDict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from callosum.redact import MARKER, quote, redact_text, summarise
+
+ALNUM = "aB3dE6gH1jK4mN7pQ0sT2vW5yZ8"  # 27 characters that look random
+
+
+def hidden(name: str, value: Any = "hunter2") -> bool:
+    return bool(summarise({name: value}) == {name: MARKER})
+
+
+@pytest.mark.parametrize(
+    "name",
+    """password Password PASSWORD userPassword db_password DB_PASSWORD PGPASSWORD db.password passwd
+    pwd MYSQL_PWD passphrase secret clientSecret client_secret clientsecret secretKey SECRET_KEY_BASE
+    AWS_SECRET_ACCESS_KEY api_key apiKey APIKey api-key X-Api-Key x_apikey openaiApiKey OPENAI_API_KEY
+    access_key private_key privateKey ssh-key signing_key credential credentials authorization
+    Authorization Proxy-Authorization cookie Cookie Set-Cookie cookies jwt cvv cvc card_number
+    cardNumber token Token accessToken access_token GITHUB_TOKEN authtoken refresh-token auth pass otp
+    bearerToken idToken""".split(),
+)
+def test_a_name_gives_a_secret_away(name: str) -> None:
+    assert hidden(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    """max_tokens maxTokens token_count tokenCount total_tokens prompt_tokens next_page_token pageToken
+    nextPageToken sync_token token_type tokenizer keyboard monkey key keys publicKey primary_key
+    sort_key contextKey sessionKey secretary author authors password_policy passwordLength
+    secret_name cookie_consent token_url authorization_endpoint compass passenger bypass passage
+    credential_type PWD OLDPWD to subject body path content 1 π""".split(),
+)
+def test_a_harmless_name_hides_nothing(name: str) -> None:
+    assert summarise({name: "hello"}) == {name: "hello"}
+
+
+def test_a_number_or_a_flag_is_no_token_but_may_be_a_password() -> None:
+    params = {"tokens": 12, "pass": True, "auth": None, "token": "", "password": 1234, "secret": False}
+    assert summarise(params) == params | {"password": MARKER}
+
+
+def test_a_secret_name_covers_what_is_below_it() -> None:
+    params = {
+        "headers": {"Authorization": ["Basic x"], "Accept": "*/*"},
+        "tokens": {"github": "abc", "used": 3},
+        "credentials": {"user": "mira"},
+        "env": [{"name": "API_KEY", "value": "abc"}, {"name": "HOME", "value": "/root"}],
+    }
+    assert summarise(params) == {
+        "headers": {"Authorization": MARKER, "Accept": "*/*"},
+        "tokens": {"github": MARKER, "used": 3},
+        "credentials": MARKER,
+        "env": [{"name": "API_KEY", "value": MARKER}, {"name": "HOME", "value": "/root"}],
+    }
+
+
+SHAPES = [
+    f"sk-{ALNUM}",
+    f"sk-ant-api03-{ALNUM}-{ALNUM}",
+    f"sk-proj-{ALNUM}",
+    f"ghp_{ALNUM}",
+    f"gho_{ALNUM}",
+    f"github_pat_{ALNUM}_{ALNUM}",
+    f"glpat-{ALNUM}",
+    f"xoxb-1234567890-{ALNUM}",
+    f"xoxp-1234567890-{ALNUM}",
+    "AKIAIOSFODNN7EXAMPLE",
+    "ASIAIOSFODNN7EXAMPLE",
+    f"AIza{ALNUM}12345678",
+    f"ya29.{ALNUM}",
+    f"npm_{ALNUM}12345",
+    f"hf_{ALNUM}",
+    f"sk_live_{ALNUM}",
+    f"rk_test_{ALNUM}",
+    f"whsec_{ALNUM}",
+    f"SG.{ALNUM}.{ALNUM}",
+    f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.{ALNUM}",
+    f"eyJhbGciOiJIUzI1NiJ9.{ALNUM}",
+    f"123456789:AA{ALNUM}123456",
+    f"pypi-{ALNUM}",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nabc\n-----END RSA PRIVATE KEY-----",
+    "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1r",
+    "-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQ\n-----END PGP PRIVATE KEY BLOCK-----",
+]
+
+
+@pytest.mark.parametrize("secret", SHAPES, ids=lambda secret: secret[:12])
+def test_a_shape_gives_a_secret_away(secret: str) -> None:
+    assert redact_text(secret) == MARKER
+    assert redact_text(f"use <{secret}") == f"use <{MARKER}"
+    assert summarise({"note": f"see {secret}"}) == {"note": f"see {MARKER}"}
+    assert summarise({"a": [{"b": secret}]}) == {"a": [{"b": MARKER}]}
+    assert list(summarise({secret: 1})) == [MARKER]
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("Authorization: Basic dXNlcg==", "Authorization: [redacted]"),
+        ('curl -H "Authorization: Bearer abc" x', 'curl -H "Authorization: [redacted]" x'),
+        ('curl -H "X-Api-Key: abc" x', 'curl -H "X-Api-Key: [redacted]" x'),
+        ("Cookie: a=b; c=d\nHost: x", "Cookie: [redacted]\nHost: x"),
+        ("sent Bearer abc123def456", "sent Bearer [redacted]"),
+        ("curl -u mira:hunter2 http://x", "curl -u mira:[redacted] http://x"),
+        ("curl --user mira:hunter2 x", "curl --user mira:[redacted] x"),
+        ("mysql -uroot -phunter2 db", "mysql -uroot -p[redacted] db"),
+        ("sshpass -p hunter2 ssh x", "sshpass -p [redacted] ssh x"),
+        ("tool --password hunter2 x", "tool --password [redacted] x"),
+        ("tool --api-key=abc x", "tool --api-key=[redacted] x"),
+        ("tool --client-secret 'a b' x", "tool --client-secret '[redacted]' x"),
+        ("PASSWORD=hunter2 make", "PASSWORD=[redacted] make"),
+        ("export GITHUB_TOKEN=abc", "export GITHUB_TOKEN=[redacted]"),
+        ('{"password": "hunter2", "a": 1}', '{"password": "[redacted]", "a": 1}'),
+        (r"-d '{\"api_key\": \"abc\"}'", r"-d '{\"api_key\": \"[redacted]\"}'"),
+        ("db:\n  password: hunter2\n  port: 1", "db:\n  password: [redacted]\n  port: 1"),
+        ("config['secret'] = 'a\\'b'", "config['secret'] = '[redacted]'"),
+        ("x?access_token=abc&y=1", "x?access_token=[redacted]&y=1"),
+        ("postgres://mira:p@ss@db/x", "postgres://mira:[redacted]@db/x"),
+        (f"https://{ALNUM}@host/x", f"https://{MARKER}@host/x"),
+        (f"https://hooks.slack.com/services/T0/B0/{ALNUM}", "https://hooks.slack.com/services/[redacted]"),
+        ("pass=hunter2", "pass=[redacted]"),
+    ],
+)
+def test_a_name_inside_a_text_gives_its_value_away(text: str, redacted: str) -> None:
+    assert redact_text(text) == redacted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Lunch on Tuesday?",
+        "the token count is 12",
+        "max_tokens=100, tokens: 12",
+        "password: str, token: None = None",
+        "password=$DB_PASSWORD token=${TOKEN} secret=$(cat x)",
+        'token = os.environ["TOKEN"]',
+        "docker login --password-stdin",
+        "PWD=/root",
+        "sk-loading-indicator-wrapper",
+        "basic authentication with bearer tokens",
+        "http://host:8080/x and a@b.c",
+        "https://user@host/x",
+        "see RFC 6750: bearer tokens",
+        "eyJust a word",
+        "-----BEGIN PUBLIC KEY-----",
+        "mailto:mira@example.com",
+        "Größe 日本語 🙂",
+    ],
+)
+def test_a_harmless_text_stays(text: str) -> None:
+    assert redact_text(text) == text
+
+
+def test_summary_cuts_text_with_its_length() -> None:
+    assert summarise({"a": "x" * 200}) == {"a": "x" * 200}
+    assert summarise({"a": "x" * 1000}) == {"a": "x" * 200 + "… (1000 characters)"}
+    assert summarise({"a": ["x" * 10_000]}) == {"a": ["x" * 200 + "… (10000 characters)"]}
+
+
+@pytest.mark.parametrize("before", [*range(150, 260, 5), 400])
+def test_a_secret_at_the_cut_shows_no_part(before: int) -> None:
+    secret = f"ghp_{ALNUM}{ALNUM}"
+    for params in ({"a": "x" * (before - 1) + " " + secret + "x" * 2000}, {"a": [" " * before + secret]}):
+        assert "ghp_a" not in repr(summarise(params))
+
+
+@pytest.mark.parametrize("space", range(0, 1300, 7))
+def test_what_moves_up_after_a_long_secret_is_redacted_too(space: int) -> None:
+    key = "-----BEGIN RSA PRIVATE KEY-----" + "A" * space + "-----END RSA PRIVATE KEY-----"
+    assert "ghp_aB" not in summarise({"a": f"{key} ghp_{ALNUM} " + "y" * 3000})["a"]
+
+
+def test_summary_cuts_structures_with_counts() -> None:
+    assert summarise({"a": list(range(33))}) == {"a": [*range(30), "… (3 more)"]}
+    wide = summarise({f"k{n}": n for n in range(40)})
+    assert len(wide) == 31
+    assert wide["…"] == "(10 more)"
+    deep: Any = "end"
+    for _ in range(10):
+        deep = [deep]
+    assert "[…] (1 item)" in repr(summarise({"a": deep}))
+    assert "end" in repr(summarise({"a": deep}, mode="full"))
+
+
+def test_a_summary_has_a_size_however_large_the_params() -> None:
+    many = {f"k{n}": {f"j{m}": ["x" * 500] * 30 for m in range(30)} for n in range(30)}
+    assert len(msgspec.json.encode(summarise(many))) < 30_000
+
+
+def test_full_keeps_all_text_but_no_secret() -> None:
+    params = {"a": "x" * 10_000, "b": list(range(1000)), "c": f"ghp_{ALNUM}", "password": "p"}
+    assert summarise(params, mode="full") == params | {"c": MARKER, "password": MARKER}
+
+
+def test_none_keeps_nothing() -> None:
+    assert summarise({"a": 1}, mode="none") is None
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    HIGH = 3
+
+
+class Hostile(Mapping[str, Any]):
+    """A mapping that fails whatever is asked of it."""
+
+    def __getitem__(self, key: str) -> Any:
+        raise RuntimeError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError
+
+    def __len__(self) -> int:
+        raise RuntimeError
+
+
+def test_what_json_does_not_know_gets_a_name() -> None:
+    params = {
+        "bytes": b"abc",
+        "date": dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
+        "object": object(),
+        "nan": math.nan,
+        "inf": -math.inf,
+        "set": {1},
+        "tuple": (1, 2),
+        "colour": Colour.RED,
+        "level": Level.HIGH,
+        "huge": 1 << 100_000,
+        "mapping": UserDict(a=1),
+        "hostile": Hostile(),
+        "lone": "a\ud800b",
+        "generator": (n for n in range(3)),
+        "type": int,
+    }
+    assert summarise(params) == {
+        "bytes": "<3 bytes>",
+        "date": "<datetime>",
+        "object": "<object>",
+        "nan": "nan",
+        "inf": "-inf",
+        "set": [1],
+        "tuple": [1, 2],
+        "colour": "red",
+        "level": 3,
+        "huge": "<integer of 100001 bits>",
+        "mapping": {"a": 1},
+        "hostile": "<Hostile>",
+        "lone": "a\ufffdb",
+        "generator": "<generator>",
+        "type": "<type>",
+    }
+
+
+def test_names_that_json_does_not_know() -> None:
+    odd: dict[Any, Any] = {1: "a", None: "b", 2.5: "c", (1, 2): "d", "\ud800": "e", "n" * 300: "f"}
+    kept = summarise(odd)
+    assert list(kept)[:5] == ["1", "None", "2.5", "<tuple>", "\ufffd"]
+    assert list(kept)[5].endswith("… (300 characters)")
+
+
+@pytest.mark.parametrize("mode", ["summary", "full"])
+def test_a_container_in_itself(mode: Any) -> None:
+    inner: list[Any] = [1]
+    inner.append(inner)
+    assert summarise({"a": inner, "b": inner}, mode=mode) == {"a": [1, "<cycle>"], "b": [1, "<cycle>"]}
+
+
+def test_shared_parts_do_not_explode() -> None:
+    shared: Any = "x"
+    for _ in range(64):
+        shared = [shared, shared]
+    assert len(msgspec.json.encode(summarise({"a": shared}))) < 20_000
+
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.binary()
+    | st.text(st.characters())
+    | st.sampled_from(["password=", "token: ", "://a:b@", "sk-1", 'secret="', "-----BEGIN PRIVATE KEY-----"]),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner)
+    ),
+    max_leaves=30,
+)
+
+
+@given(st.dictionaries(st.text(st.characters()), anything), st.sampled_from(["summary", "full"]))
+@settings(deadline=None)
+def test_whatever_comes_in_goes_out_as_json(params: dict[str, Any], mode: Any) -> None:
+    kept = summarise(params, mode=mode)
+    assert msgspec.json.decode(msgspec.json.encode(kept)) == kept
+
+
+pieces = st.lists(
+    st.sampled_from(
+        [*SHAPES[:8], "password", "=", ":", " ", '"', "'", "\\", "token", "a", "1", "\n", "@", "//", "[", "]"]
+    )
+    | st.text(max_size=3)
+).map("".join)
+
+
+@given(pieces)
+@settings(deadline=None)
+def test_redacted_text_hides_each_known_shape_and_stays_as_it_is(text: str) -> None:
+    once = redact_text(text)
+    assert not any(f" {secret} " in f" {once} " for secret in SHAPES[:8])
+    assert redact_text(once) == once
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["a", "eyJ", "password", "password=", 'password="', "token='\\", "://a:", "curl -u ", "mysql -p", "sk-1",
+     "-----BEGIN RSA PRIVATE KEY-----", "authorization:", "bearer ", "--token ", "\\", "aA", "_", "é", "\ud800"],
+)  # fmt: skip
+def test_a_hostile_megabyte_ends(piece: str) -> None:
+    """With backtracking some of these would run for hours."""
+    text = piece * (1_000_000 // len(piece))
+    assert isinstance(summarise({"a": text, "b": [text]})["a"], str)
+    assert isinstance(redact_text(text[:200_000]), str)
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        ("session-2", '"session-2"'),
+        ("", '""'),
+        ('a" or "b', "\"a' or 'b\""),
+        ("a “b” c", "\"a 'b' c\""),
+        ("a\nb\r\n\tc\x00\x1b[31m", '"a b c[31m"'),
+        ("a\u202eb\u2066c\u200bd\ufeffe", '"abcde"'),
+        ("a\U000e0041\U000e0042b\ufe0f\U000e0101", '"ab"'),
+        ("a\ud800b\ue000", '"ab"'),
+        ("a\u2028b\u2029c\x85d", '"a b c d"'),
+        ("Größe 日本語 🙂", '"Größe 日本語 🙂"'),
+        ("x" * 81, '"' + "x" * 79 + '…"'),
+        ("x" * 80, '"' + "x" * 80 + '"'),
+        ("\u200b" * 10_000 + "hidden", '"…"'),
+    ],
+)
+def test_quote(text: str, quoted: str) -> None:
+    assert quote(text) == quoted
+
+
+@given(st.text(st.characters()), st.integers(1, 100))
+def test_a_quoted_text_is_one_line_that_cannot_end_itself(text: str, limit: int) -> None:
+    quoted = quote(text, limit)
+    inside = quoted[1:-1]
+    assert quoted[0] == quoted[-1] == '"'
+    assert '"' not in inside
+    assert len(inside) <= limit
+    assert inside.replace("…", "").isprintable()
+    quoted.encode()

@@ -1,0 +1,218 @@
+"""Flags before the environment before ``callosum.toml`` before defaults; faults name their place."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum import settings
+from callosum.errors import ConfigError
+from callosum.settings import Settings, load
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    """An environment in which nothing is set and nothing of this machine is found."""
+    return {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
+
+
+@pytest.fixture
+def cwd(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository" / "deep" / "inside"
+    folder.mkdir(parents=True)
+    (tmp_path / "repository" / ".git").mkdir()
+    return folder
+
+
+def write(folder: Path, text: str, name: str = "callosum.toml") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def test_defaults(home: dict[str, str], cwd: Path, tmp_path: Path) -> None:
+    assert load(environ=home, cwd=cwd) == Settings(state=tmp_path / "state" / "callosum")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="XDG")
+def test_the_state_is_in_the_platforms_folder(cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/somewhere")
+    for name in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    state = load(environ={}, cwd=cwd).state
+    assert state.name == "callosum"
+    assert Path("/somewhere") in state.parents
+
+
+def test_the_first_place_that_has_a_setting_wins(home: dict[str, str], cwd: Path) -> None:
+    write(cwd, 'namespace = "file"\ninstance = "file"\nmode = "observe"\n[lease]\nttl = 10\n')
+    home |= {"CALLOSUM_NAMESPACE": "environment", "CALLOSUM_INSTANCE": "environment"}
+    found = load({"namespace": "flag", "instance": None}, home, cwd)
+    assert (found.namespace, found.instance, found.mode) == ("flag", "environment", "observe")
+    assert (found.lease_ttl, found.journal_params) == (10, "summary")
+    assert found.config == cwd / "callosum.toml"
+
+
+def test_an_empty_variable_is_not_set(home: dict[str, str], cwd: Path) -> None:
+    assert load(environ=home | {"CALLOSUM_NAMESPACE": ""}, cwd=cwd).namespace == "default"
+
+
+def test_the_nearest_file_up_to_the_repositorys_root(home: dict[str, str], cwd: Path, tmp_path: Path) -> None:
+    write(tmp_path, 'namespace = "outside"')
+    write(tmp_path / "config" / "callosum", 'namespace = "platform"')
+    assert load(environ=home, cwd=cwd).namespace == "platform"
+    write(tmp_path / "repository", 'namespace = "root"')
+    assert load(environ=home, cwd=cwd).namespace == "root"
+    write(cwd.parent, 'namespace = "near"')
+    assert load(environ=home, cwd=cwd).namespace == "near"
+    other = write(tmp_path, 'namespace = "named"', "other.toml")
+    assert load(environ=home | {"CALLOSUM_CONFIG": str(other)}, cwd=cwd).namespace == "named"
+    assert (
+        load({"config": "callosum.toml"}, home | {"CALLOSUM_CONFIG": str(other)}, cwd.parent).namespace
+        == "near"
+    )
+
+
+def test_outside_of_a_repository_only_the_folder_itself_is_believed(
+    home: dict[str, str], tmp_path: Path
+) -> None:
+    write(tmp_path / "a", 'namespace = "above"')
+    (tmp_path / "a" / "b").mkdir()
+    assert load(environ=home, cwd=tmp_path / "a" / "b").namespace == "default"
+    assert load(environ=home, cwd=tmp_path / "a").namespace == "above"
+
+
+def test_paths_start_where_they_are_written(
+    home: dict[str, str], cwd: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/mira")
+    write(cwd.parent, 'state = "s"\nrules = "~/tiers.json"')
+    found = load(environ=home, cwd=cwd)
+    assert (found.state, found.rules) == (cwd.parent / "s", Path("/home/mira/tiers.json"))
+    assert load(environ=home | {"CALLOSUM_STATE": "s"}, cwd=cwd).state == cwd / "s"
+    assert load({"state": Path("/abs")}, home, cwd).state == Path("/abs")
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "value"),
+    [
+        ("LEASE_TTL", "90", 90.0),
+        ("LEASE_TTL", "1.5", 1.5),
+        ("LEASE_TTL", "5m", 300.0),
+        ("LEASE_TTL", "2 H", 7200.0),
+        ("JOURNAL_AGE", "30d", 30 * 86400.0),
+        ("JOURNAL_SIZE", "64MB", 64_000_000),
+        ("JOURNAL_SIZE", "1GiB", 2**30),
+        ("JOURNAL_SIZE", "5000000", 5_000_000),
+        ("JOURNAL_PARAMS", "none", "none"),
+        ("MODE", "observe", "observe"),
+        ("NOTIFY", "notify-send 'Callosum asks'", ("notify-send", "Callosum asks")),
+    ],
+)
+def test_values_from_the_environment(
+    home: dict[str, str], cwd: Path, variable: str, text: str, value: Any
+) -> None:
+    found = load(environ=home | {f"CALLOSUM_{variable}": text}, cwd=cwd)
+    assert getattr(found, variable.lower()) == value
+
+
+def test_values_from_the_file(home: dict[str, str], cwd: Path) -> None:
+    write(
+        cwd,
+        """
+        notify = ["a", "b c"]
+        [lease]
+        ttl = "5m"
+        [journal]
+        params = "full"
+        age = 86400
+        size = "2MB"
+        """,
+    )
+    found = load(environ=home, cwd=cwd)
+    assert found.notify == ("a", "b c")
+    assert (found.lease_ttl, found.journal_params, found.journal_age, found.journal_size) == (
+        300,
+        "full",
+        86400,
+        2_000_000,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[lease]\nttl = 'soon'", "callosum.toml: lease.ttl: expected a number of seconds from 1 to 86400"),
+        ("[lease]\nttl = 0", "callosum.toml: lease.ttl: expected a number of seconds"),
+        ("[lease]\nttl = true", "callosum.toml: lease.ttl: expected a number of seconds"),
+        ("[lease]\nttl = nan", "callosum.toml: lease.ttl: expected a number of seconds"),
+        ("[lease]\nttl = '9e9'", "callosum.toml: lease.ttl: expected a number of seconds"),
+        ("[lease]\ntl = 3", "callosum.toml: lease.tl: there is no such setting, did you mean lease.ttl?"),
+        ("lease = 3", "callosum.toml: lease: expected a table"),
+        ("lease_ttl = 3", "callosum.toml: lease_ttl: there is no such setting, did you mean lease.ttl?"),
+        ("namespase = 'x'", "callosum.toml: namespase: there is no such setting, did you mean namespace?"),
+        ("zzz = 1", "callosum.toml: zzz: there is no such setting"),
+        ("mode = 'off'", 'callosum.toml: mode: expected "enforce" or "observe", not \'off\''),
+        ("mode = ['observe']", "callosum.toml: mode: expected"),
+        ("state = 3", "callosum.toml: state: expected a path, not 3"),
+        ("state = ''", "callosum.toml: state: expected a path"),
+        ('state = "a\\u0000b"', "callosum.toml: state: expected a path"),
+        ("namespace = ''", "callosum.toml: namespace: expected a name"),
+        ('instance = "a\\nb"', "callosum.toml: instance: expected a name"),
+        ('notify = "a \'b"', "callosum.toml: notify: expected a command"),
+        ("notify = [1]", "callosum.toml: notify: expected a command"),
+        ("notify = 3", "callosum.toml: notify: expected a command"),
+        ("[journal]\nsize = 10", "callosum.toml: journal.size: expected a number of bytes, at least 1000000"),
+        ("[journal]\nsize = '10XB'", "callosum.toml: journal.size: expected a number of bytes"),
+        (
+            "[journal]\nparams = 'some'",
+            'callosum.toml: journal.params: expected "summary" or "full" or "none"',
+        ),
+        ("state = ", "callosum.toml: Invalid value (at "),
+    ],
+)
+def test_a_fault_in_the_file_names_its_place(
+    home: dict[str, str], cwd: Path, text: str, message: str
+) -> None:
+    write(cwd, text)
+    with pytest.raises(ConfigError) as caught:
+        load(environ=home, cwd=cwd)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "message"),
+    [
+        ({}, {"CALLOSUM_LEASE_TTL": "soon"}, "CALLOSUM_LEASE_TTL: expected a number of seconds"),
+        ({"lease_ttl": "soon"}, {}, "--lease-ttl: expected a number of seconds"),
+        ({"lease_ttl": 1e9}, {}, "--lease-ttl: expected a number of seconds"),
+        ({"mood": "x"}, {}, "--mood: there is no such setting, did you mean mode?"),
+        ({"config": "absent.toml"}, {}, "absent.toml: there is no such file"),
+        ({}, {"CALLOSUM_CONFIG": "absent.toml"}, "absent.toml: there is no such file"),
+        ({"instance": "x" * 300}, {}, "--instance: expected a name of at most 256 characters, not 'xxx"),
+        ({"state": "~nobody-of-this-name/x"}, {}, "--state: expected a path that starts with a home folder"),
+    ],
+)
+def test_a_fault_elsewhere_names_its_place(
+    home: dict[str, str], cwd: Path, flags: dict[str, Any], environ: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(flags, home | environ, cwd)
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"a = 'b", b"= 1", b"a = " + b"[" * 10_000])
+def test_a_file_that_is_no_toml(home: dict[str, str], cwd: Path, content: bytes) -> None:
+    (cwd / "callosum.toml").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"callosum\.toml: "):
+        load(environ=home, cwd=cwd)
+
+
+def test_every_setting_can_be_set_in_every_place() -> None:
+    assert set(settings._READ) == set(Settings.__struct_fields__) - {"config"}
+    assert set(settings._WRITTEN.values()) == set(settings._READ)
