@@ -1,0 +1,378 @@
+"""``guard()`` and ``gated()``: running a tool under the gate, in the process that runs the tool.
+
+::
+
+    with guard(gate, Call("mira", "send_mail", {"to": "alice@example.com"})):
+        send(...)                      # runs only if the gate lets it; its outcome is reported
+
+    @guard(gate, instance="mira")      # the same around a function, sync or async
+    def send_mail(to: str, text: str) -> None: ...
+
+    tool = gated(send_mail, gate=gate, instance="mira", blocked=lambda decision: decision.warning)
+
+While the tool runs its lease is renewed, and it is tied to this process: if the process dies the
+lease ends with it. What the tool raises decides the outcome: a timeout or a lost connection is
+``unknown`` (it may have happened), anything else is ``failed``. A guard is the only place where a
+verdict is raised (``Blocked``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import heapq
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, Final, ParamSpec, Self, TypeVar
+
+from msgspec.structs import replace
+
+from callosum.errors import Blocked, GateUnavailable, StoreUnavailable
+from callosum.gate import Gate, LocalGate
+from callosum.model import DEFAULT_NAMESPACE, Call, Decision, Outcome, Tier, Verdict
+from callosum.policy.table import fallback
+from callosum.process import this_process
+
+logger = logging.getLogger("callosum")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Name = str | Callable[[], str | None] | None
+"""A name, or a function that is asked for it at each call (a context variable's ``get``)."""
+
+RENEW_AT: Final = 3
+"""A lease is renewed when a third of its time is over."""
+_LOST: Final = (
+    "timeout",
+    "connectionreset",
+    "connectionlost",
+    "connectionaborted",
+    "brokenpipe",
+    "disconnect",
+)
+
+
+def outcome_of_error(error: BaseException) -> Outcome:
+    """Says what an exception out of a tool means: ``failed`` only if it is a definite refusal.
+
+    Timeouts, cut connections, cancellation and the end of the process leave it open whether the act
+    happened: ``unknown``. A refused connection never reached anybody: ``failed``.
+    """
+    if isinstance(error, ConnectionRefusedError):
+        return Outcome.FAILED
+    if not isinstance(error, Exception) or isinstance(error, TimeoutError | ConnectionError | asyncio.CancelledError):
+        return Outcome.UNKNOWN
+    names = "".join(kind.__name__.lower() for kind in type(error).__mro__)
+    return Outcome.UNKNOWN if any(word in names for word in _LOST) else Outcome.FAILED
+
+
+class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(...)`
+    """Runs a block or a function under the gate; raises ``Blocked`` where the gate says no.
+
+    As a context manager (sync or async) give it a ``call``; ``decision`` then holds the answer and
+    ``result`` may be set to what shall be journalled. As a decorator give ``instance`` and what else
+    names the actor; the tool is the function's name and its params are the arguments.
+
+    If the store is away, tiers 0 to 2 run all the same and are journalled once it is back; tiers 3
+    and 4 raise ``GateUnavailable`` without running.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        call: Call | None = None,
+        *,
+        instance: Name = None,
+        session: Name = None,
+        run: Name = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        tool: str | None = None,
+        description: str | None = None,
+        wait: float = 0,
+        timeout: float | None = None,
+        blocked: Callable[[Decision], Any] | None = None,
+    ) -> None:
+        if (call is None) == (instance is None):
+            raise TypeError("guard() takes either a call (for a block) or an instance (for a function)")
+        self._gate = gate
+        self._call = call
+        self._who = (instance, session, run)
+        self._template = Call(
+            "?", tool or "?", namespace=namespace, description=description, wait=wait, timeout=timeout
+        )
+        self._tool = tool
+        self._blocked = blocked
+        self.decision: Decision | None = None
+        self.result: Any = None
+
+    # --- a block ---
+
+    def __enter__(self) -> Self:
+        if self._call is None:
+            raise TypeError("guard() needs a call to run a block")
+        call = self._call if self._call.host is not None else replace(self._call, host=this_process())
+        self._call = call
+        self.decision = _ask(self._gate, call)
+        if not self.decision.proceed:
+            raise Blocked(self.decision)
+        if self.decision.lease is not None:
+            _renewer.add(self._gate, call, self.decision)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        decision, call = self.decision, self._call
+        if decision is None or call is None:
+            return
+        outcome = Outcome.DONE if error is None else outcome_of_error(error)
+        result = self.result if error is None else {"error": f"{type(error).__name__}: {error}"[:1000]}
+        _report(self._gate, call, decision, outcome, result)
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Shielded: a cancelled tool is reported as unknown, not left to run out.
+        await asyncio.shield(asyncio.to_thread(self.__exit__, kind, error, trace))
+
+    # --- a function ---
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        instance, session, run = self._who
+        if instance is None:
+            raise TypeError("guard() around a function needs an instance")
+        signature = inspect.signature(function)
+        template = replace(
+            self._template,
+            tool=self._tool or _name_of(function),
+            description=self._template.description or (inspect.getdoc(function) or None),
+        )
+
+        def guarded(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> guard:
+            call = replace(
+                template,
+                instance=_value(instance) or "?",
+                session=_value(session),
+                run=_value(run),
+                params=_params(signature, args, kwargs),
+            )
+            return guard(self._gate, call)
+
+        if _is_async(function):
+
+            @functools.wraps(function)
+            async def asynchronous(*args: P.args, **kwargs: P.kwargs) -> Any:
+                try:
+                    async with guarded(args, kwargs) as running:
+                        running.result = await function(*args, **kwargs)  # type: ignore[misc]
+                        return running.result
+                except Blocked as no:
+                    return self._refused(no)
+
+            return asynchronous  # type: ignore[return-value]
+
+        @functools.wraps(function)
+        def synchronous(*args: P.args, **kwargs: P.kwargs) -> Any:
+            try:
+                with guarded(args, kwargs) as running:
+                    running.result = function(*args, **kwargs)
+                    return running.result
+            except Blocked as no:
+                return self._refused(no)
+
+        return synchronous
+
+    def _refused(self, no: Blocked) -> Any:
+        if self._blocked is None:
+            raise no
+        return self._blocked(no.decision)
+
+
+def gated(
+    tool: Callable[P, R],
+    *,
+    gate: Gate,
+    instance: Name,
+    session: Name = None,
+    run: Name = None,
+    namespace: str = DEFAULT_NAMESPACE,
+    name: str | None = None,
+    wait: float = 0,
+    timeout: float | None = None,
+    blocked: Callable[[Decision], Any] | None = None,
+) -> Callable[P, R]:
+    """Returns ``tool`` with the gate around it; sync stays sync, async stays async.
+
+    ``name`` is the tool's name for the rules (default: the function's). ``blocked`` turns a "no" into
+    what the tool returns (for frameworks that hand the text to the model); without it ``Blocked`` is
+    raised. ``wait`` and ``timeout`` are in seconds.
+    """
+    around = guard(
+        gate,
+        instance=instance,
+        session=session,
+        run=run,
+        namespace=namespace,
+        tool=name,
+        wait=wait,
+        timeout=timeout,
+        blocked=blocked,
+    )
+    return around(tool)
+
+
+class AsyncGate:
+    """The async face of any gate: the same methods, each run in a worker thread.
+
+    A decision is one short transaction, but it may wait for other processes or for a turn in the
+    queue; the event loop must not.
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        self.gate = gate
+        self.intercept = _threaded(gate.intercept)
+        self.complete = _threaded(gate.complete)
+        self.lock = _threaded(gate.lock)
+        self.release = _threaded(gate.release)
+        self.renew = _threaded(gate.renew)
+        self.resolve = _threaded(gate.resolve)
+        self.approve = _threaded(gate.approve)
+        self.deny = _threaded(gate.deny)
+        self.status = _threaded(gate.status)
+
+
+def _threaded(method: Callable[P, R]) -> Callable[P, Awaitable[R]]:
+    @functools.wraps(method)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        return await asyncio.to_thread(method, *args, **kwargs)
+
+    return call
+
+
+# --- asking and reporting ------------------------------------------------------------------------------
+
+
+def _ask(gate: Gate, call: Call) -> Decision:
+    try:
+        return gate.intercept(call)
+    except (StoreUnavailable, GateUnavailable) as error:
+        tier = gate.rules.current().classify(call).tier if isinstance(gate, LocalGate) else Tier.CRITICAL
+        if not fallback(tier).proceed:
+            raise GateUnavailable(
+                f"the gate cannot be asked ({error}), and a tier {tier} call does not run without it"
+            ) from error
+        logger.warning("%s runs without the gate: %s", call.tool, error)
+        return Decision(proceed=True, tier=tier, context_key=None, id=0, verdict=Verdict.ALLOW, fallback=True)
+
+
+def _report(gate: Gate, call: Call, decision: Decision, outcome: Outcome, result: Any) -> None:
+    if decision.lease is not None:
+        _renewer.drop(decision.id)
+    if decision.fallback:
+        if isinstance(gate, LocalGate):
+            gate.remember_late(call, outcome)
+        return
+    try:
+        gate.complete(
+            call.instance,
+            id=decision.id,
+            result=result,
+            outcome=outcome,
+            session=call.session,
+            namespace=call.namespace,
+        )
+    except (StoreUnavailable, GateUnavailable) as error:
+        # The tool has run. Its lease runs out and the next session is told "unknown", which is safe.
+        logger.warning("the outcome of %s could not be reported: %s", call.tool, error)
+
+
+class _Renewer:
+    """One thread that renews all leases of this process's guards, started with the first of them."""
+
+    def __init__(self) -> None:
+        self._wake = threading.Condition()
+        self._due: list[tuple[float, int]] = []
+        self._held: dict[int, tuple[Gate, Call, float]] = {}
+        self._thread: threading.Thread | None = None
+
+    def add(self, gate: Gate, call: Call, decision: Decision) -> None:
+        lease = decision.lease
+        if lease is None:
+            return
+        ttl = gate.settings.lease_ttl if isinstance(gate, LocalGate) else max(1.0, lease.expires - time.time())
+        with self._wake:
+            self._held[decision.id] = (gate, call, ttl)
+            first = time.monotonic() + ttl / RENEW_AT
+            heapq.heappush(self._due, (first, decision.id))
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="callosum-renewer", daemon=True)
+                self._thread.start()
+            elif self._due[0][1] == decision.id:
+                self._wake.notify()
+
+    def drop(self, id: int) -> None:
+        with self._wake:
+            self._held.pop(id, None)
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while self._due and self._due[0][1] not in self._held:
+                    heapq.heappop(self._due)
+                if not self._due:
+                    self._wake.wait()
+                    continue
+                left = self._due[0][0] - time.monotonic()
+                if left > 0:
+                    self._wake.wait(left)
+                    continue
+                _, id = heapq.heappop(self._due)
+                gate, call, ttl = self._held[id]
+                heapq.heappush(self._due, (time.monotonic() + ttl / RENEW_AT, id))
+            try:
+                report = gate.renew(call.instance, id, ttl, session=call.session, namespace=call.namespace)
+                if not report.ok:
+                    self.drop(id)
+            except Exception:
+                logger.warning("lease %s could not be renewed", id, exc_info=True)
+
+
+_renewer = _Renewer()
+
+
+# --- functions -----------------------------------------------------------------------------------------
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    inner = inspect.unwrap(function)
+    return inspect.iscoroutinefunction(inner) or inspect.iscoroutinefunction(getattr(inner, "__call__", None))  # noqa: B004
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    inner = function.func if isinstance(function, functools.partial) else function
+    name = getattr(inner, "__name__", None)
+    return name if isinstance(name, str) else type(inner).__name__
+
+
+def _value(name: Name) -> str | None:
+    return name() if callable(name) else name
+
+
+def _params(signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by name; ``self`` is left out, ``**kwargs`` are spread."""
+    bound = signature.bind(*args, **kwargs)
+    params: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            params.update(value)
+        elif name not in ("self", "cls"):
+            params[name] = value
+    return params

@@ -1,0 +1,298 @@
+"""Evidence: what in a view stands in a call's way, as conflicts with a kind (PROTOCOL section 4).
+
+Who counts
+    Other sessions, on any shared key; of the session's own past only an action without an outcome
+    and the same content. A second run of the session that is open at the same time is a stranger.
+What counts
+    Every write for ``stale``; actions of tier 2 or more for the rest (of tier 1 where tier 4 asks).
+    Reads are no evidence. Two appends do not meet. A failed or cancelled action is none either.
+When
+    A change is dated by its report. Without one it is "still changing" until it can no longer be
+    running (``Action.expires``), and dated by that moment from then on.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from callosum.model import (
+    DAY,
+    MINUTE,
+    NO_KEY,
+    Action,
+    Classification,
+    Host,
+    KeyView,
+    Kind,
+    Mode,
+    State,
+    Tier,
+    View,
+    overlap,
+)
+from callosum.rules.content import contrary, near
+
+SAME_CONTENT: Final = DAY
+"""How far back the same content counts at tiers 3 and 4."""
+SAME_ORIGIN: Final = 7 * DAY
+OWN_REPEAT: Final = 10 * MINUTE
+"""How long after its own finished act the same content of a session counts, at tiers 3 and 4."""
+UNSEEN_CHANGE: Final = 10 * MINUTE
+"""How young another's change must be to make replacing a never-read resource stale."""
+LONGEST_LOOK: Final = SAME_ORIGIN
+"""The farthest any fixed look-back reaches; a rule's window may reach farther."""
+
+_SETTLED_AWAY = frozenset({State.FAILED, State.CANCELLED, State.ASKED})
+
+
+class _Add(Protocol):
+    def __call__(self, action: Action, kind: Kind, place: int, *, own: bool = False) -> None: ...
+
+
+class Evidence(Struct, frozen=True, gc=False):
+    """One reason not to go on: ``action`` stands in the way as ``kind``, seen through ``place``.
+
+    ``place`` is the number of the asking call's key. ``age`` is in microseconds since the other acted.
+    """
+
+    action: Action
+    kind: Kind
+    place: int
+    age: int
+    own: bool = False
+
+
+class Asking(Struct, frozen=True, gc=False):
+    """Who asks, and for what."""
+
+    actor: str
+    run: str
+    host: Host | None
+    found: Classification
+
+
+def lapsed(action: Action, now: int) -> bool:
+    """Whether an open, queued or asked action's time ran out.
+
+    A lease tied to a host process ends with that process, and stands while it lives up to the
+    tool's own limit.
+    """
+    if action.alive is False and action.state is State.OPEN:
+        return True
+    until = max(action.expires, action.limit) if action.alive else action.expires
+    return now >= until
+
+
+def leased(action: Action, now: int) -> bool:
+    """Whether the action excludes or warns others now: an open lease, or a waiter that still polls."""
+    return action.state in (State.OPEN, State.QUEUED) and not lapsed(action, now)
+
+
+def unreported(action: Action, now: int) -> bool:
+    """Whether the action may still be running: no outcome, and not out of time."""
+    if action.state is State.OPEN:
+        return not lapsed(action, now)
+    return action.state is State.DONE and not action.ended and now < action.expires
+
+
+def lost(action: Action, now: int) -> bool:
+    """Whether nobody knows if the action happened."""
+    return action.state is State.UNKNOWN or (action.state is State.OPEN and lapsed(action, now))
+
+
+def moment(action: Action, now: int) -> int:
+    """When the action changed what it acts on; ``now`` while it may still be doing so."""
+    if action.ended:
+        return action.ended
+    return min(now, action.expires) if action.expires else action.started
+
+
+def meets(asking: Mode, acting: Mode) -> bool:
+    """Whether two modes on one key can disturb one another."""
+    return Mode.READ not in (asking, acting) and not asking is acting is Mode.APPEND
+
+
+def last_look(place: KeyView, window: int) -> int:
+    """When the session last looked at the resource, as a moment; 0 if it never did.
+
+    Its own finished write counts, as of that write's intercept, unless the report was late. Where
+    only the present counts (a window of 0) its own writes do not stand for looking.
+    """
+    own = place.own
+    if own and window and own.state is State.DONE and 0 < own.ended <= own.expires:
+        return max(place.mark.read, own.started)
+    return place.mark.read
+
+
+def gather(asking: Asking, view: View, waiter: int = 0) -> list[Evidence]:
+    """All evidence against the call, in no order; ``recent`` left out where another kind fits.
+
+    ``waiter`` is the id of the call's own place in the queue: only earlier waiters count then.
+    """
+    if not (view.twins or any(place.live or place.latest or place.stale for place in view.keys)):
+        return []
+    heap: dict[tuple[int, Kind, int], Evidence] = {}
+
+    def add(action: Action, kind: Kind, place: int, *, own: bool = False) -> None:
+        heap[action.id, kind, place] = Evidence(action, kind, place, view.now - moment(action, view.now), own)
+
+    for number, place in enumerate(view.keys):
+        if place.key.name.startswith(NO_KEY):
+            _hidden(asking, view, place, number, add)
+            continue
+        seen: set[int] = set()
+        for action in (*place.live, *place.latest):
+            if action.id in seen or action.id == waiter or not meets(place.key.mode, action.mode):
+                continue
+            seen.add(action.id)
+            if action.session == asking.actor:
+                _own(asking, view, action, number, add)
+            else:
+                _other(asking, view, action, number, waiter, add)
+        if place.key.mode is Mode.WRITE:
+            for action in _stale(asking, view, place):
+                add(action, Kind.STALE, number)
+    _same_content(asking, view, add)
+    graver = {item.action.id for item in heap.values() if item.kind is not Kind.RECENT}
+    return [e for e in heap.values() if e.kind is not Kind.RECENT or e.action.id not in graver]
+
+
+def _hidden(asking: Asking, view: View, place: KeyView, number: int, add: _Add) -> None:
+    """Without a key only the same content counts: held, or of unknown outcome (or a duplicate)."""
+    for action in place.live:
+        if action.state in _SETTLED_AWAY:
+            continue
+        own = action.session == asking.actor
+        if lost(action, view.now):
+            add(action, Kind.UNKNOWN, number, own=own)
+        elif not own and leased(action, view.now) and action.session not in view.ancestors:
+            add(action, Kind.HELD, number)
+
+
+def _floor(asking: Asking) -> int:
+    return 1 if asking.found.tier >= Tier.CRITICAL else 2
+
+
+def _own(asking: Asking, view: View, action: Action, number: int, add: _Add) -> None:
+    """The session's own action without an outcome; of another run or process, at once."""
+    if action.lock or action.tier < _floor(asking) or action.state in _SETTLED_AWAY:
+        return
+    if lost(action, view.now):
+        add(action, Kind.UNKNOWN, number, own=True)
+    elif action.state is State.OPEN and _elsewhere(asking, action):
+        add(action, Kind.UNKNOWN, number, own=True)
+        if asking.run and action.run and asking.run != action.run:
+            add(action, Kind.HELD, number, own=True)
+
+
+def _elsewhere(asking: Asking, action: Action) -> bool:
+    other_run = asking.run and action.run and asking.run != action.run
+    other_process = asking.host and action.host and asking.host != action.host
+    return bool(other_run or other_process)
+
+
+def _other(asking: Asking, view: View, action: Action, number: int, waiter: int, add: _Add) -> None:
+    """Another session's action: held, unknown, recent or opposed."""
+    now, found = view.now, asking.found
+    if action.tier < _floor(asking) or action.state in _SETTLED_AWAY:
+        return
+    if leased(action, now):
+        overtaken = waiter and action.state is State.QUEUED and action.id > waiter
+        if action.session not in view.ancestors and not overtaken:
+            add(action, Kind.HELD, number)
+    elif lost(action, now):
+        add(action, Kind.UNKNOWN, number)
+    elif action.state is State.DONE and now - moment(action, now) < found.window:
+        add(action, Kind.RECENT, number)
+    _opposed(asking, view, action, number, add)
+
+
+def _opposed(asking: Asking, view: View, action: Action, number: int, add: _Add) -> None:
+    stance = asking.found.content.stance
+    if stance and action.content.stance == contrary(stance) and action.state is not State.QUEUED:
+        age = view.now - moment(action, view.now)
+        if action.state is not State.DONE or age < asking.found.window:
+            add(action, Kind.OPPOSED, number)
+
+
+def _stale(asking: Asking, view: View, place: KeyView) -> list[Action]:
+    """Others' changes to what this session read before them, or never read and would replace."""
+    now, found = view.now, asking.found
+    look = last_look(place, found.window)
+    replaces = not found.content.repeats
+    genuine = place.mark.read
+    changes = [*place.stale]
+    for action in (*place.latest, *(a for a in place.live if a.state in (State.OPEN, State.UNKNOWN))):
+        if action.session == asking.actor or action.lock or action.state in _SETTLED_AWAY:
+            continue
+        if found.content.whole and found.content.whole == action.content.whole:
+            continue
+        changed = now if unreported(action, now) else moment(action, now)
+        if genuine and look == genuine:
+            stale = changed > look
+        elif look and replaces:
+            # Known only by its own write. At tier 4, where no mark lifts a block, time must.
+            stale = changed > look and (found.tier < Tier.CRITICAL or now - changed < found.window)
+        else:
+            young = now - changed < min(UNSEEN_CHANGE, found.window)
+            stale = not look and replaces and not action.content.repeats and young
+        if stale and action.mode is not Mode.READ:
+            changes.append(action)
+    return changes
+
+
+def _same_content(asking: Asking, view: View, add: _Add) -> None:
+    """The same act again: equal or nearly equal content, or the same origin."""
+    found, now = asking.found, view.now
+    if found.tier < Tier.MEDIUM:
+        return
+    pool = {action.id: action for action in view.twins}
+    for place in view.keys:
+        pool.update((action.id, action) for action in (*place.live, *place.latest))
+    for action in pool.values():
+        if action.state in _SETTLED_AWAY or action.state is State.QUEUED or action.lock:
+            continue
+        own = action.session == asking.actor
+        if action.tier < _floor(asking) or (own and not asking.found.content.repeats):
+            continue
+        number = _shared(view.keys, action)
+        if number is None:
+            continue
+        if not own:
+            _opposed(asking, view, action, number, add)
+        if _repeats(found, action, now, own=own):
+            add(action, Kind.DUPLICATE, number, own=own)
+
+
+def _repeats(found: Classification, action: Action, now: int, *, own: bool) -> bool:
+    mine, theirs = found.content, action.content
+    if not (mine.repeats and theirs.repeats):
+        return False
+    age = now - moment(action, now)
+    same_origin = bool(mine.origin) and mine.origin == theirs.origin
+    alike = (mine.digest == theirs.digest and not mine.brief) or near(mine, theirs)
+    if own:
+        if not alike:
+            return False
+        if unreported(action, now) or lost(action, now):
+            return True
+        return found.tier >= Tier.HIGH and age < OWN_REPEAT and found.window > 0
+    if action.state is not State.DONE:
+        return alike or same_origin
+    if found.window == 0:
+        return False  # the rule says that the past does not matter
+    look_back = max(SAME_CONTENT, found.window) if found.tier >= Tier.HIGH else found.window
+    return (alike and age < look_back) or (same_origin and age < SAME_ORIGIN)
+
+
+def _shared(places: tuple[KeyView, ...], action: Action) -> int | None:
+    """The number of the asking call's key that the action shares."""
+    for number, place in enumerate(places):
+        if place.key.mode is Mode.READ:
+            continue
+        for key in action.keys:
+            if key.mode is not Mode.READ and overlap(place.key.name, key.name):
+                return number
+    return None

@@ -1,0 +1,324 @@
+"""Ending, keeping and resolving actions. Every function is a pure step: a view in, a change out.
+
+The life of a lease::
+
+    intercept (tier 3, 4) or lock     open, expires = now + ttl
+    renew                             expires moves on; also late, while nobody else has opened
+    complete / release                the outcome stands, the lease is free
+    nothing by then                   the first step that meets it turns it to unknown and says so
+    a late report, resolve, or        the unknown ends; the journal says how
+    a repeat that is done
+
+A lease is tied to its own action: nobody else's report frees it, and ending an older action of a
+session does not free the newer one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec import Struct
+
+from callosum.model import (
+    NO_KEY,
+    SECOND,
+    Action,
+    Change,
+    Conflict,
+    Content,
+    Entry,
+    Event,
+    Host,
+    Key,
+    Kind,
+    Lease,
+    LockResult,
+    Opening,
+    Outcome,
+    Report,
+    Settle,
+    State,
+    Tier,
+    Verdict,
+    View,
+)
+from callosum.policy.evidence import lapsed, leased, lost, meets
+
+ENDED: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
+
+
+class Who(Struct, frozen=True, gc=False):
+    """Who speaks: ``session`` (the actor) or a person, named by ``by``; ``force`` acts for others."""
+
+    session: str
+    namespace: str
+    by: str = ""
+    force: bool = False
+
+
+def lapses(view: View) -> tuple[list[Settle], list[Entry]]:
+    """What ran out of time among the live actions, each with its journal entry.
+
+    Done by whoever sees it first, in the same transaction, so that a crashed session leaves no pile
+    of open actions behind: a lease becomes ``unknown``, a waiter or a question ``cancelled``.
+    """
+    settles: list[Settle] = []
+    entries: list[Entry] = []
+    seen: set[int] = set()
+    for place in view.keys:
+        for action in place.live:
+            if action.id in seen or action.state is State.UNKNOWN or not lapsed(action, view.now):
+                continue
+            seen.add(action.id)
+            open_ = action.state is State.OPEN
+            note = {
+                State.OPEN: "the host process ended" if action.alive is False else "the lease ran out",
+                State.QUEUED: "the waiter is gone",
+                State.ASKED: "nobody answered",
+            }[action.state]
+            if open_:
+                settles.append(Settle(action, State.UNKNOWN, expires=min(action.expires, view.now)))
+            else:
+                settles.append(Settle(action, State.CANCELLED, ended=view.now))
+            entries.append(_entry(action, Event.LAPSE, Outcome.UNKNOWN if open_ else Outcome.CANCELLED, note))
+    return settles, entries
+
+
+def _entry(
+    action: Action,
+    event: Event,
+    outcome: Outcome | None = None,
+    note: str = "",
+    who: Who | None = None,
+    result: Any = None,
+) -> Entry:
+    body: dict[str, Any] = {}
+    if note:
+        body["note"] = note
+    if who is not None and who.by:
+        body["by"] = who.by
+    if result is not None:
+        body["result"] = result
+    return Entry(
+        event,
+        who.session if who is not None and who.session else action.session,
+        action.namespace,
+        0,
+        action.id,
+        action.tool,
+        action.tier,
+        None,
+        "",
+        action.run,
+        action.keys,
+        outcome,
+        body,
+    )
+
+
+# --- complete ------------------------------------------------------------------------------------
+
+NOTHING_OPEN: Final = "nothing of this session is open there"
+
+
+def finish(who: Who, outcome: Outcome, result: Any, view: View) -> Change:
+    """Records how an action ended and frees its lease. Answers a ``Report``.
+
+    The first report stands and a second is told so; another session's is refused; a late one counts
+    and says that it was late. An ``unknown`` is ended by any later definite report.
+    """
+    action = view.found
+    if action is None:
+        return Change(answer=Report(ok=False, note=NOTHING_OPEN))
+    if action.session != who.session and not who.force:
+        return Change(answer=Report(ok=False, id=action.id, note="this action belongs to another session"))
+    if action.lock:
+        return Change(answer=Report(ok=False, id=action.id, note="a lock is released, not completed"))
+    if action.state in (State.QUEUED, State.ASKED):
+        return Change(answer=Report(ok=False, id=action.id, state=action.state, note="this call was not let through"))
+    if action.ended and action.state is not State.UNKNOWN:
+        same = action.state.value == outcome.value
+        note = f"already reported as {action.state}; the first report stands"
+        return Change(answer=Report(ok=same, id=action.id, state=action.state, note=note))
+    if action.state in (State.FAILED, State.CANCELLED):
+        return Change(
+            answer=Report(ok=False, id=action.id, state=action.state, note=f"already settled as {action.state}")
+        )
+    late = action.state is State.UNKNOWN or (action.state is State.OPEN and lapsed(action, view.now))
+    state = State(outcome.value)
+    settles = [Settle(action, state, ended=view.now)]
+    note = "late: the lease had run out" if late else ""
+    entries = [_entry(action, Event.COMPLETE, outcome, note, who, result)]
+    if outcome is Outcome.DONE:
+        for other in view.superseded:
+            if lost(other, view.now):
+                settles.append(Settle(other, State.CANCELLED, ended=view.now))
+                entries.append(_entry(other, Event.RESOLVE, Outcome.CANCELLED, f"repeated by {action.id}", who))
+    answer = Report(ok=True, id=action.id, state=state, late=late, note=note or None)
+    return Change(tuple(entries), None, tuple(settles), answer=answer)
+
+
+# --- lock, release, renew ------------------------------------------------------------------------
+
+
+def lock(who: Who, key: Key, tier: int, ttl: int, host: Host | None, view: View) -> Change:
+    """Opens a lease on a key without a tool call. Answers a ``LockResult``.
+
+    Refused while another session holds or waits for the key, or anything it covers. Locking again
+    what the session has locked prolongs the same lease.
+    """
+    settles, entries = lapses(view)
+    mine = None
+    holder = None
+    for action in (action for place in view.keys for action in place.live):
+        if not leased(action, view.now) or not meets(key.mode, action.mode):
+            continue
+        if action.session == who.session:
+            if action.lock and action.key == key.name:
+                mine = action
+        elif action.session not in view.ancestors and (holder is None or action.tier > holder.tier):
+            holder = action
+    if holder is not None:
+        answer = LockResult(acquired=False, conflict=held_by(holder, view.now))
+        return Change(tuple(entries), settles=tuple(settles), answer=answer)
+    if mine is not None:
+        settles.append(Settle(mine, State.OPEN, expires=view.now + ttl))
+        entries.append(_entry(mine, Event.RENEW))
+        lease = Lease(mine.id, (view.now + ttl) / SECOND)
+        return Change(tuple(entries), settles=tuple(settles), answer=LockResult(acquired=True, lease=lease, id=mine.id))
+    entries.append(
+        Entry(
+            Event.LOCK,
+            who.session,
+            who.namespace,
+            tool="lock",
+            tier=max(tier, Tier.HIGH),
+            verdict=Verdict.ALLOW,
+            keys=(key,),
+        )
+    )
+    opening = Opening(State.OPEN, view.now + ttl, host=host, lock=True, content=Content())
+    lease = Lease(0, (view.now + ttl) / SECOND)
+    return Change(tuple(entries), opening, tuple(settles), answer=LockResult(acquired=True, lease=lease))
+
+
+def held_by(action: Action, now: int) -> Conflict:
+    """A live lease as a conflict; ages in seconds."""
+    return Conflict(
+        kind=Kind.HELD,
+        instance=action.session,
+        tool=action.tool,
+        tier=action.tier,
+        key=action.key,
+        id=action.id,
+        state=action.state,
+        age=round((now - action.started) / SECOND, 3),
+        expires_in=round((max(action.expires, action.limit) - now) / SECOND, 3),
+    )
+
+
+def release(who: Who, key: str, view: View) -> Change:
+    """Frees this session's leases on exactly this key. Answers a ``Report``.
+
+    What ``lock`` opened is closed. An intercepted call loses its lease and counts as done: evidence
+    is never erased. ``who.force`` (a person) frees everybody's.
+    """
+    settles, entries = lapses(view)
+    gone = {settle.action.id for settle in settles}
+    mine = [
+        action
+        for place in view.keys
+        for action in place.live
+        if action.state is State.OPEN
+        and action.id not in gone
+        and action.key == key
+        and (who.force or action.session == who.session)
+    ]
+    locks = [action for action in mine if action.lock]
+    chosen = mine if who.force else (locks or mine)
+    if not chosen:
+        held = any(a.key == key and leased(a, view.now) for place in view.keys for a in place.live)
+        note = "the key is held by another session" if held else "nothing is held there"
+        return Change(tuple(entries), settles=tuple(settles), answer=Report(ok=False, note=note))
+    for action in chosen:
+        state = State.CANCELLED if action.lock else State.DONE
+        settles.append(Settle(action, state, ended=view.now))
+        entries.append(_entry(action, Event.RELEASE, Outcome(state.value), who=who))
+    answer = Report(ok=True, id=chosen[-1].id, state=State(entries[-1].outcome or "done"))
+    return Change(tuple(entries), settles=tuple(settles), answer=answer)
+
+
+def renew(who: Who, ttl: int, view: View) -> Change:
+    """Moves a lease's end to now + ``ttl``. Answers a ``Report`` with the lease.
+
+    A late renewal is accepted while nobody else has opened on any of its keys since; then the action
+    is open again.
+    """
+    action = view.found
+    if action is None or action.session != who.session:
+        return Change(answer=Report(ok=False, note="no such lease of this session"))
+    if action.tier < Tier.HIGH or action.state not in (State.OPEN, State.UNKNOWN) or action.ended:
+        return Change(answer=Report(ok=False, id=action.id, state=action.state, note="this action holds no lease"))
+    late = action.state is State.UNKNOWN or lapsed(action, view.now)
+    if late:
+        newer = any(
+            other.id > action.id and other.session != who.session and other.tier >= Tier.MEDIUM
+            for place in view.keys
+            for other in (*place.live, *place.latest)
+            if other.state not in (State.ASKED, State.CANCELLED)
+        )
+        if newer:
+            note = "too late: another session has opened on the key since"
+            return Change(answer=Report(ok=False, id=action.id, state=action.state, late=True, note=note))
+    until = view.now + ttl
+    entry = _entry(action, Event.RENEW, note="late" if late else "")
+    answer = Report(ok=True, id=action.id, state=State.OPEN, late=late, lease=Lease(action.id, until / SECOND))
+    return Change((entry,), settles=(Settle(action, State.OPEN, expires=until),), answer=answer)
+
+
+# --- what a person, or a session that has looked, says --------------------------------------------
+
+
+def resolve(who: Who, happened: bool, note: str, view: View) -> Change:
+    """Ends an ``unknown``: it happened (``done``) or it did not (``failed``). Answers a ``Report``."""
+    action = view.found
+    if action is None:
+        return Change(answer=Report(ok=False, note="no such action"))
+    if not lost(action, view.now):
+        return Change(
+            answer=Report(ok=False, id=action.id, state=action.state, note=f"it is not unknown but {action.state}")
+        )
+    outcome = Outcome.DONE if happened else Outcome.FAILED
+    entry = _entry(action, Event.RESOLVE, outcome, note, who)
+    settle = Settle(action, State(outcome.value), ended=action.ended or view.now)
+    return Change((entry,), settles=(settle,), answer=Report(ok=True, id=action.id, state=settle.state))
+
+
+def answer(who: Who, agrees: bool, ttl: int, view: View) -> Change:
+    """A person's yes or no to a question, or to overriding a block. Answers a ``Report``.
+
+    A yes holds once, for ``ttl``, for the content that was shown.
+    """
+    action = view.found
+    if action is None or action.verdict.proceed:
+        return Change(answer=Report(ok=False, note="no call waits for an answer under this id"))
+    if action.state is not State.ASKED:
+        return Change(
+            answer=Report(ok=False, id=action.id, state=action.state, note="this was answered or given up already")
+        )
+    if action.approved:
+        word = "approved" if action.approved > 0 else "refused"
+        return Change(answer=Report(ok=False, id=action.id, note=f"a person has {word} this already"))
+    if action.expires and view.now >= action.expires:
+        return Change(
+            answer=Report(ok=False, id=action.id, note="nobody answered in time; the call must be made again")
+        )
+    entry = _entry(action, Event.APPROVE if agrees else Event.DENY, who=who)
+    moment = view.now if agrees else -view.now
+    settle = Settle(action, State.ASKED, expires=view.now + ttl, approved=moment)
+    return Change((entry,), settles=(settle,), answer=Report(ok=True, id=action.id, state=State.ASKED))
+
+
+def visible(keys: tuple[Key, ...]) -> tuple[str, ...]:
+    """The key names that are shown: without the hidden one of a call without keys."""
+    return tuple(key.name for key in keys if not key.name.startswith(NO_KEY))

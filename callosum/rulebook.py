@@ -1,0 +1,119 @@
+"""Where the rules come from: the user's file before the default set, read again when it changes.
+
+A file that turns bad while the gate runs is reported and the last good rules stay in force; at the
+start there are no last good rules, so it is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+from callosum.errors import ConfigError
+from callosum.rules import RuleSet
+
+logger = logging.getLogger("callosum")
+
+LOOK_EVERY: Final = 1.0
+"""How often the file is looked at, in seconds."""
+_KEY_FILE: Final = "content.key"
+
+
+class Rulebook:
+    """The rules in force. ``path`` need not exist: then the default set stands alone.
+
+    ``error`` is the fault of the newest version of the file, None if it is sound.
+    Raises ``ConfigError`` with the place if the file is bad at the start.
+    """
+
+    def __init__(self, path: str | Path | None, *, secret: bytes = b"", protected: tuple[str, ...] = ()) -> None:
+        self.path = Path(path) if path is not None else None
+        self.error: ConfigError | None = None
+        self._secret = secret
+        self._protected = (*protected, str(self.path)) if self.path is not None else protected
+        self._stamp = self._look()
+        self._rules = self._read()
+        self._next = time.monotonic() + LOOK_EVERY
+        self._reading = threading.Lock()
+
+    def current(self) -> RuleSet:
+        """Returns the rules in force, after a look at the file if the last one is a second old."""
+        if time.monotonic() >= self._next and self._reading.acquire(blocking=False):
+            try:
+                self.reload()
+            finally:
+                self._next = time.monotonic() + LOOK_EVERY
+                self._reading.release()
+        return self._rules
+
+    def reload(self) -> bool:
+        """Reads the file if it changed; returns whether new rules are in force."""
+        stamp = self._look()
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        try:
+            self._rules = self._read()
+        except ConfigError as error:
+            self.error = error
+            logger.warning("the rules stay as they were: %s", error)
+            return False
+        self.error = None
+        return True
+
+    def _look(self) -> tuple[int, int, int] | None:
+        if self.path is None:
+            return None
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            logger.warning("cannot look at %s: %s", self.path, error)
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _read(self) -> RuleSet:
+        user = None
+        source = "tiers.json"
+        if self.path is not None and self._stamp is not None:
+            source = str(self.path)
+            try:
+                user = self.path.read_bytes()
+            except OSError as error:
+                raise ConfigError(f"cannot be read: {error}", at=source) from error
+        return RuleSet.parse(user, source=source, secret=self._secret, protected=self._protected)
+
+
+def content_secret(folder: Path) -> bytes:
+    """Returns the key for the hashes of contents, 32 bytes, made once and kept in the state folder.
+
+    Two processes that make it at once end up with one. An unreadable folder raises ``ConfigError``.
+    """
+    path = folder / _KEY_FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.exists():
+            draft = folder / f"{_KEY_FILE}.{os.getpid()}.{threading.get_ident()}"
+            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                os.write(descriptor, os.urandom(32))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            try:
+                os.link(draft, path)
+            except FileExistsError:
+                pass
+            finally:
+                draft.unlink()
+        secret = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"the state folder cannot be used: {error}", at=str(folder)) from error
+    if len(secret) != 32:
+        raise ConfigError("expected 32 bytes; remove it to have a new one made", at=str(path))
+    return secret

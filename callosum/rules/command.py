@@ -1,0 +1,259 @@
+"""What a shell command shows without a full parse: its words, its mail's addressees, what it removes.
+
+All functions take text of any length and read a bounded part of it.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from callosum.rules import keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+MAX_COMMAND: Final = 65_536
+"""How many characters of a command are cut into words."""
+PARAMS: Final = ("command", "cmd", "script", "shell_command", "commandLine", "command_line")
+
+_TOKEN: Final = re.compile(
+    r"(?P<skip>[ \t\r]+|\\\n|(?<![^\s;&|()])#[^\n]*)"
+    r"|(?P<op>\|\||&&|;;|[;&|()\n]|\d?>>|\d?>\||&>>?|\d?>&\d|\d?>|\d?<<<|\d?<<-?|\d?<)"
+    r"|(?P<word>(?:'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|[^\s'\"\\;&|()<>])+)"
+    r"|(?P<odd>.)",
+    re.DOTALL,
+)
+_QUOTED: Final = re.compile(r"'([^']*)'|\"((?:\\.|[^\"\\])*)\"|\\(.)", re.DOTALL)
+_PREFIXES: Final = frozenset(
+    "sudo doas env nohup nice time timeout command exec builtin stdbuf setsid xargs then do else if "
+    "while ! {".split()
+)
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
+
+
+def of(params: Mapping[str, Any]) -> str:
+    """Returns the command line among a call's params, ``""`` if there is none.
+
+    A list of words is joined with spaces.
+    """
+    for name in PARAMS:
+        value = params.get(name)
+        if value is None:
+            continue
+        if isinstance(value, str):
+            return value
+        if isinstance(value, (list, tuple)):
+            return " ".join(one for one in islice(value, 4096) if isinstance(one, str))
+    return ""
+
+
+class Simple:
+    """One simple command: its ``words`` (unquoted), its ``writes`` (targets of ``>``), what ends it."""
+
+    __slots__ = ("end", "words", "writes")
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.writes: list[str] = []
+        self.end = ""
+
+    def argv(self) -> list[str]:
+        """Returns the words without assignments and without prefixes such as ``sudo``."""
+        at, words = 0, self.words
+        while at < len(words) and (words[at] in _PREFIXES or _ASSIGNMENT.match(words[at])):
+            duration = words[at] == "timeout"
+            at += 1
+            while at < len(words) and words[at][:1] == "-":
+                at += 1  # the prefix's own options
+            if duration:
+                at += 1
+        return words[at:]
+
+
+def simple_commands(text: str) -> Iterator[Simple]:
+    """Yields the simple commands of a command line, in order. Here-documents count as lines."""
+    current, pending = Simple(), ""
+    for match in _TOKEN.finditer(text[:MAX_COMMAND]):
+        kind = match.lastgroup
+        if kind == "skip":
+            continue
+        if kind == "op":
+            sign = match.group()
+            if ">" in sign or "<" in sign:
+                pending = "" if sign[-1].isdigit() else sign
+                continue
+            if current.words or current.writes:
+                current.end = sign
+                yield current
+            current, pending = Simple(), ""
+            continue
+        word = match.group()
+        if kind == "word" and ("'" in word or '"' in word or "\\" in word):
+            word = _QUOTED.sub(_unquote, word)
+        if ">" in pending:
+            current.writes.append(word)
+        elif not pending:
+            current.words.append(word)
+        pending = ""
+    if current.words or current.writes:
+        yield current
+
+
+def _unquote(match: re.Match[str]) -> str:
+    single, double, escaped = match.groups()
+    if single is not None:
+        return str(single)
+    if double is not None:
+        return re.sub(r"\\([\"\\$`])", r"\1", double)
+    return str(escaped)
+
+
+_MAIL_OPTION: Final = re.compile(
+    r"--(?:mail-rcpt|to|cc|bcc|rcpt|recipient)[=\s]+(\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+)", re.IGNORECASE
+)
+_MAIL_HEADER: Final = re.compile(r"(?:^|[\s\"'({;]|\\n|\\r)(?:to|cc|bcc):([^\n]{1,4096})", re.IGNORECASE)
+_HEADER_END: Final = re.compile(
+    r"\\[nr]|[\s\"']-{1,2}[A-Za-z]|\b(?:from|subject|date|reply-to|in-reply-to|to|cc|bcc|content-type)\s*:",
+    re.IGNORECASE,
+)
+_MAILTO: Final = re.compile(r"mailto:([^\s\"'<>]{1,2048})", re.IGNORECASE)
+_MAILERS: Final = frozenset("mail mailx mutt neomutt sendmail msmtp ssmtp bsd-mailx s-nail".split())
+_OTHERS_VALUE: Final = frozenset(
+    ("-s", "-r", "-f", "-a", "-A", "-S", "-F", "-C", "-i", "-H", "-e", "-q", "-u")
+)
+
+
+def recipients(text: str) -> list[str]:
+    """Returns every e-mail address a command sends to, each once; the sender's is none of them.
+
+    Read are ``--mail-rcpt`` and its like, ``To:``/``Cc:``/``Bcc:`` headers, ``mailto:`` and the
+    arguments of ``mail``, ``mutt``, ``sendmail``.
+    """
+    text = text[:MAX_COMMAND]
+    if "@" not in text:
+        return []
+    found: list[str] = []
+    for match in islice(_MAIL_OPTION.finditer(text), 256):
+        found += keys.addresses(match.group(1).strip("'\""))
+    for match in islice(_MAIL_HEADER.finditer(text), 256):
+        tail = match.group(1)
+        end = _HEADER_END.search(tail)
+        found += keys.addresses(tail[: end.start()] if end else tail)
+    for match in islice(_MAILTO.finditer(text), 256):
+        found += keys.addresses(
+            match.group(1).replace("%40", "@").replace("?", " ").replace("&", " ").replace("=", " ")
+        )
+    if any(one in text for one in ("mail", "mutt", "smtp")):
+        for simple in simple_commands(text):
+            found += _mailer_arguments(simple.argv())
+    return list(dict.fromkeys(found))
+
+
+def _mailer_arguments(argv: list[str]) -> list[str]:
+    if not argv or argv[0].rsplit("/", 1)[-1] not in _MAILERS:
+        return []
+    found: list[str] = []
+    skip = False
+    for word in argv[1:]:
+        if skip:
+            skip = False
+        elif word in _OTHERS_VALUE:
+            skip = True
+        elif word[:1] != "-" and "@" in word:
+            found += keys.addresses(word)
+    return found
+
+
+_IN_REPLY: Final = re.compile(r"in-reply-to:\s*(?:\\?[\"'])?<?([^\s<>\"'\\]{1,512})", re.IGNORECASE)
+
+
+def threads(text: str) -> list[str]:
+    """Returns the ids of the mails that a command replies to."""
+    text = text[:MAX_COMMAND]
+    found = [match.group(1) for match in islice(_IN_REPLY.finditer(text), 16)]
+    if "himalaya" in text and "reply" in text:
+        for simple in simple_commands(text):
+            argv = simple.argv()
+            if argv and argv[0].rsplit("/", 1)[-1] == "himalaya" and "reply" in argv:
+                found += [one for one in argv[argv.index("reply") + 1 :] if one[:1] != "-"][:1]
+    return list(dict.fromkeys(found))
+
+
+_RM: Final = re.compile(r"\b(?:rm|rmdir|unlink)\s")
+
+
+def removed(text: str) -> list[str]:
+    """Returns the paths that ``rm`` and ``rmdir`` name; a directory's ends in ``/``.
+
+    A path with a pattern stands for the directory above the pattern. ``cd`` in the same line is
+    followed.
+    """
+    if not _RM.search(text[:MAX_COMMAND]):
+        return []
+    found: list[str] = []
+    where = ""
+    for simple in simple_commands(text):
+        argv = simple.argv()
+        program = argv[0].rsplit("/", 1)[-1] if argv else ""
+        if program == "cd" and len(argv) > 1:
+            where = keys.path(argv[1], where or None)
+        elif program in ("rm", "rmdir", "unlink"):
+            flags = [one for one in argv[1:] if one[:1] == "-" and one != "-"]
+            deep = program == "rmdir" or "--recursive" in flags
+            deep = deep or any(one[1] != "-" and ("r" in one or "R" in one) for one in flags if len(one) > 1)
+            found += [_target(one, where, deep=deep) for one in argv[1:] if one[:1] not in ("-", "")]
+    return found[:256]
+
+
+def _target(word: str, where: str, *, deep: bool) -> str:
+    cut = re.split(r"[*?\[{$`]", word, maxsplit=1)
+    if len(cut) > 1:
+        word, deep = cut[0].rpartition("/")[0] + "/" if "/" in cut[0] else "./", True
+    if where and word[:1] not in ("/", "~"):
+        word = where.rstrip("/") + "/" + word
+    return word.rstrip("/") + "/" if deep else word
+
+
+_API_REPO: Final = re.compile(r"\brepos/([\w.-]+/[\w.-]+)")
+
+
+def repositories(text: str) -> list[str]:
+    """Returns the hosted repositories (``owner/name``) that a ``gh`` or ``glab`` command names."""
+    text = text[:MAX_COMMAND]
+    found = [match.group(1).lower() for match in islice(_API_REPO.finditer(text), 16)]
+    for simple in simple_commands(text):
+        argv = simple.argv()
+        if argv and argv[0].rsplit("/", 1)[-1] in ("gh", "glab") and argv[1:2] == ["repo"]:
+            found += [one.lower() for one in argv[3:] if one[:1] != "-"][:1]
+    return list(dict.fromkeys(found))
+
+
+_PATCHED: Final = re.compile(
+    r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): ([^\n]{1,4096})$"
+    r"|^(?:\+\+\+|---) (?:[ab]/)?([^\t\n]{1,4096})",
+    re.MULTILINE,
+)
+
+
+def patched(params: Mapping[str, Any]) -> list[str]:
+    """Returns the files that a patch in ``input``, ``patch`` or ``diff`` touches (at most 256).
+
+    Both the ``*** Update File:`` form and unified diffs are read, the first 4 MB of them.
+    """
+    for name in ("input", "patch", "diff", "patchText", "command"):
+        value = params.get(name)
+        if isinstance(value, (list, tuple)):
+            value = "\n".join(one for one in islice(value, 64) if isinstance(one, str))
+        if isinstance(value, str) and value:
+            marked = "*** " in value
+            found: dict[str, None] = {}
+            for match in islice(_PATCHED.finditer(value, 0, 4_194_304), 4096):
+                one = (match.group(1) or ("" if marked else match.group(2)) or "").strip()
+                if one and one != "/dev/null":
+                    found[one] = None
+                    if len(found) >= 256:
+                        break
+            return list(found)
+    return []

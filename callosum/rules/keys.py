@@ -1,0 +1,208 @@
+"""Canonical context keys: one resource, one spelling.
+
+A key is ``entity:value``. ``file:`` values are paths, joined to the call's working directory and
+normalised lexically (symbolic links are not followed: that would need the disk); ``email:`` values
+are bare lower-case addresses; all others are trimmed. No key holds control characters, none is
+longer than ``MAX_KEY``, and only a directory's key ends in ``/``.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+from hashlib import blake2b
+from math import isfinite
+from typing import Any, Final
+
+from callosum.model import MAX_KEY, Key, Mode
+
+MAX_KEYS: Final = 64
+"""How many keys one call can have."""
+MAX_VALUE: Final = 65_536
+"""How many characters of one value are read for keys."""
+
+_ADDRESS: Final = re.compile(r"[^\s<>,;:\"'()\[\]\\@]{1,256}@[^\s<>,;:\"'()\[\]\\@]{1,256}")
+_DRIVE: Final = re.compile(r"[A-Za-z]:[\\/]")
+_PREFIX: Final = re.compile(r"[a-z][a-z0-9_.+-]*:")
+
+
+def text(value: Any) -> str | None:
+    """Returns a scalar's text as it stands in a key, None where it has none.
+
+    ``1.0`` is ``1``, ``True`` is ``true``. Blank strings, None, lists and objects have no text.
+    """
+    kind = type(value)
+    if kind is str:
+        return value.strip() or None
+    if kind is int:
+        try:
+            return str(value)
+        except ValueError:  # more digits than Python is willing to print
+            return hex(value)
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is float:
+        if not isfinite(value):
+            return None
+        return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+    if isinstance(value, str):
+        return str.__str__(value).strip() or None
+    return None
+
+
+def clean(value: str) -> str:
+    """Returns ``value`` without control characters, trimmed, with a bar escaped.
+
+    A bar would start a facet, which only a rule may do.
+    """
+    if len(value) > MAX_VALUE:
+        value = _shorten(value, MAX_VALUE)
+    if not value.isascii():
+        value = unicodedata.normalize("NFC", value)
+    if not value.isprintable():
+        value = "".join(map(_visible, value))
+    if "|" in value:
+        value = value.replace("|", "%7C")
+    return value.strip()
+
+
+def _visible(char: str) -> str:
+    if char.isprintable():
+        return char
+    category = unicodedata.category(char)
+    if category == "Cf":  # zero-width marks must not make two spellings of one name
+        return ""
+    return "\ufffd" if category == "Cs" else " "
+
+
+def path(value: str, cwd: str | None = None, *, tree: bool = False) -> str:
+    """Returns a path in its one spelling; with ``tree`` (or a trailing slash) it ends in ``/``.
+
+    Relative paths are joined to ``cwd``; without one they stay relative, and so does ``~/x``, since
+    nothing here may ask the machine where home is. ``file://`` addresses are paths too.
+    """
+    if value[:7] == "file://":
+        value = value[7:] if value[7:8] == "/" else "/" + value[7:].partition("/")[2]
+    if (
+        value[:1] != "/"
+        and "\\" in value
+        and (value[:2] == "\\\\" or _DRIVE.match(value) or (cwd and _DRIVE.match(cwd)))
+    ):
+        value = value.replace("\\", "/")
+    if value[:1] == "/":
+        if not tree and value[-1] != "/" and "/." not in value and "//" not in value:
+            return value
+    elif _DRIVE.match(value):
+        value = value[0].lower() + value[1:]
+    elif cwd and value[:1] != "~":
+        if _DRIVE.match(cwd):
+            cwd = cwd[0].lower() + cwd[1:].replace("\\", "/")
+        value = cwd.rstrip("/") + "/" + value
+    last = value.rsplit("/", 1)[-1]
+    tree = tree or last in ("", ".", "..")
+    root = "/" if value[:1] == "/" else ""
+    parts: list[str] = []
+    for part in value.split("/"):
+        if part == "..":
+            if parts and parts[-1] != "..":
+                if not (len(parts) == 1 and (parts[0][1:] == ":" or parts[0] == "~")):
+                    parts.pop()
+            elif not root:
+                parts.append(part)
+        elif part and part != ".":
+            parts.append(part)
+    joined = root + "/".join(parts)
+    if not tree:
+        return joined
+    return joined if joined == "/" else (joined or ".") + "/"
+
+
+def addresses(value: str) -> list[str]:
+    """Returns the e-mail addresses in ``value``, bare and lower-case, in order, each once."""
+    found = _ADDRESS.findall(value if len(value) <= MAX_VALUE else value[:MAX_VALUE])
+    return list(dict.fromkeys(one.lower().strip(".") for one in found))
+
+
+def canonical(name: str, cwd: str | None = None) -> tuple[str, ...]:
+    """Returns the canonical spelling of a whole key somebody wrote (several for several addressees).
+
+    Empty where nothing is left of it.
+    """
+    entity, colon, value = name.strip().partition(":")
+    entity = clean(entity).lower() if colon and _PREFIX.match(name.strip().lower()) else clean(entity)
+    if not colon:
+        return (fit(entity),) if entity else ()
+    return spell(entity + ":", value, cwd)
+
+
+def spell(prefix: str, value: str, cwd: str | None = None, *, tree: bool = False) -> tuple[str, ...]:
+    """Returns the keys for ``value`` under a prefix such as ``file:``. Empty for an empty value."""
+    if len(value) <= 512:
+        return _spell_memo(prefix, value, cwd if prefix == "file:" else None, tree)
+    return _spell(prefix, value, cwd, tree)
+
+
+def _spell(prefix: str, value: str, cwd: str | None, tree: bool) -> tuple[str, ...]:  # noqa: FBT001 - memo
+    if prefix == "file:":
+        value = clean(value)
+        return (fit(prefix + path(value, cwd, tree=tree)),) if value else ()
+    if prefix == "email:" and not value.startswith("thread:"):
+        found = addresses(value)
+        if found:
+            return tuple(fit(prefix + clean(one)) for one in found)
+        value = value.lower()
+    value = clean(value).rstrip("/")
+    return (fit(prefix + value),) if value else ()
+
+
+# Sessions name the same few things again and again.
+_spell_memo = lru_cache(maxsize=4096)(_spell)
+
+
+def fit(name: str) -> str:
+    """Returns ``name`` cut to ``MAX_KEY``: a cut name ends in a digest of the whole.
+
+    A tree that is too long becomes the nearest tree above it: wider, never narrower.
+    """
+    if len(name) <= MAX_KEY:
+        return name
+    if name[-1] == "/":
+        cut = name.rfind("/", 0, MAX_KEY)
+        if cut > 0:
+            return name[: cut + 1]
+    return _shorten(name, MAX_KEY)
+
+
+def _shorten(value: str, limit: int) -> str:
+    digest = blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    return f"{value[: limit - 33]}~{digest}"
+
+
+def default_mode(name: str, effect: str) -> Mode:
+    """Returns what a call does to a key where no rule says it."""
+    if effect == "read":
+        return Mode.READ
+    return Mode.APPEND if name.startswith("channel:") else Mode.WRITE
+
+
+_FORCE: Final = {Mode.READ: 0, Mode.APPEND: 1, Mode.WRITE: 2}
+
+
+def merge(keys: list[Key]) -> tuple[tuple[Key, ...], bool]:
+    """Returns the keys, each name once with its strongest mode, and whether some had to be left out.
+
+    The first stays first; of too many the others are kept in the order of their names, so that two
+    calls with the same long list keep the same ones.
+    """
+    if len(keys) < 2:
+        return tuple(keys), False
+    best: dict[str, Key] = {}
+    for key in keys:
+        other = best.get(key.name)
+        if other is None or _FORCE[key.mode] > _FORCE[other.mode]:
+            best[key.name] = key
+    if len(best) <= MAX_KEYS:
+        return tuple(best.values()), False
+    first, *rest = best.values()
+    return (first, *sorted(rest, key=lambda key: key.name)[: MAX_KEYS - 1]), True

@@ -1,0 +1,239 @@
+"""Finds the first rule that matches a call without looking at every rule.
+
+For each tool's name the rules that can match it are put together once (a bounded memo: names come
+from agents). Among those, rules with a ``commandPattern`` are found by one pass of an ``re2.Set``,
+rules with ``params`` by a dictionary on their rarest value, rules with ``present`` by the params'
+names, so that a thousand rules cost about as much as ten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any, Final
+
+import re2
+
+from callosum.rules import command
+from callosum.rules.fields import compile_pattern, pattern_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from callosum.rules.parse import Rule
+
+NOTHING: Final = 1 << 60
+"""The place of no rule."""
+MAX_TOOLS: Final = 1024
+_FEW: Final = 1
+
+
+def scalar(value: Any) -> Any:
+    """Returns what a scalar is looked up by (``True`` is not 1, ``1.0`` is 1); None for the rest."""
+    kind = type(value)
+    if kind is str or kind is int or kind is float:
+        return value
+    if kind is bool:
+        return ("bool", value)
+    return ("null",) if value is None else None
+
+
+def given(params: Mapping[str, Any], names: tuple[str, ...]) -> bool:
+    """Tells whether one of some params is there and neither empty, blank nor false."""
+    for name in names:
+        value = params.get(name)
+        if value is None:
+            continue
+        if value.strip() if type(value) is str else value or (value == 0 and value is not False):
+            return True
+    return False
+
+
+class _Conditions:
+    """What one rule asks of the params, prepared; ``known`` is a param that need not be looked at."""
+
+    __slots__ = ("params", "present")
+
+    def __init__(self, rule: Rule, known: str | None = None) -> None:
+        self.params = [
+            (name, frozenset(map(scalar, values))) for name, values in rule.params if name != known
+        ]
+        self.present = [tuple(one.split("|")) for one in rule.present]
+
+    def hold(self, params: Mapping[str, Any]) -> bool:
+        """Tells whether ``params`` and ``present`` fit."""
+        for name, values in self.params:
+            if name not in params or scalar(params[name]) not in values:
+                return False
+        return all(given(params, names) for names in self.present)
+
+
+_Entry = tuple[int, _Conditions | None]
+"""The place of a rule and what else it asks."""
+
+
+def _entry(place: int, rule: Rule, known: str | None = None) -> _Entry:
+    conditions = _Conditions(rule, known)
+    return place, conditions if conditions.params or conditions.present else None
+
+
+class Candidates:
+    """The rules that can match one tool's name, ready to be searched."""
+
+    __slots__ = ("_by_name", "_by_value", "_last", "_none", "_patterns")
+
+    def __init__(self, rules: Iterable[tuple[int, Rule, Any]]) -> None:
+        self._last = NOTHING
+        self._by_value: dict[str, dict[Any, list[_Entry]]] = {}
+        self._by_name: dict[str, list[_Entry]] = {}
+        patterns: list[tuple[_Entry, str, Any]] = []
+        plain: list[tuple[int, Rule]] = []
+        for place, rule, pattern in rules:
+            if rule.pattern is not None:
+                patterns.append((_entry(place, rule), rule.pattern, pattern))
+            elif rule.params or rule.present:
+                plain.append((place, rule))
+            else:
+                self._last = place
+                break  # nothing after it can ever match
+        self._patterns = _PatternSet(patterns)
+        self._none = not patterns and not plain
+        common = Counter(
+            (name, scalar(value)) for _, rule in plain for name, values in rule.params for value in values
+        )
+        for place, rule in plain:
+            if rule.params:
+                name, values = min(
+                    rule.params, key=lambda pair: sum(common[pair[0], scalar(value)] for value in pair[1])
+                )
+                table = self._by_value.setdefault(name, {})
+                for value in dict.fromkeys(map(scalar, values)):
+                    table.setdefault(value, []).append(_entry(place, rule, name))
+            else:
+                for name in rule.present[0].split("|"):
+                    self._by_name.setdefault(name, []).append(_entry(place, rule))
+
+    def first(self, params: Mapping[str, Any]) -> int:
+        """Returns the place of the first rule that matches, ``NOTHING`` if none does."""
+        best = self._last
+        if self._none:
+            return best
+        for name, table in self._by_value.items():
+            value = params.get(name)
+            if type(value) is not str:
+                if value is None and name not in params:
+                    continue
+                value = scalar(value)
+            entries = table.get(value)
+            if entries is not None:
+                best = _least(entries, best, params)
+        if self._by_name:
+            for name in params:
+                entries = self._by_name.get(name)
+                if entries is not None:
+                    best = _least(entries, best, params)
+        if self._patterns:
+            text = command.of(params)
+            if text:
+                best = _least(self._patterns.match(text), best, params)
+        return best
+
+
+def _least(entries: list[_Entry], best: int, params: Mapping[str, Any]) -> int:
+    for place, rest in entries:
+        if place >= best:
+            break
+        if rest is None or rest.hold(params):
+            return place
+    return best
+
+
+class _PatternSet:
+    """Many patterns, one pass: gives the entries of those that occur, in order."""
+
+    __slots__ = ("_entries", "_few", "_set")
+
+    def __init__(self, patterns: list[tuple[_Entry, str, Any]]) -> None:
+        self._entries = [entry for entry, _, _ in patterns]
+        self._few = [(entry, compiled.search) for entry, _, compiled in patterns]
+        self._set = None
+        if len(patterns) > _FEW:
+            self._set = re2.Set.SearchSet(pattern_options(256 << 20))
+            for _, pattern, _ in patterns:
+                self._set.Add(pattern)
+            # The empty pattern always matches. Where it is missing from an answer the set gave up
+            # for want of memory, which would otherwise look like "no rule matches".
+            self._set.Add("")
+            self._set.Compile()
+
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
+    def match(self, text: str) -> list[_Entry]:
+        data = _utf8(text)
+        if self._set is not None:
+            found = self._set.Match(data) or ()
+            if len(self._entries) in found:
+                return [self._entries[one] for one in sorted(found) if one < len(self._entries)]
+        return [entry for entry, search in self._few if search(data) is not None]
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+class Index:
+    """All rules of a set, by tool."""
+
+    __slots__ = ("_always", "_compiled", "_exact", "_globs", "_groups", "_memo", "_rules")
+
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        self._rules = rules
+        self._compiled = [
+            compile_pattern(rule.pattern) if rule.pattern is not None else None for rule in rules
+        ]
+        self._exact: dict[str, set[int]] = {}
+        self._always: set[int] = set()
+        self._globs: list[tuple[int, Any]] = []
+        self._memo: dict[str, Candidates] = {}
+        self._groups: dict[frozenset[int], Candidates] = {}
+        for place, rule in enumerate(rules):
+            for tool in map(str.strip, rule.tools):
+                if tool == "*":
+                    self._always.add(place)
+                elif "*" in tool or "?" in tool:
+                    self._globs.append((place, compile_pattern(_glob(tool))))
+                else:
+                    self._exact.setdefault(tool, set()).add(place)
+
+    def candidates(self, tool: str) -> Candidates:
+        """Returns the rules that can match a tool's name."""
+        known = self._memo.get(tool)
+        return known if known is not None else self._find(tool)
+
+    def _find(self, tool: str) -> Candidates:
+        named = set(self._exact.get(tool.strip(), ()))
+        if self._globs:
+            data = _utf8(tool.strip())
+            named.update(place for place, pattern in self._globs if pattern.search(data) is not None)
+        # Most names share a group, so that a flood of new names compiles nothing.
+        group = frozenset(named)
+        known = self._groups.get(group)
+        if known is None:
+            places = sorted(named | self._always)
+            known = Candidates((place, self._rules[place], self._compiled[place]) for place in places)
+            if len(self._groups) >= MAX_TOOLS:
+                self._groups.clear()
+            self._groups[group] = known
+        if len(self._memo) >= MAX_TOOLS:
+            self._memo.clear()
+        if len(tool) <= 256:
+            self._memo[tool] = known
+        return known
+
+
+def _glob(tool: str) -> str:
+    body = "".join(
+        ".*" if one == "*" else "." if one == "?" else re.escape(one) for one in re.sub(r"\*+", "*", tool)
+    )
+    return rf"(?s)\A{body}\z"

@@ -1,0 +1,303 @@
+"""``RuleSet``: from a call to its classification.
+
+The order of things: the guard looks first, and nothing lowers what it says; then the first rule
+that matches (the user's before the default set); a call that no rule names is judged by what it
+shows; then what the agent itself says, which can only raise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from callosum.model import HOUR, Call, Classification, Content, Key, Mode, Tier, Verdict
+from callosum.rules import keys
+from callosum.rules.content import Hasher, brief
+from callosum.rules.guard import Guard
+from callosum.rules.judge import judge, look
+from callosum.rules.match import NOTHING, Index
+from callosum.rules.parse import KeyTemplate, Rule, default_rules, parse_rules
+from callosum.rules.template import Derive, compile_template
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+WHOLE: Final = ("content", "contents", "file_text", "text")
+"""Params that hold all that a written file will hold."""
+
+_GUARD_KEYS: Final = (Key("callosum:guard"),)
+_TOO_MANY: Final = "more keys than a call can have: the first and the alphabetically next are kept"
+_REPEATING: Final = ("email:", "thread:", "channel:", "payment:", "session:")
+_TALKS: Final = ("channel:", "thread:", "email:", "session:", "issue:", "message:", "pr:", "comment:")
+
+
+class _Compiled:
+    """A rule made ready for the hot path."""
+
+    __slots__ = ("derive", "floor", "rule", "why")
+
+    def __init__(self, rule: Rule, *, floor: bool) -> None:
+        self.rule = rule
+        self.floor = floor
+        self.derive: list[tuple[Derive, Mode | None]] = [_compiled(one) for one in rule.keys]
+        self.why: tuple[str, ...] = (f"rule {rule.name}",)
+
+
+def _compiled(template: KeyTemplate) -> tuple[Derive, Mode | None]:
+    return compile_template(template.key), template.mode
+
+
+class RuleSet:
+    """Rules, ready to classify calls. Immutable, and safe to share between threads."""
+
+    def __init__(
+        self,
+        rules: tuple[Rule, ...],
+        *,
+        user: int,
+        secret: bytes,
+        protected: tuple[str, ...],
+        ports: tuple[int, ...],
+        strict: bool,
+    ) -> None:
+        """Use ``RuleSet.parse``. ``user`` is how many of ``rules`` are the user's own."""
+        self.rules = rules
+        self.longest_window = max([HOUR, *(rule.window for rule in rules)])
+        self._hasher = Hasher(secret)
+        self._guard = Guard(protected, ports)
+        # A rule that names no tool decides for calls that nothing else knows; see ``_beyond``.
+        self._compiled = [
+            _Compiled(rule, floor=rule.names_no_tool and rule.judge and not strict) for rule in rules
+        ]
+        self._index = Index(rules)
+        self._defaults = Index(rules[user:])
+        self._user = user
+
+    @classmethod
+    def parse(
+        cls,
+        user: bytes | str | None = None,
+        *,
+        source: str = "tiers.json",
+        defaults: bool = True,
+        secret: bytes = b"",
+        protected: tuple[str, ...] = (),
+        ports: tuple[int, ...] = (7700,),
+    ) -> RuleSet:
+        """Returns the rules of a file, before those that ship; the first that matches a call decides.
+
+        ``user`` is the file's content (None: the shipped rules alone), ``source`` its name in faults.
+        ``secret`` keys the hashes of contents. ``protected`` are absolute paths that no call may
+        write, ``ports`` Callosum's own, which no call may talk to. Raises ``ConfigError`` with the
+        place (``rules[3].tier``).
+
+        A user's rule for tool ``*`` without conditions names no tool: its tier is a floor, which the
+        default set and the look of the call may raise, unless it says ``"judge": false`` or
+        ``defaults`` is False.
+        """
+        own = () if user is None else parse_rules(user, source)
+        shipped = default_rules() if defaults else ()
+        return cls(
+            own + shipped, user=len(own), secret=secret, protected=protected, ports=ports, strict=not defaults
+        )
+
+    def classify(self, call: Call) -> Classification:
+        """Returns what the rules make of a call. Never raises for params as JSON knows them."""
+        params = call.params
+        action = call.action
+        if action is not None:
+            written = params.get("action")
+            if written is None:
+                params = {**params, "action": action}
+            elif written != action:
+                # Which of the two the tool will obey is not known: the graver reading counts.
+                first = self._classify(call, params)
+                second = self._classify(call, {**params, "action": action})
+                return first if first.tier >= second.tier else second
+        return self._classify(call, params)
+
+    def digest(self, tool: str, params: Mapping[str, Any], action: str | None = None) -> bytes:
+        """Returns the digest that ``classify`` gives a call of this tool with these params."""
+        if action is not None and params.get("action") is None:
+            params = {**params, "action": action}
+        return self._hasher.digest(tool, params)
+
+    def _classify(self, call: Call, params: Mapping[str, Any]) -> Classification:
+        danger = self._guard.reason(params, call.cwd)
+        if danger is not None:
+            reason, writes = danger
+            if not writes or look(call.tool, params).effect != "read":
+                return self._guarded(call, params, reason)
+        place = self._index.candidates(call.tool).first(params)
+        if place == NOTHING:
+            return self._judged(call, params, None)
+        compiled = self._compiled[place]
+        if compiled.floor:
+            return self._beyond(call, params, compiled)
+        return self._ruled(call, params, compiled)
+
+    def _guarded(self, call: Call, params: Mapping[str, Any], reason: str) -> Classification:
+        return Classification(
+            Tier.CRITICAL,
+            _GUARD_KEYS,
+            "self-guard",
+            "write",
+            self._content(call, params, repeats=False, stance=""),
+            HOUR,
+            None,
+            Verdict.BLOCK,
+            False,
+            (f"the gate guards itself: {reason}",),
+        )
+
+    def _beyond(self, call: Call, params: Mapping[str, Any], floor: _Compiled) -> Classification:
+        """A rule that names no tool: the default set and the judge may raise what it says."""
+        place = self._defaults.candidates(call.tool).first(params)
+        if place == NOTHING:
+            return self._judged(call, params, floor)
+        compiled = self._compiled[self._user + place]
+        return self._ruled(call, params, compiled, floor.rule.tier)
+
+    def _ruled(
+        self, call: Call, params: Mapping[str, Any], compiled: _Compiled, floor: int = 0
+    ) -> Classification:
+        rule = compiled.rule
+        tier, effect, why = rule.tier, rule.effect, compiled.why
+        if floor > tier:
+            tier, effect = floor, "write"
+            why = (*why, f"raised to tier {tier} by the rule for all tools")
+        if "_tier" in params:
+            tier, effect, why = _raised(params["_tier"], tier, effect, why)
+        found: list[Key] = []
+        if "_contextKey" in params:
+            why = _named(found, params["_contextKey"], call.cwd, effect, why)
+        read = effect == "read"
+        for derive, mode in compiled.derive:
+            found += [Key(name, mode or keys.default_mode(name, effect)) for name in derive(call, params)]
+        if len(found) > 1:
+            merged, cut = keys.merge(found)
+            if cut:
+                why = (*why, _TOO_MANY)
+        else:
+            merged = tuple(found)
+        gap = not merged and tier >= 2 and not read
+        repeats, stance, whole = rule.repeats, rule.stance, False
+        if not read and (repeats is None or stance is None or (merged and merged[0].name[:5] == "file:")):
+            seen = look(call.tool, params)
+            if stance is None:
+                stance = seen.stance
+            if repeats is None:
+                repeats = tier >= 2 and (
+                    seen.repeats
+                    or (not seen.settles and any(one.name.startswith(_REPEATING) for one in merged))
+                )
+            whole = seen.whole
+        content = self._content(
+            call,
+            params,
+            repeats=bool(repeats) and not read,
+            stance=stance or "",
+            whole=whole,
+            talk=_talk(merged),
+        )
+        return Classification(
+            tier, merged, rule.name, effect, content, rule.window, rule.cells, rule.verdict, gap, why
+        )
+
+    def _judged(self, call: Call, params: Mapping[str, Any], floor: _Compiled | None) -> Classification:
+        seen = judge(call, params)
+        tier, effect, why = seen.tier, seen.effect, seen.why
+        name, window, cells, verdict = "", HOUR, None, None
+        found: list[Key] = []
+        if floor is not None:
+            rule = floor.rule
+            name, window, cells, verdict = rule.name, rule.window, rule.cells, rule.verdict
+            why = (*floor.why, *why)
+            if rule.tier > tier:
+                tier, effect = rule.tier, rule.effect
+        if "_tier" in params:
+            tier, effect, why = _raised(params["_tier"], tier, effect, why)
+        if "_contextKey" in params:
+            why = _named(found, params["_contextKey"], call.cwd, effect, why)
+        if floor is not None:
+            for derive, mode in floor.derive:
+                found += [Key(one, mode or keys.default_mode(one, effect)) for one in derive(call, params)]
+        derived = seen.keys
+        if effect != seen.effect and effect == "write":
+            derived = tuple(Key(one.name, keys.default_mode(one.name, effect)) for one in derived)
+        if found:
+            derived, cut = keys.merge([*found, *derived])
+            if cut:
+                why = (*why, _TOO_MANY)
+        gap = not derived and tier >= 2 and effect != "read"
+        content = self._content(
+            call,
+            params,
+            repeats=seen.repeats and effect != "read",
+            stance=seen.stance,
+            whole=seen.whole,
+            talk=_talk(derived),
+        )
+        return Classification(tier, derived, name, effect, content, window, cells, verdict, gap, why)
+
+    def _content(
+        self,
+        call: Call,
+        params: Mapping[str, Any],
+        *,
+        repeats: bool,
+        stance: str,
+        whole: bool = False,
+        talk: bool = False,
+    ) -> Content:
+        hasher = self._hasher
+        full = b""
+        if whole:
+            for name in WHOLE:
+                text = params.get(name)
+                if type(text) is str:
+                    full = hasher.whole(text)
+                    break
+        origin = hasher.origin(call.origin) if call.origin else b""
+        digest = hasher.digest(call.tool, params)
+        if not repeats:
+            return Content(digest=digest, whole=full, stance=stance, origin=origin)
+        words, numbers = hasher.words(params)
+        short = not words and talk and brief(params)
+        return Content(
+            digest=digest,
+            whole=full,
+            words=words,
+            numbers=numbers,
+            brief=short,
+            repeats=True,
+            stance=stance,
+            origin=origin,
+        )
+
+
+def _talk(found: tuple[Key, ...]) -> bool:
+    """Tells whether a call says something where people talk, so that a phrase may be said twice."""
+    return not found or found[0].name.startswith(_TALKS)
+
+
+def _raised(said: Any, tier: int, effect: str, why: tuple[str, ...]) -> tuple[int, str, tuple[str, ...]]:
+    """Applies ``_tier``: it raises or does nothing. A number above 4 means 4."""
+    if isinstance(said, str) and len(said) <= 8 and said.strip().isdecimal():
+        said = int(said)
+    if isinstance(said, bool) or not isinstance(said, (int, float)) or not said >= 0:
+        return tier, effect, (*why, "_tier is no tier from 0 to 4 and was ignored")
+    wanted = 4 if said > 4 else -int(-said // 1)  # between two tiers the graver
+    if wanted <= tier:
+        return tier, effect, (*why, "_tier cannot lower the tier") if wanted < tier else why
+    return wanted, "write", (*why, f"raised to tier {wanted} by _tier")
+
+
+def _named(
+    found: list[Key], said: Any, cwd: str | None, effect: str, why: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Applies ``_contextKey``: the call's first key."""
+    names = keys.canonical(said, cwd) if isinstance(said, str) and said.strip() else []
+    if not names or said.strip().lower().endswith(":unknown"):
+        return (*why, "_contextKey is no key and was ignored")
+    found += [Key(name, keys.default_mode(name, effect)) for name in names]
+    return (*why, "first key by _contextKey")

@@ -1,0 +1,202 @@
+"""Key templates: ``channel:{params.target|params.channel|unknown}`` compiled to a function.
+
+A template is literal text with placeholders in braces. A placeholder is a list of alternatives,
+the first that has a value wins:
+
+``params.X``, ``params.X.Y``  a param of the call (``params.action`` is also the wire's ``action``)
+``tool``, ``cwd``             the tool's name, the working directory
+``commandRecipient``          every e-mail addressee of a shell command
+``commandThread``             the mail that a shell command replies to
+``commandPath``               every path that a shell command removes
+``commandRepo``               the hosted repository a ``gh`` command names
+``patchPath``                 every file that a patch touches
+anything else                 literal text, last and never alone; ``unknown`` counts as no value
+
+A list of values gives a key for each. A placeholder without a value gives no key at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice, product
+from typing import Any, Final
+
+from callosum.model import Call
+from callosum.rules import command, keys
+
+Values = Callable[[Call, Mapping[str, Any]], Sequence[str]]
+Derive = Callable[[Call, Mapping[str, Any]], Sequence[str]]
+
+MAX_TEMPLATE: Final = 512
+
+_PARAM: Final = re.compile(r"params((?:\.[^.{}|\s]+)+)")
+_LITERAL: Final = re.compile(r"[^{}|.]+")
+_ENTITY: Final = re.compile(r"[a-z][a-z0-9_.+-]*:")
+
+
+class TemplateError(ValueError):
+    """The template cannot be used; the text says why."""
+
+
+def compile_template(template: str) -> Derive:
+    """Returns the function that derives a template's keys from a call. Raises ``TemplateError``."""
+    if not template.strip():
+        raise TemplateError("expected a key template, got an empty string")
+    if len(template) > MAX_TEMPLATE:
+        raise TemplateError(f"expected at most {MAX_TEMPLATE} characters, got {len(template)}")
+    parts = [part for part in _split(template) if part != ""]
+    if isinstance(parts[0], str):
+        if parts[0].strip().lower() in ("unknown", "null", "none"):
+            raise TemplateError(f"{template!r} names nothing")
+        match = _ENTITY.match(parts[0])
+    else:
+        match = None
+    if match and len(parts) == 2 and parts[0] == match.group():
+        return _single(match.group(), parts[1])
+    prefix = match.group() if match else ""
+    if match:
+        parts[0] = parts[0][len(prefix) :]
+    return _general(prefix, parts, written_tree=template.endswith("/"))
+
+
+def _split(template: str) -> list[Any]:
+    """Cuts a template into literal strings and functions."""
+    parts: list[Any] = []
+    rest = template
+    while rest:
+        literal, brace, rest = rest.partition("{")
+        if "}" in literal:
+            raise TemplateError("a closing brace without an opening one")
+        parts.append(literal)
+        if not brace:
+            break
+        inner, close, rest = rest.partition("}")
+        if not close or "{" in inner:
+            raise TemplateError("an opening brace without a closing one")
+        parts.append(_placeholder(inner))
+    return parts
+
+
+def _placeholder(inner: str) -> Values:
+    alternatives = [one.strip() for one in inner.split("|")]
+    if not all(alternatives):
+        raise TemplateError(f"an empty alternative in {{{inner}}}")
+    getters: list[Values] = []
+    plain: list[str] = []
+    for place, one in enumerate(alternatives):
+        if one in _SOURCES:
+            getters.append(_SOURCES[one])
+        elif match := _PARAM.fullmatch(one):
+            path = match.group(1)[1:].split(".")
+            plain += path if len(path) == 1 else []
+            getters.append(_params([path[0]]) if len(path) == 1 else _deep(path))
+        elif place == 0 or not _LITERAL.fullmatch(one) or one == "params":
+            known = ", ".join(["params.X", *_SOURCES])
+            raise TemplateError(f"unknown placeholder {{{one}}}; known are {known}")
+        elif place < len(alternatives) - 1:
+            raise TemplateError(f"the literal {one!r} must come last in {{{inner}}}")
+        elif one.lower() != "unknown":
+            getters.append(_fixed(one))
+    if len(getters) == len(plain):
+        return _params(plain)  # the commonest kind in one loop
+    if len(getters) == 1:
+        return getters[0]
+
+    def first(call: Call, params: Mapping[str, Any]) -> Sequence[str]:
+        for getter in getters:
+            values = getter(call, params)
+            if values:
+                return values
+        return ()
+
+    return first
+
+
+def _fixed(literal: str) -> Values:
+    return lambda call, params: (literal,)
+
+
+def _params(names: list[str]) -> Values:
+    """The first of some params that has a value."""
+
+    def read(_call: Call, params: Mapping[str, Any]) -> Sequence[str]:
+        for name in names:
+            value = params.get(name)
+            if type(value) is str:
+                value = value.strip()
+                if value and value != "unknown":
+                    return (value,)
+            elif value is not None:
+                values = flatten(value)
+                if values:
+                    return values
+        return ()
+
+    return read
+
+
+def _deep(path: list[str]) -> Values:
+    """A value inside an object."""
+
+    def read(_call: Call, params: Mapping[str, Any]) -> Sequence[str]:
+        value: Any = params
+        for step in path:
+            value = value.get(step) if isinstance(value, Mapping) else None
+        return flatten(value)
+
+    return read
+
+
+def flatten(value: Any) -> list[str]:
+    """Returns the texts of a value: one for a scalar, one for each scalar of a list (at most 256)."""
+    if isinstance(value, (list, tuple)):
+        texts = [keys.text(one) for one in islice(value, 256)]
+        return [one for one in texts if one and one != "unknown"]
+    one = keys.text(value)
+    return [one] if one and one != "unknown" else []
+
+
+_SOURCES: Final[dict[str, Values]] = {
+    "tool": lambda call, params: (call.tool,),
+    "cwd": lambda call, params: (call.cwd,) if call.cwd else (),
+    "commandRecipient": lambda call, params: command.recipients(command.of(params)),
+    "commandThread": lambda call, params: command.threads(command.of(params)),
+    "commandPath": lambda call, params: command.removed(command.of(params)),
+    "commandRepo": lambda call, params: command.repositories(command.of(params)),
+    "patchPath": lambda call, params: command.patched(params),
+}
+
+
+def _single(prefix: str, values: Values) -> Derive:
+    """The commonest form: an entity and one placeholder."""
+    spell = keys.spell
+
+    def derive(call: Call, params: Mapping[str, Any]) -> Sequence[str]:
+        found = values(call, params)
+        if len(found) == 1:
+            return spell(prefix, found[0], call.cwd)
+        return [name for value in found for name in spell(prefix, value, call.cwd)]
+
+    return derive
+
+
+def _general(prefix: str, parts: list[Any], *, written_tree: bool) -> Derive:
+    def derive(call: Call, params: Mapping[str, Any]) -> Sequence[str]:
+        columns: list[Sequence[str]] = []
+        for part in parts:
+            values = [part] if isinstance(part, str) else part(call, params)
+            if not values:
+                return []
+            columns.append(values if isinstance(part, str) else [keys.clean(one) for one in values])
+        found: list[str] = []
+        for row in islice(product(*columns), 4 * keys.MAX_KEYS):
+            value = "".join(row)
+            # A bar that the rule itself wrote is a facet; those of values are escaped by now.
+            value, bar, facet = value.partition("|")
+            ending = bar + keys.clean(facet) or ("/" if written_tree else "")
+            names = keys.spell(prefix, value, call.cwd) if prefix else keys.canonical(value, call.cwd)
+            found += [keys.fit((name.rstrip("/") if ending == "/" else name) + ending) for name in names]
+        return found
+
+    return derive

@@ -1,0 +1,140 @@
+"""The contract of a store.
+
+The race in every home-made coordination file is check-then-act: read the locks, decide, then write.
+So looking, deciding, journalling and opening are one indivisible step here: a store is handed a
+``Scope`` (what to look at) and a pure function from ``View`` to ``Change``, and runs it inside one
+transaction that is serialised with every other transaction on the same keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from callosum.model import Action, Applied, Entry, Host, Scope, State, Step
+
+Request = tuple[Scope, Step]
+Clock = Callable[[], int]
+"""Now, in microseconds since 1970. The store makes it grow."""
+Probe = Callable[[Host], "bool | None"]
+"""Whether a host process lives; None where that cannot be told."""
+
+
+class Health(Struct, frozen=True):
+    """What ``Store.check`` found.
+
+    Sizes in bytes; ``ahead`` is by how many seconds the store's time is ahead of the clock (it never
+    runs backwards); ``problems`` are sentences, empty if sound.
+    """
+
+    engine: str
+    place: str
+    schema: int
+    entries: int
+    live: int
+    size: int
+    log_size: int
+    ahead: float
+    problems: tuple[str, ...] = ()
+
+
+class Store(Protocol):
+    """What every store does. Methods are safe to call from any thread; after ``fork`` too.
+
+    Every method raises ``StoreUnavailable`` if the engine cannot be reached or written now, and
+    ``StoreError`` if it holds something that is not ours to touch.
+    """
+
+    def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+        """Runs each step on its view and applies its change, all in one transaction.
+
+        * Steps run in the order given; a later one sees what an earlier one changed.
+        * All transactions with a key in common (trees and facets included) run one after another.
+        * A step may be run more than once, so it must be pure; only the last run counts.
+        * A step that raises fails alone: its exception stands in its place in the answer.
+        * A commit that fails fails all: it raises, and nothing of the batch is in the store.
+        * If a scope is durable, the whole batch survives power loss once this returns.
+        * An empty change writes nothing.
+        * ``View.now`` grows from transaction to transaction, whatever the clock does; entries are
+          numbered from it upwards.
+        """
+        ...
+
+    def action(self, namespace: str, id: int) -> Action | None:
+        """Returns one action, or a call that was refused, by its id."""
+        ...
+
+    def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
+        """Returns the actions in one of ``states`` (of the live ones), oldest first.
+
+        With ``key`` those on just this key; ``namespace`` None means all.
+        """
+        ...
+
+    def recent(self, namespace: str, key: str | None = None, limit: int = 20) -> list[Action]:
+        """Returns the newest actions, newest first; with ``key`` those whose first key it is.
+
+        Looks back over a bounded number of journal entries.
+        """
+        ...
+
+    def observing(self) -> int:
+        """Until which moment the whole gate only observes; 0 if it does not."""
+        ...
+
+    def entries(
+        self,
+        *,
+        after: int = 0,
+        limit: int = 500,
+        namespace: str | None = None,
+        session: str | None = None,
+        key: str | None = None,
+        newest: bool = False,
+    ) -> list[Entry]:
+        """Returns journal entries with ``seq`` greater than ``after``, oldest first.
+
+        With ``newest`` the last ``limit`` of them instead of the first. ``key`` selects the entries
+        whose first key it is. Every entry is seen by a reader that goes on from the last ``seq``.
+        """
+        ...
+
+    def maintain(self, horizon: int, budget: int = 2000) -> int:
+        """Forgets what no rule can ask for any more; returns how many rows went.
+
+        ``horizon`` is the moment before which nothing counts; at most ``budget`` rows of each sort
+        go at a time. Journal entries stay (``take`` removes them), and so do live actions.
+        """
+        ...
+
+    def take(
+        self,
+        until: int,
+        horizon: int,
+        limit: int = 5000,
+        *,
+        delete: bool = False,
+        only: Collection[int] | None = None,
+    ) -> list[Entry]:
+        """Returns the oldest entries up to ``until`` that may leave the store; or deletes them.
+
+        Entries of live actions, remembered calls and evidence since ``horizon`` stay. With ``delete`` the entries
+        that the same call without it would have returned are removed; with ``only`` just those of them
+        whose ``seq`` is in it. Who deletes what was copied names it so: meanwhile other entries may
+        have become free to leave.
+        """
+        ...
+
+    def size(self) -> int:
+        """Returns how many bytes the live data take, without room that is free again. Cheap."""
+        ...
+
+    def check(self) -> Health:
+        """Looks the store over without changing it."""
+        ...
+
+    def close(self) -> None:
+        """Closes every connection of this process. Idempotent."""
+        ...

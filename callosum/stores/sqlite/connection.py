@@ -1,0 +1,278 @@
+"""Opening the file, and taking turns with other writers.
+
+Turns: ``BEGIN IMMEDIATE`` without SQLite's busy handler, which lets some writers starve for over a
+second. Only when the file is busy, writers line up behind a lock on a side file (the kernel frees it
+when a process dies), and the first in line polls.
+
+A file that is not ours, or of another schema, is refused before anything is written into it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from callosum.errors import StoreError, StoreUnavailable
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows: writers retry without lining up
+    fcntl = None  # type: ignore[assignment]
+
+Execute = Callable[..., sqlite3.Cursor]
+
+APPLICATION_ID: Final = 0x43414C4F  # "CALO"
+SCHEMA: Final = 1
+BUSY_SECONDS: Final = 10.0
+"""How long a transaction waits for its turn before ``StoreUnavailable``."""
+LOG_LIMIT: Final = 32 * 1024 * 1024
+"""Size in bytes at which the write-ahead log is cut back."""
+_POLL_DATABASE: Final = 0.00005
+_POLL_LINE: Final = 0.0002
+
+
+class _Forks:
+    """Counts how often this process was forked off: a connection must not cross a fork."""
+
+    count = 0
+
+    @classmethod
+    def happened(cls) -> None:
+        cls.count += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Forks.happened)
+
+
+class _Link(threading.local):
+    """This thread's connection, its one cursor's ``execute``, and in which process it was opened.
+
+    One cursor serves all statements: every one of them is read to its end before the next.
+    """
+
+    connection: sqlite3.Connection | None = None
+    execute: Execute | None = None
+    born: int = 0
+    full: bool = False
+    side: int = -1
+
+
+class Connections:
+    """One connection a thread, reopened after fork."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._link = _Link()
+        self._open: dict[tuple[int, int], tuple[sqlite3.Connection, int]] = {}
+        self._guard = threading.Lock()
+
+    def get(self) -> sqlite3.Connection:
+        """Returns this thread's connection, opening it (and making the file) if need be."""
+        link = self._link
+        connection = link.connection
+        if connection is None or link.born != _Forks.count:
+            connection = self._connect(link)
+        return connection
+
+    def begin(self, *, full: bool) -> Execute:
+        """Starts a write transaction, in turn, and returns what runs its statements.
+
+        ``full`` syncs the log before its commit returns.
+        """
+        link = self._link
+        execute = link.execute
+        if execute is None or link.born != _Forks.count:
+            execute = self.get().cursor().execute
+            link.execute = execute
+        if link.full is not full:
+            # FULL: the commit is on disk when it returns. NORMAL: it survives kill -9, not a power cut.
+            execute("pragma synchronous = full" if full else "pragma synchronous = normal")
+            link.full = full
+        try:
+            execute("begin immediate")
+        except sqlite3.OperationalError as error:
+            if not is_busy(error):
+                raise
+            self._line_up(execute)
+        return execute
+
+    def undo(self) -> None:
+        """Rolls back what ``begin`` started, if it is still open."""
+        connection = self._link.connection
+        if connection is not None and connection.in_transaction:
+            connection.execute("rollback")
+
+    def close(self) -> None:
+        """Closes what this process opened."""
+        with self._guard:
+            for (pid, _), (connection, side) in self._open.items():
+                if pid == os.getpid():
+                    connection.close()
+                    if side >= 0:
+                        os.close(side)
+            self._open.clear()
+        self._link = _Link()
+
+    def _connect(self, link: _Link) -> sqlite3.Connection:
+        with explained(self.path):
+            if self.path.exists() and self.path.stat().st_size > 0:
+                _refuse_foreign(self.path)
+            else:
+                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            connection = sqlite3.connect(
+                self.path,
+                isolation_level=None,
+                cached_statements=512,
+                check_same_thread=False,
+                timeout=BUSY_SECONDS,
+            )
+            try:
+                self._prepare(connection)
+                side = -1
+                if fcntl is not None:
+                    side = os.open(f"{self.path}.turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            except BaseException:
+                connection.close()
+                raise
+        link.connection, link.execute, link.born = connection, None, _Forks.count
+        link.full, link.side = False, side
+        self._forget_the_dead()
+        with self._guard:
+            self._open[os.getpid(), threading.get_ident()] = connection, side
+        return connection
+
+    def _forget_the_dead(self) -> None:
+        """Closes the connections of threads that have ended."""
+        running = {thread.ident for thread in threading.enumerate()}
+        with self._guard:
+            for pid, ident in list(self._open):
+                if pid == os.getpid() and ident not in running:
+                    connection, side = self._open.pop((pid, ident))
+                    connection.close()
+                    if side >= 0:
+                        os.close(side)
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        execute = connection.execute
+        (version,) = execute("pragma user_version").fetchone()
+        if version == 0:
+            execute("pragma journal_mode = wal")
+            execute("begin immediate")
+            (version,) = execute("pragma user_version").fetchone()
+            if version == 0:
+                for statement in _statements():
+                    execute(statement)
+                execute(f"pragma application_id = {APPLICATION_ID}")
+                execute(f"pragma user_version = {SCHEMA}")
+                version = SCHEMA
+            execute("commit")
+            with suppress(OSError):
+                self.path.chmod(0o600)
+        if version != SCHEMA:
+            advice = (
+                "install a newer callosum-protocol"
+                if version > SCHEMA
+                else "move it away (the version that wrote it can export its journal)"
+            )
+            raise StoreError(f"{self.path} has schema {version}, this version works with {SCHEMA}: {advice}")
+        execute("pragma synchronous = normal")
+        execute(f"pragma journal_size_limit = {LOG_LIMIT}")
+        execute("pragma cache_size = -8000")
+        execute("pragma temp_store = memory")
+        execute("pragma busy_timeout = 0")
+
+    def _line_up(self, execute: Execute) -> None:
+        """Waits for its turn: first for the side file, then, as the only one, for the database."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        side = self._link.side
+        turn = fcntl is None
+        try:
+            while True:
+                if not turn:
+                    with suppress(BlockingIOError):
+                        fcntl.flock(side, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        turn = True
+                if turn:
+                    try:
+                        execute("begin immediate")
+                    except sqlite3.OperationalError as error:
+                        if not is_busy(error):
+                            raise
+                    else:
+                        return
+                if time.monotonic() > deadline:
+                    raise StoreUnavailable(f"{self.path} was busy for {BUSY_SECONDS:.0f} s")
+                time.sleep(_POLL_DATABASE if turn else _POLL_LINE)
+        finally:
+            if turn and fcntl is not None:
+                fcntl.flock(side, fcntl.LOCK_UN)
+
+
+def _statements() -> Iterator[str]:
+    text = files("callosum.stores.sqlite").joinpath("schema.sql").read_text("utf-8")
+    bare = "\n".join(line.split("--")[0] for line in text.splitlines())
+    return (statement for statement in bare.split(";") if statement.strip())
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Reads the header before SQLite may write anything into a file that is not ours."""
+    with path.open("rb") as file:
+        header = file.read(100)
+    left = "it was left as it is; move it away or name another state folder"
+    if not header.startswith(b"SQLite format 3\0") or len(header) < 100:
+        raise StoreError(f"{path} is not a database of Callosum: {left}")
+    if int.from_bytes(header[68:72], "big") != APPLICATION_ID and not _is_ours(path):
+        raise StoreError(f"{path} is a database of another program: {left}")
+
+
+def _is_ours(path: Path) -> bool:
+    """Asks SQLite: until the first checkpoint our mark is in the log alone. Empty counts as ours."""
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+    try:
+        (owner,) = connection.execute("pragma application_id").fetchone()
+        found = connection.execute("select 1 from sqlite_master limit 1").fetchone()
+    finally:
+        connection.close()
+    return bool(owner == APPLICATION_ID or (not owner and found is None))
+
+
+# --- faults -------------------------------------------------------------------------------------------
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another connection holds what this one wants."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turns the driver's errors into ours."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise explain(error, path) from error
+
+
+def explain(error: Exception, path: Path) -> StoreError:
+    """The driver's error in our words; it stays in ``__cause__``."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return StoreError(
+            f"{path} is damaged ({error}): it was left as it is; run `callosum doctor`, "
+            "then move it away to start afresh"
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return StoreUnavailable(f"no room left for {path}: nothing of this call was recorded")
+    if code == sqlite3.SQLITE_READONLY or isinstance(error, PermissionError):
+        return StoreUnavailable(f"{path} cannot be written: {error}")
+    if code == sqlite3.SQLITE_ERROR or isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):
+        return StoreError(f"{path}: {error}")
+    return StoreUnavailable(f"{path}: {error}")

@@ -1,0 +1,484 @@
+"""Building a step's view, inside its transaction.
+
+Most calls meet nobody, so one statement asks for all that is nearly always empty (the earlier answer
+for this call, trees and facets in use, live actions, acts of the same content), and what it does not
+find is not looked up again. One more statement a key brings the marks with each session's newest
+action there. No statement reads more rows than ``LATEST``, except for live actions, which must all
+be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from callosum.model import (
+    DAY,
+    HOUR,
+    LATEST,
+    MINUTE,
+    NO_MARK,
+    SECOND,
+    Action,
+    Find,
+    Key,
+    KeyView,
+    Mark,
+    Mode,
+    Scope,
+    State,
+    View,
+    overlap,
+)
+from callosum.stores.base import Clock, Probe
+from callosum.stores.sqlite.connection import Execute
+from callosum.stores.sqlite.rows import (
+    ACTION,
+    ACTION_WIDTH,
+    MARK,
+    MARK_WIDTH,
+    OPENERS,
+    action_of,
+    answered,
+    bare,
+    before_of,
+    content_of,
+    extra_of,
+    mark_of,
+    own_of,
+    scoped,
+    stored_keys,
+)
+
+REMEMBERED: Final = DAY
+"""How long a call's identity is remembered."""
+_GENERATIONS: Final = 16
+_SEARCHED: Final = 20_000
+"""How many entries a report without an id is looked for, where no index helps."""
+
+_KEY: Final = (
+    f"select {MARK}, {ACTION} from mark m join journal j on j.seq = m.acted "
+    f"where m.key = ? and m.changed > 0 order by m.changed desc limit {LATEST + 1}"
+)
+_OWN: Final = (
+    f"select {MARK}, {ACTION} from mark m left join journal j on j.seq = m.acted where m.key = ? and m.session = ?"
+)
+_LIVE: Final = (
+    f"select l.key, {ACTION} from live l join journal j on j.seq = l.id where l.key = ?1 and l.open = 1 "
+    f"union all select * from (select l.key, {ACTION} from live l join journal j on j.seq = l.id "
+    f"where l.key = ?1 and l.open = 0 order by l.id desc limit {LATEST})"
+)
+_LIVE_BELOW: Final = (
+    f"select l.key, {ACTION} from live l join journal j on j.seq = l.id where l.key >= ? and l.key < ? "
+    "order by l.open desc, l.id desc limit 1000"
+)
+_LATEST_BELOW: Final = (
+    f"select m.key, {ACTION} from mark m join journal j on j.seq = m.acted "
+    f"where m.key >= ? and m.key < ? and m.session <> ? and m.changed > 0 order by m.changed desc limit {LATEST}"
+)
+# What the session has looked at below a tree, and others changed after that look. Its own finished
+# write counts as a look, unless the report was late.
+_STALE_BELOW: Final = (
+    f"select m.key, {ACTION} from mark o left join journal w on w.seq = o.acted "
+    "join mark m on m.key = o.key and m.session <> o.session and m.changed > 0 join journal j on j.seq = m.acted "
+    "where o.key >= ? and o.key < ? and o.session = ? and (o.read > 0 or w.state = 'done') "
+    "and (j.ended = 0 or j.ended > max(o.read, case when w.state = 'done' and w.ended > 0 "
+    "and w.ended <= w.expires then w.seq else 0 end)) "
+    f"order by m.changed desc limit {LATEST}"
+)
+_FOUND: Final = (
+    f"select {ACTION}, j.event, j.verdict, (select max(seq) from journal), "
+    "(select 1 from mark m where m.key = j.key and m.changed > j.seq and m.session <> j.session limit 1) "
+    "from journal j where j.seq = ?"
+)
+_QUEUES: Final = (
+    "select l.key, j.session, j.state, j.expires from live l join journal j on j.seq = l.id "
+    "where l.open = 1 and j.namespace = ? and (j.state = 'queued' or (j.state = 'open' and j.session = ?))"
+)
+_BY_ID: Final = f"select {ACTION} from journal j where j.seq = ?"
+_WALK: Final = 64
+"""How many of a session's own actions on a key may hide the newest that counts."""
+
+
+class Memory:
+    """What a process may remember between transactions: facts that hardly ever change.
+
+    ``observe``: until when the gate only observes, at most a second old. ``sessions``: when a session
+    was last noted, its parent and whom it continues, at most a minute old.
+    """
+
+    def __init__(self) -> None:
+        self.observe = 0
+        self.observe_seen = 0
+        self.sessions: dict[str, tuple[int, tuple[int, str, str]]] = {}
+        self.preludes: dict[tuple[int, int, int, bool], str] = {}
+
+
+class Look:
+    """One step's look at the store. ``names`` are the scope's keys with their namespace.
+
+    ``fresh``: the session need not be noted again. ``overtaken``: somebody changed the first key of
+    the action that was found after it began, so the order of changes must be corrected at its end.
+    """
+
+    __slots__ = ("execute", "fresh", "memory", "names", "overtaken", "probe", "scope")
+
+    def __init__(self, execute: Execute, scope: Scope, probe: Probe, memory: Memory) -> None:
+        self.execute = execute
+        self.scope = scope
+        self.probe = probe
+        self.memory = memory
+        self.fresh = True
+        self.overtaken = False
+        self.names: list[str] = []
+
+    def view(self, clock: Clock) -> View:
+        """Returns all that the scope asks for."""
+        scope = self.scope
+        if scope.find is not None and not scope.keys:
+            return self._of_a_report(scope.find, clock)
+        space, prints = scope.namespace, scope.prints
+        self.names = names = [scoped(space, key.name) for key in scope.keys]
+        above = [_above(name) for name in names]
+        covers = above[0] if len(above) == 1 else [name for group in above for name in group]
+        asked = names if scope.live or prints else ()
+        last, earlier, in_use, live, twins = self.execute(
+            self._prelude(len(covers), len(asked), len(prints), scope.live),
+            (scope.call, *covers, *asked, *prints),
+        ).fetchone()
+        now = clock()
+        if last is not None and now <= last:
+            now = last + 1
+        parent, predecessors = self._session(now)
+        covering = self._covering(covers) if in_use else ()
+        places = []
+        for key, name, over in zip(scope.keys, names, above, strict=True):
+            related = [other for other in over if other in covering] if covering else []
+            if "|" in name:
+                related.append(name[: name.index("|")])
+            places.append(self._key(key, name, related, bool(live), predecessors))
+        memory = self.memory
+        return View(
+            now,
+            tuple(places),
+            self._earlier(earlier) if earlier is not None else None,
+            self._find(scope.find, now) if scope.find is not None else None,
+            self._twins(names, prints) if twins else (),
+            self._chain(parent, "parent") if parent else (),
+            self._wanted(now) if scope.waits else (),
+            (),
+            memory.observe if 0 <= now - memory.observe_seen < SECOND else self._observing(now),
+        )
+
+    def _prelude(self, covers: int, keys: int, prints: int, live: bool) -> str:
+        """One statement: the newest entry, the earlier entry of this call, and what is mostly empty."""
+        shape = (covers, keys, prints, live)
+        sql = self.memory.preludes.get(shape)
+        if sql is None:
+            if len(self.memory.preludes) > 200:
+                self.memory.preludes.clear()
+            place = iter(range(2, 2 + covers + keys + prints))
+            over = ",".join(f"?{next(place)}" for _ in range(covers))
+            mine = ",".join(f"?{next(place)}" for _ in range(keys))
+            same = ",".join(f"?{next(place)}" for _ in range(prints))
+            sql = (
+                "select (select max(seq) from journal), "
+                "(select seq from journal where call = ?1 order by seq desc limit 1), "
+                + (f"exists(select 1 from cover where key in ({over})), " if covers else "0, ")
+                + (f"exists(select 1 from live where key in ({mine})), " if live and keys else "0, ")
+                + (
+                    f"exists(select 1 from print where key in ({mine}) and print in ({same}))"
+                    if keys and prints
+                    else "0"
+                )
+            )
+            self.memory.preludes[shape] = sql
+        return sql
+
+    def _covering(self, covers: list[str]) -> set[str]:
+        among = ",".join("?" * len(covers))
+        return {row[0] for row in self.execute(f"select key from cover where key in ({among})", covers).fetchall()}
+
+    # --- one key ---
+
+    def _key(self, key: Key, name: str, related: list[str], live: bool, predecessors: tuple[str, ...]) -> KeyView:
+        me = self.scope.session
+        mark, own = NO_MARK, None
+        latest: list[Action] = []
+        found = False
+        for row in self.execute(_KEY, (name,)).fetchall():
+            if row[0] == me:
+                mark, own, found = mark_of(row), own_of(row), True
+            elif len(latest) < LATEST:
+                self._add(latest, row, key.name, key.mode)
+        if not found:
+            row = self.execute(_OWN, (name, me)).fetchone()
+            if row is not None:
+                mark, own = mark_of(row), own_of(row)
+        for predecessor in predecessors:
+            mark = _inherit(mark, self.execute(_OWN, (name, predecessor)).fetchone())
+        if not (live or related or name[-1] == "/"):
+            return KeyView(key, mark, (), tuple(latest), own)
+        alive = self._live(name, key.name) if self.scope.live else []
+        stale: list[Action] = []
+        if related or name[-1] == "/":
+            mark = self._around(key, name, related, mark, latest, alive, stale)
+        return KeyView(key, mark, tuple(alive), tuple(latest), own, tuple(stale))
+
+    def _around(
+        self,
+        key: Key,
+        name: str,
+        related: list[str],
+        mark: Mark,
+        latest: list[Action],
+        live: list[Action],
+        stale: list[Action],
+    ) -> Mark:
+        """Adds what trees above, keys below and facets hold; returns the mark with looks at trees."""
+        scope, space = self.scope, self.scope.namespace
+        below = [(name, name[:-1] + "0")] if name[-1] == "/" else []
+        for other in related:
+            if other == name + "|":
+                below.append((other, name + "}"))
+                continue
+            shown = bare(other, space)
+            for row in self.execute(_KEY, (other,)).fetchall():
+                if row[0] != scope.session:
+                    self._add(latest, row, shown, key.mode)
+            row = self.execute(_OWN, (other, scope.session)).fetchone()
+            if row is not None and row[1] > mark.read:
+                mark = replace(mark, read=row[1])
+            if scope.live:
+                live += self._live(other, shown)
+        for low, high in below:
+            if scope.live:
+                live += [
+                    action_of(row, 1, bare(row[0], space), self.probe)
+                    for row in self.execute(_LIVE_BELOW, (low, high)).fetchall()
+                    if row[0] != name
+                ]
+            latest += [
+                action_of(row, 1, bare(row[0], space), self.probe)
+                for row in self.execute(_LATEST_BELOW, (low, high, scope.session)).fetchall()
+                if row[0] != name
+            ]
+            if key.mode is Mode.WRITE:
+                stale += [
+                    action_of(row, 1, bare(row[0], space), self.probe)
+                    for row in self.execute(_STALE_BELOW, (low, high, scope.session)).fetchall()
+                    if row[0] != name
+                ]
+        return mark
+
+    def _live(self, name: str, shown: str) -> list[Action]:
+        found = [action_of(row, 1, shown, self.probe) for row in self.execute(_LIVE, (name,)).fetchall()]
+        return [self._with_params(a) if a.approved > 0 and a.session == self.scope.session else a for a in found]
+
+    def _with_params(self, action: Action) -> Action:
+        """An approved question with the params it may run with."""
+        row = self.execute("select value from meta where name = ?", (f"params:{action.id}",)).fetchone()
+        return replace(action, answer=row[0]) if row else action
+
+    def _add(self, latest: list[Action], row: Sequence[Any], shown: str, asking: Mode) -> None:
+        """A session's newest action, and behind it the newest that counts, if that is an older one."""
+        action = action_of(row, MARK_WIDTH, shown, self.probe)
+        latest.append(action)
+        floor = self.scope.floor
+        if not floor or asking is Mode.READ:
+            return
+        keys = row[MARK_WIDTH + 10]
+        for _ in range(_WALK):
+            if action.tier >= floor and not (asking is action.mode is Mode.APPEND):
+                break
+            before = before_of(keys, shown)
+            found = self.execute(_BY_ID, (before,)).fetchone() if before else None
+            if found is None:
+                return
+            action, keys = action_of(found, 0, shown, self.probe), found[10]
+        else:
+            return
+        if action is not latest[-1] and action.state not in (State.FAILED, State.CANCELLED):
+            latest.append(action)
+
+    # --- sessions ---
+
+    def _session(self, now: int) -> tuple[str, tuple[str, ...]]:
+        """This session's parent, and the sessions whose marks it inherits; notes if it is new."""
+        scope = self.scope
+        name = scoped(scope.namespace, scope.session)
+        known = self.memory.sessions.get(name)
+        if known is None or not 0 <= now - known[0] < MINUTE:
+            row = self.execute("select seen, parent, continues from session where name = ?", (name,)).fetchone()
+            facts = (row[0], row[1] or "", row[2] or "") if row else (0, "", "")
+            if len(self.memory.sessions) > 10_000:
+                self.memory.sessions.clear()
+            self.memory.sessions[name] = (now, facts)
+        else:
+            facts = known[1]
+        seen, parent, continues = facts
+        self.fresh = (
+            now - seen < HOUR
+            and (not scope.parent or scope.parent == parent)
+            and (not scope.continues or scope.continues == continues)
+        )
+        continued = scope.continues or continues
+        return scope.parent or parent, self._chain(continued, "continues") if continued else ()
+
+    def _chain(self, name: str, column: str) -> tuple[str, ...]:
+        """The sessions that a session descends from or continues, nearest first."""
+        chain: list[str] = []
+        while name and name not in chain and len(chain) < _GENERATIONS:
+            chain.append(name)
+            row = self.execute(
+                f"select {column} from session where name = ?", (scoped(self.scope.namespace, name),)
+            ).fetchone()
+            name = (row[0] if row else "") or ""
+        return tuple(chain)
+
+    def _observing(self, now: int) -> int:
+        memory = self.memory
+        if not 0 <= now - memory.observe_seen < SECOND:
+            row = self.execute("select value from meta where name = 'observe'").fetchone()
+            memory.observe, memory.observe_seen = (row[0] if row else 0), now
+        return memory.observe
+
+    def _wanted(self, now: int) -> tuple[str, ...]:
+        """The sessions that wait for something this one holds, through trees too."""
+        me = self.scope.session
+        rows = self.execute(_QUEUES, (self.scope.namespace, me)).fetchall()
+        held = [key for key, session, state, _ in rows if session == me and state == "open"]
+        waiting = {
+            session: None
+            for key, session, state, expires in rows
+            if state == "queued" and session != me and expires > now and any(overlap(key, mine) for mine in held)
+        }
+        return tuple(waiting)
+
+    # --- the same content ---
+
+    def _twins(self, names: Sequence[str], prints: tuple[bytes, ...]) -> tuple[Action, ...]:
+        among = ",".join("?" * len(prints))
+        found: dict[int, Action] = {}
+        for name in names:
+            # Others' and its own apart, so that many of its own cannot hide another's.
+            for same in ("<>", "="):
+                rows = self.execute(
+                    f"select p.key, {ACTION} from print p join journal j on j.seq = p.id where p.key = ? "
+                    f"and p.print in ({among}) and j.session {same} ? and j.state in ('open', 'done', 'unknown') "
+                    "order by p.id desc limit 8",
+                    (name, *prints, self.scope.session),
+                ).fetchall()
+                for row in rows:
+                    found.setdefault(row[1], action_of(row, 1, bare(row[0], self.scope.namespace), self.probe))
+        return tuple(found[id] for id in sorted(found, reverse=True))
+
+    # --- reports ---
+
+    def _of_a_report(self, find: Find, clock: Clock) -> View:
+        now = clock()
+        id = find.id if find.id is not None else self._search(find, now)
+        action, last = self._found(id) if id is not None else (None, None)
+        if last is None:
+            (last,) = self.execute("select max(seq) from journal").fetchone()
+        superseded: tuple[Action, ...] = ()
+        if action is not None and action.supersedes:
+            superseded = tuple(a for i in action.supersedes if (a := self._found(i)[0]) is not None)
+        if last is not None and now <= last:
+            now = last + 1
+        return View(now, (), None, action, superseded=superseded)
+
+    def _find(self, find: Find, now: int) -> Action | None:
+        id = find.id if find.id is not None else self._search(find, now)
+        return self._found(id)[0] if id is not None else None
+
+    def _found(self, id: int) -> tuple[Action | None, int | None]:
+        """The action of this id, and the newest entry's seq (None if there is no such entry)."""
+        row = self.execute(_FOUND, (id,)).fetchone()
+        if row is None:
+            return None, None
+        event, verdict, last, overtaken = row[ACTION_WIDTH:]
+        if row[1] != self.scope.namespace or event not in OPENERS:
+            return None, last
+        self.overtaken = bool(overtaken)
+        return action_of(row, 0, "", self.probe, verdict), last
+
+    def _earlier(self, id: int) -> Action | None:
+        """The action that this call opened before, with the answer that was given."""
+        action, _ = self._found(id)
+        (body,) = self.execute("select body from journal where seq = ?", (id,)).fetchone()
+        return answered(action, body) if action is not None else None
+
+    def _search(self, find: Find, now: int) -> int | None:
+        """The id of the action that a report without an id means."""
+        rows = self._unreported(now)
+        if find.digest is not None:
+            rows = [row for row in rows if row[3] and content_of(row[3]).digest == find.digest]
+            rows.sort(key=lambda row: (row[1] == "unknown", row[0]))
+        else:
+            rows = [row for row in rows if not (row[4] and extra_of(row[4]).lock) and _is_on(row[2], find.key)]
+            rows.sort(key=lambda row: (row[1] == "unknown", -row[0]))
+        return int(rows[0][0]) if rows else None
+
+    def _unreported(self, now: int) -> list[Any]:
+        """This session's actions without a report, and its unknown ones: seq, state, keys, content, extra."""
+        scope = self.scope
+        columns = "select seq, state, keys, content, extra from journal"
+        since = now - REMEMBERED
+        rows = self.execute(
+            f"{columns} indexed by journal_unreported where session = ? and call is null and ended = 0 "
+            "and seq > ? and namespace = ? and state in ('open', 'done')",
+            (scope.session, since, scope.namespace),
+        ).fetchall()
+        # Hosts with call ids report by id; for the others' sake a bounded look over the rest.
+        row = self.execute(f"select seq from journal order by seq desc limit 1 offset {_SEARCHED}").fetchone()
+        rows += self.execute(
+            f"{columns} where seq > ? and session = ? and call is not null and ended = 0 and namespace = ? "
+            "and state in ('open', 'done') order by seq desc limit 1000",
+            (max(since, row[0] if row else 0), scope.session, scope.namespace),
+        ).fetchall()
+        rows += self.execute(
+            f"{columns} where seq in (select id from live where open = 0) and session = ? and namespace = ? "
+            "and state = 'unknown'",
+            (scope.session, scope.namespace),
+        ).fetchall()
+        return rows
+
+
+def _is_on(keys: str | None, name: str | None) -> bool:
+    """Whether an action has the key; with an empty name, whether it has none that shows."""
+    shown = [key.name for key in stored_keys(keys) if not key.name.startswith("=")] if keys else []
+    return name in shown if name else not shown
+
+
+def _inherit(mark: Mark, row: Sequence[Any] | None) -> Mark:
+    """A mark with what the predecessor's says beyond it; its finished write counts as its look."""
+    if row is None:
+        return mark
+    theirs = mark_of(row)
+    read = theirs.read
+    acted, state, ended, expires = (
+        row[MARK_WIDTH],
+        row[MARK_WIDTH + 6],
+        row[MARK_WIDTH + 7],
+        row[MARK_WIDTH + 8],
+    )
+    if acted is not None and state == "done" and 0 < (ended or 0) <= (expires or 0):
+        read = max(read, acted)
+    if not mark.told and theirs.told:
+        mark = replace(theirs, read=mark.read, told_call=b"")
+    return replace(mark, read=read) if read > mark.read else mark
+
+
+def _above(name: str) -> list[str]:
+    """What the table of covers is asked for: the trees above a key, and whether it has facets."""
+    bar = name.find("|")
+    found = [] if bar >= 0 else [name + "|"]
+    end = len(name) - 1 if bar < 0 else bar
+    place = name.find("/", 0, end)
+    while place >= 0:
+        found.append(name[: place + 1])
+        place = name.find("/", place + 1, end)
+    return found

@@ -1,0 +1,217 @@
+"""Rows and what they stand for: columns, codecs, names with their namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callosum.model import (
+    DEFAULT_NAMESPACE,
+    NO_MARK,
+    Action,
+    Content,
+    Entry,
+    Event,
+    Host,
+    Key,
+    Mark,
+    Mode,
+    Outcome,
+    State,
+    Verdict,
+)
+from callosum.stores.base import Probe
+
+ACTION: Final = (
+    "j.seq, j.namespace, j.session, j.run, j.tool, j.tier, j.state, j.ended, j.expires, j.rule, "
+    "j.keys, j.content, j.extra, j.approved"
+)
+"""The columns of an action, for ``action_of``; the row's journal entry is called ``j``."""
+ACTION_WIDTH: Final = 14
+MARK: Final = "m.session, m.read, m.told, m.kind, m.note, m.acted"
+MARK_WIDTH: Final = 6
+# A report's entry names its action; tool, tier and keys are the action's.
+ENTRY: Final = (
+    "j.seq, j.event, j.namespace, j.session, coalesce(j.run, a.run), coalesce(j.tool, a.tool), "
+    "coalesce(j.tier, a.tier), j.verdict, j.rule, j.action, j.outcome, coalesce(j.keys, a.keys), j.body"
+)
+FROM_ENTRY: Final = "journal j left join journal a on a.seq = j.action and a.seq <> j.seq"
+_BAR: Final = "\x1f"
+OPENERS: Final = ("intercept", "lock", "queue")
+"""The events whose entries can be actions."""
+
+_STATES: Final = {state.value: state for state in State}
+_MODES: Final = {mode.value: mode for mode in Mode}
+_VERDICTS: Final = {verdict.value: verdict for verdict in Verdict}
+_NO_CONTENT: Final = Content()
+
+
+class Stored(Struct, array_like=True, gc=False):
+    """A key as the journal holds it.
+
+    ``before`` is the session's previous action on the key, or, for a read, its previous read.
+    """
+
+    name: str
+    mode: str
+    before: int = 0
+
+
+class Extra(Struct, array_like=True, gc=False):
+    """What few actions have."""
+
+    limit: int = 0
+    host: Host | None = None
+    lock: bool = False
+    supersedes: tuple[int, ...] = ()
+
+
+class Note(Struct, array_like=True, gc=False):
+    """What a mark knows of the last telling."""
+
+    told_at: int = 0
+    told_call: bytes = b""
+    told_run: str = ""
+    before: int = 0
+    before_kind: int = 0
+    pauses: tuple[int, ...] = ()
+
+
+_NO_EXTRA: Final = Extra()
+_encode_json = msgspec.json.Encoder().encode
+encode = msgspec.msgpack.Encoder().encode
+stored_keys = msgspec.json.Decoder(tuple[Stored, ...]).decode
+content_of = msgspec.msgpack.Decoder(Content).decode
+extra_of = msgspec.msgpack.Decoder(Extra).decode
+_note_of = msgspec.msgpack.Decoder(Note).decode
+
+
+def as_json(value: object) -> str:
+    """JSON as text, as it can be read in any SQLite shell."""
+    return _encode_json(value).decode()
+
+
+def action_of(row: Sequence[Any], at: int, key: str, probe: Probe, verdict: str | None = None) -> Action:
+    """The action in a row whose columns ``ACTION`` begin at ``at``, as found through ``key``.
+
+    An empty ``key`` stands for its first one.
+    """
+    seq, namespace, session, run, tool, tier, state, ended, expires, rule, keys, content, extra, approved = row[
+        at : at + ACTION_WIDTH
+    ]
+    mode = Mode.WRITE
+    names: tuple[Key, ...] = ()
+    if keys:
+        names = tuple([Key(item.name, _MODES[item.mode]) for item in stored_keys(keys)])
+        if not key:
+            key, mode = names[0].name, names[0].mode
+        else:
+            for item in names:
+                if item.name == key:
+                    mode = item.mode
+                    break
+    more = extra_of(extra) if extra else _NO_EXTRA
+    return Action(
+        seq,
+        namespace,
+        session,
+        tool or "",
+        tier or 0,
+        _STATES[state] if state else State.ASKED,
+        seq,
+        ended or 0,
+        expires or 0,
+        more.limit,
+        run or "",
+        rule or "",
+        more.lock,
+        more.host,
+        probe(more.host) if more.host is not None and state == "open" else None,
+        content_of(content) if content else _NO_CONTENT,
+        names,
+        key,
+        mode,
+        more.supersedes,
+        approved or 0,
+        _VERDICTS[verdict] if verdict else Verdict.ALLOW,
+    )
+
+
+def own_of(row: Sequence[Any]) -> Action | None:
+    """This session's own newest action in a row of ``MARK`` and ``ACTION``: its life, not its content."""
+    seq, namespace, session, _, tool, tier, state, ended, expires = row[MARK_WIDTH : MARK_WIDTH + 9]
+    if seq is None:
+        return None
+    return Action(seq, namespace, session, tool or "", tier or 0, _STATES[state], seq, ended or 0, expires or 0)
+
+
+def answered(action: Action, body: str | None) -> Action:
+    """The action with the answer that was given."""
+    return replace(action, answer=body.encode() if body else b"")
+
+
+def entry_of(row: Sequence[Any]) -> Entry:
+    """The journal entry in a row of ``ENTRY``."""
+    return Entry(
+        event=Event(row[1]),
+        session=row[3],
+        namespace=row[2],
+        seq=row[0],
+        action=row[9] or 0,
+        tool=row[5] or "",
+        tier=row[6],
+        verdict=_VERDICTS[row[7]] if row[7] else None,
+        rule=row[8] or "",
+        run=row[4] or "",
+        keys=tuple(Key(key.name, _MODES[key.mode]) for key in stored_keys(row[11])) if row[11] else (),
+        outcome=Outcome(row[10]) if row[10] else None,
+        body=msgspec.json.decode(row[12]) if row[12] else {},
+    )
+
+
+def mark_of(row: Sequence[Any]) -> Mark:
+    """The mark in a row of ``MARK``."""
+    if row[4] is None:
+        return Mark(row[1], row[2], row[3]) if row[1] or row[2] else NO_MARK
+    note = _note_of(row[4])
+    return Mark(
+        row[1],
+        row[2],
+        row[3],
+        note.told_at,
+        note.told_call,
+        note.told_run,
+        note.before,
+        note.before_kind,
+        note.pauses,
+    )
+
+
+def note_of(mark: Mark) -> bytes | None:
+    """The blob of a mark's telling, None if nothing was told."""
+    if not mark.told_at:
+        return None
+    return encode(Note(mark.told_at, mark.told_call, mark.told_run, mark.before, mark.before_kind, mark.pauses))
+
+
+def before_of(keys: str | None, name: str) -> int:
+    """What a session had done on a key before an action, out of that action's keys."""
+    if not keys:
+        return 0
+    return next((item.before for item in stored_keys(keys) if item.name == name), 0)
+
+
+def scoped(namespace: str, name: str) -> str:
+    """A key or a session with its namespace in front, unless that is the default one."""
+    if namespace == DEFAULT_NAMESPACE and _BAR not in name:
+        return name
+    return f"{namespace}{_BAR}{name}"
+
+
+def bare(name: str, namespace: str) -> str:
+    """What ``scoped`` was given."""
+    return name if namespace == DEFAULT_NAMESPACE and _BAR not in name else name[len(namespace) + 1 :]

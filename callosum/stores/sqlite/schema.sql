@@ -1,0 +1,71 @@
+-- One row an entry, never changed but for the life of the action that it opened (state, ended,
+-- expires, approved, call). seq is the entry's moment in microseconds.
+create table journal(
+    seq integer primary key,
+    event text not null,
+    namespace text not null,
+    session text not null,
+    run text,
+    tool text,
+    tier int,
+    verdict text,
+    rule text,
+    action int,
+    outcome text,
+    key text,          -- the first key, with its namespace
+    keys text,         -- JSON: [[name, mode, before], ...]; before: this session's previous action
+                       -- on the key, or its previous read where the mode is read
+    body text,         -- JSON
+    call blob,         -- identity of the call, while it is remembered
+    state text,        -- null: this entry opened nothing
+    ended int,
+    expires int,
+    approved int,
+    content blob,
+    extra blob
+) strict;
+create index journal_call on journal(call) where call is not null;
+create index journal_unreported on journal(session, seq) where call is null and ended = 0;
+
+-- What each session knows of a key, and its newest action there. changed: when that last changed it.
+create table mark(
+    key text not null,
+    session text not null,
+    read int not null,
+    told int not null,
+    kind int not null,
+    note blob,
+    acted int,
+    changed int not null,
+    primary key(key, session)
+) strict, without rowid;
+create index mark_changed on mark(key, changed);
+
+-- Open leases, waiters and questions (open = 1) and unknown outcomes (open = 0), a row a key.
+create table live(
+    key text not null,
+    open int not null,
+    id int not null,
+    primary key(key, open, id)
+) strict, without rowid;
+
+-- Digests of acts that happen again when they are repeated, of their origin and their stance.
+create table print(
+    key text not null,
+    print blob not null,
+    id int not null,
+    primary key(key, print, id)
+) strict, without rowid;
+
+-- Keys that cover others: trees (ending in /) and the part of a facet up to its bar.
+create table cover(key text primary key) strict, without rowid;
+
+create table session(
+    name text primary key,
+    seen int not null,
+    parent text,
+    continues text
+) strict, without rowid;
+
+-- observe: until when the gate only observes. params:<id>: what a question would run.
+create table meta(name text primary key, value) without rowid;

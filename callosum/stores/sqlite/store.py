@@ -1,0 +1,330 @@
+"""The store over one SQLite file.
+
+Durability: a batch with a durable scope is committed under ``PRAGMA synchronous = FULL``, which
+syncs the write-ahead log before the commit returns; anything else under ``NORMAL``, which survives
+``kill -9`` at any point but may lose its last moments in a power cut.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from callosum.errors import StoreUnavailable
+from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, Scope, State, Step
+from callosum.process import alive
+from callosum.stores.base import Clock, Health, Probe, Request
+from callosum.stores.sqlite.apply import Apply
+from callosum.stores.sqlite.connection import LOG_LIMIT, Connections, Execute, explain, explained
+from callosum.stores.sqlite.look import REMEMBERED, Look, Memory
+from callosum.stores.sqlite.rows import (
+    ACTION,
+    ENTRY,
+    FROM_ENTRY,
+    OPENERS,
+    action_of,
+    answered,
+    as_json,
+    bare,
+    entry_of,
+    scoped,
+)
+
+_RECENT: Final = 20_000
+"""How many journal entries ``recent`` looks back over."""
+
+# An entry leaves when nothing can ask for it: no live or remembered action, and no evidence.
+_LEAVES: Final = (
+    "from journal j where j.seq <= ?1 and j.call is null and j.seq < (select max(seq) from journal) "
+    "and (j.state is null or (j.state in ('done', 'failed', 'cancelled') "
+    "and (j.seq < ?2 or (j.tier < 2 and json_array_length(coalesce(j.keys, '[]')) < 2)) "
+    "and not exists (select 1 from mark m where m.key = j.key and m.acted = j.seq))) "
+    "and not exists (select 1 from journal a where a.seq = j.action and a.seq <> j.seq and (a.call is not null "
+    "or a.state in ('open', 'queued', 'asked', 'unknown'))) order by j.seq limit ?3"
+)
+
+
+def _clock() -> int:
+    return time.time_ns() // 1000
+
+
+class _Swept:
+    """How far this process has come in forgetting."""
+
+    def __init__(self) -> None:
+        self.call = 0
+        self.print: tuple[str, bytes, int] = ("", b"", 0)
+        self.mark: tuple[str, str] = ("", "")
+
+
+class SqliteStore:
+    """A store in one SQLite file.
+
+    ``path`` is created (with its folder, private to the user) if it is absent. A file that is not
+    ours, or of another schema, is refused and left as it is. ``clock`` and ``probe`` are for tests.
+    """
+
+    def __init__(self, path: str | Path, *, clock: Clock = _clock, probe: Probe = alive) -> None:
+        self.path = Path(path)
+        self._clock = clock
+        self._probe = probe
+        self._connections = Connections(self.path)
+        self._memory = Memory()
+        self._swept = _Swept()
+        self._connections.get()
+
+    def close(self) -> None:
+        self._connections.close()
+
+    # --- transact ---
+
+    def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+        try:
+            return self._transact(requests)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            if len(requests) == 1:
+                raise
+        # One request of the batch cannot be stored: each alone, so that it fails alone.
+        answers: list[Applied | Exception] = []
+        for request in requests:
+            try:
+                answers += self._transact([request])
+            except StoreUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - it is handed to the one who asked
+                answers.append(error)
+        return answers
+
+    def _transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+        answers: list[Applied | Exception] = []
+        wrote = durable = False
+        for scope, _ in requests:
+            durable = durable or scope.durable
+        try:
+            execute = self._connections.begin(full=durable)
+            try:
+                for scope, step in requests:
+                    applied = self._run(execute, scope, step)
+                    answers.append(applied)
+                    if isinstance(applied, Applied) and (applied.ids or applied.change.settles):
+                        wrote = True
+                execute("commit" if wrote else "rollback")
+            except BaseException:
+                self._connections.undo()
+                self._memory.sessions.clear()  # may hold what was just undone
+                raise
+        except (sqlite3.Error, OSError) as error:
+            raise explain(error, self.path) from error
+        return answers
+
+    def _run(self, execute: Execute, scope: Scope, step: Step) -> Applied | Exception:
+        look = Look(execute, scope, self._probe, self._memory)
+        view = look.view(self._clock)
+        try:
+            change = step(view)
+        except Exception as error:  # noqa: BLE001 - a step that raises fails alone, whatever it raises
+            return error
+        return Apply(execute, scope, look, view).write(change)
+
+    # --- reading ---
+
+    @contextmanager
+    def _reading(self) -> Iterator[Execute]:
+        """A connection for reading; every reader fetches all its rows at once (no open cursors)."""
+        with explained(self.path):
+            yield self._connections.get().execute
+
+    def action(self, namespace: str, id: int) -> Action | None:
+        if not -(2**63) <= id < 2**63:
+            return None
+        with self._reading() as execute:
+            row = execute(
+                f"select {ACTION}, j.event, j.verdict, j.body from journal j where j.seq = ?", (id,)
+            ).fetchone()
+        if row is None or row[1] != namespace or row[14] not in OPENERS:
+            return None
+        return answered(action_of(row, 0, "", self._probe, row[15]), row[16])
+
+    def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
+        query = f"select l.key, {ACTION}, j.verdict, j.body from live l join journal j on j.seq = l.id"
+        with self._reading() as execute:
+            if key is not None:
+                rows = execute(f"{query} where l.key = ?", (scoped(namespace or DEFAULT_NAMESPACE, key),)).fetchall()
+            else:
+                rows = execute(query).fetchall()
+        wanted = {state.value for state in states}
+        found: dict[int, Action] = {}
+        for row in rows:
+            if row[7] in wanted and (namespace is None or row[2] == namespace) and row[1] not in found:
+                action = action_of(row, 1, bare(row[0], row[2]), self._probe, row[15])
+                found[action.id] = answered(action, row[16])
+        return [found[id] for id in sorted(found)]
+
+    def recent(self, namespace: str, key: str | None = None, limit: int = 20) -> list[Action]:
+        where, params = "", []
+        if key is not None:
+            where, params = "and j.key = ?", [scoped(namespace, key)]
+        query = (
+            f"select {ACTION} from journal j where j.seq > ifnull((select seq from journal order by seq desc "
+            f"limit 1 offset {_RECENT}), 0) and j.state in ('open', 'done', 'failed', 'cancelled', 'unknown') "
+            f"and j.namespace = ? {where} order by j.seq desc limit ?"
+        )
+        with self._reading() as execute:
+            rows = execute(query, (namespace, *params, limit)).fetchall()
+        return [action_of(row, 0, key or "", self._probe) for row in rows]
+
+    def observing(self) -> int:
+        with self._reading() as execute:
+            row = execute("select value from meta where name = 'observe'").fetchone()
+        return int(row[0]) if row else 0
+
+    def entries(
+        self,
+        *,
+        after: int = 0,
+        limit: int = 500,
+        namespace: str | None = None,
+        session: str | None = None,
+        key: str | None = None,
+        newest: bool = False,
+    ) -> list[Entry]:
+        where: list[str] = ["j.seq > ?"]
+        params: list[object] = [after]
+        for column, value in (("j.namespace", namespace), ("j.session", session)):
+            if value is not None:
+                where.append(f"{column} = ?")
+                params.append(value)
+        if key is not None:
+            where.append("coalesce(j.key, a.key) = ?")
+            params.append(scoped(namespace or DEFAULT_NAMESPACE, key))
+        order = "desc" if newest else "asc"
+        query = f"select {ENTRY} from {FROM_ENTRY} where {' and '.join(where)} order by j.seq {order} limit ?"
+        with self._reading() as execute:
+            rows = execute(query, (*params, limit)).fetchall()
+        found = [entry_of(row) for row in rows]
+        return found[::-1] if newest else found
+
+    # --- upkeep: each part goes on from where it stopped, so that a round costs its budget and not the
+    # size of the table ---
+
+    def maintain(self, horizon: int, budget: int = 2000) -> int:
+        with explained(self.path):
+            execute = self._connections.begin(full=False)
+            connection = self._connections.get()
+            try:
+                gone = self._forget_calls(connection, budget)
+                gone += self._forget_prints(connection, horizon, budget)
+                gone += self._forget_marks(connection, horizon, budget)
+                execute("commit")
+            except BaseException:
+                self._connections.undo()
+                raise
+            log = Path(f"{self.path}-wal")
+            if log.exists() and log.stat().st_size > LOG_LIMIT:
+                connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+        return gone
+
+    def _forget_calls(self, connection: sqlite3.Connection, budget: int) -> int:
+        rows = connection.execute(
+            "select seq, call is not null from journal where seq > ? and seq < ? order by seq limit ?",
+            (self._swept.call, self._clock() - REMEMBERED, budget),
+        ).fetchall()
+        if rows:
+            self._swept.call = rows[-1][0]
+        old = [(seq,) for seq, remembered in rows if remembered]
+        connection.executemany("update journal set call = null where seq = ?", old)
+        return len(old)
+
+    def _forget_prints(self, connection: sqlite3.Connection, horizon: int, budget: int) -> int:
+        rows = connection.execute(
+            "select key, print, id from print where (key, print, id) > (?, ?, ?) order by key, print, id limit ?",
+            (*self._swept.print, budget),
+        ).fetchall()
+        self._swept.print = rows[-1] if len(rows) == budget else ("", b"", 0)
+        old = [row for row in rows if row[2] < horizon]
+        connection.executemany("delete from print where key = ? and print = ? and id = ?", old)
+        return len(old)
+
+    def _forget_marks(self, connection: sqlite3.Connection, horizon: int, budget: int) -> int:
+        """Marks live as long as their session's last call plus the longest window."""
+        rows = connection.execute(
+            "select m.key, m.session, max(m.changed, m.read, coalesce(s.seen, 0)) from mark m left join session s "
+            "on s.name = m.session where (m.key, m.session) > (?, ?) order by m.key, m.session limit ?",
+            (*self._swept.mark, budget),
+        ).fetchall()
+        whole = len(rows) < budget
+        self._swept.mark = ("", "") if whole else (rows[-1][0], rows[-1][1])
+        old = [(key, session) for key, session, last in rows if last + HOUR < horizon]
+        # A change outlives its session while somebody's older look is kept: stale has no window.
+        connection.executemany(
+            "delete from mark where key = ?1 and session = ?2 and not exists (select 1 from mark o "
+            "where o.key = ?1 and o.session <> ?2 and o.read > 0 and o.read < mark.changed)",
+            old,
+        )
+        if whole:
+            connection.execute("delete from session where seen < ?", (horizon - HOUR,))
+        return len(old)
+
+    def take(
+        self,
+        until: int,
+        horizon: int,
+        limit: int = 5000,
+        *,
+        delete: bool = False,
+        only: Collection[int] | None = None,
+    ) -> list[Entry]:
+        with explained(self.path):
+            if not delete:
+                execute = self._connections.get().execute
+                seqs = f"select j.seq {_LEAVES}"
+                query = f"select {ENTRY} from {FROM_ENTRY} where j.seq in ({seqs}) order by j.seq"
+                return [entry_of(row) for row in execute(query, (until, horizon, limit)).fetchall()]
+            execute = self._connections.begin(full=True)
+            try:
+                execute(
+                    f"delete from journal where seq in (select j.seq {_LEAVES}) "
+                    "and (?4 is null or seq in (select value from json_each(?4)))",
+                    (until, horizon, limit, None if only is None else as_json(list(only))),
+                )
+                execute("commit")
+            except BaseException:
+                self._connections.undo()
+                raise
+        return []
+
+    def size(self) -> int:
+        with self._reading() as execute:
+            ((pages, free, page),) = execute(
+                "select page_count, freelist_count, page_size "
+                "from pragma_page_count, pragma_freelist_count, pragma_page_size"
+            ).fetchall()
+        return int((pages - free) * page)
+
+    def check(self) -> Health:
+        with self._reading() as execute:
+            problems = [row[0] for row in execute("pragma quick_check(5)").fetchall() if row[0] != "ok"]
+            (schema,) = execute("pragma user_version").fetchone()
+            (entries, last) = execute("select count(*), max(seq) from journal").fetchone()
+            (live,) = execute("select count(distinct id) from live").fetchone()
+        log = Path(f"{self.path}-wal")
+        ahead = max(0, (last or 0) - self._clock()) / SECOND
+        if ahead > 1:
+            problems.append(f"the store's time is {ahead:.0f} s ahead of the clock: leases end that much later")
+        return Health(
+            engine=f"SQLite {sqlite3.sqlite_version}",
+            place=str(self.path),
+            schema=schema,
+            entries=entries,
+            live=live,
+            size=self.path.stat().st_size,
+            log_size=log.stat().st_size if log.exists() else 0,
+            ahead=ahead,
+            problems=tuple(problems),
+        )

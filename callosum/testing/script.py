@@ -1,0 +1,215 @@
+"""Short words for what tests do to a store: act, end, look, read, tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from callosum.errors import CallosumError
+from callosum.model import (
+    DEFAULT_NAMESPACE,
+    MINUTE,
+    NO_MARK,
+    Action,
+    Applied,
+    Change,
+    Content,
+    Entry,
+    Event,
+    Find,
+    Host,
+    Key,
+    KeyView,
+    Mark,
+    Mode,
+    Move,
+    Opening,
+    Outcome,
+    Scope,
+    Settle,
+    State,
+    Verdict,
+    View,
+)
+from callosum.stores.base import Store
+
+LEASE = 5 * MINUTE
+"""How long what a script opens stays open, in microseconds."""
+
+
+def key_of(key: str | Key) -> Key:
+    """A key; a bare name is written."""
+    return Key(key) if isinstance(key, str) else key
+
+
+class Script:
+    """Drives a store with small steps that assume nothing about any policy."""
+
+    def __init__(self, store: Store, namespace: str = DEFAULT_NAMESPACE) -> None:
+        self.store = store
+        self.namespace = namespace
+
+    def run(self, scope: Scope, step: Callable[[View], Change]) -> Applied:
+        """Runs one step; raises what the step or the store raised."""
+        (applied,) = self.store.transact([(scope, step)])
+        if isinstance(applied, Exception):
+            raise applied
+        return applied
+
+    def scope(self, session: str, keys: Iterable[str | Key] = (), **more: Any) -> Scope:
+        """A scope of this script's namespace that sees live actions."""
+        return Scope(self.namespace, session, tuple(key_of(key) for key in keys), **{"live": True, **more})
+
+    def look(self, session: str, *keys: str | Key, **more: Any) -> View:
+        """What a step of the session sees; nothing is changed."""
+        views: list[View] = []
+
+        def step(view: View) -> Change:
+            views.append(view)
+            return Change()
+
+        self.run(self.scope(session, keys, **more), step)
+        return views[-1]
+
+    def place(self, session: str, key: str | Key, **more: Any) -> KeyView:
+        """What a step of the session sees of one key."""
+        return self.look(session, key, **more).keys[0]
+
+    def entry(self, session: str, keys: Iterable[str | Key] = (), **more: Any) -> Entry:
+        """An entry as a decision makes it."""
+        facts = {"tool": "tool", "tier": 2, "verdict": Verdict.ALLOW, **more}
+        return Entry(
+            facts.pop("event", Event.INTERCEPT),
+            session,
+            self.namespace,
+            keys=tuple(key_of(key) for key in keys),
+            **facts,
+        )
+
+    def act(
+        self,
+        session: str,
+        *keys: str | Key,
+        tier: int = 2,
+        state: State = State.DONE,
+        call: bytes | None = None,
+        prints: tuple[bytes, ...] = (),
+        content: Content | None = None,
+        lock: bool = False,
+        host: Host | None = None,
+        limit: int = 0,
+        supersedes: tuple[int, ...] = (),
+        params: bytes | None = None,
+        body: Mapping[str, Any] | None = None,
+        lease: int = LEASE,
+        **scope: Any,
+    ) -> int:
+        """Opens an action (``state`` ``done``: of a tier without a lease) and returns its id.
+
+        A key that is read sets the session's mark, as the policy does.
+        """
+        wanted = tuple(key_of(key) for key in keys)
+
+        def step(view: View) -> Change:
+            entry = self.entry(
+                session, wanted, tier=tier, event=Event.LOCK if lock else Event.INTERCEPT, body=body or {}
+            )
+            opening = Opening(
+                state,
+                view.now + lease,
+                limit=limit,
+                host=host,
+                lock=lock,
+                content=content or Content(),
+                prints=prints,
+                supersedes=supersedes,
+                params=params,
+            )
+            moves = tuple(
+                Move(place.key.name, _read(place.mark, view.now))
+                for place in view.keys
+                if place.key.mode is Mode.READ
+            )
+            return Change((entry,), opening, moves=moves)
+
+        return self.run(self.scope(session, wanted, call=call, **scope), step).ids[-1]
+
+    def refuse(self, session: str, *keys: str | Key, tier: int = 4, content: Content | None = None) -> int:
+        """Journals a call that was blocked; returns the entry's id."""
+
+        def step(view: View) -> Change:
+            entry = self.entry(session, keys, tier=tier, verdict=Verdict.BLOCK)
+            return Change((entry,), content=content or Content())
+
+        return self.run(self.scope(session, keys), step).ids[-1]
+
+    def read(self, session: str, key: str) -> int:
+        """Reads a resource: an action of tier 0 that moves the session's mark."""
+        return self.act(session, Key(key, Mode.READ), tier=0)
+
+    def end(self, session: str, id: int, state: State = State.DONE, **more: Any) -> int:
+        """Reports an action's end (``unknown``: that its lease ran out); returns the entry's id."""
+
+        def step(view: View) -> Change:
+            action = view.found
+            if action is None:
+                raise CallosumError(f"there is no action {id}")
+            entry = self.entry(
+                session, action.keys, event=Event.COMPLETE, action=id, verdict=None, outcome=Outcome(state.value)
+            )
+            ended = 0 if state is State.UNKNOWN else view.now
+            settle = Settle(action, state, ended=more.get("ended", ended), expires=more.get("expires"))
+            return Change((entry,), settles=(settle,))
+
+        return self.run(Scope(self.namespace, session, find=Find(id=id)), step).ids[-1]
+
+    def settle(self, id: int, state: State, **more: Any) -> Applied:
+        """Moves an action to a state, with an entry of a person's."""
+
+        def step(view: View) -> Change:
+            if view.found is None:
+                raise CallosumError(f"there is no action {id}")
+            entry = self.entry("person", event=Event.RESOLVE, action=id, verdict=None)
+            return Change((entry,), settles=(Settle(view.found, state, **more),))
+
+        return self.run(Scope(self.namespace, "person", find=Find(id=id)), step)
+
+    def move(self, session: str, key: str, mark: Mark) -> None:
+        """Sets a session's mark, with an entry."""
+
+        def step(_: View) -> Change:
+            return Change((self.entry(session, (key,)),), moves=(Move(key, mark),))
+
+        self.run(self.scope(session, (key,)), step)
+
+    def found(self, session: str, **how: Any) -> Action | None:
+        """What a report of the session finds."""
+        return self.look_for(session, Find(**how)).found
+
+    def look_for(self, session: str, find: Find) -> View:
+        """What a step sees that looks for an action."""
+        return self.look(session, find=find, live=False)
+
+
+def _read(mark: Mark, now: int) -> Mark:
+    return Mark(
+        now,
+        mark.told,
+        mark.told_kind,
+        mark.told_at,
+        mark.told_call,
+        mark.told_run,
+        mark.before,
+        mark.before_kind,
+        mark.pauses,
+    )
+
+
+def ids(actions: Iterable[Action]) -> list[int]:
+    """The ids of actions, in their order."""
+    return [action.id for action in actions]
+
+
+def unmarked(mark: Mark) -> bool:
+    """Whether a mark says nothing."""
+    return mark == NO_MARK

@@ -1,0 +1,143 @@
+"""A gate over a store with a clock that is set by hand, and short words for what sessions do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import callosum.gate
+from callosum.gate import LocalGate
+from callosum.model import SECOND, Call, Decision, Host, Kind, Outcome, Report, Verdict
+from callosum.rulebook import Rulebook
+from callosum.settings import Settings
+from callosum.stores.base import Clock, Probe, Store
+from callosum.stores.memory import MemoryStore
+from callosum.testing import ManualClock
+
+MakeStore = Callable[[Clock, Probe], Store]
+
+
+def _rules() -> list[dict[str, Any]]:
+    """``act3`` writes at tier 3, ``send3`` does what happens again when repeated, ``add3`` appends,
+    ``join3`` and ``skip3`` are contrary to one another, ``now3`` looks at the present alone.
+    """
+    rules: list[dict[str, Any]] = [
+        {"tool": "look", "tier": 0, "effect": "read", "contextKey": _keys("read")},
+        {"tool": "note", "tier": 1, "effect": "write", "contextKey": _keys("append"), "repeats": False},
+        {"tool": "save", "tier": 1, "effect": "write", "contextKey": "file:{params.on}", "repeats": False},
+        {"tool": "asked", "tier": 3, "verdict": "ask", "contextKey": _keys("write"), "repeats": False},
+        {"tool": "asked-read", "tier": 3, "verdict": "ask", "effect": "read", "contextKey": _keys("read")},
+        {"tool": "asked-low", "tier": 1, "verdict": "ask", "contextKey": _keys("write"), "repeats": False},
+        {"tool": "sure", "tier": 2, "verdict": "confirm", "contextKey": _keys("write"), "repeats": False},
+        {"tool": "never", "tier": 1, "verdict": "block", "contextKey": _keys("write"), "repeats": False},
+        {
+            "tool": "soft", "tier": 3, "contextKey": _keys("write"), "repeats": True,
+            "cells": {"recent": "allow", "held": "allow", "stale": "block", "unknown": "ask"},
+        },
+        {"tool": "short3", "tier": 3, "contextKey": _keys("write"), "recentWindowMs": 60_000, "repeats": False},
+        {"tool": "long3", "tier": 3, "contextKey": _keys("write"), "recentWindowMs": 7_200_000, "repeats": False},
+    ]  # fmt: skip
+    for tier in range(5):
+        rules += [
+            {"tool": f"act{tier}", "tier": tier, "effect": "write", "contextKey": _keys("write"), "repeats": False},
+            {"tool": f"send{tier}", "tier": tier, "effect": "write", "contextKey": _keys("write"), "repeats": True},
+            {"tool": f"add{tier}", "tier": tier, "effect": "write", "contextKey": _keys("append"), "repeats": False},
+            {"tool": f"post{tier}", "tier": tier, "effect": "write", "contextKey": _keys("append"), "repeats": True},
+            {"tool": f"tree{tier}", "tier": tier, "effect": "write", "contextKey": "file:{params.on}", "repeats": False},
+            {"tool": f"free{tier}", "tier": tier, "effect": "write", "repeats": True},
+            {"tool": f"join{tier}", "tier": tier, "effect": "write", "contextKey": _keys("write"), "stance": "+attend", "repeats": True},
+            {"tool": f"skip{tier}", "tier": tier, "effect": "write", "contextKey": _keys("write"), "stance": "-attend", "repeats": True},
+            {"tool": f"now{tier}", "tier": tier, "effect": "write", "contextKey": "file:{params.on}", "recentWindowMs": 0, "repeats": False},
+        ]  # fmt: skip
+    rules.append({"tool": "see", "tier": 0, "effect": "read", "contextKey": "file:{params.on}"})
+    return rules
+
+
+def _keys(mode: str) -> list[dict[str, str]]:
+    return [{"key": f"doc:{{params.{name}}}", "mode": mode} for name in ("on", "also")]
+
+
+RULES = json.dumps({"rules": _rules()})
+
+
+class World:
+    """``mira`` and the others, one gate, and time that stands still unless it is told to pass."""
+
+    def __init__(
+        self, folder: Path, make_store: MakeStore | None = None, *, clock: ManualClock | None = None, **settings: Any
+    ) -> None:
+        self.clock = clock or ManualClock()
+        self.living: dict[int, bool] = {}
+        rules = folder / "rules.json"
+        if not rules.exists():
+            rules.write_text(RULES)
+        self.store = (make_store or _memory)(self.clock, lambda host: self.living.get(host.pid))
+        self.gate = LocalGate(
+            settings=Settings(state=folder, rules=rules, **settings),
+            store=self.store,
+            rules=Rulebook(rules, secret=b"s" * 32),
+            sleep=self.sleep,
+        )
+        self.each_sleep: Callable[[], None] = lambda: None
+        self._calls = 0
+
+    def sleep(self, seconds: float) -> None:
+        """What the gate does instead of sleeping: time passes, and others may act."""
+        self.clock.sleep(seconds)
+        self.each_sleep()
+
+    def after(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    def call(self, who: str, tool: str, on: str | None = None, **more: Any) -> Call:
+        params = more.pop("params", {})
+        if on is not None:
+            params = {"on": on, **params}
+        if "call_id" not in more:
+            self._calls += 1
+            more["call_id"] = f"call-{self._calls}"
+        return Call(who, tool, params, **more)
+
+    def ask(self, who: str, tool: str, on: str | None = None, **more: Any) -> Decision:
+        """One call of a session, a moment after whatever was before; a new call id unless one is given."""
+        return self.gate.intercept(self.call(who, tool, on, **more))
+
+    def end(self, who: str, decision: Decision, outcome: str = "done", **more: Any) -> Report:
+        return self.gate.complete(who, id=decision.id, outcome=outcome, **more)
+
+    def do(self, who: str, tool: str, on: str | None = None, **more: Any) -> Decision:
+        """A call that runs and is reported at once."""
+        decision = self.ask(who, tool, on, **more)
+        assert decision.proceed, decision
+        assert self.end(who, decision).ok
+        return decision
+
+
+def _memory(clock: Clock, probe: Probe) -> Store:
+    return MemoryStore(clock=clock, probe=probe)
+
+
+@contextmanager
+def gate_time(clock: ManualClock) -> Iterator[None]:
+    """The gate's own idea of time is the manual clock's too (how long it waits, what ``status`` shows)."""
+    shim = SimpleNamespace(
+        monotonic=lambda: clock.now / SECOND,
+        perf_counter=lambda: clock.now / SECOND,
+        time=lambda: clock.now / SECOND,
+        time_ns=lambda: clock.now * 1000,
+        sleep=clock.sleep,
+    )
+    with mock.patch.object(callosum.gate, "time", shim):
+        yield
+
+
+def kinds(decision: Decision) -> set[Kind]:
+    return {conflict.kind for conflict in decision.conflicts}
+
+
+__all__ = ["RULES", "Call", "Decision", "Host", "Kind", "MakeStore", "Outcome", "Verdict", "World", "gate_time", "kinds"]

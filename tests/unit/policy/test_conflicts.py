@@ -1,0 +1,539 @@
+"""The six kinds of conflict, whose acts count, and what must pass (PROTOCOL section 4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from callosum.model import Kind, State, Verdict
+from tests.support.world import World, kinds
+
+ALLOW, WARN, CONFIRM, ASK, BLOCK = Verdict
+ON = "plan"
+TEXT = {"text": "the quarterly numbers are attached, have a look before noon"}
+NEARLY = {"text": "hi, the quarterly numbers are attached, have a look before noon"}
+OTHER = {"text": "lunch has moved to the garden because the kitchen is being painted"}
+
+
+# --- recent -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tool", "seconds", "seen"),
+    [("send3", 3590, True), ("send3", 3601, False), ("short3", 59, True), ("short3", 61, False), ("long3", 7190, True)],
+)
+def test_the_window_is_the_asking_rules(world: World, tool: str, seconds: int, seen: bool) -> None:
+    world.do("mira", "look", ON)
+    world.do("doug", "send2", ON)
+    world.do("mira", "look", ON)
+    world.after(seconds)
+    assert (Kind.RECENT in kinds(world.ask("mira", tool, ON))) is seen
+
+
+def test_recent_is_left_out_where_another_kind_fits(world: World) -> None:
+    world.do("doug", "send3", ON, params=TEXT)
+    world.after(1)
+    decision = world.ask("mira", "send3", ON, params=TEXT)
+    assert kinds(decision) == {Kind.DUPLICATE}
+    assert decision.conflict_count == 1
+
+
+def test_one_action_may_give_several_kinds(world: World) -> None:
+    world.ask("doug", "send3", ON, params=TEXT)
+    world.after(1)
+    assert kinds(world.ask("mira", "send3", ON, params=TEXT)) == {Kind.DUPLICATE, Kind.HELD}
+
+
+def test_at_most_ten_conflicts_gravest_first_with_the_count(world: World) -> None:
+    for number in range(11):
+        world.ask(f"s{number}", "send3", ON, params={"text": f"number {number}"})
+    world.after(1)
+    decision = world.ask("mira", "send3", ON, params={"text": "mine"})
+    assert len(decision.conflicts) == 10
+    assert decision.conflict_count == 11
+    gravities = [conflict.kind.gravity for conflict in decision.conflicts]
+    assert gravities == sorted(gravities, reverse=True)
+
+
+def test_tier_1_counts_only_where_tier_4_asks(world: World) -> None:
+    world.do("doug", "note", ON)
+    world.after(1)
+    assert world.ask("mira", "add3", ON).verdict is ALLOW
+    world.do("doug", "send1", "other")
+    world.after(1)
+    assert world.ask("mira", "send3", "other").verdict is ALLOW
+    assert Kind.RECENT in kinds(world.ask("anna", "send4", "other"))
+
+
+def test_reads_are_no_evidence(world: World) -> None:
+    world.do("doug", "look", ON)
+    assert world.ask("mira", "act4", ON).verdict is ALLOW
+
+
+@pytest.mark.parametrize("outcome", ["failed", "cancelled"])
+def test_what_failed_is_no_evidence(world: World, outcome: str) -> None:
+    decision = world.ask("doug", "send3", ON, params=TEXT)
+    world.end("doug", decision, outcome)
+    world.after(1)
+    assert world.ask("mira", "send4", ON).verdict is ALLOW
+    assert world.ask("anna", "send3", "x", params=TEXT).verdict is ALLOW
+
+
+def test_a_late_failure_takes_the_evidence_back(world: World) -> None:
+    decision = world.ask("doug", "send3", ON, params=TEXT)
+    world.after(400)
+    assert Kind.UNKNOWN in kinds(world.ask("mira", "send4", ON))
+    report = world.end("doug", decision, "failed")
+    assert (report.ok, report.late) == (True, True)
+    assert world.ask("anna", "send4", ON).verdict is ALLOW
+
+
+def test_evidence_is_of_other_sessions(world: World) -> None:
+    world.do("mira", "send2", ON, params={"text": "one"})
+    world.after(700)
+    assert world.ask("mira", "send4", ON, params={"text": "two"}).verdict is ALLOW
+
+
+def test_two_sessions_of_one_instance_are_two(world: World) -> None:
+    world.ask("mira", "send4", ON, session="a")
+    assert world.ask("mira", "send4", ON, session="b").verdict is BLOCK
+
+
+def test_namespaces_never_see_one_another(world: World) -> None:
+    world.ask("doug", "send4", ON, params=TEXT, namespace="one")
+    assert world.ask("mira", "send4", ON, params=TEXT, namespace="two").verdict is ALLOW
+
+
+def test_a_descendant_is_not_held_by_its_ancestor(world: World) -> None:
+    world.ask("root", "act4", ON)
+    world.ask("child", "look", "elsewhere", parent="root")
+    decision = world.ask("grandchild", "send4", ON, parent="child")
+    assert Kind.HELD not in kinds(decision)
+    assert Kind.HELD in kinds(world.ask("stranger", "send4", ON))
+
+
+# --- held ---------------------------------------------------------------------------------------------
+
+
+def test_held_says_by_whom_and_for_how_long(world: World) -> None:
+    opened = world.ask("doug", "send3", ON)
+    world.after(40)
+    (conflict,) = world.ask("mira", "send3", ON, params=OTHER).conflicts
+    assert (conflict.kind, conflict.instance, conflict.key, conflict.id) == (Kind.HELD, "doug", "doc:plan", opened.id)
+    assert conflict.age == pytest.approx(40, abs=0.01)
+    assert conflict.expires_in == pytest.approx(260, abs=0.01)
+
+
+def test_the_sentence_of_a_block(world: World) -> None:
+    world.ask("session-2", "act4", ON)
+    world.after(1)
+    warning = world.ask("mira", "send4", ON).warning
+    assert warning is not None
+    assert warning.startswith('[Callosum] Conflict: session-2 has an active action on "doc:plan". Tier 4 action blocked.')
+
+
+def test_tiers_0_to_2_hold_nothing(world: World) -> None:
+    for tier in (0, 1, 2):
+        decision = world.ask("doug", f"send{tier}", f"t{tier}")
+        assert decision.lease is None
+        assert Kind.HELD not in kinds(world.ask("mira", "send4", f"t{tier}"))
+
+
+def test_at_tier_3_several_may_hold(world: World) -> None:
+    first = world.ask("doug", "send3", ON, params=TEXT)
+    world.after(1)
+    second = world.ask("mira", "send3", ON, params=OTHER)
+    assert (first.verdict, second.verdict) == (ALLOW, WARN)
+    assert first.lease is not None
+    assert second.lease is not None
+    assert second.lease.token > first.lease.token
+
+
+# --- duplicate ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("tier", "seconds", "verdict"), [
+    (2, 3500, WARN), (2, 3700, ALLOW),
+    (3, 23 * 3600, WARN), (3, 25 * 3600, ALLOW),
+    (4, 23 * 3600, BLOCK), (4, 25 * 3600, ALLOW),
+])  # fmt: skip
+def test_the_same_content_looks_back(world: World, tier: int, seconds: int, verdict: Verdict) -> None:
+    world.do("doug", f"send{tier}", ON, params=TEXT)
+    world.after(seconds)
+    decision = world.ask("mira", f"send{tier}", ON, params=TEXT)
+    assert decision.verdict is verdict
+    assert kinds(decision) <= {Kind.DUPLICATE}
+
+
+def test_nearly_the_same_content_is_the_same(world: World) -> None:
+    world.do("doug", "send3", ON, params=TEXT)
+    world.after(5)
+    assert kinds(world.ask("mira", "send3", ON, params=NEARLY)) == {Kind.DUPLICATE}
+
+
+def test_another_number_is_another_content(world: World) -> None:
+    world.do("doug", "send3", ON, params={"text": "please pay the invoice of 120 euros to the printer today"})
+    world.after(5)
+    decision = world.ask("mira", "send3", ON, params={"text": "please pay the invoice of 210 euros to the printer today"})
+    assert kinds(decision) == {Kind.RECENT}
+
+
+@pytest.mark.parametrize(("seconds", "seen"), [(6 * 86_400, True), (8 * 86_400, False)])
+def test_the_same_origin_looks_back_seven_days(world: World, seconds: int, seen: bool) -> None:
+    world.do("doug", "send3", ON, params=TEXT, origin="webhook-17")
+    world.after(seconds)
+    decision = world.ask("mira", "send3", ON, params=OTHER, origin="webhook-17")
+    assert (Kind.DUPLICATE in kinds(decision)) is seen
+
+
+def test_the_same_content_without_a_key(world: World) -> None:
+    world.do("doug", "free3", params=TEXT)
+    world.after(5)
+    assert kinds(world.ask("mira", "free3", params=TEXT)) == {Kind.DUPLICATE}
+    assert world.ask("mira", "free3", params=OTHER).verdict is ALLOW
+
+
+def test_what_is_harmless_to_repeat_is_no_duplicate(world: World) -> None:
+    world.do("mira", "look", ON)
+    world.do("doug", "act3", ON, params=TEXT)
+    world.do("mira", "look", ON)
+    world.after(5)
+    assert Kind.DUPLICATE not in kinds(world.ask("mira", "act3", ON, params=TEXT))
+
+
+def test_being_done_counts_as_well_as_done(world: World) -> None:
+    world.ask("doug", "send3", ON, params=TEXT)
+    world.after(1)
+    assert Kind.DUPLICATE in kinds(world.ask("mira", "send3", ON, params=TEXT))
+
+
+def test_what_a_session_did_since_does_not_hide_that_it_did_the_same(world: World) -> None:
+    world.do("doug", "send3", ON, params=TEXT)
+    for number in range(20):
+        world.after(60)
+        world.do("doug", "send2", ON, params={"text": f"and then another thing happened, number {number}"})
+    assert Kind.DUPLICATE in kinds(world.ask("mira", "send3", ON, params=TEXT))
+
+
+# --- opposed --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reported", [True, False])
+def test_the_contrary_is_opposed(world: World, reported: bool) -> None:
+    decision = world.ask("doug", "join3", ON)
+    if reported:
+        world.end("doug", decision)
+    world.after(5)
+    assert Kind.OPPOSED in kinds(world.ask("mira", "skip3", ON))
+
+
+def test_the_same_stance_is_not_opposed(world: World) -> None:
+    world.do("doug", "join3", ON)
+    world.after(5)
+    assert Kind.OPPOSED not in kinds(world.ask("mira", "join3", ON, params=OTHER))
+
+
+def test_one_may_change_ones_own_mind(world: World) -> None:
+    world.do("mira", "join3", ON)
+    world.after(5)
+    assert world.ask("mira", "skip3", ON).verdict is ALLOW
+
+
+def test_the_contrary_is_found_behind_newer_acts(world: World) -> None:
+    world.do("doug", "join3", ON)
+    world.do("doug", "send3", ON, params=OTHER)
+    world.after(5)
+    assert Kind.OPPOSED in kinds(world.ask("mira", "skip3", ON))
+
+
+# --- stale ----------------------------------------------------------------------------------------------
+
+
+def test_read_before_the_report_is_stale(world: World) -> None:
+    change = world.ask("doug", "act1", ON)
+    world.after(1)
+    world.do("mira", "look", ON)  # while doug's write runs
+    world.after(1)
+    world.end("doug", change)
+    world.after(1)
+    assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
+
+
+def test_read_after_the_report_is_not(world: World) -> None:
+    world.do("doug", "act1", ON)
+    world.after(1)
+    world.do("mira", "look", ON)
+    world.after(1)
+    assert world.ask("mira", "act1", ON).verdict is ALLOW
+
+
+def test_a_write_without_a_report_counts_as_changing(world: World) -> None:
+    world.ask("doug", "act1", ON)
+    world.after(1)
+    world.do("mira", "look", ON)
+    world.after(1)
+    assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
+
+
+def test_a_read_is_dated_by_its_intercept(world: World) -> None:
+    read = world.ask("mira", "look", ON)
+    world.after(1)
+    world.do("doug", "act1", ON)
+    world.after(1)
+    world.end("mira", read)
+    assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
+
+
+def test_ones_own_finished_write_counts_as_a_read(world: World) -> None:
+    world.do("doug", "act1", ON)
+    world.after(700)
+    world.do("mira", "act1", ON)
+    world.after(1)
+    assert world.ask("mira", "act1", ON).verdict is ALLOW
+    world.do("doug", "act1", ON)
+    world.after(1)
+    assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
+
+
+def test_ones_own_write_counts_as_of_its_intercept(world: World) -> None:
+    mine = world.ask("mira", "act1", ON)
+    world.after(1)
+    world.do("doug", "act1", ON)
+    world.after(1)
+    world.end("mira", mine)
+    world.after(1)
+    assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
+
+
+def test_a_failed_read_marks_nothing(world: World) -> None:
+    world.do("mira", "look", ON)
+    world.after(1)
+    world.do("doug", "act1", ON)
+    world.after(1)
+    world.end("mira", world.ask("mira", "look", ON), "failed")
+    assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
+
+
+def test_a_late_report_never_moves_a_mark_forward(world: World) -> None:
+    world.do("mira", "look", ON)
+    world.after(1)
+    mine = world.ask("mira", "act3", ON)
+    world.after(1)
+    # mira's lease runs out; doug writes; mira's report comes late
+    world.after(400)
+    world.do("doug", "act1", ON)
+    world.after(1)
+    assert world.end("mira", mine).late
+    world.after(1)
+    assert Kind.STALE in kinds(world.ask("mira", "act1", ON))
+
+
+def test_stale_has_no_window(world: World) -> None:
+    world.do("mira", "look", ON)
+    world.after(1)
+    world.do("doug", "act1", ON)
+    for _ in range(20):
+        world.after(6 * 3600)
+        world.do("mira", "look", "elsewhere")
+    assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
+
+
+def test_sixty_posts_of_ones_own_do_not_hide_anothers_change(world: World) -> None:
+    world.do("mira", "look", ON)
+    world.after(1)
+    world.do("doug", "act1", ON)
+    for _ in range(60):
+        world.ask("mira", "note", ON)
+    assert kinds(world.ask("mira", "act1", ON)) == {Kind.STALE}
+
+
+@pytest.mark.parametrize(("seconds", "seen"), [(590, True), (610, False)])
+def test_replacing_what_was_never_read(world: World, seconds: int, seen: bool) -> None:
+    world.do("doug", "act1", ON)
+    world.after(seconds)
+    assert (Kind.STALE in kinds(world.ask("mira", "act1", ON))) is seen
+
+
+def test_appending_to_what_was_never_read_is_not_stale(world: World) -> None:
+    world.do("doug", "act1", ON)
+    world.after(1)
+    assert world.ask("mira", "note", ON).verdict is ALLOW
+
+
+def test_a_change_of_tier_1_behind_one_of_tier_2_is_seen_at_tier_3(world: World) -> None:
+    world.do("doug", "act2", ON)
+    world.after(1)
+    world.do("mira", "look", ON)
+    world.after(1)
+    world.do("doug", "act1", ON)
+    world.after(1)
+    assert Kind.STALE in kinds(world.ask("mira", "act3", ON))
+
+
+def test_equal_bytes_are_not_stale(world: World) -> None:
+    path = "/repo/a.txt"
+    world.do("mira", "see", path)
+    world.after(1)
+    world.do("doug", "save", path, params={"content": "the same bytes", "path": path})
+    world.after(1)
+    assert kinds(world.ask("mira", "save", path, params={"content": "other bytes", "path": path})) == {Kind.STALE}
+    world.after(5)
+    assert world.ask("anna", "save", path, params={"content": "the same bytes", "path": path}).verdict is ALLOW
+
+
+def test_a_session_that_continues_another_read_what_it_read(world: World) -> None:
+    world.do("first", "look", ON)
+    world.after(1)
+    world.do("doug", "act1", ON)
+    world.after(601)
+    assert world.ask("stranger", "act1", ON).verdict is ALLOW  # never read, and changed long ago
+    assert kinds(world.ask("second", "act1", ON, continues="first")) == {Kind.STALE}
+
+
+# --- trees ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("first", "second"), [("/repo/", "/repo/a/b.py"), ("/repo/a/b.py", "/repo/")])
+def test_a_tree_and_a_file_in_it_meet_whichever_comes_first(world: World, first: str, second: str) -> None:
+    world.ask("doug", "tree4", first)
+    world.after(1)
+    decision = world.ask("mira", "tree4", second)
+    assert decision.verdict is BLOCK
+    assert Kind.HELD in kinds(decision)
+
+
+def test_neighbours_do_not_meet(world: World) -> None:
+    world.ask("doug", "tree4", "/repo/")
+    assert world.ask("mira", "tree4", "/repository/a.py").verdict is ALLOW
+    assert world.ask("mira", "tree4", "/rep").verdict is ALLOW
+
+
+def test_writing_a_tree_is_stale_if_what_was_read_in_it_changed(world: World) -> None:
+    world.do("mira", "see", "/repo/a.py")
+    world.after(1)
+    world.do("doug", "tree1", "/repo/a.py")
+    world.after(3600)
+    assert kinds(world.ask("mira", "tree1", "/repo/")) == {Kind.STALE}
+    assert world.ask("anna", "tree1", "/repo/").verdict is ALLOW  # read nothing of it, changed long ago
+
+
+def test_writing_a_file_after_a_tree_was_written_is_stale(world: World) -> None:
+    world.do("mira", "see", "/repo/a.py")
+    world.after(1)
+    world.do("doug", "tree1", "/repo/")
+    world.after(3600)
+    assert kinds(world.ask("mira", "tree1", "/repo/a.py")) == {Kind.STALE}
+
+
+def test_reading_a_tree_reads_its_files(world: World) -> None:
+    world.do("doug", "tree1", "/repo/a.py")
+    world.after(1)
+    world.do("mira", "see", "/repo/")
+    world.after(1)
+    assert world.ask("mira", "tree1", "/repo/a.py").verdict is ALLOW
+
+
+# --- the session's own past -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tier", [3, 4])
+@pytest.mark.parametrize(("seconds", "seen"), [(1, True), (590, True), (610, False)])
+def test_ones_own_same_content_counts_for_ten_minutes(world: World, tier: int, seconds: int, seen: bool) -> None:
+    world.do("mira", f"send{tier}", ON, params=TEXT)
+    world.after(seconds)
+    decision = world.ask("mira", f"send{tier}", ON, params=TEXT)
+    assert (Kind.DUPLICATE in kinds(decision)) is seen
+    assert all(conflict.own for conflict in decision.conflicts)
+
+
+def test_ones_own_same_content_at_tier_2_counts_while_it_is_not_over(world: World) -> None:
+    running = world.ask("mira", "send2", ON, params=TEXT)
+    world.after(1)
+    assert kinds(world.ask("mira", "send2", ON, params=TEXT)) == {Kind.DUPLICATE}
+    world.do("mira", "send2", "else", params=TEXT)
+    world.after(1)
+    assert world.ask("mira", "send2", "else", params=TEXT).verdict is ALLOW
+    assert world.end("mira", running).ok
+
+
+def test_several_calls_of_one_session_do_not_conflict(world: World) -> None:
+    world.ask("mira", "send4", ON, params=TEXT)
+    world.after(1)
+    assert world.ask("mira", "send4", ON, params=OTHER).verdict is ALLOW
+
+
+def test_ones_own_action_without_an_outcome(world: World) -> None:
+    world.ask("mira", "send3", ON, params=TEXT)
+    world.after(301)
+    decision = world.ask("mira", "send3", ON, params=OTHER)
+    assert kinds(decision) == {Kind.UNKNOWN}
+    assert decision.conflicts[0].own
+
+
+def test_ones_own_action_of_another_run_is_unknown_at_once(world: World) -> None:
+    world.ask("mira", "send3", ON, params=TEXT, run="one")
+    world.after(2)
+    assert Kind.UNKNOWN in kinds(world.ask("mira", "send3", ON, params=OTHER, run="two"))
+
+
+def test_two_runs_that_are_open_at_once_are_strangers(world: World) -> None:
+    world.ask("mira", "send4", ON, params=TEXT, run="one")
+    world.after(2)
+    decision = world.ask("mira", "send4", ON, params=OTHER, run="two")
+    assert decision.verdict is BLOCK
+    assert Kind.HELD in kinds(decision)
+
+
+def test_in_one_run_ones_own_open_action_is_no_conflict(world: World) -> None:
+    world.ask("mira", "send4", ON, params=TEXT, run="one")
+    world.after(2)
+    assert world.ask("mira", "send4", ON, params=OTHER, run="one").verdict is ALLOW
+
+
+# --- must pass ------------------------------------------------------------------------------------------
+
+
+def test_other_recipients_pass(world: World) -> None:
+    world.ask("doug", "send4", "alice", params=TEXT)
+    assert world.ask("mira", "send4", "bob", params=TEXT).verdict is ALLOW
+
+
+def test_an_acknowledgement_and_then_the_answer_pass(world: World) -> None:
+    world.do("mira", "send3", ON, params={"text": "on it"})
+    world.after(30)
+    assert world.ask("mira", "send3", ON, params=TEXT).verdict is ALLOW
+
+
+@pytest.mark.parametrize("text", ["ok", "yes", "thank you"])
+def test_short_repeated_phrases_pass(world: World, text: str) -> None:
+    world.do("doug", "post2", ON, params={"text": text})
+    world.after(5)
+    assert world.ask("mira", "post2", ON, params={"text": text}).verdict is ALLOW
+
+
+def test_two_appends_pass(world: World) -> None:
+    world.ask("doug", "add4", ON)
+    assert world.ask("mira", "add4", ON).verdict is ALLOW
+
+
+def test_a_write_behind_an_append_does_not_pass(world: World) -> None:
+    world.do("doug", "send2", ON)
+    world.do("doug", "add2", ON)
+    world.after(1)
+    assert Kind.RECENT in kinds(world.ask("mira", "add3", ON))
+
+
+def test_two_reads_pass(world: World) -> None:
+    world.ask("doug", "look", ON)
+    assert world.ask("mira", "look", ON).verdict is ALLOW
+
+
+def test_a_read_passes_a_hard_lease(world: World) -> None:
+    world.ask("doug", "act4", ON)
+    assert world.ask("mira", "look", ON).verdict is ALLOW
+
+
+def test_states_are_shown_with_conflicts(world: World) -> None:
+    world.ask("doug", "send3", ON, params=TEXT)
+    world.after(400)
+    (conflict,) = [c for c in world.ask("mira", "send3", ON, params=OTHER).conflicts if c.kind is Kind.UNKNOWN]
+    assert conflict.state is State.UNKNOWN

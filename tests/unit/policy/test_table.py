@@ -1,0 +1,215 @@
+"""The policy as a table: every cell, tier by kind, through a real gate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from callosum.model import Kind, Verdict
+from callosum.policy.table import fallback
+from tests.support.world import World, gate_time, kinds
+
+ALLOW, WARN, CONFIRM, ASK, BLOCK = Verdict
+ON = "plan"
+
+# PROTOCOL section 5. A blank is "allow".
+TABLE = {
+    0: {},
+    1: {Kind.STALE: WARN},
+    2: {Kind.DUPLICATE: WARN, Kind.STALE: WARN},
+    3: dict.fromkeys(Kind, WARN),
+    4: dict.fromkeys(Kind, BLOCK),
+}
+CELLS = [(tier, kind, TABLE[tier].get(kind, ALLOW)) for tier in TABLE for kind in Kind]
+
+
+def in_the_way(world: World, kind: Kind, tier: int) -> str:
+    """Puts evidence of this kind in mira's way; returns the tool that meets it at this tier."""
+    if kind is Kind.HELD:
+        world.ask("doug", "act3", ON)
+    elif kind is Kind.RECENT:
+        world.do("doug", "act2", ON)
+    elif kind is Kind.DUPLICATE:
+        world.do("doug", f"send{tier}", ON)
+    elif kind is Kind.STALE:
+        world.do("mira", "look", ON)
+        world.after(1)
+        world.do("doug", "act1", ON)
+        return f"act{tier}"
+    elif kind is Kind.OPPOSED:
+        world.do("doug", f"join{max(tier, 2)}", ON)
+        return f"skip{tier}"
+    else:
+        world.ask("doug", "act3", ON)
+        world.after(301)
+    return f"send{tier}"
+
+
+@pytest.mark.parametrize(("tier", "kind", "verdict"), CELLS)
+def test_every_cell(world: World, tier: int, kind: Kind, verdict: Verdict) -> None:
+    tool = in_the_way(world, kind, tier)
+    world.after(1)
+    decision = world.ask("mira", tool, ON)
+    assert (decision.tier, decision.verdict) == (tier, verdict)
+    assert decision.proceed is verdict.proceed
+    assert (kind in kinds(decision)) is (verdict is not ALLOW)
+    assert (decision.warning is None) is (verdict is ALLOW)
+
+
+@pytest.mark.parametrize("tier", [2, 3])
+def test_a_lease_of_tier_4_is_a_hard_one(world: World, tier: int) -> None:
+    world.ask("doug", "act4", ON)
+    world.after(1)
+    decision = world.ask("mira", f"act{tier}", ON)
+    assert decision.verdict is BLOCK
+    assert Kind.HELD in kinds(decision)
+
+
+@pytest.mark.parametrize("tier", [0, 1])
+def test_the_lowest_tiers_pass_a_lease_of_tier_4(world: World, tier: int) -> None:
+    world.ask("doug", "act4", ON)
+    world.after(1)
+    assert Kind.HELD not in kinds(world.ask("mira", f"act{tier}", ON))
+
+
+@pytest.mark.parametrize("tier", [2, 3])
+def test_a_hard_lease_is_not_lifted_by_having_been_told_of_it(world: World, tier: int) -> None:
+    world.do("mira", "look", ON)
+    world.after(1)
+    world.ask("doug", "act4", ON)
+    world.after(1)
+    assert world.ask("mira", "act1", ON).verdict is WARN  # stale: told of doug's action
+    world.after(10)
+    assert world.ask("mira", f"act{tier}", ON).verdict is BLOCK
+
+
+def test_a_lock_of_tier_4_is_a_hard_one(world: World) -> None:
+    world.gate.lock("doug", f"doc:{ON}", 4)
+    assert world.ask("mira", "act2", ON).verdict is BLOCK
+    assert world.ask("mira", "act3", ON).verdict is BLOCK
+    assert world.ask("mira", "act4", ON).verdict is BLOCK
+    assert world.ask("mira", "act1", ON).verdict is ALLOW
+
+
+def test_the_worst_cell_wins(world: World) -> None:
+    world.do("anna", "act2", ON)
+    world.gate.lock("doug", f"doc:{ON}", 4)
+    world.after(1)
+    decision = world.ask("mira", "send3", ON)
+    assert decision.verdict is BLOCK
+    assert kinds(decision) == {Kind.HELD, Kind.RECENT}
+    assert [c.kind for c in decision.conflicts] == [Kind.HELD, Kind.RECENT]  # the gravest first
+
+
+def test_the_worst_key_wins(world: World) -> None:
+    world.ask("doug", "act4", "second")
+    world.after(1)
+    decision = world.ask("mira", "send3", "first", params={"also": "second"})
+    assert decision.verdict is BLOCK
+    assert [c.key for c in decision.conflicts] == ["doc:second"]
+
+
+# --- pause ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("tier", "kind", "verdict"), CELLS)
+def test_every_cell_paused(world: World, tier: int, kind: Kind, verdict: Verdict) -> None:
+    tool = in_the_way(world, kind, tier)
+    world.after(1)
+    decision = world.ask("mira", tool, ON, pause=True)
+    assert decision.verdict is (CONFIRM if verdict is WARN else verdict)
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(1, CONFIRM), (119, CONFIRM), (121, WARN), (3000, WARN), (3601, ALLOW)])
+def test_recent_pauses_only_what_this_session_could_not_know(world: World, seconds: int, verdict: Verdict) -> None:
+    world.do("doug", "act2", ON)
+    world.after(seconds)
+    assert world.ask("mira", "send3", ON, pause=True).verdict is verdict
+
+
+# --- rules overlay single cells -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict"),
+    [(Kind.RECENT, ALLOW), (Kind.HELD, ALLOW), (Kind.STALE, BLOCK), (Kind.UNKNOWN, ASK)],
+)
+def test_a_rule_overlays_cells(world: World, kind: Kind, verdict: Verdict) -> None:
+    in_the_way(world, kind, 3)
+    world.after(1)
+    assert world.ask("mira", "soft", ON).verdict is verdict
+
+
+def test_a_rule_does_not_soften_a_hard_lease(world: World) -> None:
+    world.ask("doug", "act4", ON)
+    world.after(1)
+    decision = world.ask("mira", "soft", ON)
+    assert (decision.verdict, kinds(decision)) == (BLOCK, {Kind.HELD})
+
+
+def test_a_rule_may_always_refuse(world: World) -> None:
+    assert world.ask("mira", "never", ON).verdict is BLOCK
+    world.after(60)
+    assert world.ask("mira", "never", ON).verdict is BLOCK
+
+
+def test_a_rule_may_always_want_a_second_look(world: World) -> None:
+    assert world.ask("mira", "sure", ON).verdict is CONFIRM
+    world.after(2)
+    assert world.ask("mira", "sure", ON).verdict is ALLOW
+
+
+# --- observe and fallback -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("tier", "kind", "verdict"), CELLS)
+def test_observe_lets_all_pass_and_marks_what_it_would_have_stopped(
+    tmp_path: Path, tier: int, kind: Kind, verdict: Verdict
+) -> None:
+    world = World(tmp_path, mode="observe")
+    with gate_time(world.clock):
+        tool = in_the_way(world, kind, tier)
+        world.after(1)
+        decision = world.ask("mira", tool, ON, pause=True)
+        assert decision.proceed
+        stopped = CONFIRM if verdict is WARN else verdict
+        assert decision.observed is (None if stopped.proceed else stopped)
+        entry = world.gate.entries(newest=True, limit=1)[0]
+        assert entry.body.get("observed") == decision.observed
+
+
+def test_observing_for_a_while(world: World) -> None:
+    world.ask("doug", "act4", ON)
+    until = world.gate.observe(3600, by="person")
+    assert until == pytest.approx(world.clock.now / 1e6 + 3600, abs=1)
+    decision = world.ask("mira", "act2", ON)
+    assert (decision.proceed, decision.observed) == (True, BLOCK)
+    world.end("mira", decision)
+    world.after(3601)
+    world.ask("doug", "act4", "other")
+    decision = world.ask("mira", "act2", "other")
+    assert (decision.proceed, decision.observed) == (False, None)
+
+
+def test_observing_ends_when_it_is_switched_off(world: World) -> None:
+    world.ask("doug", "act4", ON)
+    world.gate.observe(3600)
+    world.gate.observe(0)
+    assert world.ask("mira", "act2", ON).verdict is BLOCK
+
+
+def test_observing_informs_nobody(world: World) -> None:
+    world.do("doug", "act2", ON)
+    world.after(1)
+    world.gate.observe(60)
+    world.do("mira", "act3", ON, pause=True)
+    world.gate.observe(0)
+    world.after(5)
+    assert world.ask("mira", "act3", ON, pause=True).verdict is CONFIRM
+
+
+@pytest.mark.parametrize(("tier", "proceeds"), [(0, True), (1, True), (2, True), (3, False), (4, False)])
+def test_without_a_gate_the_low_tiers_go_on(tier: int, proceeds: bool) -> None:
+    assert fallback(tier).proceed is proceeds
+    assert fallback(tier, highest=0).proceed is (tier == 0)
