@@ -93,6 +93,7 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         namespace: str = DEFAULT_NAMESPACE,
         tool: str | None = None,
         description: str | None = None,
+        pause: bool = False,
         wait: float = 0,
         timeout: float | None = None,
         blocked: Callable[[Decision], Any] | None = None,
@@ -103,7 +104,7 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         self._call = call
         self._who = (instance, session, run)
         self._template = Call(
-            "?", tool or "?", namespace=namespace, description=description, wait=wait, timeout=timeout
+            "?", tool or "?", namespace=namespace, description=description, pause=pause, wait=wait, timeout=timeout
         )
         self._tool = tool
         self._blocked = blocked
@@ -205,6 +206,7 @@ def gated(
     run: Name = None,
     namespace: str = DEFAULT_NAMESPACE,
     name: str | None = None,
+    pause: bool = False,
     wait: float = 0,
     timeout: float | None = None,
     blocked: Callable[[Decision], Any] | None = None,
@@ -213,7 +215,8 @@ def gated(
 
     ``name`` is the tool's name for the rules (default: the function's). ``blocked`` turns a "no" into
     what the tool returns (for frameworks that hand the text to the model); without it ``Blocked`` is
-    raised. ``wait`` and ``timeout`` are in seconds.
+    raised. ``pause`` makes a warning a pause that the agent confirms by repeating the call (set it
+    where nobody shows ``Decision.warning`` to the model). ``wait`` and ``timeout`` are in seconds.
     """
     around = guard(
         gate,
@@ -222,6 +225,7 @@ def gated(
         run=run,
         namespace=namespace,
         tool=name,
+        pause=pause,
         wait=wait,
         timeout=timeout,
         blocked=blocked,

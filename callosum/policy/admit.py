@@ -23,6 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum.model import (
+    DAY,
     HOUR,
     MINUTE,
     NO_KEY,
@@ -39,6 +40,7 @@ from callosum.model import (
     Key,
     KeyView,
     Kind,
+    Lease,
     Mark,
     Mode,
     Move,
@@ -111,7 +113,7 @@ def scope_of(ask: Ask, identity: bytes | None) -> Scope:
         call=identity,
         prints=_lookups(found.content) if found.tier >= Tier.MEDIUM else (),
         floor=_FLOORS[found.tier],
-        live=found.tier >= Tier.MEDIUM,
+        live=found.tier >= Tier.MEDIUM or _may_need_a_person(found),
         waits=ask.waits,
         parent=ask.call.parent or "",
         continues=ask.call.continues or "",
@@ -121,13 +123,22 @@ def scope_of(ask: Ask, identity: bytes | None) -> Scope:
 
 def keys_of(found: Classification) -> tuple[Key, ...]:
     """The keys the store works with: the call's own, or the hidden one of its content."""
-    if found.keys or found.tier < Tier.MEDIUM:
+    if found.keys or (found.tier < Tier.MEDIUM and not _may_need_a_person(found)):
         return found.keys
     return (Key(NO_KEY + found.content.digest.hex(), Mode.WRITE),)
 
 
+def _may_need_a_person(found: Classification) -> bool:
+    """Whether the rule itself may have a call of any tier approved: its questions must be found again."""
+    if found.verdict is not None:
+        return found.verdict in (Verdict.ASK, Verdict.BLOCK)
+    return bool(found.cells) and not {Verdict.ASK, Verdict.BLOCK}.isdisjoint(found.cells.values())
+
+
 def admit(ask: Ask, view: View) -> Change:
     """Decides the call; the change's answer is a ``Ruling``. Pure."""
+    if view.earlier is not None and view.now - view.earlier.started >= DAY:
+        view = replace(view, earlier=None)  # the identity of a call is good for a day
     earlier = view.earlier
     if earlier is not None and not lost(earlier, view.now):
         return Change(answer=Ruling(_again(earlier)))
@@ -489,6 +500,7 @@ def _draft_from(earlier: Action, kept: _Kept) -> Decision:
         conflicts=kept.conflicts,
         conflict_count=kept.count,
         warning=kept.warning,
+        lease=Lease(earlier.id, max(earlier.expires, earlier.limit) / SECOND) if earlier.state is State.OPEN else None,
         observed=kept.observed,
         repeated=True,
     )

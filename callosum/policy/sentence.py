@@ -18,11 +18,11 @@ _SHOWN: Final = 2
 
 _WHAT: Final = {
     Kind.HELD: "{who} has an active action on {key}",
-    Kind.RECENT: "{who} acted on {key} {ago} ago ({tool})",
-    Kind.DUPLICATE: "{who} already did the same on {key} {ago} ago ({tool})",
-    Kind.STALE: "{key} was changed by {who} {ago} ago, and this session has not read it since",
-    Kind.OPPOSED: "{who} committed to the contrary on {key} {ago} ago ({tool})",
-    Kind.UNKNOWN: "an action of {who} on {key} began {ago} ago ({tool}) and its outcome was never "
+    Kind.RECENT: "{who} acted on {key} {ago} ({tool})",
+    Kind.DUPLICATE: "{who} already did the same on {key} {ago} ({tool})",
+    Kind.STALE: "{key} was changed by {who} {ago}, and this session has not read it since",
+    Kind.OPPOSED: "{who} committed to the contrary on {key} {ago} ({tool})",
+    Kind.UNKNOWN: "an action of {who} on {key} began {ago} ({tool}) and its outcome was never "
     "reported: it may or may not have happened",
 }
 _DOING: Final = "{who} is doing the same on {key} ({tool})"
@@ -47,6 +47,11 @@ def ago(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} d"
 
 
+def since(seconds: float) -> str:
+    """When something was, in words: ``just now``, ``3 s ago``."""
+    return "just now" if seconds < 1 else f"{ago(seconds)} ago"
+
+
 def name(text: str) -> str:
     """A session's or tool's name, as it is if it is plain, quoted if it is not."""
     return text if _PLAIN.match(text) else quote(text)
@@ -61,7 +66,7 @@ def describe(conflict: Conflict) -> str:
         form = _QUEUED
     who = "this session" if conflict.own else name(conflict.instance)
     key = quote(conflict.key, 160) if conflict.key else "the same content"
-    return form.format(who=who, key=key, ago=ago(conflict.age), tool=name(conflict.tool))
+    return form.format(who=who, key=key, ago=since(conflict.age), tool=name(conflict.tool))
 
 
 def sentence(

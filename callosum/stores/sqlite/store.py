@@ -42,7 +42,8 @@ _LEAVES: Final = (
     "from journal j where j.seq <= ?1 and j.call is null and j.seq < (select max(seq) from journal) "
     "and (j.state is null or (j.state in ('done', 'failed', 'cancelled') "
     "and (j.seq < ?2 or (j.tier < 2 and json_array_length(coalesce(j.keys, '[]')) < 2)) "
-    "and not exists (select 1 from mark m where m.key = j.key and m.acted = j.seq))) "
+    "and not exists (select 1 from mark m where m.key = j.key and m.acted = j.seq and (j.seq >= ?2 or exists "
+    "(select 1 from mark o where o.key = m.key and o.session <> m.session and o.read > 0 and o.read < m.changed))))) "
     "and not exists (select 1 from journal a where a.seq = j.action and a.seq <> j.seq and (a.call is not null "
     "or a.state in ('open', 'queued', 'asked', 'unknown'))) order by j.seq limit ?3"
 )

@@ -1,0 +1,51 @@
+"""``gated`` tools in a LangGraph agent, with LangChain's own fake chat model (nothing leaves the machine).
+
+Run it: ``pip install 'callosum-protocol[examples]' && python examples/langgraph_tools.py``
+"""
+
+import sys
+import tempfile
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import StructuredTool
+
+from callosum import LocalGate, gated
+
+
+class Script(GenericFakeChatModel):
+    """A model that says what it was given, whatever tools it is shown."""
+
+    def bind_tools(self, tools: Any, **_: Any) -> "Script":
+        return self
+
+
+def send_email(to: str, subject: str, body: str) -> str:
+    """Send an e-mail."""
+    return f"sent {subject!r} to {to}: {body}"
+
+
+def run(gate: LocalGate, session: str) -> str:
+    """One run of the agent; returns what its tool answered."""
+    tool = gated(
+        send_email, gate=gate, instance="mira", session=session, blocked=lambda no: no.warning, pause=True
+    )
+    arguments = {"to": "alice@example.com", "subject": "Friday", "body": f"Friday works, says {session}"}
+    call = {"name": "send_email", "args": arguments, "id": f"{session}-1"}
+    model = Script(messages=iter([AIMessage("", tool_calls=[call]), AIMessage("done")]))
+    agent = create_agent(model, tools=[StructuredTool.from_function(tool)])
+    answer = agent.invoke({"messages": [HumanMessage("Answer Alice.")]})
+    return next(str(message.content) for message in answer["messages"] if isinstance(message, ToolMessage))
+
+
+def main(state: str) -> tuple[str, str]:
+    """Two sessions of one agent, one after the other; returns what each was told."""
+    with LocalGate(state) as gate:
+        return run(gate, "chat"), run(gate, "heartbeat")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        print(*main(sys.argv[1] if len(sys.argv) > 1 else folder), sep="\n\n")

@@ -1,0 +1,60 @@
+"""Every example runs, and shows what it says it shows."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))
+def test_runs_as_a_program(name: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / f"{name}.py"), str(tmp_path / "state")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "[Callosum] Conflict" in done.stdout
+
+
+def test_a_plain_function_runs_once(tmp_path: Path) -> None:
+    assert load("plain_function").main(str(tmp_path)) == ["heartbeat deleted acme-42"]
+
+
+def test_an_async_tool_holds_its_lease_while_it_runs(tmp_path: Path) -> None:
+    status = asyncio.run(load("async_tool").main(str(tmp_path)))
+    assert [lock.instance for lock in status.locks] == ["mira/chat"]
+
+
+def test_the_second_openai_agents_run_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("agents")
+    inbox, told = asyncio.run(load("openai_agents_tools").main(str(tmp_path)))
+    assert inbox == ["chat: Friday"]
+    assert told[0] == "content of /notes/alice.md"
+    assert told[1].startswith("[Callosum] Conflict: mira/chat")
+
+
+def test_the_second_langgraph_run_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("langchain")
+    first, second = load("langgraph_tools").main(str(tmp_path))
+    assert first.startswith("sent 'Friday'")
+    assert second.startswith("[Callosum] Conflict: mira/chat")
