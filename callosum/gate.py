@@ -266,9 +266,7 @@ class LocalGate:
 
     def _ask(self, call: Call) -> tuple[Ask, bytes | None]:
         _check_call(call)
-        size = len(_encode(call.params))
-        if size > MAX_PARAMS:
-            raise ConfigError(f"{size} bytes as JSON, at most {MAX_PARAMS} are taken", at="params")
+        params = _written(call.params)
         found = self.rules.current().classify(call)
         actor = call.actor
         identity = None
@@ -286,7 +284,7 @@ class LocalGate:
                 call_print,
                 summarise(call.params, mode=self.settings.journal_params) if call.params else None,
                 self._ttl,
-                _encode(call.params) if call.rewrite else None,
+                params if call.rewrite else None,
                 call.wait > 0,
                 0,
                 self._observes,
@@ -300,14 +298,13 @@ class LocalGate:
 
     def _wait(self, ask: Ask, identity: bytes | None, applied: Applied) -> tuple[Ruling, Applied]:
         """Polls from a place in the queue until its turn comes or the time is up."""
-        ends = time.monotonic() + min(ask.call.wait, MAX_WAIT)
+        ends = applied.now + int(min(ask.call.wait, MAX_WAIT) * SECOND)
         pause = _POLL_FIRST
         waiter = applied.ids[-1]
         while True:
-            left = ends - time.monotonic()
-            if left > 0:
-                self._sleep(min(pause, left))
-                pause = min(pause * 1.5, _POLL_LAST)
+            left = (ends - applied.now) / SECOND
+            self._sleep(min(pause, max(left, 0)))
+            pause = min(pause * 1.5, _POLL_LAST)
             ask = replace(ask, waiter=waiter, waits=left > 0)
             ruling, applied = self._decide(ask, identity)
             if not ruling.queued:
@@ -458,7 +455,7 @@ class LocalGate:
         key = _key(context_key).name if context_key else None
         states = (State.OPEN, State.QUEUED, State.ASKED, State.UNKNOWN)
         live = [_holding(action) for action in self.store.live(namespace, states, key)]
-        now = time.time()
+        now = self.store.now() / SECOND
         until = self.store.observing() / SECOND
         return Status(
             locks=tuple(h for h in live if h.state is State.OPEN and h.expires > now),
@@ -563,6 +560,17 @@ def _just(change: Change, _view: View) -> Change:
 _encode = msgspec.json.Encoder(enc_hook=lambda value: f"<{type(value).__name__}>").encode
 
 
+def _written(params: Mapping[str, Any]) -> bytes:
+    """The params as JSON; refuses what cannot be written so, or is too long."""
+    try:
+        written = _encode(params)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise ConfigError(f"cannot be written as JSON: {error}", at="params") from error
+    if len(written) > MAX_PARAMS:
+        raise ConfigError(f"{len(written)} bytes as JSON, at most {MAX_PARAMS} are taken", at="params")
+    return written
+
+
 def _check_call(call: Call) -> None:
     """Refuses a call that cannot be used, naming the field."""
     _check_name(call.instance, "instance")
@@ -583,10 +591,15 @@ def _check_call(call: Call) -> None:
         _check_name(call.namespace, "namespace")
     if not isinstance(call.params, Mapping):
         raise ConfigError(f"expected an object, got {type(call.params).__name__}", at="params")
-    if call.wait and not 0 <= call.wait <= MAX_WAIT:
-        raise ConfigError(f"expected 0 to {MAX_WAIT:.0f} seconds, got {call.wait!r}", at="wait")
-    if call.timeout is not None and not 0 < call.timeout <= MAX_TTL:
+    wait, timeout = call.wait, call.timeout
+    if wait != 0 and not (isinstance(wait, int | float) and 0 <= wait <= MAX_WAIT):
+        raise ConfigError(f"expected 0 to {MAX_WAIT:.0f} seconds, got {wait!r}", at="wait")
+    if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout <= MAX_TTL):
         raise ConfigError(f"expected seconds, more than 0 and at most {MAX_TTL:.0f}", at="timeout")
+    if call.cwd is not None and type(call.cwd) is not str:
+        raise ConfigError(f"expected text, got {type(call.cwd).__name__}", at="cwd")
+    if call.after is not None and type(call.after) is not int:
+        raise ConfigError(f"expected the id of a decision, got {call.after!r}", at="after")
 
 
 def _check_name(value: object, at: str) -> None:

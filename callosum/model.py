@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum, StrEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from msgspec import Struct, field
 
@@ -55,43 +55,45 @@ class Mode(StrEnum):
 class Kind(StrEnum):
     """What stands in the way, in rising gravity (the order in which a mark can be raised)."""
 
-    RECENT = "recent"
-    HELD = "held"
-    STALE = "stale"
-    UNKNOWN = "unknown"
-    OPPOSED = "opposed"
-    DUPLICATE = "duplicate"
+    gravity: int
+    """1 for ``recent`` to 6 for ``duplicate``."""
 
-    @property
-    def gravity(self) -> int:
-        """1 for ``recent`` to 6 for ``duplicate``."""
-        return _GRAVITY[self]
+    def __new__(cls, value: str, gravity: int = 0) -> Self:
+        """A text with its gravity."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.gravity = gravity
+        return member
 
-
-_GRAVITY: Final[dict[Kind, int]] = {kind: place for place, kind in enumerate(Kind, 1)}
+    RECENT = "recent", 1
+    HELD = "held", 2
+    STALE = "stale", 3
+    UNKNOWN = "unknown", 4
+    OPPOSED = "opposed", 5
+    DUPLICATE = "duplicate", 6
 
 
 class Verdict(StrEnum):
     """The gate's answer, from mildest to gravest."""
 
-    ALLOW = "allow"
-    WARN = "warn"
-    CONFIRM = "confirm"
-    ASK = "ask"
-    BLOCK = "block"
+    gravity: int
+    """0 for ``allow`` to 4 for ``block``."""
+    proceed: bool
+    """Whether the call may run."""
 
-    @property
-    def proceed(self) -> bool:
-        """Whether the call may run."""
-        return self is Verdict.ALLOW or self is Verdict.WARN
+    def __new__(cls, value: str, gravity: int = 0) -> Self:
+        """A text with its gravity; ``allow`` and ``warn`` proceed."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.gravity = gravity
+        member.proceed = gravity < 2
+        return member
 
-    @property
-    def gravity(self) -> int:
-        """0 for ``allow`` to 4 for ``block``."""
-        return _WEIGHT[self]
-
-
-_WEIGHT: Final[dict[Verdict, int]] = {verdict: place for place, verdict in enumerate(Verdict)}
+    ALLOW = "allow", 0
+    WARN = "warn", 1
+    CONFIRM = "confirm", 2
+    ASK = "ask", 3
+    BLOCK = "block", 4
 
 
 class State(StrEnum):

@@ -74,6 +74,9 @@ _FLOORS: Final = (0, 0, 0, 2, 1)
 """By tier: the lowest tier of an act that can be ``recent`` to it; none below tier 3 is told of any."""
 
 
+_ALLOW, _WARN, _CONFIRM = Verdict.ALLOW, Verdict.WARN, Verdict.CONFIRM  # an enum's attributes are slow
+
+
 class Ask(Struct, frozen=True, gc=False):
     """All that a decision needs beside the view.
 
@@ -105,25 +108,27 @@ class Ruling(Struct, frozen=True, gc=False):
 
 def scope_of(ask: Ask, identity: bytes | None) -> Scope:
     """What ``admit`` needs to see for this call."""
-    found = ask.found
+    found, call = ask.found, ask.call
+    tier = found.tier
     return Scope(
-        namespace=ask.call.namespace,
-        session=ask.actor,
-        keys=ask.keys,
-        call=identity,
-        prints=_lookups(found.content) if found.tier >= Tier.MEDIUM else (),
-        floor=_FLOORS[found.tier],
-        live=found.tier >= Tier.MEDIUM or _may_need_a_person(found),
-        waits=ask.waits,
-        parent=ask.call.parent or "",
-        continues=ask.call.continues or "",
-        durable=found.tier >= Tier.HIGH,
+        call.namespace,
+        ask.actor,
+        ask.keys,
+        identity,
+        _lookups(found.content) if tier >= 2 else (),
+        _FLOORS[tier],
+        tier >= 2 or _may_need_a_person(found),
+        ask.waits,
+        None,
+        call.parent or "",
+        call.continues or "",
+        tier >= 3,
     )
 
 
 def keys_of(found: Classification) -> tuple[Key, ...]:
     """The keys the store works with: the call's own, or the hidden one of its content."""
-    if found.keys or (found.tier < Tier.MEDIUM and not _may_need_a_person(found)):
+    if found.keys or (found.tier < 2 and not _may_need_a_person(found)):
         return found.keys
     return (Key(NO_KEY + found.content.digest.hex(), Mode.WRITE),)
 
@@ -132,25 +137,30 @@ def _may_need_a_person(found: Classification) -> bool:
     """Whether the rule itself may have a call of any tier approved: its questions must be found again."""
     if found.verdict is not None:
         return found.verdict in (Verdict.ASK, Verdict.BLOCK)
-    return bool(found.cells) and not {Verdict.ASK, Verdict.BLOCK}.isdisjoint(found.cells.values())
+    return found.cells is not None and not {Verdict.ASK, Verdict.BLOCK}.isdisjoint(found.cells.values())
 
 
 def admit(ask: Ask, view: View) -> Change:
     """Decides the call; the change's answer is a ``Ruling``. Pure."""
-    if view.earlier is not None and view.now - view.earlier.started >= DAY:
-        view = replace(view, earlier=None)  # the identity of a call is good for a day
     earlier = view.earlier
-    if earlier is not None and not lost(earlier, view.now):
-        return Change(answer=Ruling(_again(earlier)))
-    if not _contended(view) and ask.found.verdict is None and not ask.waiter:
-        return _open(ask, view, Verdict.ALLOW, (), ())
+    if earlier is not None:
+        if view.now - earlier.started >= DAY:
+            view = replace(view, earlier=None)  # the identity of a call is good for a day
+        elif not lost(earlier, view.now):
+            return Change(answer=Ruling(_again(earlier)))
+    if ask.found.verdict is None and not ask.waiter and _alone(view):
+        return _open(ask, view, _ALLOW, (), ())
     return _weigh(ask, view)
 
 
-def _contended(view: View) -> bool:
+def _alone(view: View) -> bool:
+    """Whether nothing in the view can be in the way."""
     if view.twins or view.earlier is not None:
-        return True
-    return any(place.live or place.latest or place.stale for place in view.keys)
+        return False
+    for place in view.keys:  # noqa: SIM110 - on the way of every call
+        if place.live or place.latest or place.stale:
+            return False
+    return True
 
 
 def _weigh(ask: Ask, view: View) -> Change:
@@ -244,10 +254,10 @@ def _marks(ask: Ask, view: View, verdict: Verdict, items: tuple[Evidence, ...]) 
     moves = []
     for number, place in enumerate(view.keys):
         mark = place.mark
-        mine = [item for item in items if item.place == number]
-        asked_twice = verdict is Verdict.CONFIRM and not items and number == 0
-        if verdict in (Verdict.WARN, Verdict.CONFIRM) and (mine or asked_twice):
-            mark = _tell(ask, view, mark, mine, verdict)
+        if verdict is _WARN or verdict is _CONFIRM:
+            mine = [item for item in items if item.place == number]
+            if mine or (verdict is _CONFIRM and not items and number == 0):
+                mark = _tell(ask, view, mark, mine, verdict)
         if verdict.proceed:
             if place.key.mode is Mode.READ:
                 if _worth_a_read(place, view):
@@ -430,20 +440,21 @@ def _open(
         _give_up_place(ask, view, settles)
     if used is not None:
         settles.append(used)
-    leases = found.tier >= Tier.HIGH
+    leases = found.tier >= 3
     limit = 0
     if call.host is not None:
         limit = now + (int(call.timeout * SECOND) if call.timeout else HOST_LIMIT)
     opening = Opening(
         State.OPEN if leases else State.DONE,
         now + ask.ttl,
-        limit=limit,
-        host=call.host if leases else None,
-        content=found.content,
-        prints=_prints(found.content) if found.tier >= Tier.MEDIUM else (),
-        supersedes=_supersedes(ask, evidence or []),
+        limit,
+        call.host if leases else None,
+        False,
+        found.content,
+        _prints(found.content) if found.tier >= 2 else (),
+        _supersedes(ask, evidence) if evidence else (),
     )
-    told = Verdict.ALLOW if observed is not None else verdict
+    told = _ALLOW if observed is not None else verdict
     decision = _draft(ask, verdict, conflicts, len(items), "" if observed else note, observed)
     if params is not None:
         decision = replace(decision, params=params)
@@ -515,7 +526,7 @@ def _draft(
     observed: Verdict | None = None,
 ) -> Decision:
     names = tuple([key.name for key in ask.found.keys])
-    silent = observed is not None or (verdict is Verdict.ALLOW and not note)
+    silent = observed is not None or (verdict is _ALLOW and not note)
     return Decision(
         verdict.proceed,
         ask.found.tier,
@@ -555,6 +566,7 @@ def conflict_of(item: Evidence, now: int) -> Conflict:
 
 
 def _body(ask: Ask, decision: Decision) -> dict[str, Any]:
+    """What the journal keeps beside the facts of the entry."""
     body: dict[str, Any] = {}
     if ask.summary is not None:
         body["params"] = ask.summary

@@ -27,8 +27,7 @@ _TOKEN: Final = re.compile(
 )
 _QUOTED: Final = re.compile(r"'([^']*)'|\"((?:\\.|[^\"\\])*)\"|\\(.)", re.DOTALL)
 _PREFIXES: Final = frozenset(
-    "sudo doas env nohup nice time timeout command exec builtin stdbuf setsid xargs then do else if "
-    "while ! {".split()
+    "sudo doas env nohup nice time timeout command exec builtin stdbuf setsid xargs then do else if while ! {".split()
 )
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
 
@@ -113,16 +112,14 @@ def _unquote(match: re.Match[str]) -> str:
 _MAIL_OPTION: Final = re.compile(
     r"--(?:mail-rcpt|to|cc|bcc|rcpt|recipient)[=\s]+(\"[^\"\n]*\"|'[^'\n]*'|[^\s\"']+)", re.IGNORECASE
 )
-_MAIL_HEADER: Final = re.compile(r"(?:^|[\s\"'({;]|\\n|\\r)(?:to|cc|bcc):([^\n]{1,4096})", re.IGNORECASE)
+_MAIL_HEADER: Final = re.compile(r"(?:^|[\s\"'({;]|\\n|\\r)(?:to|cc|bcc):", re.IGNORECASE)
 _HEADER_END: Final = re.compile(
     r"\\[nr]|[\s\"']-{1,2}[A-Za-z]|\b(?:from|subject|date|reply-to|in-reply-to|to|cc|bcc|content-type)\s*:",
     re.IGNORECASE,
 )
 _MAILTO: Final = re.compile(r"mailto:([^\s\"'<>]{1,2048})", re.IGNORECASE)
 _MAILERS: Final = frozenset("mail mailx mutt neomutt sendmail msmtp ssmtp bsd-mailx s-nail".split())
-_OTHERS_VALUE: Final = frozenset(
-    ("-s", "-r", "-f", "-a", "-A", "-S", "-F", "-C", "-i", "-H", "-e", "-q", "-u")
-)
+_OTHERS_VALUE: Final = frozenset(("-s", "-r", "-f", "-a", "-A", "-S", "-F", "-C", "-i", "-H", "-e", "-q", "-u"))
 
 
 def recipients(text: str) -> list[str]:
@@ -138,7 +135,7 @@ def recipients(text: str) -> list[str]:
     for match in islice(_MAIL_OPTION.finditer(text), 256):
         found += keys.addresses(match.group(1).strip("'\""))
     for match in islice(_MAIL_HEADER.finditer(text), 256):
-        tail = match.group(1)
+        tail = text[match.end() : match.end() + 4096].partition("\n")[0]
         end = _HEADER_END.search(tail)
         found += keys.addresses(tail[: end.start()] if end else tail)
     for match in islice(_MAILTO.finditer(text), 256):

@@ -192,11 +192,7 @@ def brief(params: Mapping[str, Any]) -> bool:
             text = value.strip()
         elif name in _NOT_ALONE and value:
             return False
-    return (
-        0 < len(text) <= 32
-        and len(_WORD.findall(text)) <= 3
-        and (text.isascii() or len(_WIDE.findall(text)) <= 8)
-    )
+    return 0 < len(text) <= 32 and len(_WORD.findall(text)) <= 3 and (text.isascii() or len(_WIDE.findall(text)) <= 8)
 
 
 def split(text: str) -> set[bytes]:
@@ -355,10 +351,7 @@ def _slow(tool: str, params: Mapping[str, Any]) -> bytes:
     kept = {
         name: value
         for name, value in params.items()
-        if not (
-            isinstance(name, str)
-            and (name[:1] == "_" or name in METADATA or (about and name in ABOUT_COMMAND))
-        )
+        if not (isinstance(name, str) and (name[:1] == "_" or name in METADATA or (about and name in ABOUT_COMMAND)))
     }
     return json.dumps([tool, walk(kept, 0)], sort_keys=True, separators=(",", ":")).encode()
 

@@ -343,9 +343,7 @@ def json_schema() -> dict[str, Any]:
         "$defs": {
             "rule": {
                 "type": "object",
-                "properties": {
-                    name: {**field.schema, "description": field.doc} for name, field in FIELDS.items()
-                },
+                "properties": {name: {**field.schema, "description": field.doc} for name, field in FIELDS.items()},
                 "required": list(REQUIRED),
                 "additionalProperties": False,
             }

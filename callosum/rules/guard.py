@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
@@ -31,6 +32,8 @@ _READERS: Final = frozenset(
 )
 _SHELLS: Final = frozenset("sh bash zsh dash ksh fish eval source . ssh parallel watch".split())
 _GIT_TALK: Final = frozenset("commit log grep diff show blame status tag notes".split())
+_DESTROYERS: Final = frozenset("rm mv rmdir shred unlink chmod chown find".split())
+_DESTROYER: Final = re.compile(r"\b(?:rm|mv|rmdir|shred|chmod|chown|find)\s")
 _REWRITERS: Final = frozenset(("-i", "--in-place", "-delete", "-exec", "-execdir"))
 
 _COMMAND: Final = 1
@@ -42,7 +45,7 @@ _PATCH: Final = 4
 class Guard:
     """Knows what must not be touched. ``protected`` are absolute paths, ``ports`` Callosum's own."""
 
-    __slots__ = ("_hints", "_port", "_roles", "_roots")
+    __slots__ = ("_hints", "_port", "_roles", "_roots", "_touches")
 
     def __init__(self, protected: tuple[str, ...] = (), ports: tuple[int, ...] = (7700,)) -> None:
         roots = [keys.path(one).rstrip("/") or "/" for one in protected if one.strip()]
@@ -58,6 +61,8 @@ class Guard:
             *(one.lower() for one in self._roots if one != "/"),
         )
         self._roles: dict[str, int] = {}
+        # Sessions touch the same few files again and again.
+        self._touches = lru_cache(maxsize=2048)(self.touches)
 
     def reason(self, params: Mapping[str, Any], cwd: str | None) -> tuple[str, bool] | None:
         """Returns why a call is a danger to the gate, None if it is none.
@@ -88,9 +93,7 @@ class Guard:
             return self._text(role, value, cwd)
         if isinstance(value, (list, tuple)):
             if role == _COMMAND:
-                return self._command(
-                    " ".join(one for one in islice(value, 4096) if isinstance(one, str)), cwd
-                )
+                return self._command(" ".join(one for one in islice(value, 4096) if isinstance(one, str)), cwd)
             inner = [(role, one) for one in islice(value, 256) if isinstance(one, str) or depth < 2]
         elif isinstance(value, Mapping) and depth < 2:
             inner = [(_role(name), one) for name, one in islice(value.items(), 64) if isinstance(name, str)]
@@ -112,9 +115,7 @@ class Guard:
             return self._path(value, cwd) if suspicious else None
         if not self._roots and not self._hinted(value):
             return None
-        return next(
-            (found for one in command.patched({"patch": value}) if (found := self._path(one, cwd))), None
-        )
+        return next((found for one in command.patched({"patch": value}) if (found := self._path(one, cwd))), None)
 
     def _address(self, value: str, cwd: str | None) -> tuple[str, bool] | None:
         if self._port.search(value[:4096]):
@@ -124,7 +125,8 @@ class Guard:
     def _path(self, value: str, cwd: str | None) -> tuple[str, bool] | None:
         if len(value) > keys.MAX_VALUE or not value.strip():
             return None
-        if self.touches(value, cwd):
+        known = self._touches(value, cwd) if len(value) <= 512 else self.touches(value, cwd)
+        if known:
             return "it writes the gate's state, rules or a host's hook settings", True
         return None
 
@@ -152,7 +154,9 @@ class Guard:
         return False
 
     def _command(self, text: str, cwd: str | None) -> tuple[str, bool] | None:
-        if not self._hinted(text) and not (cwd and self._hinted(cwd)):
+        # What lies above a protected folder is meant without being named.
+        above = bool(self._roots) and _DESTROYER.search(text, 0, command.MAX_COMMAND) is not None
+        if not (above or self._hinted(text) or (cwd and self._hinted(cwd))):
             return None
         if len(text) > command.MAX_COMMAND and self._hinted(text[command.MAX_COMMAND - 256 :]):
             return "it speaks of the gate and is too long to be read", False
@@ -184,11 +188,7 @@ class Guard:
                 return "it decides or switches off through Callosum itself"
             if self._mentions(inner, cwd):
                 return "it may write the gate's state, rules or a host's hook settings"
-        if (
-            program == "xargs"
-            or program in _READERS
-            or (program == "git" and _GIT_TALK.intersection(argv[1:4]))
-        ):
+        if program == "xargs" or program in _READERS or (program == "git" and _GIT_TALK.intersection(argv[1:4])):
             return ""
         if self._port.search(spoken):
             return "it talks to the gate's own port"
@@ -200,7 +200,7 @@ class Guard:
             and not any(one[:2] == "-i" or one in _REWRITERS for one in argv[1:])
         ):
             return ""
-        destroys = program in ("rm", "mv", "rmdir", "shred", "unlink", "chmod", "chown", "find")
+        destroys = program in _DESTROYERS
         for word in argv[1:]:
             value = word.partition("=")[2] if word[:1] == "-" and "=" in word else word
             if value[:1] != "-" and self.touches(value, cwd, around=destroys):
@@ -214,8 +214,7 @@ class Guard:
     def _mentions(self, text: str, cwd: str | None) -> bool:
         """Tells whether a path that is protected stands anywhere in a piece of code."""
         return any(
-            self.touches(word, cwd)
-            for word in re.findall(r"[~\w./$:{}\\-]{3,1024}", text[: command.MAX_COMMAND])
+            self.touches(word, cwd) for word in re.findall(r"[~\w./$:{}\\-]{3,1024}", text[: command.MAX_COMMAND])
         )
 
 
@@ -245,14 +244,8 @@ def _runs_callosum(program: str, argv: list[str]) -> bool:
             scripts = [at for at, one in enumerate(words) if one.rsplit("/", 1)[-1] == "callosum"]
             if not scripts:
                 return (
-                    program in ("uv", "pipx")
-                    and "uninstall" in words
-                    and any("callosum" in one for one in words)
-                ) or (
-                    "pip" in words
-                    and "uninstall" in words
-                    and any(one.startswith("callosum") for one in words)
-                )
+                    program in ("uv", "pipx") and "uninstall" in words and any("callosum" in one for one in words)
+                ) or ("pip" in words and "uninstall" in words and any(one.startswith("callosum") for one in words))
             place = scripts[0]
         words = words[place + 1 :]
     elif program.startswith("pip"):
@@ -308,6 +301,4 @@ def _role(name: str) -> int:
         "folder",
     ):
         return _PATH
-    return (
-        _PATH if low.endswith(("path", "paths", "filename", "_file", "file_name", "dir", "directory")) else 0
-    )
+    return _PATH if low.endswith(("path", "paths", "filename", "_file", "file_name", "dir", "directory")) else 0

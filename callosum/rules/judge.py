@@ -103,9 +103,7 @@ def _look(tool: str, said: str, where: str) -> Look:
         and verb in lex.REPEATS
         and not (name.head in lex.HARMLESS_TWICE and verb in ("create", "add", "make"))
     )
-    return Look(
-        name, verb, lifted, effect, repeats, settles, _stance(verb, nouns), verb in lex.WHOLE, sure, why
-    )
+    return Look(name, verb, lifted, effect, repeats, settles, _stance(verb, nouns), verb in lex.WHOLE, sure, why)
 
 
 def _stance(verb: str, nouns: tuple[str, ...]) -> str:
@@ -113,8 +111,7 @@ def _stance(verb: str, nouns: tuple[str, ...]) -> str:
     if (
         stance
         and "event" in nouns
-        and verb
-        in ("book", "schedule", "create", "reserve", "confirm", "cancel", "delete", "unschedule", "reject")
+        and verb in ("book", "schedule", "create", "reserve", "confirm", "cancel", "delete", "unschedule", "reject")
     ):
         return "+attend" if verb in ("book", "schedule", "create", "reserve", "confirm") else "-attend"
     if verb == "order":
@@ -141,9 +138,7 @@ def _lift(verb: str, tier: int, name: Name, *, sure: bool) -> tuple[int, tuple[s
         return max(tier, 1), ("no verb that is known: taken for a write",)
     lifted, what = _about(verb, tier, name)
     return lifted, (
-        f'judged by the verb "{verb}" and what it is about: {what}'
-        if what
-        else f'judged by the verb "{verb}"',
+        f'judged by the verb "{verb}" and what it is about: {what}' if what else f'judged by the verb "{verb}"',
     )
 
 
@@ -158,7 +153,7 @@ def _about(verb: str, tier: int, name: Name) -> tuple[int, str]:
         if head in lex.LIGHT:
             return 2 if head in lex.TALK else 1, "something soon made good"
         return 4, "something that lasts" if nouns else ""
-    if nouns & lex.ACCESS or {"api", "key"} <= nouns:
+    if nouns & lex.ACCESS or {"api", "key"} <= set(name.words):
         return 4, "access or configuration"
     if verb in lex.REMOVES and head in lex.HEAVY:
         return 4 if verb in ("remove", "unregister", "revoke") else 3, "something that lasts"

@@ -143,9 +143,9 @@ def spell(prefix: str, value: str, cwd: str | None = None, *, tree: bool = False
     return _spell(prefix, value, cwd, tree)
 
 
-def _spell(prefix: str, value: str, cwd: str | None, tree: bool) -> tuple[str, ...]:  # noqa: FBT001 - memo
+def _spell(prefix: str, value: str, cwd: str | None, tree: bool) -> tuple[str, ...]:
     if prefix == "file:":
-        value = clean(value)
+        value, cwd = clean(value), clean(cwd) if cwd else None
         return (fit(prefix + path(value, cwd, tree=tree)),) if value else ()
     if prefix == "email:" and not value.startswith("thread:"):
         found = addresses(value)

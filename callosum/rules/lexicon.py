@@ -130,8 +130,7 @@ WHOLE: Final = _words("write create save put overwrite upload store")
 """Verbs after which a resource holds what the call says and nothing else."""
 
 ADDRESSED: Final = _words(
-    "send email mail reply respond forward invite notify message dm text contact call dial mention ping "
-    "announce"
+    "send email mail reply respond forward invite notify message dm text contact call dial mention ping announce"
 )
 """Verbs whose act is for those it is addressed to."""
 PAYS: Final = _words(

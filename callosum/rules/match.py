@@ -55,9 +55,7 @@ class _Conditions:
     __slots__ = ("params", "present")
 
     def __init__(self, rule: Rule, known: str | None = None) -> None:
-        self.params = [
-            (name, frozenset(map(scalar, values))) for name, values in rule.params if name != known
-        ]
+        self.params = [(name, frozenset(map(scalar, values))) for name, values in rule.params if name != known]
         self.present = [tuple(one.split("|")) for one in rule.present]
 
     def hold(self, params: Mapping[str, Any]) -> bool:
@@ -98,9 +96,7 @@ class Candidates:
                 break  # nothing after it can ever match
         self._patterns = _PatternSet(patterns)
         self._none = not patterns and not plain
-        common = Counter(
-            (name, scalar(value)) for _, rule in plain for name, values in rule.params for value in values
-        )
+        common = Counter((name, scalar(value)) for _, rule in plain for name, values in rule.params for value in values)
         for place, rule in plain:
             if rule.params:
                 name, values = min(
@@ -189,9 +185,7 @@ class Index:
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         self._rules = rules
-        self._compiled = [
-            compile_pattern(rule.pattern) if rule.pattern is not None else None for rule in rules
-        ]
+        self._compiled = [compile_pattern(rule.pattern) if rule.pattern is not None else None for rule in rules]
         self._exact: dict[str, set[int]] = {}
         self._always: set[int] = set()
         self._globs: list[tuple[int, Any]] = []
@@ -233,7 +227,5 @@ class Index:
 
 
 def _glob(tool: str) -> str:
-    body = "".join(
-        ".*" if one == "*" else "." if one == "?" else re.escape(one) for one in re.sub(r"\*+", "*", tool)
-    )
+    body = "".join(".*" if one == "*" else "." if one == "?" else re.escape(one) for one in re.sub(r"\*+", "*", tool))
     return rf"(?s)\A{body}\z"

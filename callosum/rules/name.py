@@ -143,6 +143,8 @@ def leading_verb(description: str) -> str:
 
     Of several (``List, create or close a tab``) the gravest counts.
     """
+    if description.lstrip()[:8].lower().startswith(("return", "provide")):
+        return "get"
     best = ""
     joined = True
     for at, word in enumerate(re.findall(r"[A-Za-z]+|[,/]", description[:200])[:16]):
@@ -156,4 +158,4 @@ def leading_verb(description: str) -> str:
             joined = False
         elif best or at > 0:
             break
-    return best or ("get" if description.lstrip()[:8].lower().startswith(("return", "provide")) else "")
+    return best

@@ -157,6 +157,4 @@ def _rule(value: Any, at: str) -> Rule:
 @cache
 def default_rules() -> tuple[Rule, ...]:
     """Returns the rules that ship with Callosum."""
-    return parse_rules(
-        resources.files(__package__).joinpath("tiers.json").read_bytes(), "callosum/rules/tiers.json"
-    )
+    return parse_rules(resources.files(__package__).joinpath("tiers.json").read_bytes(), "callosum/rules/tiers.json")

@@ -65,9 +65,7 @@ class RuleSet:
         self._hasher = Hasher(secret)
         self._guard = Guard(protected, ports)
         # A rule that names no tool decides for calls that nothing else knows; see ``_beyond``.
-        self._compiled = [
-            _Compiled(rule, floor=rule.names_no_tool and rule.judge and not strict) for rule in rules
-        ]
+        self._compiled = [_Compiled(rule, floor=rule.names_no_tool and rule.judge and not strict) for rule in rules]
         self._index = Index(rules)
         self._defaults = Index(rules[user:])
         self._user = user
@@ -96,9 +94,7 @@ class RuleSet:
         """
         own = () if user is None else parse_rules(user, source)
         shipped = default_rules() if defaults else ()
-        return cls(
-            own + shipped, user=len(own), secret=secret, protected=protected, ports=ports, strict=not defaults
-        )
+        return cls(own + shipped, user=len(own), secret=secret, protected=protected, ports=ports, strict=not defaults)
 
     def classify(self, call: Call) -> Classification:
         """Returns what the rules make of a call. Never raises for params as JSON knows them."""
@@ -157,9 +153,7 @@ class RuleSet:
         compiled = self._compiled[self._user + place]
         return self._ruled(call, params, compiled, floor.rule.tier)
 
-    def _ruled(
-        self, call: Call, params: Mapping[str, Any], compiled: _Compiled, floor: int = 0
-    ) -> Classification:
+    def _ruled(self, call: Call, params: Mapping[str, Any], compiled: _Compiled, floor: int = 0) -> Classification:
         rule = compiled.rule
         tier, effect, why = rule.tier, rule.effect, compiled.why
         if floor > tier:
@@ -187,8 +181,7 @@ class RuleSet:
                 stance = seen.stance
             if repeats is None:
                 repeats = tier >= 2 and (
-                    seen.repeats
-                    or (not seen.settles and any(one.name.startswith(_REPEATING) for one in merged))
+                    seen.repeats or (not seen.settles and any(one.name.startswith(_REPEATING) for one in merged))
                 )
             whole = seen.whole
         content = self._content(
@@ -199,9 +192,7 @@ class RuleSet:
             whole=whole,
             talk=_talk(merged),
         )
-        return Classification(
-            tier, merged, rule.name, effect, content, rule.window, rule.cells, rule.verdict, gap, why
-        )
+        return Classification(tier, merged, rule.name, effect, content, rule.window, rule.cells, rule.verdict, gap, why)
 
     def _judged(self, call: Call, params: Mapping[str, Any], floor: _Compiled | None) -> Classification:
         seen = judge(call, params)
@@ -277,7 +268,7 @@ class RuleSet:
 
 def _talk(found: tuple[Key, ...]) -> bool:
     """Tells whether a call says something where people talk, so that a phrase may be said twice."""
-    return not found or found[0].name.startswith(_TALKS)
+    return not found or found[0].mode is Mode.APPEND or found[0].name.startswith(_TALKS)
 
 
 def _raised(said: Any, tier: int, effect: str, why: tuple[str, ...]) -> tuple[int, str, tuple[str, ...]]:
@@ -292,9 +283,7 @@ def _raised(said: Any, tier: int, effect: str, why: tuple[str, ...]) -> tuple[in
     return wanted, "write", (*why, f"raised to tier {wanted} by _tier")
 
 
-def _named(
-    found: list[Key], said: Any, cwd: str | None, effect: str, why: tuple[str, ...]
-) -> tuple[str, ...]:
+def _named(found: list[Key], said: Any, cwd: str | None, effect: str, why: tuple[str, ...]) -> tuple[str, ...]:
     """Applies ``_contextKey``: the call's first key."""
     names = keys.canonical(said, cwd) if isinstance(said, str) and said.strip() else []
     if not names or said.strip().lower().endswith(":unknown"):

@@ -46,9 +46,7 @@ def derive(params: Mapping[str, Any]) -> list[str]:
         if isinstance(minutes, bool) or not isinstance(minutes, (int, float)) or not 0 < minutes <= 480:
             minutes = 30
         end = start + timedelta(minutes=minutes)
-    if (start.tzinfo is None) != (end.tzinfo is None) or not timedelta(
-        0
-    ) < end - start <= _QUARTER * MAX_SLOTS:
+    if (start.tzinfo is None) != (end.tzinfo is None) or not timedelta(0) < end - start <= _QUARTER * MAX_SLOTS:
         return []
     calendar = next((one for name in _CALENDAR if (one := keys.text(params.get(name)))), "primary")
     at = start.replace(minute=start.minute // 15 * 15, second=0, microsecond=0)

@@ -16,7 +16,8 @@ from callosum.rules.lexicon import SQL_PARAMS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MAX_SQL: Final = 65_536
+MAX_SQL: Final = 32_768
+"""How many characters are read; a longer statement is no mere look."""
 _PARAMS: Final = frozenset(SQL_PARAMS)
 
 _STARTS: Final = re.compile(
@@ -68,7 +69,8 @@ def statement(params: Mapping[str, Any], *, loosely: bool) -> Statement | None:
         if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
             value = ";\n".join(value)
         if type(value) is str and (match := _STARTS.match(value)) and _SHAPE.search(value, match.end()):
-            return _read(value[:MAX_SQL].encode("utf-8", "replace").decode())
+            seen = _read(value[:MAX_SQL].encode("utf-8", "replace").decode())
+            return seen if len(value) <= MAX_SQL else seen._replace(tier=max(seen.tier, 2))
     return None
 
 

@@ -34,8 +34,7 @@ _PATHS: Final = frozenset(
     "source_path old_path new_path".split()
 )
 _MAILS: Final = frozenset(
-    "to cc bcc recipient recipients email emails email_address to_email to_emails addressee addressees "
-    "address".split()
+    "to cc bcc recipient recipients email emails email_address to_email to_emails addressee addressees address".split()
 )
 _THREADS: Final = frozenset(
     "thread_id threadid thread_ts threadts in_reply_to inreplyto reply_to replyto reply_to_id replytoid "
@@ -127,22 +126,12 @@ class _Found:
     def _unnamed(self, entity: str, value: Any, nouns: tuple[str, ...]) -> None:
         """Takes an argument whose name says little: an address as such, or a noun of the tool."""
         kind = type(value)
-        if (
-            kind is str
-            and len(value) <= 320
-            and "@" in value
-            and " " not in value.strip()
-            and keys.addresses(value)
-        ):
+        if kind is str and len(value) <= 320 and "@" in value and " " not in value.strip() and keys.addresses(value):
             self.mails.append(value)
         elif entity and entity in nouns and kind is not dict:
             if texts := _short(value):
                 self.ids.setdefault(entity, []).extend(texts)
-        elif (
-            kind is list
-            and value
-            and all(type(one) is str and len(one) <= 320 and "@" in one for one in value[:256])
-        ):
+        elif kind is list and value and all(type(one) is str and len(one) <= 320 and "@" in one for one in value[:256]):
             self.mails.extend(value[:256])
 
     def _named(self, role: int, entity: str, texts: list[str]) -> None:
@@ -173,9 +162,7 @@ def _short(value: Any) -> list[str]:
     return [one for one in flatten(value) if len(one) <= 4096]
 
 
-def derive(
-    call: Call, params: Mapping[str, Any], name: Name, verb: str, tier: int, effect: str
-) -> tuple[Key, ...]:
+def derive(call: Call, params: Mapping[str, Any], name: Name, verb: str, tier: int, effect: str) -> tuple[Key, ...]:
     """Returns the keys of a judged call, none where nothing in it names a thing."""
     if not params:
         return ()
@@ -194,19 +181,13 @@ def _scoped(entity: str, value: str, found: _Found) -> str:
 
 
 def _repo(found: _Found) -> str:
-    return keys.fit(
-        "repo:" + keys.clean(f"{found.owner}/{found.repo}" if found.owner else found.repo).lower()
-    )
+    return keys.fit("repo:" + keys.clean(f"{found.owner}/{found.repo}" if found.owner else found.repo).lower())
 
 
 def _read(found: _Found, name: Name, cwd: str | None) -> list[Key]:
     made = [Key(one, Mode.READ) for _, path in found.paths for one in _file(path, found, cwd)]
-    about = {
-        entity: values for entity, values in found.ids.items() if entity in name.nouns or not entity
-    } or found.ids
-    for entity, values in (
-        about or {one: two for one, two in found.scopes.items() if one in name.nouns}
-    ).items():
+    about = {entity: values for entity, values in found.ids.items() if entity in name.nouns or not entity} or found.ids
+    for entity, values in (about or {one: two for one, two in found.scopes.items() if one in name.nouns}).items():
         made += [Key(_scoped(entity or name.head or "id", one, found), Mode.READ) for one in values]
     if not made and found.repo:
         made.append(Key(_repo(found), Mode.READ))
@@ -221,9 +202,7 @@ def _file(path: str, found: _Found, cwd: str | None, *, tree: bool = False) -> t
     return keys.spell("file:", path, cwd, tree=tree)
 
 
-def _write(
-    call: Call, params: Mapping[str, Any], found: _Found, name: Name, verb: str, tier: int
-) -> list[Key]:
+def _write(call: Call, params: Mapping[str, Any], found: _Found, name: Name, verb: str, tier: int) -> list[Key]:
     nouns = set(name.nouns)
     if (
         tier == 4
@@ -239,9 +218,7 @@ def _write(
     if sends and found.mails:
         made += _addressees(found)
         if made:
-            replied = found.threads or (
-                found.ids.get("message", []) if verb in ("reply", "forward", "respond") else []
-            )
+            replied = found.threads or (found.ids.get("message", []) if verb in ("reply", "forward", "respond") else [])
             made += [one for thread in replied for one in _keys("email:thread:", thread, Mode.WRITE)]
             return made
     if sends:
@@ -259,9 +236,7 @@ def _write(
 
 def _addressees(found: _Found) -> list[Key]:
     return [
-        Key(keys.fit("email:" + keys.clean(one)), Mode.WRITE)
-        for mail in found.mails
-        for one in keys.addresses(mail)
+        Key(keys.fit("email:" + keys.clean(one)), Mode.WRITE) for mail in found.mails for one in keys.addresses(mail)
     ]
 
 
@@ -273,18 +248,11 @@ def _payment(params: Mapping[str, Any], found: _Found) -> list[Key]:
     """Whom a payment goes to, or what is paid: the first that is there."""
     for name in _PAYEES:
         value = params.get(name)
-        texts = (
-            _short(value)
-            if value is not None and not isinstance(value, (dict, bool))
-            else found.ids.get(name, [])
-        )
+        texts = _short(value) if value is not None and not isinstance(value, (dict, bool)) else found.ids.get(name, [])
         if texts:
             return [key for one in texts for key in _keys("payment:", one, Mode.WRITE)]
     return [
-        key
-        for values in list(found.ids.values())[:1]
-        for one in values
-        for key in _keys("payment:", one, Mode.WRITE)
+        key for values in list(found.ids.values())[:1] for one in values for key in _keys("payment:", one, Mode.WRITE)
     ]
 
 
@@ -294,10 +262,7 @@ def _talk(found: _Found, verb: str, nouns: set[str]) -> list[Key]:
     if not where:
         return []
     if found.threads and (verb in ("reply", "respond") or "reply" in nouns or "message" in nouns):
-        return [
-            Key(keys.fit(f"thread:{keys.clean(one)}:{keys.clean(found.threads[0])}"), Mode.WRITE)
-            for one in where
-        ]
+        return [Key(keys.fit(f"thread:{keys.clean(one)}:{keys.clean(found.threads[0])}"), Mode.WRITE) for one in where]
     if nouns & lex.TALK or nouns & lex.MAILS or verb in ("dm", "message", "text", "notify", "tweet"):
         return [key for one in where for key in _keys("channel:", one, Mode.APPEND)]
     return []

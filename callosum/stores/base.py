@@ -80,6 +80,10 @@ class Store(Protocol):
         """
         ...
 
+    def now(self) -> int:
+        """Returns the store's moment: the larger of its clock and the last entry."""
+        ...
+
     def observing(self) -> int:
         """Until which moment the whole gate only observes; 0 if it does not."""
         ...

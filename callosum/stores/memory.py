@@ -229,11 +229,12 @@ class MemoryStore:
         return False
 
     def size(self) -> int:
-        return 0
-
-    def size(self) -> int:
         with self._lock:
             return sum(len(msgspec.json.encode(entry)) for entry in self._held.entries.values())
+
+    def now(self) -> int:
+        with self._lock:
+            return max(self._clock(), max(self._held.entries, default=0))
 
     def check(self) -> Health:
         with self._lock:

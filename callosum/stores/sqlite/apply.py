@@ -26,6 +26,7 @@ from callosum.stores.sqlite.look import Look
 from callosum.stores.sqlite.rows import Extra, as_json, before_of, encode, note_of, scoped, stored_keys
 
 _ENDED: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
+_DONE, _OPEN_STATE, _READ = State.DONE, State.OPEN, Mode.READ  # an enum's attributes are slow
 
 _OPEN: Final = (
     "insert into journal(seq, event, namespace, session, run, tool, tier, verdict, rule, action, "
@@ -61,10 +62,6 @@ class Apply:
             self.execute("insert or replace into meta values('observe', ?)", (change.observe_until,))
             self.look.memory.observe_seen = 0
         count = len(change.entries)
-        if not count:
-            if change.moves:
-                self._marks(change.moves, 0, ())
-            return Applied(change, (), self.now)
         ids = (self.now,) if count == 1 else tuple(range(self.now, self.now + count))
         for number, entry in enumerate(change.entries):
             last = number == count - 1
@@ -129,7 +126,7 @@ class Apply:
     def _open(self, seq: int, entry: Entry, opening: Opening, moves: tuple[Move, ...]) -> None:
         """An entry that becomes an action, with all that lets others find it."""
         state = opening.state
-        acts = state is State.OPEN or state is State.DONE
+        acts = state is _DONE or state is _OPEN_STATE
         extra = None
         if opening.limit or opening.host is not None or opening.lock or opening.supersedes:
             extra = encode(Extra(opening.limit, opening.host, opening.lock, opening.supersedes))
@@ -147,8 +144,8 @@ class Apply:
         if opening.params is not None:
             self.execute("insert or replace into meta values(?, ?)", (f"params:{seq}", opening.params))
         names = self.look.names if keys == self.scope.keys else [scoped(entry.namespace, key.name) for key in keys]
-        writes = [name for key, name in zip(keys, names, strict=True) if key.mode is not Mode.READ]
-        if state is not State.DONE:
+        writes = [name for key, name in zip(keys, names, strict=True) if key.mode is not _READ]
+        if state is not _DONE:
             for name in names:
                 self.execute("insert or ignore into live values(?, 1, ?)", (name, seq))
         self._marks(moves, seq if acts and not opening.lock else 0, writes)
@@ -168,7 +165,7 @@ class Apply:
             place = places[number] if number < len(places) and places[number].key == key else None
             before = 0
             if place is not None:
-                before = place.mark.read if key.mode is Mode.READ else place.own.id if place.own is not None else 0
+                before = place.mark.read if key.mode is _READ else place.own.id if place.own is not None else 0
             stored.append((key.name, key.mode._value_, before))
         return stored
 
@@ -230,7 +227,7 @@ class Apply:
         was_live = action.state not in _ENDED
         stays_live = state not in _ENDED
         many = len(action.keys) > 1
-        if was_live or stays_live or many or self.look.overtaken or state is not State.DONE:
+        if was_live or stays_live or many or self.look.overtaken or state is not _DONE:
             self._settle_keys(settle, was_live, stays_live, many)
 
     def _settle_keys(self, settle: Settle, was_live: bool, stays_live: bool, many: bool) -> None:

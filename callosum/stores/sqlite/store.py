@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from callosum.errors import StoreUnavailable
-from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, Scope, State, Step
+from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.process import alive
 from callosum.stores.base import Clock, Health, Probe, Request
 from callosum.stores.sqlite.apply import Apply
@@ -111,10 +111,18 @@ class SqliteStore:
             execute = self._connections.begin(full=durable)
             try:
                 for scope, step in requests:
-                    applied = self._run(execute, scope, step)
-                    answers.append(applied)
-                    if isinstance(applied, Applied) and (applied.ids or applied.change.settles):
+                    look = Look(execute, scope, self._probe, self._memory)
+                    view = look.view(self._clock)
+                    try:
+                        change = step(view)
+                    except Exception as error:  # noqa: BLE001 - a step that raises fails alone, whatever it raises
+                        answers.append(error)
+                        continue
+                    if change.entries or change.settles:
                         wrote = True
+                        answers.append(Apply(execute, scope, look, view).write(change))
+                    else:
+                        answers.append(Applied(change, (), view.now))
                 execute("commit" if wrote else "rollback")
             except BaseException:
                 self._connections.undo()
@@ -123,15 +131,6 @@ class SqliteStore:
         except (sqlite3.Error, OSError) as error:
             raise explain(error, self.path) from error
         return answers
-
-    def _run(self, execute: Execute, scope: Scope, step: Step) -> Applied | Exception:
-        look = Look(execute, scope, self._probe, self._memory)
-        view = look.view(self._clock)
-        try:
-            change = step(view)
-        except Exception as error:  # noqa: BLE001 - a step that raises fails alone, whatever it raises
-            return error
-        return Apply(execute, scope, look, view).write(change)
 
     # --- reading ---
 
@@ -179,6 +178,11 @@ class SqliteStore:
         with self._reading() as execute:
             rows = execute(query, (namespace, *params, limit)).fetchall()
         return [action_of(row, 0, key or "", self._probe) for row in rows]
+
+    def now(self) -> int:
+        with self._reading() as execute:
+            (last,) = execute("select max(seq) from journal").fetchone()
+        return max(self._clock(), last or 0)
 
     def observing(self) -> int:
         with self._reading() as execute:

@@ -1,0 +1,409 @@
+"""The contract of a gate as a test class: what every gate does, embedded or over a wire.
+
+The whole test of a gate::
+
+    class TestMyGate(GateContract):
+        @pytest.fixture
+        def gate(self, clock: ManualClock) -> Iterator[Gate]:
+            with my_gate(rules=RULES, clock=clock) as gate:
+                yield gate
+
+The gate judges by ``RULES`` (before any others) and lives by ``clock``.
+"""
+# ruff: noqa: S101  what asserts here is a test
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import pytest
+
+from callosum.errors import ConfigError
+from callosum.gate import Gate
+from callosum.model import MAX_KEY, MAX_NAME, Call, Decision, Kind, State, Verdict
+from callosum.testing.clock import ManualClock
+
+_KEYS: Final = ["doc:{params.on}", "doc:{params.also}"]
+RULES: Final = json.dumps(
+    {
+        "rules": [
+            {"name": "contract-look", "tool": "look", "tier": 0, "contextKey": "doc:{params.on}"},
+            {"name": "contract-edit", "tool": "edit-doc", "tier": 1, "contextKey": _KEYS, "repeats": False},
+            {"name": "contract-post", "tool": "post", "tier": 2, "contextKey": _KEYS, "repeats": True},
+            {"name": "contract-mail", "tool": "mail", "tier": 3, "contextKey": _KEYS, "repeats": True},
+            {"name": "contract-wipe", "tool": "wipe", "tier": 4, "contextKey": _KEYS, "repeats": True},
+            {"name": "contract-asked", "tool": "asked", "tier": 3, "contextKey": _KEYS, "verdict": "ask"},
+            {"name": "contract-bare", "tool": "bare", "tier": 3, "repeats": True},
+        ]
+    }
+)
+"""The rules that the suite is written for, as a rules file."""
+
+
+class GateContract:
+    """Inherit it and provide ``gate``."""
+
+    @pytest.fixture
+    def clock(self) -> ManualClock:
+        """The gate's clock."""
+        return ManualClock()
+
+    @pytest.fixture
+    def gate(self, clock: ManualClock) -> Gate:
+        """The one fixture that a gate provides: it judges by ``RULES`` and lives by ``clock``."""
+        raise NotImplementedError("provide the fixture gate(clock) -> Gate")
+
+    @pytest.fixture
+    def ask(self, gate: Gate) -> Callable[..., Decision]:
+        """``ask(who, tool, on)``: one call, under a new call id unless one is given."""
+        count = iter(range(1_000_000))
+
+        def ask(who: str, tool: str, on: str | None = "plan", **more: Any) -> Decision:
+            more.setdefault("call_id", f"call-{next(count)}")
+            params: Mapping[str, Any] = more.pop("params", {})
+            named = params if on is None else {"on": on, **params}
+            return gate.intercept(Call(who, tool, named, **more))
+
+        return ask
+
+    # --- intercept -------------------------------------------------------------------------------
+
+    def test_a_decision_says_what_the_call_is(self, ask: Callable[..., Decision]) -> None:
+        """Tier, keys, rule, id and verdict."""
+        decision = ask("mira", "mail", params={"also": "second"})
+        assert (decision.proceed, decision.verdict, decision.tier) == (True, Verdict.ALLOW, 3)
+        assert decision.context_key == "doc:plan"
+        assert decision.context_keys == ("doc:plan", "doc:second")
+        assert decision.rule == "contract-mail"
+        assert decision.id > 0
+        assert decision.conflicts == ()
+        assert decision.warning is None
+
+    @pytest.mark.parametrize(
+        ("tool", "leased"), [("look", False), ("edit-doc", False), ("post", False), ("mail", True), ("wipe", True)]
+    )
+    def test_tiers_3_and_4_get_a_lease(
+        self, ask: Callable[..., Decision], clock: ManualClock, tool: str, leased: bool
+    ) -> None:
+        """With its end and its fencing token."""
+        lease = ask("mira", tool).lease
+        assert (lease is not None) is leased
+        if lease is not None:
+            assert lease.token > 0
+            assert lease.expires > clock.now / 1_000_000
+
+    def test_a_call_without_a_key(self, ask: Callable[..., Decision]) -> None:
+        """Has none in its answer either."""
+        decision = ask("mira", "bare", on=None)
+        assert (decision.context_key, decision.context_keys) == (None, ())
+
+    def test_a_no_is_a_value(self, ask: Callable[..., Decision]) -> None:
+        """With the conflicts and a sentence."""
+        held = ask("doug", "wipe")
+        decision = ask("mira", "wipe", params={"n": 2})
+        assert (decision.proceed, decision.verdict, decision.lease) == (False, Verdict.BLOCK, None)
+        assert decision.conflict_count == len(decision.conflicts) == 1
+        (conflict,) = decision.conflicts
+        assert (conflict.kind, conflict.instance, conflict.id, conflict.key) == (
+            Kind.HELD, "doug", held.id, "doc:plan",
+        )  # fmt: skip
+        assert decision.warning is not None
+        assert decision.warning.startswith("[Callosum] ")
+
+    def test_idempotent_by_call_id(self, ask: Callable[..., Decision]) -> None:
+        """The answer that let it through is repeated; other params are another call."""
+        first = ask("mira", "mail", call_id="c")
+        again = ask("mira", "mail", call_id="c")
+        assert (again.id, again.proceed, again.repeated, again.lease) == (first.id, True, True, first.lease)
+        assert ask("mira", "mail", call_id="c", params={"n": 1}).id != first.id
+
+    def test_all_keys_or_none(self, ask: Callable[..., Decision]) -> None:
+        """A call that is refused for one key holds none of the others."""
+        ask("doug", "wipe", "one")
+        assert not ask("mira", "wipe", "two", params={"also": "one"}).proceed
+        assert ask("anna", "wipe", "two").proceed
+
+    def test_ids_and_tokens_grow(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
+        """Whatever the clock does."""
+        tokens = []
+        for _ in range(5):
+            decision = ask("mira", "mail")
+            assert decision.lease is not None
+            tokens.append(decision.lease.token)
+            gate.complete("mira", id=decision.id)
+            clock.advance(-10)
+        assert tokens == sorted(set(tokens))
+
+    def test_a_pause_is_answered_by_a_repeat(self, ask: Callable[..., Decision], clock: ManualClock) -> None:
+        """Under another call id, once the answer was given."""
+        ask("doug", "post")
+        clock.advance(30)
+        assert ask("mira", "mail", pause=True).verdict is Verdict.CONFIRM
+        clock.advance(5)
+        assert ask("mira", "mail", pause=True).proceed
+
+    def test_namespaces_are_apart(self, ask: Callable[..., Decision]) -> None:
+        """Calls of different namespaces never see one another."""
+        ask("doug", "wipe", namespace="one")
+        assert ask("mira", "wipe", namespace="two").verdict is Verdict.ALLOW
+        assert ask("mira", "wipe", namespace="one").verdict is Verdict.BLOCK
+
+    def test_a_session_is_an_actor_of_its_own(self, ask: Callable[..., Decision], gate: Gate) -> None:
+        """Its reports are its own too."""
+        decision = ask("mira", "wipe", session="a")
+        assert not ask("mira", "wipe", session="b", params={"n": 2}).proceed
+        assert not gate.complete("mira", id=decision.id, session="b").ok
+        assert not gate.complete("mira", id=decision.id).ok
+        assert gate.complete("mira", id=decision.id, session="a").ok
+
+    # --- complete --------------------------------------------------------------------------------
+
+    def test_complete_by_id(self, ask: Callable[..., Decision], gate: Gate) -> None:
+        """The first report stands; another's is refused; what is not there is not closed."""
+        decision = ask("mira", "mail")
+        assert not gate.complete("doug", id=decision.id).ok
+        report = gate.complete("mira", id=decision.id, result={"sent": 1})
+        assert (report.ok, report.id, report.state, report.late) == (True, decision.id, State.DONE, False)
+        second = gate.complete("mira", id=decision.id, outcome="failed")
+        assert (second.ok, second.state) == (False, State.DONE)
+        assert not gate.complete("mira", id=1).ok
+
+    def test_complete_by_key(self, ask: Callable[..., Decision], gate: Gate) -> None:
+        """The session's newest open action on it, then the one before it, then nothing."""
+        older, newer = ask("mira", "mail"), ask("mira", "mail", params={"n": 1})
+        ask("doug", "post")
+        for decision in (newer, older):
+            assert gate.complete("mira", context_key="doc:plan").id == decision.id
+        assert not gate.complete("mira", context_key="doc:plan").ok
+
+    def test_complete_without_a_key(self, ask: Callable[..., Decision], gate: Gate) -> None:
+        """The newest action that has none."""
+        ask("mira", "mail")
+        bare = ask("mira", "bare", on=None)
+        assert gate.complete("mira").id == bare.id
+        assert not gate.complete("mira").ok
+
+    def test_complete_by_tool_and_params(self, ask: Callable[..., Decision], gate: Gate) -> None:
+        """The oldest with that content."""
+        decisions = [ask("mira", "post", call_id=None) for _ in range(2)]
+        for decision in decisions:
+            assert gate.complete("mira", tool="post", params={"on": "plan"}).id == decision.id
+        assert not gate.complete("mira", tool="post", params={"on": "plan"}).ok
+
+    @pytest.mark.parametrize(
+        ("result", "outcome", "state"),
+        [
+            ({"error": "refused"}, None, State.FAILED),
+            ({"error": "refused"}, "done", State.FAILED),
+            ({"ok": 1}, None, State.DONE),
+            (None, "cancelled", State.CANCELLED),
+            (None, "unknown", State.UNKNOWN),
+        ],
+    )
+    def test_what_a_report_says(
+        self, ask: Callable[..., Decision], gate: Gate, result: Any, outcome: str | None, state: State
+    ) -> None:
+        """An ``error`` in the result is ``failed``; otherwise ``outcome`` says, default ``done``."""
+        decision = ask("mira", "mail")
+        assert gate.complete("mira", id=decision.id, result=result, outcome=outcome).state is state
+
+    def test_a_late_report_says_that_it_was_late(
+        self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock
+    ) -> None:
+        """And ends the unknown."""
+        decision = ask("mira", "wipe")
+        clock.advance(100_000)
+        assert Kind.UNKNOWN in {c.kind for c in ask("doug", "wipe", params={"n": 2}).conflicts}
+        report = gate.complete("mira", id=decision.id, outcome="failed")
+        assert (report.ok, report.late, report.state) == (True, True, State.FAILED)
+        assert ask("doug", "wipe", params={"n": 2}).proceed
+
+    # --- leases ----------------------------------------------------------------------------------
+
+    def test_lock_and_release(self, gate: Gate) -> None:
+        """One holder at a time; only the holder frees it; the holder may lock again."""
+        first = gate.lock("mira", "k:1")
+        assert first.acquired
+        assert first.lease is not None
+        second = gate.lock("doug", "k:1")
+        assert (second.acquired, second.lease) == (False, None)
+        assert second.conflict is not None
+        assert (second.conflict.kind, second.conflict.instance) == (Kind.HELD, "mira")
+        assert gate.lock("mira", "k:1").acquired
+        assert not gate.release("doug", "k:1").ok
+        assert gate.release("mira", "k:1").ok
+        third = gate.lock("doug", "k:1")
+        assert third.lease is not None
+        assert third.lease.token > first.lease.token
+
+    def test_a_lock_ends_by_itself(self, gate: Gate, clock: ManualClock) -> None:
+        """After ``ttl`` seconds."""
+        gate.lock("mira", "k:1", ttl=20)
+        clock.advance(19)
+        assert not gate.lock("doug", "k:1").acquired
+        clock.advance(2)
+        assert gate.lock("doug", "k:1").acquired
+
+    def test_a_lock_of_tier_4_holds_calls_off(self, ask: Callable[..., Decision], gate: Gate) -> None:
+        """And one of tier 3 only warns them."""
+        gate.lock("doug", "doc:hard", 4)
+        gate.lock("doug", "doc:soft", 3)
+        assert ask("mira", "mail", "hard").verdict is Verdict.BLOCK
+        assert ask("mira", "mail", "soft").verdict is Verdict.WARN
+
+    def test_renew(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
+        """The end moves to ``ttl`` seconds from now; not for others, not once it ended."""
+        decision = ask("mira", "wipe")
+        report = gate.renew("mira", decision.id, 1000)
+        assert report.ok
+        assert report.lease is not None
+        assert report.lease.expires == pytest.approx(clock.now / 1_000_000 + 1000, abs=1)
+        assert not gate.renew("doug", decision.id).ok
+        clock.advance(900)
+        assert Kind.HELD in {c.kind for c in ask("doug", "wipe", params={"n": 2}).conflicts}
+        gate.complete("mira", id=decision.id)
+        assert not gate.renew("mira", decision.id).ok
+
+    # --- people ----------------------------------------------------------------------------------
+
+    def test_resolve(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
+        """Ends an unknown, and nothing else."""
+        decision = ask("mira", "wipe")
+        assert not gate.resolve(decision.id, happened=False).ok
+        clock.advance(100_000)
+        assert gate.resolve(decision.id, happened=False, by="kim").ok
+        assert ask("doug", "wipe", params={"n": 2}).proceed
+
+    def test_approve(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
+        """A call that was asked runs once."""
+        asked = ask("mira", "asked")
+        assert (asked.verdict, asked.proceed) == (Verdict.ASK, False)
+        assert gate.approve(asked.id, by="kim").ok
+        clock.advance(5)
+        assert ask("mira", "asked").proceed
+        assert not gate.approve(asked.id).ok
+
+    def test_deny(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
+        """A call that was refused by a person stays refused."""
+        asked = ask("mira", "asked")
+        assert gate.deny(asked.id, by="kim").ok
+        clock.advance(5)
+        assert not ask("mira", "asked").proceed
+
+    # --- status ----------------------------------------------------------------------------------
+
+    def test_status(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
+        """Live leases and recent actions, of one key or of all."""
+        held = ask("doug", "wipe", "one")
+        done = ask("mira", "post", "two")
+        gate.complete("mira", id=done.id)
+        asked = ask("mira", "asked", "three")
+        status = gate.status()
+        assert [(h.id, h.instance, h.context_key, h.tier) for h in status.locks] == [(held.id, "doug", "doc:one", 4)]
+        assert {r.id for r in status.recent_actions} >= {held.id, done.id}
+        assert [h.id for h in status.asked] == [asked.id]
+        assert [r.id for r in gate.status("doc:two").recent_actions] == [done.id]
+        assert gate.status("doc:two").locks == ()
+        assert gate.status(namespace="elsewhere").locks == ()
+        clock.advance(100_000)
+        status = gate.status()
+        assert status.locks == ()
+        assert [h.id for h in status.unknown] == [held.id]
+
+    # --- bad input -------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("instance", ""), ("instance", "x" * (MAX_NAME + 1)), ("instance", "a\nb"), ("instance", "a\x00b"),
+            ("instance", "a\udc80b"), ("tool", ""), ("tool", "x" * (MAX_NAME + 1)), ("tool", "a\x1bb"),
+            ("session", ""), ("session", "a\nb"), ("namespace", ""), ("namespace", "a\x1fb"),
+            ("namespace", "x" * 300), ("call_id", ""), ("call_id", "x" * (MAX_NAME + 1)), ("run", "a\nb"),
+            ("parent", ""), ("continues", "\x7f"), ("origin", ""), ("wait", -1), ("wait", 61), ("wait", float("nan")),
+            ("wait", "5"), ("wait", None), ("timeout", 0), ("timeout", -5), ("timeout", 1e9), ("timeout", "5"),
+            ("cwd", 5), ("after", "5"), ("instance", None), ("tool", 5), ("params", None), ("params", [1]),
+            ("params", {"text": "lone \udc80 surrogate"}), ("origin", 5),
+        ],
+    )  # fmt: skip
+    def test_a_call_that_cannot_be_used_names_the_field(self, gate: Gate, field: str, value: Any) -> None:
+        """And leaves nothing behind."""
+        facts: dict[str, Any] = {"instance": "mira", "tool": "post", "params": {"on": "x"}, field: value}
+        with pytest.raises(ConfigError) as caught:
+            gate.intercept(Call(**facts))
+        assert caught.value.at == {"call_id": "callId"}.get(field, field)
+        assert gate.status().recent_actions == ()
+
+    @pytest.mark.parametrize("key", ["", "a\nb", "x" * (MAX_KEY + 1), "x" * 10_000, "a\x00b", "a\udc80"])
+    def test_a_key_that_cannot_be_used(self, gate: Gate, key: str) -> None:
+        """In a lock or a release."""
+        for act in (gate.lock, gate.release):
+            with pytest.raises(ConfigError) as caught:
+                act("mira", key)
+            assert caught.value.at == "contextKey"
+
+    @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf"), 1e9])
+    def test_a_ttl_that_cannot_be_used(self, gate: Gate, ttl: float) -> None:
+        """In a lock."""
+        with pytest.raises(ConfigError) as caught:
+            gate.lock("mira", "k:1", ttl=ttl)
+        assert caught.value.at == "ttl"
+
+    @pytest.mark.parametrize("tier", [-1, 5])
+    def test_a_tier_that_cannot_be_used(self, gate: Gate, tier: int) -> None:
+        """In a lock."""
+        with pytest.raises(ConfigError) as caught:
+            gate.lock("mira", "k:1", tier)
+        assert caught.value.at == "tier"
+
+    @pytest.mark.parametrize("id", [0, -1, 2**63, 2**200])
+    def test_an_id_that_cannot_be_used(self, gate: Gate, id: int) -> None:
+        """In a report, a renewal and an answer."""
+        for act in (
+            lambda: gate.complete("mira", id=id),
+            lambda: gate.renew("mira", id),
+            lambda: gate.resolve(id, happened=True),
+            lambda: gate.approve(id),
+            lambda: gate.deny(id),
+        ):
+            with pytest.raises(ConfigError) as caught:
+                act()
+            assert caught.value.at == "id"
+
+    def test_an_outcome_that_cannot_be_used(self, ask: Callable[..., Decision], gate: Gate) -> None:
+        """The report does not count."""
+        decision = ask("mira", "mail")
+        with pytest.raises(ConfigError) as caught:
+            gate.complete("mira", id=decision.id, outcome="maybe")
+        assert caught.value.at == "outcome"
+        assert gate.complete("mira", id=decision.id).ok
+
+    @pytest.mark.parametrize(
+        "value",
+        [
+            "line\nbreak", "nul\x00", "x" * 10_000, 1e308, -(2**62), True, None,
+            ["list", {"deep": [[[[1]]]]}], {"on": "map"}, "", " ", "../..", "a/b/", "|", "=", "\u202e",
+        ],
+    )  # fmt: skip
+    def test_any_param_is_only_data(self, ask: Callable[..., Decision], gate: Gate, value: Any) -> None:
+        """Whatever a model writes, the call is decided, and its action can be reported."""
+        decision = ask("mira", "post", on=None, params={"on": value, "text": value, "odd \n name": value})
+        assert decision.proceed
+        for key in decision.context_keys:
+            assert key.isprintable()
+            assert len(key) <= MAX_KEY
+        assert gate.complete("mira", id=decision.id, result={"text": value}).ok
+
+    def test_any_result_is_only_data(self, ask: Callable[..., Decision], gate: Gate) -> None:
+        """Whatever a tool returns, its report counts."""
+        for result in ("lone \udc80 surrogate", {"text": "nul\x00"}, 2**80, [None], b"\xff", object()):
+            decision = ask("mira", "mail")
+            assert gate.complete("mira", id=decision.id, result=result, outcome="failed").ok
+
+    def test_huge_params_are_refused(self, gate: Gate) -> None:
+        """Naming the field; nothing is recorded."""
+        with pytest.raises(ConfigError) as caught:
+            gate.intercept(Call("mira", "post", {"text": "x" * 5_000_000}))
+        assert caught.value.at == "params"
+        assert gate.status().recent_actions == ()

@@ -1,0 +1,118 @@
+"""What the racing processes run. ``hold`` proves that a holder is alone: it makes a file that must not exist."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from callosum.gate import LocalGate
+from callosum.model import Applied, Call, Change, View
+from callosum.settings import Settings
+from callosum.stores.base import Request, Store
+from callosum.stores.sqlite import SqliteStore
+from tests.support.world import RULES
+
+
+class TornStore(SqliteStore):
+    """The mistake that a store must not make: it looks in one transaction and writes in another."""
+
+    def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+        answers: list[Applied | Exception] = []
+        for scope, step in requests:
+            seen: list[View] = []
+
+            def look(view: View, seen: list[View] = seen) -> Change:
+                seen.append(view)
+                return Change()
+
+            super().transact([(scope, look)])
+            os.sched_yield()
+            try:
+                change = step(seen[-1])
+            except Exception as error:
+                answers.append(error)
+                continue
+            answers += super().transact([(scope, lambda _, change=change: change)])
+        return answers
+
+
+class Counts:
+    """What one process saw: how often it was let in, and how often it was not alone."""
+
+    def __init__(self) -> None:
+        self.admitted = 0
+        self.together = 0
+
+
+def hold(flag: Path, counts: Counts) -> None:
+    counts.admitted += 1
+    try:
+        os.close(os.open(flag, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    except FileExistsError:
+        counts.together += 1
+        return
+    os.sched_yield()
+    os.unlink(flag)
+
+
+def race_for_locks(gate: LocalGate, me: str, on: str, flag: Path, attempts: int, counts: Counts) -> None:
+    for _ in range(attempts):
+        if gate.lock(me, f"file:{on}", ttl=60).acquired:
+            hold(flag, counts)
+            assert gate.release(me, f"file:{on}").ok
+        else:
+            os.sched_yield()
+
+
+def race_for_calls(gate: LocalGate, me: str, on: str, flag: Path, attempts: int, counts: Counts) -> None:
+    for number in range(attempts):
+        decision = gate.intercept(Call(me, "now4", {"on": on}, call_id=f"{me}-{number}"))
+        if decision.proceed:
+            hold(flag, counts)
+            assert gate.complete(me, id=decision.id).ok
+        else:
+            os.sched_yield()
+
+
+RACES: dict[str, Callable[..., None]] = {"lock": race_for_locks, "call": race_for_calls}
+
+
+def run(folder: str, race: str, me: str, on: str, attempts: int, torn: bool, results: Any, start: Any) -> None:
+    """One process. Tells how often it was let in, and how often it was not alone."""
+    state = Path(folder)
+    make: type[SqliteStore] = TornStore if torn else SqliteStore
+    store: Store = make(state / "gate.db")
+    counts = Counts()
+    with LocalGate(settings=Settings(state=state, rules=state / "rules.json"), store=store) as gate:
+        start.wait()
+        try:
+            RACES[race](gate, me, on, state / "held", attempts, counts)
+        finally:
+            results.put((me, counts.admitted, counts.together))
+
+
+def contend(folder: Path, race: str, keys: Sequence[str], attempts: int, *, torn: bool = False) -> dict[str, tuple[int, int]]:
+    """Runs one process a key, all on one file; returns what each saw."""
+    (folder / "rules.json").write_text(RULES)
+    SqliteStore(folder / "gate.db").close()
+    context = multiprocessing.get_context("spawn")
+    results, start = context.Queue(), context.Barrier(len(keys))
+    processes = [
+        context.Process(target=run, args=(str(folder), race, f"s{number}", on, attempts, torn, results, start))
+        for number, on in enumerate(keys)
+    ]
+    for process in processes:
+        process.start()
+    try:
+        seen = [results.get(timeout=120) for _ in processes]
+        for process in processes:
+            process.join(timeout=30)
+    finally:
+        for process in processes:
+            if process.is_alive():
+                process.kill()
+    assert [process.exitcode for process in processes] == [0] * len(keys)
+    return {me: (admitted, together) for me, admitted, together in seen}

@@ -1,0 +1,163 @@
+"""Approvals: for the content shown, once, for an hour, while nothing newer is in the way (PROTOCOL section 5)."""
+
+from __future__ import annotations
+
+import pytest
+
+from callosum.model import Event, Verdict
+from tests.support.world import World
+
+ALLOW, WARN, CONFIRM, ASK, BLOCK = Verdict
+ON = "plan"
+ONE = {"text": "the quarterly numbers are attached, have a look before noon"}
+TWO = {"text": "lunch has moved to the garden because the kitchen is being painted"}
+
+
+def test_an_approved_call_runs_once(world: World) -> None:
+    asked = world.ask("mira", "asked", ON, params=ONE)
+    assert (asked.verdict, asked.proceed) == (ASK, False)
+    assert [h.id for h in world.gate.status().asked] == [asked.id]
+    world.after(60)
+    assert world.gate.approve(asked.id, by="person").ok
+    world.after(5)
+    runs = world.ask("mira", "asked", ON, params=ONE)
+    assert runs.proceed
+    world.end("mira", runs)
+    world.after(5)
+    assert world.ask("mira", "asked", ON, params=ONE).verdict is ASK
+
+
+@pytest.mark.parametrize("tool", ["asked", "asked-read", "asked-low"])
+def test_whatever_is_asked_can_be_approved(world: World, tool: str) -> None:
+    asked = world.ask("mira", tool, ON, params=ONE)
+    assert asked.verdict is ASK
+    assert world.gate.approve(asked.id).ok
+    world.after(5)
+    assert world.ask("mira", tool, ON, params=ONE).proceed
+
+
+def test_asking_twice_is_one_question(world: World) -> None:
+    first = world.ask("mira", "asked", ON, params=ONE)
+    world.after(5)
+    second = world.ask("mira", "asked", ON, params=ONE)
+    assert (second.verdict, second.id) == (ASK, first.id)
+    assert len(world.gate.status().asked) == 1
+
+
+@pytest.mark.parametrize(("seconds", "proceeds"), [(3500, True), (3700, False)])
+def test_an_approval_holds_for_an_hour(world: World, seconds: int, proceeds: bool) -> None:
+    asked = world.ask("mira", "asked", ON, params=ONE)
+    world.gate.approve(asked.id)
+    world.after(seconds)
+    assert world.ask("mira", "asked", ON, params=ONE).proceed is proceeds
+
+
+def test_an_approval_is_for_the_content_that_was_shown(world: World) -> None:
+    asked = world.ask("mira", "asked", ON, params=ONE)
+    world.gate.approve(asked.id)
+    world.after(5)
+    assert world.ask("mira", "asked", ON, params=TWO).verdict is ASK
+    assert world.ask("doug", "asked", ON, params=ONE).verdict is ASK
+    assert world.ask("mira", "asked", ON, params=ONE).proceed
+
+
+def test_a_reworded_repeat_runs_with_the_approved_params(world: World) -> None:
+    asked = world.ask("mira", "asked", ON, params=ONE, rewrite=True)
+    world.gate.approve(asked.id)
+    world.after(5)
+    runs = world.ask("mira", "asked", ON, params=TWO, rewrite=True)
+    assert runs.proceed
+    assert runs.params == {"on": ON, **ONE}
+    world.after(5)
+    assert world.ask("mira", "asked", ON, params=TWO, rewrite=True).verdict is ASK  # once
+
+
+def test_an_equal_repeat_runs_as_it_is(world: World) -> None:
+    asked = world.ask("mira", "asked", ON, params=ONE, rewrite=True)
+    world.gate.approve(asked.id)
+    world.after(5)
+    runs = world.ask("mira", "asked", ON, params=ONE, rewrite=True)
+    assert runs.proceed
+    assert runs.params in (None, {"on": ON, **ONE})
+
+
+def test_newer_evidence_voids_it(world: World) -> None:
+    asked = world.ask("mira", "asked", ON, params=ONE)
+    world.gate.approve(asked.id)
+    world.after(5)
+    world.do("doug", "send2", ON)
+    world.after(5)
+    assert world.ask("mira", "asked", ON, params=ONE).verdict is ASK
+
+
+def test_a_person_may_override_a_block(world: World) -> None:
+    world.do("doug", "send2", ON)
+    world.after(5)
+    blocked = world.ask("mira", "send4", ON, params=ONE)
+    assert blocked.verdict is BLOCK
+    assert world.gate.approve(blocked.id, by="person").ok
+    world.after(5)
+    runs = world.ask("mira", "send4", ON, params=ONE)
+    assert runs.proceed
+    assert runs.lease is not None
+    world.end("mira", runs, "failed")
+    world.after(5)
+    assert world.ask("mira", "send4", ON, params=ONE).verdict is BLOCK
+
+
+def test_an_overridden_block_is_void_when_somebody_acts_anew(world: World) -> None:
+    world.do("doug", "send2", ON)
+    world.after(5)
+    blocked = world.ask("mira", "send4", ON, params=ONE)
+    world.gate.approve(blocked.id)
+    world.after(5)
+    world.do("anna", "send2", ON)
+    world.after(5)
+    assert world.ask("mira", "send4", ON, params=ONE).verdict is BLOCK
+
+
+def test_denied_is_denied(world: World) -> None:
+    asked = world.ask("mira", "asked", ON, params=ONE)
+    assert world.gate.deny(asked.id, by="person").ok
+    world.after(5)
+    decision = world.ask("mira", "asked", ON, params=ONE)
+    assert decision.verdict is BLOCK
+    assert "refused" in (decision.warning or "")
+    assert not world.gate.approve(asked.id).ok
+
+
+def test_no_answer_in_time_is_nobody_answered(world: World) -> None:
+    asked = world.ask("mira", "asked", ON, params=ONE)
+    world.after(3700)
+    report = world.gate.approve(asked.id)
+    assert not report.ok
+    assert "nobody answered" in (report.note or "")
+    again = world.ask("mira", "asked", ON, params=ONE)
+    assert (again.verdict, again.id != asked.id) == (ASK, True)
+    notes = [str(entry.body.get("note", "")) for entry in world.gate.entries() if entry.event is Event.LAPSE]
+    assert notes == ["nobody answered"]
+    assert "denied" not in (again.warning or "") + "".join(notes)
+
+
+def test_what_cannot_be_approved(world: World) -> None:
+    ran = world.do("mira", "send2", ON)
+    assert not world.gate.approve(ran.id).ok
+    assert not world.gate.deny(ran.id).ok
+    assert not world.gate.approve(4711).ok
+    asked = world.ask("mira", "asked", "other")
+    assert world.gate.approve(asked.id).ok
+    assert not world.gate.approve(asked.id).ok
+    assert not world.gate.approve(asked.id, namespace="elsewhere").ok
+
+
+def test_who_answered_is_in_the_journal(world: World) -> None:
+    asked = world.ask("mira", "asked", ON)
+    world.gate.approve(asked.id, by="kim", channel="terminal")
+    entry = world.gate.entries()[-1]
+    assert (entry.event, entry.action) == (Event.APPROVE, asked.id)
+    assert entry.body["by"] == "kim (terminal)"
+
+
+def test_a_question_holds_nobody_off(world: World) -> None:
+    world.ask("mira", "asked", ON)
+    assert world.ask("doug", "send4", ON).verdict is ALLOW

@@ -1,0 +1,575 @@
+"""The life of an action: idempotence, reports, unknown, waiting, leases (PROTOCOL section 6)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.model import Event, Kind, State, Verdict
+from callosum.process import alive, host_of
+from tests.support.world import Host, World, gate_time, kinds
+
+ALLOW, WARN, CONFIRM, ASK, BLOCK = Verdict
+ON = "plan"
+ONE = {"text": "the quarterly numbers are attached, have a look before noon"}
+TWO = {"text": "lunch has moved to the garden because the kitchen is being painted"}
+
+# --- idempotence ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tier", range(5))
+def test_an_answer_that_opened_an_action_is_repeated(world: World, tier: int) -> None:
+    first = world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c")
+    world.after(20)
+    again = world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c")
+    assert (again.id, again.verdict, again.proceed, again.repeated) == (first.id, ALLOW, True, True)
+    assert len(world.gate.entries()) == 1
+
+
+def test_a_repeated_answer_shows_what_the_first_did(world: World) -> None:
+    world.do("doug", "send2", ON)
+    world.after(5)
+    first = world.ask("mira", "send3", ON, call_id="c")
+    again = world.ask("mira", "send3", ON, call_id="c")
+    assert first.verdict is WARN
+    assert (again.verdict, again.warning, again.conflicts) == (first.verdict, first.warning, first.conflicts)
+    assert again.lease == first.lease
+
+
+def test_the_same_id_with_other_params_is_another_call(world: World) -> None:
+    first = world.ask("mira", "send3", ON, params=ONE, call_id="c")
+    assert world.ask("mira", "send3", ON, params=TWO, call_id="c").id != first.id
+    assert world.ask("mira", "send2", ON, params=ONE, call_id="c").id != first.id
+    assert world.ask("anna", "send3", "x", params=ONE, call_id="c").id != first.id
+    assert world.ask("mira", "send3", ON, params=ONE, call_id="c", namespace="n").id != first.id
+
+
+def test_a_no_is_judged_afresh(world: World) -> None:
+    held = world.ask("doug", "act4", ON)
+    assert world.ask("mira", "act4", ON, call_id="c").verdict is BLOCK
+    world.end("doug", held, "failed")
+    assert world.ask("mira", "act4", ON, call_id="c").verdict is ALLOW
+
+
+def test_after_it_ended_the_answer_is_still_repeated(world: World) -> None:
+    first = world.ask("mira", "send3", ON, call_id="c")
+    world.end("mira", first)
+    world.after(3600)
+    assert world.ask("mira", "send3", ON, call_id="c").id == first.id
+
+
+def test_an_answer_is_repeated_for_a_day(world: World) -> None:
+    first = world.ask("mira", "send1", ON, call_id="c")
+    world.after(25 * 3600)
+    assert world.ask("mira", "send1", ON, call_id="c").id != first.id
+
+
+@pytest.mark.parametrize("tier", [3, 4])
+def test_a_repeat_after_the_lease_ran_out_is_told_unknown(world: World, tier: int) -> None:
+    world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c")
+    world.after(400)
+    decision = world.ask("mira", f"send{tier}", ON, params=ONE, call_id="c", pause=True)
+    assert not decision.proceed
+    assert Kind.UNKNOWN in kinds(decision)
+
+
+def test_without_a_call_id_a_call_is_not_idempotent(world: World) -> None:
+    first = world.ask("mira", "send2", ON, call_id=None)
+    second = world.ask("mira", "send2", ON, call_id=None)
+    assert second.id != first.id
+
+
+# --- reports ----------------------------------------------------------------------------------------
+
+
+def test_the_first_report_stands(world: World) -> None:
+    decision = world.ask("mira", "send3", ON)
+    assert world.end("mira", decision, "done").ok
+    second = world.end("mira", decision, "failed")
+    assert (second.ok, second.state) == (False, State.DONE)
+    assert "first report" in (second.note or "")
+    assert world.end("mira", decision, "done").ok  # the same again does no harm
+    assert Kind.RECENT in kinds(world.ask("doug", "send3", ON, params=TWO))
+
+
+def test_anothers_report_is_refused(world: World) -> None:
+    decision = world.ask("mira", "send4", ON)
+    assert not world.gate.complete("doug", id=decision.id).ok
+    assert world.ask("anna", "send4", ON).verdict is BLOCK
+
+
+def test_ending_the_older_does_not_free_the_newer(world: World) -> None:
+    older = world.ask("mira", "act4", ON)
+    newer = world.ask("mira", "act4", ON)
+    world.end("mira", older, "failed")
+    assert [c.id for c in world.ask("doug", "act4", ON).conflicts if c.kind is Kind.HELD] == [newer.id]
+
+
+@pytest.mark.parametrize(
+    ("result", "outcome", "state"),
+    [
+        (None, None, State.DONE),
+        ({"ok": True}, None, State.DONE),
+        ({"error": "no such recipient"}, None, State.FAILED),
+        ({"error": {"code": 5}}, None, State.FAILED),
+        ({"error": None}, None, State.DONE),
+        ({"error": "no"}, "done", State.FAILED),
+        ({"error": "ETIMEDOUT: connection timed out"}, None, State.UNKNOWN),
+        ({"error": "connection reset by peer"}, None, State.UNKNOWN),
+        (None, "cancelled", State.CANCELLED),
+        (None, "unknown", State.UNKNOWN),
+        ({"error": "?"}, "unknown", State.UNKNOWN),
+    ],
+)
+def test_what_a_report_says(world: World, result: Any, outcome: str | None, state: State) -> None:
+    decision = world.ask("mira", "send3", ON)
+    assert world.gate.complete("mira", id=decision.id, result=result, outcome=outcome).state is state
+
+
+def test_a_report_by_tool_and_params_ends_the_oldest(world: World) -> None:
+    first = world.ask("mira", "send3", ON, params=ONE, call_id=None)
+    second = world.ask("mira", "send2", ON, params=ONE, call_id=None)
+    third = world.ask("mira", "send3", ON, params=ONE, call_id=None)
+    for decision in (first, third):
+        report = world.gate.complete("mira", tool="send3", params={"on": ON, **ONE})
+        assert (report.ok, report.id) == (True, decision.id)
+    assert not world.gate.complete("mira", tool="send3", params={"on": ON, **ONE}).ok
+    assert world.gate.complete("mira", tool="send2", params={"on": ON, **ONE}).id == second.id
+
+
+def test_a_report_by_tool_and_params_of_a_call_with_an_id(world: World) -> None:
+    decision = world.ask("mira", "send3", ON, params=ONE)
+    assert world.gate.complete("mira", tool="send3", params={"on": ON, **ONE}).id == decision.id
+
+
+def test_a_late_report_by_tool_and_params(world: World) -> None:
+    decision = world.ask("mira", "send3", ON, params=ONE, call_id=None)
+    world.after(400)
+    world.ask("doug", "send3", ON, params=TWO)
+    report = world.gate.complete("mira", tool="send3", params={"on": ON, **ONE})
+    assert (report.ok, report.id, report.late) == (True, decision.id, True)
+
+
+def test_a_report_without_a_key(world: World) -> None:
+    world.ask("mira", "send3", ON)
+    bare = world.ask("mira", "free3", params=ONE)
+    assert world.gate.complete("mira").id == bare.id
+    assert not world.gate.complete("mira").ok
+
+
+def test_a_report_is_journalled(world: World) -> None:
+    decision = world.ask("mira", "send3", ON)
+    world.gate.complete("mira", id=decision.id, result={"sent": 1})
+    entry = world.gate.entries()[-1]
+    assert (entry.event, entry.action, entry.outcome, entry.session) == (Event.COMPLETE, decision.id, "done", "mira")
+
+
+# --- unknown ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tier", [3, 4])
+def test_who_first_sees_a_lease_run_out_journals_it_once(world: World, tier: int) -> None:
+    opened = world.ask("doug", f"send{tier}", ON, params=ONE)
+    world.after(301)
+    for who in ("mira", "anna"):
+        world.ask(who, "send4", ON, params=TWO)
+        world.after(1)
+    lapses = [e for e in world.gate.entries() if e.event is Event.LAPSE]
+    assert [(e.action, e.outcome) for e in lapses] == [(opened.id, "unknown")]
+
+
+def test_unknown_does_not_age_out(world: World) -> None:
+    world.ask("doug", "send4", ON, params=ONE)
+    for _ in range(60):
+        world.after(86_400)
+        world.store.maintain(world.clock.now - 7 * 86_400 * 1_000_000)
+    decision = world.ask("mira", "send4", ON, params=TWO)
+    assert (decision.verdict, kinds(decision)) == (BLOCK, {Kind.UNKNOWN})
+
+
+def test_a_late_report_ends_it_and_says_so(world: World) -> None:
+    opened = world.ask("doug", "send4", ON, params=ONE)
+    world.after(301)
+    assert world.ask("mira", "send4", ON, params=TWO).verdict is BLOCK
+    report = world.end("doug", opened)
+    assert (report.ok, report.late, report.state) == (True, True, State.DONE)
+    world.after(3601)
+    assert world.ask("mira", "send4", ON, params=TWO).verdict is ALLOW
+
+
+@pytest.mark.parametrize(("happened", "verdict"), [(True, BLOCK), (False, ALLOW)])
+def test_somebody_looks_and_resolves_it(world: World, happened: bool, verdict: Verdict) -> None:
+    opened = world.ask("doug", "send4", ON, params=ONE)
+    world.after(301)
+    report = world.gate.resolve(opened.id, happened=happened, by="person", note="looked")
+    assert report.ok
+    decision = world.ask("mira", "send4", ON, params=TWO)
+    assert decision.verdict is verdict
+    assert Kind.UNKNOWN not in kinds(decision)
+    assert not world.gate.resolve(opened.id, happened=happened).ok
+
+
+def test_only_an_unknown_can_be_resolved(world: World) -> None:
+    opened = world.ask("doug", "send4", ON)
+    assert not world.gate.resolve(opened.id, happened=True).ok
+    assert not world.gate.resolve(12345, happened=True).ok
+
+
+def test_a_confirmed_repeat_that_is_done_ends_it(world: World) -> None:
+    world.ask("doug", "send3", ON, params=ONE)
+    world.after(301)
+    assert not world.ask("mira", "send3", ON, params=ONE, pause=True).proceed
+    world.after(5)
+    again = world.ask("mira", "send3", ON, params=ONE, pause=True)
+    assert again.verdict is ALLOW
+    assert world.end("mira", again).ok
+    world.after(5)
+    assert Kind.UNKNOWN not in kinds(world.ask("anna", "send3", ON, params=TWO))
+
+
+def test_a_confirmed_repeat_that_fails_does_not(world: World) -> None:
+    world.ask("doug", "send3", ON, params=ONE)
+    world.after(301)
+    world.ask("mira", "send3", ON, params=ONE, pause=True)
+    world.after(5)
+    world.end("mira", world.ask("mira", "send3", ON, params=ONE, pause=True), "failed")
+    world.after(5)
+    assert Kind.UNKNOWN in kinds(world.ask("anna", "send3", ON, params=TWO))
+
+
+def test_actions_of_low_tiers_count_as_done(world: World) -> None:
+    world.ask("doug", "send2", ON)
+    world.after(1000)
+    decision = world.ask("mira", "send3", ON, params=ONE)
+    assert kinds(decision) == {Kind.RECENT}
+
+
+# --- waiting ----------------------------------------------------------------------------------------
+
+
+def test_waiting_outlasts_held(world: World) -> None:
+    held = world.ask("doug", "now4", "/a")
+    world.each_sleep = lambda: world.end("doug", held) if world.clock.now > start + 10_000_000 else None  # type: ignore[assignment,return-value]
+    start = world.clock.now
+    decision = world.ask("mira", "now4", "/a", wait=30)
+    assert decision.verdict is ALLOW
+    assert 10_000_000 <= world.clock.now - start < 12_000_000
+    assert decision.lease is not None
+
+
+def test_the_other_kinds_decide_after_the_wait(world: World) -> None:
+    held = world.ask("doug", "send4", ON, params=ONE)
+    world.each_sleep = lambda: world.end("doug", held)  # type: ignore[assignment,return-value]
+    decision = world.ask("mira", "send4", ON, params=TWO, wait=30)
+    assert (decision.verdict, kinds(decision)) == (BLOCK, {Kind.RECENT})
+
+
+def test_waiting_has_a_limit(world: World) -> None:
+    world.ask("doug", "send4", ON)
+    start = world.clock.now
+    decision = world.ask("mira", "send4", ON, wait=7)
+    assert decision.verdict is BLOCK
+    assert 7_000_000 <= world.clock.now - start < 8_000_000
+    assert world.gate.status().waiting == ()
+
+
+def test_waiting_is_for_held_alone(world: World) -> None:
+    world.do("doug", "send2", ON)
+    start = world.clock.now
+    assert world.ask("mira", "send4", ON, wait=30).verdict is BLOCK
+    assert world.clock.now == start
+
+
+def test_waiters_go_in_the_order_of_their_arrival(world: World) -> None:
+    """Anna asks while mira waits: she is behind her, though the lease is free when she asks."""
+    held = world.ask("doug", "now4", "/a")
+    seen: list[Any] = []
+
+    def meanwhile() -> None:
+        if not seen:
+            world.end("doug", held)
+            seen.append(world.ask("anna", "now4", "/a"))
+
+    world.each_sleep = meanwhile
+    decision = world.ask("mira", "now4", "/a", wait=30)
+    assert decision.verdict is ALLOW
+    assert seen[0].verdict is BLOCK
+    assert [(c.kind, c.instance, c.state) for c in seen[0].conflicts] == [(Kind.HELD, "mira", State.QUEUED)]
+
+
+def test_a_dead_waiter_is_passed_over_in_seconds(world: World) -> None:
+    held = world.ask("doug", "now4", "/a")
+
+    class Died(BaseException):
+        pass
+
+    def die() -> None:
+        raise Died
+
+    world.each_sleep = die
+    with pytest.raises(Died):
+        world.ask("mira", "now4", "/a", wait=30)
+    world.each_sleep = lambda: None
+    world.end("doug", held)
+    assert world.ask("anna", "now4", "/a").verdict is BLOCK
+    world.after(6)
+    assert world.ask("anna", "now4", "/a").verdict is ALLOW
+
+
+def test_a_deadlock_is_refused_at_once(world: World) -> None:
+    """Doug holds a and waits for b; mira, who holds b, wants a."""
+    world.ask("mira", "now4", "/b")
+    world.ask("doug", "now4", "/a")
+    seen: list[Any] = []
+
+    def meanwhile() -> None:
+        if not seen:
+            start = world.clock.now
+            seen.append(None)
+            seen[0] = (world.ask("mira", "now4", "/a", wait=30), world.clock.now - start)
+
+    world.each_sleep = meanwhile
+    world.ask("doug", "now4", "/b", wait=3)
+    decision, took = seen[0]
+    assert (decision.verdict, took) == (BLOCK, 0)
+
+
+def test_a_deadlock_through_a_tree_is_refused_at_once(world: World) -> None:
+    world.ask("mira", "now4", "/b/")
+    world.ask("doug", "now4", "/a")
+    seen: list[Any] = []
+
+    def meanwhile() -> None:
+        if not seen:
+            start = world.clock.now
+            seen.append(None)
+            seen[0] = (world.ask("mira", "now4", "/a", wait=30), world.clock.now - start)
+
+    world.each_sleep = meanwhile
+    world.ask("doug", "now4", "/b/file", wait=3)
+    decision, took = seen[0]
+    assert (decision.verdict, took) == (BLOCK, 0)
+
+
+def test_a_waiter_holds_its_place_on_all_its_keys(world: World) -> None:
+    held = world.ask("doug", "act4", "one")
+    seen: list[Any] = []
+
+    def meanwhile() -> None:
+        if not seen:
+            seen.append(world.ask("anna", "act3", "two"))
+            world.end("doug", held, "failed")
+
+    world.each_sleep = meanwhile
+    assert world.ask("mira", "act4", "one", params={"also": "two"}, wait=30).verdict is ALLOW
+    assert seen[0].verdict is BLOCK
+
+
+def test_who_waited_leaves_no_place_behind(world: World) -> None:
+    held = world.ask("doug", "now4", "/a")
+    world.each_sleep = lambda: world.end("doug", held)  # type: ignore[assignment,return-value]
+    world.end("mira", world.ask("mira", "now4", "/a", wait=30))
+    assert world.gate.status().waiting == ()
+    assert world.ask("anna", "now4", "/a").verdict is ALLOW
+
+
+# --- locks ------------------------------------------------------------------------------------------
+
+
+def test_a_lock_is_refused_while_another_has_a_live_lease(world: World) -> None:
+    opened = world.ask("doug", "act3", ON)
+    result = world.gate.lock("mira", f"doc:{ON}")
+    assert not result.acquired
+    assert result.conflict is not None
+    assert (result.conflict.kind, result.conflict.id) == (Kind.HELD, opened.id)
+    world.end("doug", opened)
+    assert world.gate.lock("mira", f"doc:{ON}").acquired
+
+
+def test_locks_exclude_one_another_at_any_tier(world: World) -> None:
+    assert world.gate.lock("doug", "k:1", 0).acquired
+    assert not world.gate.lock("mira", "k:1", 0).acquired
+    assert world.gate.status("k:1").locks[0].tier == 3
+
+
+@pytest.mark.parametrize(("first", "second"), [("file:/r/", "file:/r/a"), ("file:/r/a", "file:/r/")])
+def test_locks_on_a_tree_and_in_it(world: World, first: str, second: str) -> None:
+    assert world.gate.lock("doug", first).acquired
+    assert not world.gate.lock("mira", second).acquired
+
+
+def test_locking_again_keeps_the_lease(world: World) -> None:
+    first = world.gate.lock("mira", "k:1", ttl=10)
+    world.after(5)
+    again = world.gate.lock("mira", "k:1", ttl=10)
+    assert first.lease is not None
+    assert again.lease is not None
+    assert (again.acquired, again.lease.token) == (True, first.lease.token)
+    assert again.lease.expires == pytest.approx(first.lease.expires + 5, abs=0.01)
+
+
+def test_a_lock_ends_with_its_time(world: World) -> None:
+    world.gate.lock("doug", "k:1", ttl=10)
+    world.after(11)
+    assert world.gate.lock("mira", "k:1").acquired
+
+
+def test_tokens_grow(world: World) -> None:
+    tokens = []
+    for number in range(6):
+        who = "mira" if number % 2 else "doug"
+        if number % 3:
+            lease = world.gate.lock(who, f"file:/{ON}", ttl=5).lease
+        else:
+            lease = world.ask(who, "now4", f"/{ON}").lease
+        assert lease is not None
+        tokens.append(lease.token)
+        world.gate.release(who, f"file:/{ON}")
+        world.clock.advance(-1)  # whatever the clock does
+    assert tokens == sorted(set(tokens))
+
+
+def test_releasing_a_lock_closes_it(world: World) -> None:
+    world.gate.lock("mira", "k:1")
+    assert not world.gate.release("doug", "k:1").ok
+    assert world.gate.release("mira", "k:1").ok
+    assert not world.gate.release("mira", "k:1").ok
+    assert world.gate.lock("doug", "k:1").acquired
+
+
+def test_releasing_an_intercepted_call_erases_no_evidence(world: World) -> None:
+    world.ask("doug", "send4", ON, params=ONE)
+    report = world.gate.release("doug", f"doc:{ON}")
+    assert (report.ok, report.state) == (True, State.DONE)
+    world.after(1)
+    assert kinds(world.ask("mira", "send4", ON, params=TWO)) == {Kind.RECENT}
+
+
+def test_releasing_closes_the_lock_before_the_call(world: World) -> None:
+    world.gate.lock("mira", f"doc:{ON}", 4)
+    call = world.ask("mira", "act4", ON)
+    world.gate.release("mira", f"doc:{ON}")
+    held = [c.id for c in world.ask("doug", "act4", ON).conflicts if c.kind is Kind.HELD]
+    assert held == [call.id]
+
+
+def test_a_person_frees_anybodys(world: World) -> None:
+    world.ask("doug", "act4", ON)
+    world.gate.lock("doug", f"doc:{ON}", 4)
+    assert world.gate.release("", f"doc:{ON}", by="person", force=True).ok
+    assert world.gate.status(f"doc:{ON}").locks == ()
+
+
+def test_complete_never_closes_a_lock(world: World) -> None:
+    lock = world.gate.lock("mira", f"doc:{ON}")
+    assert lock.id is not None
+    assert not world.gate.complete("mira", context_key=f"doc:{ON}").ok
+    assert not world.gate.complete("mira", id=lock.id).ok
+    assert len(world.gate.status().locks) == 1
+
+
+def test_a_lock_is_no_evidence_when_it_is_gone(world: World) -> None:
+    world.gate.lock("doug", f"doc:{ON}", 4)
+    world.gate.release("doug", f"doc:{ON}")
+    assert world.ask("mira", "act4", ON).verdict is ALLOW
+
+
+# --- renewing ---------------------------------------------------------------------------------------
+
+
+def test_renewing_moves_the_end(world: World) -> None:
+    opened = world.ask("doug", "act4", ON)
+    for _ in range(10):
+        world.after(200)
+        assert world.gate.renew("doug", opened.id).ok
+    assert world.ask("mira", "act4", ON).verdict is BLOCK
+    world.after(301)
+    assert Kind.UNKNOWN in kinds(world.ask("mira", "act4", ON))
+
+
+def test_a_late_renewal_is_accepted_while_nobody_else_has_opened(world: World) -> None:
+    opened = world.ask("doug", "act4", ON)
+    world.after(400)
+    assert world.ask("mira", "act4", ON).verdict is BLOCK  # sees it lapse, and opens nothing
+    report = world.gate.renew("doug", opened.id)
+    assert (report.ok, report.late) == (True, True)
+    assert Kind.HELD in kinds(world.ask("mira", "act4", ON))
+
+
+def test_a_late_renewal_is_refused_once_somebody_has(world: World) -> None:
+    opened = world.ask("doug", "act3", ON)
+    world.after(400)
+    assert world.ask("mira", "act3", ON).proceed
+    report = world.gate.renew("doug", opened.id)
+    assert (report.ok, report.late) == (False, True)
+
+
+def test_what_cannot_be_renewed(world: World) -> None:
+    opened = world.ask("doug", "act4", ON)
+    assert not world.gate.renew("mira", opened.id).ok
+    world.end("doug", opened)
+    assert not world.gate.renew("doug", opened.id).ok
+    low = world.ask("doug", "act2", "low")
+    assert not world.gate.renew("doug", low.id).ok
+    assert not world.gate.renew("doug", 99).ok
+
+
+# --- leases tied to a host process --------------------------------------------------------------------
+
+
+def test_a_lease_stands_while_its_host_lives(world: World) -> None:
+    host = Host(77, 1.0, "here")
+    world.living[77] = True
+    world.ask("doug", "act4", ON, host=host)
+    world.after(1000)
+    assert Kind.HELD in kinds(world.ask("mira", "act4", ON))
+    world.living[77] = False
+    assert kinds(world.ask("mira", "act4", ON)) >= {Kind.UNKNOWN}
+    assert Kind.HELD not in kinds(world.ask("mira", "act4", ON))
+
+
+def test_but_only_up_to_the_tools_own_limit(world: World) -> None:
+    world.living[77] = True
+    world.ask("doug", "act4", ON, host=Host(77, 1.0, "here"), timeout=900)
+    world.after(899)
+    assert Kind.HELD in kinds(world.ask("mira", "act4", ON))
+    world.after(2)
+    assert Kind.UNKNOWN in kinds(world.ask("mira", "act4", ON))
+
+
+def test_where_it_cannot_be_told_the_lease_has_its_time(world: World) -> None:
+    world.ask("doug", "act4", ON, host=Host(88, 1.0, "elsewhere"))
+    world.after(299)
+    assert Kind.HELD in kinds(world.ask("mira", "act4", ON))
+    world.after(2)
+    assert Kind.UNKNOWN in kinds(world.ask("mira", "act4", ON))
+
+
+def test_a_lease_ends_with_a_real_process(tmp_path: Path) -> None:
+    world = World(tmp_path, make_store=lambda clock, _: _with_real_probe(clock))
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        with gate_time(world.clock):
+            world.ask("doug", "act4", ON, host=host_of(child.pid))
+            world.after(1000)
+            assert Kind.HELD in kinds(world.ask("mira", "act4", ON))
+            os.kill(child.pid, signal.SIGKILL)
+            child.wait()
+            decision = world.ask("mira", "act4", ON)
+            assert Kind.UNKNOWN in kinds(decision)
+            assert Kind.HELD not in kinds(decision)
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def _with_real_probe(clock: Any) -> Any:
+    from callosum.stores.memory import MemoryStore
+
+    return MemoryStore(clock=clock, probe=alive)

@@ -1,0 +1,126 @@
+"""One resource, one spelling."""
+
+from typing import Any
+
+import pytest
+
+from callosum.model import MAX_KEY, Call, Key, Mode
+from callosum.rules import RuleSet, keys
+from callosum.rules.template import TemplateError, compile_template
+
+PATHS = [
+    ("/a/b.txt", None, "/a/b.txt"),
+    ("b.txt", "/a", "/a/b.txt"),
+    ("b.txt", "/a/", "/a/b.txt"),
+    ("./b.txt", "/a", "/a/b.txt"),
+    ("../b.txt", "/a/c", "/a/b.txt"),
+    ("/a//b/./c/../d", None, "/a/b/d"),
+    ("/../../x", None, "/x"),
+    ("README.md", None, "README.md"),
+    ("../README.md", None, "../README.md"),
+    ("a/../../b", None, "../b"),
+    ("~/x", "/a", "~/x"),
+    ("/a/b/", None, "/a/b/"),
+    ("/", None, "/"),
+    (".", "/a", "/a/"),
+    ("..", "/a/b", "/a/"),
+    ("file:///a/b", None, "/a/b"),
+    ("file://localhost/a/b", None, "/a/b"),
+    ("C:\\Users\\me\\..\\x.txt", None, "c:/Users/x.txt"),
+    ("c:/x.txt", "/a", "c:/x.txt"),
+    ("x\\y", "C:\\w", "c:/w/x/y"),
+    ("/a/.hidden", None, "/a/.hidden"),
+    ("a\\ b", "/w", "/w/a\\ b"),
+]
+
+
+@pytest.mark.parametrize(("given", "cwd", "wanted"), PATHS)
+def test_paths(given: str, cwd: str | None, wanted: str) -> None:
+    assert keys.path(given, cwd) == wanted
+    assert keys.path(wanted, cwd) == wanted
+
+
+NAMES = [
+    ("email:Alice <Alice@Example.com>", ["email:alice@example.com"]),
+    ("email: bob@x.org, CAROL@x.org", ["email:bob@x.org", "email:carol@x.org"]),
+    ("email:thread:ABC", ["email:thread:ABC"]),
+    ("email:Someone", ["email:someone"]),
+    ("channel:  #General ", ["channel:#General"]),
+    ("channel:a\nb\tc", ["channel:a b c"]),
+    ("channel:a\u200bb", ["channel:ab"]),
+    ("channel:a|b", ["channel:a%7Cb"]),
+    ("File:a/./b", ["file:/w/a/b"]),
+    ("url:https://x.org/", ["url:https://x.org"]),
+    ("channel:cafe\u0301", ["channel:caf\u00e9"]),
+    ("plain", ["plain"]),
+    ("file:", []),
+    (" ", []),
+]
+
+
+@pytest.mark.parametrize(("given", "wanted"), NAMES)
+def test_whole_keys(given: str, wanted: list[str]) -> None:
+    assert list(keys.canonical(given, "/w")) == wanted
+
+
+def test_long_keys_are_cut_and_stay_different() -> None:
+    one, other = keys.spell("channel:", "x" * 5000 + "1"), keys.spell("channel:", "x" * 5000 + "2")
+    assert len(one[0]) == len(other[0]) == MAX_KEY
+    assert one != other
+    assert one == keys.spell("channel:", "x" * 5000 + "1")
+
+
+def test_a_tree_that_is_too_long_becomes_a_wider_tree() -> None:
+    (name,) = keys.spell("file:", "/" + "a/" * 2000)
+    assert name.endswith("/a/")
+    assert len(name) <= MAX_KEY
+
+
+def test_too_many_keys_are_the_same_ones_in_any_order() -> None:
+    rules = RuleSet.parse()
+    many = [f"a{i}@x.org" for i in range(200)]
+    first = rules.classify(Call("a", "send_email", {"to": many[50:] + many[:50]}))
+    second = rules.classify(Call("a", "send_email", {"to": many}))
+    assert len(first.keys) == len(second.keys) == keys.MAX_KEYS
+    assert len({key.name for key in first.keys} & {key.name for key in second.keys}) >= keys.MAX_KEYS - 2
+
+
+def test_one_name_keeps_its_strongest_mode() -> None:
+    merged, cut = keys.merge([Key("a", Mode.READ), Key("b", Mode.APPEND), Key("a", Mode.WRITE)])
+    assert (merged, cut) == ((Key("a", Mode.WRITE), Key("b", Mode.APPEND)), False)
+
+
+TEMPLATES: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("{tool}:{params.a}", {"a": "B"}, ["exec:B"]),
+    ("x:{params.a|params.b|new}", {"b": 5}, ["x:5"]),
+    ("x:{params.a|params.b|new}", {}, ["x:new"]),
+    ("x:{params.a|unknown}", {}, []),
+    ("x:{params.a}", {"a": "unknown"}, []),
+    ("x:{params.a}", {"a": 1.0}, ["x:1"]),
+    ("x:{params.a}", {"a": False}, ["x:false"]),
+    ("x:{params.a}", {"a": {"b": 1}}, []),
+    ("x:{params.a.b.c}", {"a": {"b": {"c": "d"}}}, ["x:d"]),
+    ("x:{params.a.b}", {"a": "d"}, []),
+    ("x:{params.a}", {"a": ["p", "q", None, "p"]}, ["x:p", "x:q", "x:p"]),
+    ("x:{params.a}:{params.b}", {"a": ["p", "q"], "b": "r"}, ["x:p:r", "x:q:r"]),
+    ("x:{params.a}|facet", {"a": "p|q"}, ["x:p%7Cq|facet"]),
+    ("x:{params.a}/", {"a": "p"}, ["x:p/"]),
+    ("x:{params.a}", {"a": "p/"}, ["x:p"]),
+    ("file:{params.a}", {"a": "sub/"}, ["file:/w/sub/"]),
+    ("git:{cwd}", {}, ["git:/w"]),
+    ("fixed:key", {}, ["fixed:key"]),
+    ("email:{params.to|commandRecipient}", {"to": "Al <A@x.org>; b@x.org"}, ["email:a@x.org", "email:b@x.org"]),
+    ("a:{params.k\u00e9y}", {"k\u00e9y": "v"}, ["a:v"]),
+]
+
+
+@pytest.mark.parametrize(("template", "params", "wanted"), TEMPLATES)
+def test_templates(template: str, params: dict[str, Any], wanted: list[str]) -> None:
+    call = Call("a", "exec", params, cwd="/w")
+    assert list(compile_template(template)(call, params)) == wanted
+
+
+@pytest.mark.parametrize("template", ["", " ", "{", "a:{b", "a}", "{b}", "{params.}", "{params.a||x}", "{{params.a}}"])
+def test_bad_templates(template: str) -> None:
+    with pytest.raises(TemplateError):
+        compile_template(template)

@@ -1,0 +1,82 @@
+"""Bounds with a wide margin: what an agent can write does not make the gate slow."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from callosum.model import Call
+from callosum.rules import RuleSet
+
+RULES = RuleSet.parse(secret=b"secret", protected=("/home/u/.state",))
+M = 1_000_000
+
+HUGE: dict[str, Call] = {
+    "content": Call("a", "write", {"path": "/a", "content": "x" * M}),
+    "words": Call(
+        "a", "message", {"action": "send", "target": "a", "message": " ".join(f"w{i}x" for i in range(M // 8))}
+    ),
+    "command": Call("a", "Bash", {"command": "x" * M}),
+    "quotes": Call("a", "Bash", {"command": "callosum " + '\'"\\"' * (M // 4)}),
+    "recipients": Call("a", "Bash", {"command": "curl smtp://x " + "To: a@b.c, --mail-rcpt a@b.c " * (M // 29)}),
+    "removed": Call("a", "Bash", {"command": "rm -rf " + "a/* " * (M // 4)}),
+    "addresses": Call("a", "send_email", {"to": "a@" * (M // 2)}),
+    "path": Call("a", "write", {"path": "/../a" * (M // 5)}),
+    "rules path": Call("a", "write", {"path": "/callosum/" * (M // 10) + "tiers.json"}),
+    "ids": Call("a", "delete_x", {"ids": list(range(M // 7))}),
+    "nested": Call("a", "foo", {"a": [[[{"b": i}]] for i in range(M // 20)]}),
+    "params": Call("a", "foo", {f"k{i}_id": i for i in range(M // 20)}),
+    "sql": Call("a", "run_sql", {"sql": "select 1 " + "select into /* '" * (M // 16)}),
+    "tool": Call("a", "get_" * (M // 4), {"x": 1}),
+    "description": Call("a", "zzz", {"x": 1}, description="a," * (M // 2)),
+    "wide": Call("a", "message", {"action": "send", "target": "a", "message": "\u6f22" * M}),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_a_megabyte_is_bounded(name: str) -> None:
+    started = time.process_time()
+    RULES.classify(HUGE[name])
+    assert time.process_time() - started < 1.0
+
+
+def test_new_names_compile_nothing() -> None:
+    many: list[dict[str, Any]] = [{"tier": 2, "tool": "*", "commandPattern": f"cmd{i}[a-z]+"} for i in range(500)]
+    rules = RuleSet.parse(json.dumps({"rules": many}))
+    rules.classify(Call("a", "warm", {"command": "ls"}))
+    started = time.process_time()
+    for i in range(2000):
+        rules.classify(Call("a", f"tool_{i}", {"command": "ls"}))
+    assert time.process_time() - started < 2.0
+
+
+def best(rules: RuleSet, call: Call) -> float:
+    times = []
+    for _ in range(30):
+        started = time.perf_counter()
+        for _ in range(50):
+            rules.classify(call)
+        times.append(time.perf_counter() - started)
+    return min(times)
+
+
+@pytest.mark.parametrize("kind", ["tool", "pattern", "params", "present", "glob"])
+def test_a_thousand_rules_cost_about_as_much_as_ten(kind: str) -> None:
+    def one(i: int) -> dict[str, Any]:
+        rule: dict[str, Any] = {"tier": 2, "tool": "exec"}
+        if kind == "tool":
+            rule["tool"] = f"tool{i}"
+        elif kind == "pattern":
+            rule["commandPattern"] = f"cmd{i}[a-z]+"
+        elif kind == "params":
+            rule["params"] = {"host": "x", "action": f"a{i}"}
+        elif kind == "present":
+            rule["present"] = f"p{i}"
+        else:
+            rule["tool"] = f"*tool{i}*"
+        return rule
+
+    call = Call("a", "exec", {"command": "ls -la", "host": "x", "action": "none"})
+    ten, thousand = (RuleSet.parse(json.dumps({"rules": [one(i) for i in range(count)]})) for count in (10, 1000))
+    assert best(thousand, call) < 5 * best(ten, call)

@@ -1,0 +1,54 @@
+"""The benchmark's own arithmetic, and that its cases still fit the gate. Nothing is measured here."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from bench import run
+from bench.harness import Case, Line, Measured, percentile, side_by_side
+
+
+def test_a_ratio_is_taken_within_each_round() -> None:
+    """The machine was twice as slow in the second round: the ratio does not notice."""
+    mine, theirs = Measured((10, 40, 30)), Measured((20, 80, 30))
+    assert mine.over(theirs) == 0.5
+    assert mine.above(theirs) == -10
+    assert mine.median == 30
+
+
+def test_every_case_runs_in_every_round_and_counts_on() -> None:
+    seen: dict[str, list[int]] = {"a": [], "b": []}
+    cases = [Case("a", seen["a"].append, 4), Case("b", seen["b"].append, 1)]
+    found = side_by_side(cases, 3)
+    assert seen == {"a": list(range(2 + 3 * 4)), "b": list(range(1 + 3))}
+    assert Counter(map(len, (found["a"].rounds, found["b"].rounds))) == {3: 2}
+
+
+@pytest.mark.parametrize(
+    ("line", "met"),
+    [
+        (Line("x", 1.0, "x"), None),
+        (Line("x", 1.0, "x", 1.0), True),
+        (Line("x", 1.1, "x", 1.0), False),
+        (Line("x", 10, "x", 10, "at least"), True),
+        (Line("x", 9, "x", 10, "at least"), False),
+    ],
+)
+def test_a_target_is_met_or_missed(line: Line, met: bool | None) -> None:
+    assert line.met is met
+
+
+def test_percentile() -> None:
+    assert percentile([3, 1, 2, 4], 0.5) == 3
+    assert percentile(range(100), 0.99) == 99
+    assert percentile([7], 0.999) == 7
+
+
+def test_its_command_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run.main(["--help"])
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    assert all(name in told for name in run.CASES)

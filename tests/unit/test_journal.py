@@ -1,0 +1,388 @@
+"""The journal as one stream, and its rotation, which must never lose an entry."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import stat
+import threading
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from callosum.errors import StoreError, StoreUnavailable
+from callosum.gate import LocalGate
+from callosum.journal import ALL, Filter, Journal, Rotation, Segment, export, line_of, shown_keys
+from callosum.model import DAY, SECOND, Call, Entry, Event, Key, Verdict
+from callosum.settings import Settings
+from callosum.stores.base import Store
+from callosum.stores.memory import MemoryStore
+from callosum.stores.sqlite import SqliteStore
+
+START = 1_700_000_000 * SECOND
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> int:
+        self.now += 1000
+        return self.now
+
+
+@pytest.fixture(params=["sqlite", "memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[LocalGate, Clock, Path]:
+    clock = Clock()
+    store: Store = SqliteStore(tmp_path / "gate.db", clock=clock) if request.param == "sqlite" else MemoryStore(clock=clock)
+    gate = LocalGate(settings=Settings(state=tmp_path), store=store)
+    request.addfinalizer(gate.close)
+    return gate, clock, tmp_path
+
+
+def fill(gate: LocalGate, count: int, session: str = "mira", start: int = 0) -> None:
+    for number in range(start, start + count):
+        gate.intercept(Call(session, "read", {"path": f"/doc/{number}"}))
+
+
+def rotation(place: tuple[LocalGate, Clock, Path], store: Store | None = None, **given: int) -> Rotation:
+    gate, clock, folder = place
+    options = {"age": DAY // SECOND, "size": 10**12, "batch": 10, **given}
+    return Rotation(store or gate.store, folder, now=clock, **options)
+
+
+def seqs(entries: list[Entry]) -> list[int]:
+    return [entry.seq for entry in entries]
+
+
+def everything(gate: LocalGate) -> list[int]:
+    return seqs(gate.entries(limit=100_000))
+
+
+def test_old_entries_move_into_segments_and_the_stream_stays_the_same(place: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = place
+    fill(gate, 35)
+    before = gate.entries(limit=1000)
+    clock.now += 10 * DAY
+    fill(gate, 3, start=100)
+
+    assert rotation(place).run(clock.now - 8 * DAY, rounds=100) == 35
+    journal = Journal(gate.store, folder)
+    assert len(gate.entries(limit=1000)) == 3
+    assert [segment.last - segment.first > 0 for segment in journal.segments()] == [True] * 4
+    stream = list(journal.read())
+    assert stream[:35] == before
+    assert len(stream) == 38
+    assert seqs(stream) == sorted(set(seqs(stream)))
+    assert list(journal.read(after=before[20].seq)) == stream[21:]
+    assert journal.last(5) == stream[-5:]
+    assert journal.last(2) == stream[-2:]
+
+
+def test_nothing_moves_while_nothing_is_old_or_too_much(place: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = place
+    assert rotation(place).run(clock.now) == 0
+    fill(gate, 30)
+    assert rotation(place).run(clock.now) == 0
+    assert Journal(gate.store, folder).segments() == []
+
+
+def test_a_journal_that_grew_too_large_is_rotated_before_its_age(tmp_path: Path) -> None:
+    clock = Clock()
+    with LocalGate(settings=Settings(state=tmp_path), store=SqliteStore(tmp_path / "gate.db", clock=clock)) as gate:
+        fill(gate, 400)
+        size = gate.store.size()
+        moved = Rotation(gate.store, tmp_path, age=DAY, size=size // 2, batch=50, now=clock).run(clock.now, rounds=100)
+        assert moved >= 50
+        assert gate.store.size() < size
+        assert len(list(Journal(gate.store, tmp_path).read())) == 400
+
+
+def test_entries_of_live_actions_stay_and_are_merged_in_order(place: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = place
+    fill(gate, 5)
+    lease = gate.lock("mira", "file:/x", ttl=86_400)
+    fill(gate, 5, start=50)
+    stream = everything(gate)
+    clock.now += 3 * DAY // 4
+    gate.renew("mira", lease.id or 0, 86_400)
+    clock.now += 3 * DAY // 4
+    fill(gate, 1, start=90)
+    stream = everything(gate)
+    rotation(place).run(clock.now, rounds=10)
+    kept = everything(gate)
+    assert lease.id in kept
+    assert len(kept) < len(stream)
+    assert seqs(list(Journal(gate.store, folder).read())) == stream
+
+
+class Dying:
+    """A store whose process dies at a step of the rotation."""
+
+    def __init__(self, store: Store, *, at_take: bool = False) -> None:
+        self._store = store
+        self._at_take = at_take
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    def take(self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: object = None) -> list[Entry]:
+        if delete or self._at_take:
+            raise StoreUnavailable("killed here")
+        return self._store.take(until, horizon, limit)
+
+
+def test_a_crash_between_copy_and_delete_leaves_both_and_readers_see_one(place: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = place
+    fill(gate, 20)
+    clock.now += 10 * DAY
+    fill(gate, 1, start=50)
+    before = everything(gate)
+    with pytest.raises(StoreUnavailable):
+        rotation(place, Dying(gate.store)).run(clock.now)  # type: ignore[arg-type]
+    journal = Journal(gate.store, folder)
+    assert len(journal.segments()) == 1
+    assert everything(gate) == before
+    assert seqs(list(journal.read())) == before
+    assert seqs(journal.last(21)) == before
+
+    assert rotation(place).run(clock.now, rounds=10) == 20
+    assert len(journal.segments()) == 2
+    assert seqs(list(journal.read())) == before
+
+
+def test_a_segment_of_the_same_name_is_never_written_over_with_less(place: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = place
+    fill(gate, 10)
+    clock.now += 10 * DAY
+    fill(gate, 1, start=50)
+    before = everything(gate)
+    with pytest.raises(StoreUnavailable):
+        rotation(place, Dying(gate.store)).run(clock.now)  # type: ignore[arg-type]
+    gate.store.take(clock.now, clock.now, delete=True, only=before[3:6])  # somebody removed what was copied
+    rotation(place).run(clock.now, rounds=5)
+    assert seqs(list(Journal(gate.store, folder).read())) == before
+
+
+def test_what_becomes_free_to_leave_after_the_copy_is_not_deleted(place: tuple[LocalGate, Clock, Path]) -> None:
+    """An action that ends between copy and delete would be lost if the delete chose for itself."""
+    gate, clock, folder = place
+    fill(gate, 4)
+    gate.intercept(Call("mira", "read", {"path": "/remembered"}, call_id="c1"))
+    fill(gate, 10, start=20)
+    clock.now += 10 * DAY
+    fill(gate, 1, start=90)
+    before = everything(gate)
+    inner = gate.store
+
+    class Meanwhile(Dying):
+        def take(self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: object = None) -> list[Entry]:
+            if delete:
+                inner.maintain(horizon)  # the remembered call is forgotten now
+            return inner.take(until, horizon, limit, delete=delete, only=only)  # type: ignore[arg-type]
+
+    rotation(place, Meanwhile(inner)).run(clock.now)  # type: ignore[arg-type]
+    assert seqs(list(Journal(gate.store, folder).read())) == before
+
+
+def test_a_part_that_a_crash_left_is_removed_and_never_read(place: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = place
+    fill(gate, 12)
+    clock.now += 10 * DAY
+    fill(gate, 1, start=50)
+    before = everything(gate)
+    (folder / "journal").mkdir()
+    part = folder / "journal" / ".1-2.jsonl.gz.part"
+    part.write_bytes(b"half a segm")
+    assert seqs(list(Journal(gate.store, folder).read())) == before
+    rotation(place).run(clock.now, rounds=5)
+    assert not part.exists()
+    assert seqs(list(Journal(gate.store, folder).read())) == before
+
+
+def test_of_two_rotators_at_once_one_wins_and_the_other_goes_its_way(place: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = place
+    fill(gate, 20)
+    clock.now += 10 * DAY
+    fill(gate, 1, start=50)
+    before = everything(gate)
+    second: list[int] = []
+    inner = gate.store
+
+    class Watched(Dying):
+        def take(self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: object = None) -> list[Entry]:
+            if delete:
+                second.append(rotation(place).run(clock.now))
+            return inner.take(until, horizon, limit, delete=delete, only=only)  # type: ignore[arg-type]
+
+    assert rotation(place, Watched(inner)).run(clock.now) == 10  # type: ignore[arg-type]
+    assert second == [0]
+    assert seqs(list(Journal(gate.store, folder).read())) == before
+
+
+def test_many_rotators_and_a_reader_at_once_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    clock = Clock()
+    with LocalGate(settings=Settings(state=tmp_path), store=SqliteStore(tmp_path / "gate.db", clock=clock)) as gate:
+        fill(gate, 300)
+        clock.now += 10 * DAY
+        fill(gate, 1, start=900)
+        before = everything(gate)
+        until = clock.now
+        faults: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                for _ in range(60):
+                    Rotation(gate.store, tmp_path, age=DAY // SECOND, size=10**12, batch=7, now=lambda: until).run(until)
+            except BaseException as fault:
+                faults.append(fault)
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        journal = Journal(gate.store, tmp_path)
+        while any(thread.is_alive() for thread in threads):
+            assert seqs(list(journal.read())) == before
+        for thread in threads:
+            thread.join()
+        assert faults == []
+        assert len(everything(gate)) < 301
+        assert seqs(list(journal.read())) == before
+
+
+def test_segments_are_private_and_named_by_what_they_hold(place: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = place
+    fill(gate, 12)
+    clock.now += 10 * DAY
+    fill(gate, 1, start=50)
+    rotation(place).run(clock.now)
+    (segment,) = Journal(gate.store, folder).segments()
+    found = list(segment.read())
+    assert (segment.first, segment.last) == (found[0].seq, found[-1].seq)
+    assert segment.path.name == f"{segment.first}-{segment.last}.jsonl.gz"
+    assert stat.S_IMODE(segment.path.stat().st_mode) == 0o600
+    assert stat.S_IMODE((folder / "journal").stat().st_mode) == 0o700
+    line = json.loads(gzip.decompress(segment.path.read_bytes()).splitlines()[0])
+    assert line["at"].startswith("2023-11-14T22:13:20") and line["at"].endswith("Z")
+    assert line["seq"] == segment.first
+
+
+def test_a_damaged_segment_is_said_and_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "1-2.jsonl.gz"
+    for content in (b"no gzip", gzip.compress(b"not json\n"), gzip.compress(b'{"event":"intercept","session":"a"}\n' * 99)[:40]):
+        path.write_bytes(content)
+        with pytest.raises(StoreError, match="is damaged"):
+            list(Segment(1, 2, path).read())
+        assert path.read_bytes() == content
+
+
+def test_a_folder_that_cannot_be_written_is_a_store_error_and_loses_nothing(place: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = place
+    fill(gate, 12)
+    clock.now += 10 * DAY
+    fill(gate, 1, start=50)
+    before = everything(gate)
+    (folder / "journal").write_text("a file where the folder should be")
+    with pytest.raises(StoreError, match="could not be rotated"):
+        rotation(place).run(clock.now)
+    assert everything(gate) == before
+    assert seqs(list(Journal(gate.store, folder).read())) == before
+
+
+def test_a_line_is_the_wire_form_with_the_time() -> None:
+    entry = Entry(Event.INTERCEPT, "mira", seq=START + 42, tool="x", tier=3, verdict=Verdict.WARN, keys=(Key("a:b"), Key("=ff")))
+    line = line_of(entry)
+    assert b"\n" not in line
+    assert json.loads(line)["at"] == "2023-11-14T22:13:20.000042Z"
+    assert msgspec.json.decode(line, type=Entry) == entry
+    assert shown_keys(entry) == ("a:b",)
+
+
+ENTRY = Entry(
+    Event.INTERCEPT, "mira/chat", "team", seq=50, tool="mcp__mail__send", tier=3, verdict=Verdict.WARN, keys=(Key("email:a@x"), Key("thread:1"))
+)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "passes"),
+    [
+        (ALL, True),
+        (Filter(namespace="team"), True),
+        (Filter(namespace="default"), False),
+        (Filter(session="mira/chat"), True),
+        (Filter(session="mira"), False),
+        (Filter(session="mira/*"), True),
+        (Filter(tool="mcp__*__send"), True),
+        (Filter(tool="mcp__*__read"), False),
+        (Filter(tool="*mail*"), True),
+        (Filter(tool="mcp__mail__send*send"), False),
+        (Filter(key="thread:1"), True),
+        (Filter(key="email:*"), True),
+        (Filter(key="[e]mail:*"), False),
+        (Filter(event="complete"), False),
+        (Filter(verdict="warn"), True),
+        (Filter(tier=3), True),
+        (Filter(tier=4), False),
+        (Filter(since=50, until=50), True),
+        (Filter(since=51), False),
+        (Filter(until=49), False),
+    ],
+)
+def test_filters(wanted: Filter, passes: bool) -> None:
+    assert wanted.passes(ENTRY) is passes
+
+
+def test_filters_hold_over_segments_and_store(place: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = place
+    fill(gate, 12)
+    fill(gate, 6, session="doug")
+    clock.now += 10 * DAY
+    fill(gate, 2, session="doug", start=50)
+    rotation(place).run(clock.now, rounds=5)
+    journal = Journal(gate.store, folder)
+    assert len(list(journal.read(Filter(session="doug")))) == 8
+    assert len(journal.last(3, Filter(session="mira"))) == 3
+    assert len(list(journal.read(Filter(key="file:/doc/5*")))) == 4
+    newest = journal.last(1)[0].seq
+    assert len(list(journal.read(Filter(since=newest)))) == 1
+    assert len(list(journal.read(Filter(until=newest - 1)))) == 19
+
+
+def test_follow_goes_on_with_what_comes_and_through_a_rotation(place: tuple[LocalGate, Clock, Path]) -> None:
+    gate, clock, folder = place
+    fill(gate, 3)
+    rests: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        rests.append(seconds)
+        if len(rests) == 1:
+            fill(gate, 2, start=10)
+        if len(rests) == 2:
+            fill(gate, 12, start=20)
+            clock.now += 10 * DAY
+            fill(gate, 1, start=50)
+            rotation(place).run(clock.now, rounds=5)
+
+    journal = Journal(gate.store, folder, sleep=sleep)
+    seen = [shown_keys(entry)[0] for entry in journal.follow(stop=lambda: len(rests) > 2)]
+    assert seen == [f"file:/doc/{number}" for number in (10, 11, *range(20, 32), 50)]
+
+
+def test_export_writes_all_and_never_over_a_file(place: tuple[LocalGate, Clock, Path]) -> None:
+    gate, _, folder = place
+    fill(gate, 4)
+    journal = Journal(gate.store, folder)
+    assert export(journal.read(), folder / "out.jsonl") == 4
+    assert export(journal.read(), folder / "out.jsonl.gz") == 4
+    assert gzip.decompress((folder / "out.jsonl.gz").read_bytes()) == (folder / "out.jsonl").read_bytes()
+    with pytest.raises(FileExistsError):
+        export(journal.read(), folder / "out.jsonl")
+    assert len((folder / "out.jsonl").read_text().splitlines()) == 4
+
+
+def test_an_absent_folder_is_an_empty_journal(tmp_path: Path) -> None:
+    assert list(Journal(MemoryStore(), tmp_path / "none").read()) == []
+    assert Journal(MemoryStore(), tmp_path / "none").last(5) == []
+    assert not os.path.exists(tmp_path / "none")
