@@ -235,7 +235,8 @@ class Apply:
         for key in action.keys:
             name = scoped(action.namespace, key.name)
             if was_live:
-                self.execute("delete from live where key = ? and open in (0, 1) and id = ?", (name, action.id))
+                was_open = 0 if action.state is State.UNKNOWN else 1
+                self.execute("delete from live where key = ? and open = ? and id = ?", (name, was_open, action.id))
             if stays_live:
                 open_ = 0 if state is State.UNKNOWN else 1
                 self.execute("insert or ignore into live values(?, ?, ?)", (name, open_, action.id))

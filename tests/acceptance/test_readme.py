@@ -1,0 +1,52 @@
+"""The README's code runs, block after block, as a newcomer would paste it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def test_the_python_blocks_run(tmp_path: Path) -> None:
+    code = "\n\n".join(blocks("python"))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+        env={**os.environ, "CALLOSUM_STATE": str(tmp_path / "state"), "PYTHONPATH": str(README.parent)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "state" / "gate.db").exists()
+
+
+def test_the_set_up_is_two_commands_of_make() -> None:
+    makefile = (README.parent / "Makefile").read_text("utf-8")
+    commands = [line.split("#")[0].split() for line in blocks("sh")[0].splitlines()]
+    assert commands == [["make", "demo"], ["make", "test"]]
+    for _, target in commands:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+def test_every_command_of_the_readme_exists() -> None:
+    commands = {line.split()[1] for line in blocks("sh")[2].splitlines() if line.startswith("callosum ")}
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", "callosum.cli", command, "--help"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(README.parent)},
+        )
+        assert done.returncode == 0, (command, done.stderr)
