@@ -26,6 +26,7 @@ _WHAT: Final = {
     "reported: it may or may not have happened",
 }
 _DOING: Final = "{who} is doing the same on {key} ({tool})"
+_PERHAPS: Final = "{who} may have done the same on {key} {ago} ({tool}): its outcome was never reported"
 _QUEUED: Final = "{who} is waiting for {key} already"
 
 _ADVICE: Final = {
@@ -62,6 +63,8 @@ def describe(conflict: Conflict) -> str:
     form = _WHAT[conflict.kind]
     if conflict.kind is Kind.DUPLICATE and conflict.state is State.OPEN:
         form = _DOING
+    if conflict.kind is Kind.DUPLICATE and conflict.state is State.UNKNOWN:
+        form = _PERHAPS
     if conflict.kind is Kind.HELD and conflict.state is State.QUEUED:
         form = _QUEUED
     who = "this session" if conflict.own else name(conflict.instance)
@@ -85,8 +88,12 @@ def sentence(
         return None
     parts = []
     if conflicts:
-        told = "; ".join(describe(item) for item in conflicts[:_SHOWN])
-        more = f"; and {count - _SHOWN} more" if count > _SHOWN else ""
+        # Of an action that is in the way for several reasons, the gravest says enough.
+        told_of = {item.id: item for item in reversed(conflicts)}
+        shown = [item for item in conflicts if told_of[item.id] is item][:_SHOWN]
+        told = "; ".join(describe(item) for item in shown)
+        others = count - (len(conflicts) - len(told_of)) - len(shown)
+        more = f"; and {others} more" if others > 0 else ""
         parts.append(f"Conflict: {told}{more}.")
     if verdict is Verdict.BLOCK:
         parts.append(f"Tier {tier} action blocked.")

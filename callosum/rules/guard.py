@@ -22,9 +22,9 @@ _VALUE_OPTIONS: Final = frozenset(
 )
 _NAMED: Final = re.compile(
     r"(?:^|/)(?:\.claude/settings(?:\.local)?\.json|\.codex/(?:config\.toml|hooks(?:\.json|/.*)?)"
-    r"|\.gemini/settings\.json|openclaw\.json|\.?callosum/(?:[^/]+/){0,16}tiers\.json)$"
+    r"|\.gemini/settings\.json|openclaw\.json|callosum\.toml|\.?callosum/(?:[^/]+/){0,16}tiers\.json)$"
 )
-_TAILS: Final = ("settings.json", "settings.local.json", "config.toml", "openclaw.json", "tiers.json")
+_TAILS: Final = ("settings.json", "settings.local.json", "config.toml", "openclaw.json", "callosum.toml", "tiers.json")
 _READERS: Final = frozenset(
     "echo printf cat less more head tail grep egrep fgrep rg ag ls stat file wc diff cmp jq yq md5sum "
     "sha256sum sha1sum which type man whereis basename dirname realpath readlink test [ [[ sort uniq "

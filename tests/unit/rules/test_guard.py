@@ -56,6 +56,7 @@ COMMANDS = [
     "mv /tmp/x /home/u/.codex/config.toml",
     "truncate -s0 $HOME/.gemini/settings.json",
     "vi openclaw.json",
+    "echo mode=observe > callosum.toml",
     "python3 -c \"open('/home/u/.claude/settings.json','w')\"",
     "x" * 70_000 + "; callosum off",
 ]

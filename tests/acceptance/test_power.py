@@ -1,0 +1,86 @@
+"""Decisions of tiers 3 and 4 survive a power cut; the last moments of lower tiers need not.
+
+A power cut is simulated at its worst: the disk then holds just what was there when the write-ahead log
+was last synced by ``Connections.sync`` (the kernel wrote nothing by itself). Checkpoints sync as well
+and only add to that, so they are kept out of the way.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from callosum import Call, LocalGate
+from callosum.stores.sqlite import connection
+
+HIGH = {"action": "send", "target": "andy", "replyTo": "msg-500"}
+LOW = {"action": "send", "target": "general"}
+
+
+class Disk:
+    """What would be left after a power cut: the files as of the last sync."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, state: Path, kept: Path) -> None:
+        self.state, self.kept, self.syncs = state, kept, 0
+        real = os.fdatasync
+
+        def sync(descriptor: int) -> None:
+            real(descriptor)
+            self.syncs += 1
+            self.keep()
+
+        monkeypatch.setattr(connection, "_fdatasync", sync)
+
+    def keep(self) -> None:
+        shutil.rmtree(self.kept, ignore_errors=True)
+        self.kept.mkdir()
+        for name in ("gate.db", "gate.db-wal", "content.key"):
+            if (self.state / name).exists():
+                shutil.copy(self.state / name, self.kept / name)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Disk:
+    return Disk(monkeypatch, tmp_path / "state", tmp_path / "kept")
+
+
+def acknowledged(gate: LocalGate, params: dict[str, str], count: int) -> set[int]:
+    ids = set()
+    for number in range(count):
+        text = f"message number {number} says something of its own {number * 7}"
+        decision = gate.intercept(Call(f"mira{number}", "message", {**params, "message": text}, call_id=f"c{number}"))
+        ids.add(decision.id)
+    return ids
+
+
+def survived(kept: Path) -> set[int]:
+    with LocalGate(kept) as gate:
+        return {entry.seq for entry in gate.entries(limit=10_000)}
+
+
+def test_every_acknowledged_decision_of_tier_3_is_there_after_a_power_cut(disk: Disk) -> None:
+    with LocalGate(disk.state) as gate:
+        told = acknowledged(gate, HIGH, 40)
+        assert disk.syncs == 40  # one a decision
+        assert told <= survived(disk.kept)
+
+
+def test_a_report_needs_no_sync_and_its_loss_leaves_unknown(disk: Disk) -> None:
+    with LocalGate(disk.state) as gate:
+        decision = gate.intercept(Call("mira", "message", {**HIGH, "message": "On my way to you"}))
+        syncs = disk.syncs
+        gate.complete("mira", id=decision.id)
+        assert disk.syncs == syncs
+    with LocalGate(disk.kept) as gate:
+        assert [lock.id for lock in gate.status().locks] == [decision.id]  # open: it will run out and be unknown
+
+
+def test_the_check_can_fail(disk: Disk) -> None:
+    """The negative control: at tier 2, where nothing is synced, the same power cut loses decisions."""
+    with LocalGate(disk.state) as gate:
+        gate.intercept(Call("mira", "message", {**HIGH, "message": "This one is synced to the disk"}))
+        told = acknowledged(gate, LOW, 40)
+        assert not told & survived(disk.kept)
