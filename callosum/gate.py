@@ -15,10 +15,9 @@ the gate itself failed (``StoreUnavailable``) or the input cannot be used (``Con
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -27,7 +26,8 @@ from typing import Any, Final, Literal, Protocol, Self
 import msgspec
 from msgspec.structs import replace
 
-from callosum.errors import ConfigError, StoreUnavailable
+from callosum.errors import ConfigError, StoreError, StoreUnavailable
+from callosum.journal import Rotation
 from callosum.model import (
     DEFAULT_NAMESPACE,
     MAX_KEY,
@@ -77,7 +77,10 @@ MAX_PARAMS: Final = 4_000_000
 MAX_TTL: Final = 24 * 3600.0
 """Longest lease, in seconds."""
 UPKEEP_EVERY: Final = 1000
-"""After how many decisions of one process the store forgets what nobody can ask for."""
+"""One decision in so many also forgets what nobody can ask for, and rotates the journal.
+
+Which ones is told by their ids, so that processes which decide once and end do their share.
+"""
 _POLL_FIRST: Final = 0.01
 _POLL_LAST: Final = 0.25
 _BACKLOG: Final = 1000
@@ -212,8 +215,7 @@ class LocalGate:
             secret = content_secret(folder) if store is None else b""
             rules = Rulebook(settings.rules or folder / "tiers.json", secret=secret, protected=(str(folder),))
         self.rules = rules
-        self._decided = 0
-        self._counting = threading.Lock()
+        self._rotation = Rotation(self.store, folder, age=settings.journal_age, size=settings.journal_size)
         self._backlog: deque[tuple[Call, str]] = deque(maxlen=_BACKLOG)
 
     def __enter__(self) -> Self:
@@ -247,8 +249,7 @@ class LocalGate:
                 classification=ask.found,
                 decision=decision,
             )
-        self._decided += 1
-        if self._decided % UPKEEP_EVERY == 0:
+        if decision.id % UPKEEP_EVERY == 0:
             self._upkeep()
         return decision
 
@@ -482,21 +483,6 @@ class LocalGate:
         """Returns a page of the journal, as ``Store.entries`` does (without rotated segments)."""
         return self.store.entries(after=after, limit=limit, namespace=namespace, session=session, newest=newest)
 
-    def follow(
-        self, *, after: int = 0, interval: float = 0.2, stop: Callable[[], bool] = lambda: False
-    ) -> Iterator[Entry]:
-        """Yields journal entries as they come, in order, none twice; ends when ``stop()`` is true.
-
-        ``interval`` is how long to rest, in seconds, when there is nothing new.
-        """
-        while not stop():
-            page = self.store.entries(after=after)
-            yield from page
-            if page:
-                after = page[-1].seq
-            else:
-                self._sleep(interval)
-
     # --- when the store is away -------------------------------------------------------------------
 
     def remember_late(self, call: Call, outcome: str) -> None:
@@ -538,7 +524,8 @@ class LocalGate:
         horizon = time.time_ns() // 1000 - max(LONGEST_LOOK, self.rules.current().longest_window)
         try:
             self.store.maintain(horizon)
-        except StoreUnavailable as error:
+            self._rotation.run(horizon)
+        except StoreError as error:
             logger.warning("upkeep put off: %s", error)
 
     def _observe(self, event: Event, session: str, namespace: str, began: float, **facts: Any) -> None:
