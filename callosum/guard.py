@@ -18,7 +18,6 @@ verdict is raised (``Blocked``).
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import heapq
 import inspect
@@ -65,7 +64,7 @@ def outcome_of_error(error: BaseException) -> Outcome:
     """
     if isinstance(error, ConnectionRefusedError):
         return Outcome.FAILED
-    if not isinstance(error, Exception) or isinstance(error, TimeoutError | ConnectionError | asyncio.CancelledError):
+    if not isinstance(error, Exception) or isinstance(error, TimeoutError | ConnectionError):
         return Outcome.UNKNOWN
     names = "".join(kind.__name__.lower() for kind in type(error).__mro__)
     return Outcome.UNKNOWN if any(word in names for word in _LOST) else Outcome.FAILED
@@ -136,11 +135,15 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         _report(self._gate, call, decision, outcome, result)
 
     async def __aenter__(self) -> Self:
+        import asyncio
+
         return await asyncio.to_thread(self.__enter__)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        import asyncio
+
         # Shielded: a cancelled tool is reported as unknown, not left to run out.
         await asyncio.shield(asyncio.to_thread(self.__exit__, kind, error, trace))
 
@@ -256,6 +259,8 @@ class AsyncGate:
 def _threaded(method: Callable[P, R]) -> Callable[P, Awaitable[R]]:
     @functools.wraps(method)
     async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        import asyncio
+
         return await asyncio.to_thread(method, *args, **kwargs)
 
     return call

@@ -1,0 +1,24 @@
+"""``import callosum`` stays light: frameworks and drivers are imported inside their own modules only."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("aiosmtpd", "asyncio", "jsonschema", "platformdirs", "psutil", "redis", "rich", "tomllib", "typer")
+
+
+@pytest.mark.parametrize("module", ["callosum", "callosum.gate", "callosum.rules"])
+def test_importing_brings_nothing_heavy(module: str) -> None:
+    code = f"import sys, {module}; print(*sys.modules, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert not set(HEAVY) & set(done.stdout.split())
+
+
+def test_every_public_name_is_there() -> None:
+    import callosum  # noqa: PLC0415 - the module under test
+
+    assert all(hasattr(callosum, name) for name in callosum.__all__)
+    assert sorted(callosum.__all__) == callosum.__all__
