@@ -455,7 +455,8 @@ class LocalGate:
     def status(self, context_key: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> Status:
         key = _key(context_key).name if context_key else None
         states = (State.OPEN, State.QUEUED, State.ASKED, State.UNKNOWN)
-        live = [_holding(action) for action in self.store.live(namespace, states, key)]
+        actions = self.store.live(namespace, states, key)
+        live = [_holding(action) for action in actions if action.approved >= 0]  # a refused question is answered
         now = self.store.now() / SECOND
         until = self.store.observing() / SECOND
         return Status(

@@ -104,7 +104,8 @@ def sentence(
     if note:
         parts.append(note)
     if conflicts:
-        parts.append(_ADVICE[conflicts[0].kind])
+        gravest = conflicts[0]
+        parts.append(_ADVICE[Kind.UNKNOWN if gravest.state is State.UNKNOWN else gravest.kind])
     if verdict is Verdict.CONFIRM:
         parts.append("If it is still right, repeat the call to confirm it; otherwise skip it.")
     return "[Callosum] " + " ".join(parts)

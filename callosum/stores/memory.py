@@ -257,6 +257,7 @@ class _Look:
         self.held = held
         self.scope = scope
         self.now = now
+        self.probe = probe
         mine = [act for act in held.acts.values() if act.action.namespace == scope.namespace and act.opened]
         self.acts = sorted(
             (replace(act, action=_probed(act.action, probe)) for act in mine), key=lambda act: -act.action.id
@@ -298,7 +299,8 @@ class _Look:
     def _live(self, met: Iterable[Action]) -> tuple[Action, ...]:
         if not self.scope.live:
             return ()
-        return tuple(self._with_params(action) for action in met if action.state in _LIVE)
+        live = [self._with_params(action) for action in met if action.state in _LIVE]
+        return tuple(sorted(live, key=lambda action: action.id))
 
     def _with_params(self, action: Action) -> Action:
         params = self.held.acts[action.id].params
@@ -306,16 +308,16 @@ class _Look:
         return replace(action, answer=params) if mine and params is not None else action
 
     def _latest(self, key: Key, met: Sequence[Action]) -> tuple[Action, ...]:
-        """Each other session's newest act, and its newest that counts where that is an older one."""
+        """Each other session's newest act on each key, and its newest that counts where that is older."""
         others = [action for action in met if action.session != self.scope.session and _acted(action)]
         counting = [a for a in others if a.tier >= self.scope.floor and not key.mode is a.mode is Mode.APPEND]
         chosen: dict[int, Action] = {}
         for pool in (others, counting):
-            sessions: set[str] = set()
+            seen: set[tuple[str, str]] = set()
             for action in pool:
-                if action.session not in sessions:
-                    sessions.add(action.session)
-                    chosen[action.id] = action
+                if (action.session, action.key) not in seen:
+                    seen.add((action.session, action.key))
+                    chosen.setdefault(action.id, action)
         return tuple(sorted(chosen.values(), key=lambda a: -(a.ended or a.started))[:LATEST])
 
     def _stale(self, key: Key, met: Sequence[Action]) -> tuple[Action, ...]:
@@ -355,7 +357,9 @@ class _Look:
             if not mark.told and theirs.told:
                 mark = replace(theirs, told_call=b"")
             read = max(read, theirs.read)
-            written = next((a for a in self.actions if a.session == predecessor and _acted(a) and _writes(a, key)), None)
+            written = next(
+                (a for a in self.actions if a.session == predecessor and _acted(a) and _writes(a, key)), None
+            )
             if written is not None and _finished(written):
                 read = max(read, written.started)
         return replace(mark, read=read) if read != mark.read else mark
@@ -397,7 +401,7 @@ class _Look:
             if act is None or act.action.namespace != self.scope.namespace:
                 return None
             first = act.action.keys[0] if act.action.keys else Key("")
-            return replace(act.action, key=first.name, mode=first.mode)
+            return replace(_probed(act.action, self.probe), key=first.name, mode=first.mode)
         mine = [a for a in self.actions if a.session == self.scope.session and not a.lock and self._meant(a, find)]
         if find.digest is not None:
             mine.reverse()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import stat
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -22,6 +22,8 @@ from callosum.stores.memory import MemoryStore
 from callosum.stores.sqlite import SqliteStore
 
 START = 1_700_000_000 * SECOND
+QUIET = 10.0**9
+"""The gate under test does not rotate by itself."""
 
 
 class Clock:
@@ -34,12 +36,14 @@ class Clock:
 
 
 @pytest.fixture(params=["sqlite", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[LocalGate, Clock, Path]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[LocalGate, Clock, Path]]:
     clock = Clock()
-    store: Store = SqliteStore(tmp_path / "gate.db", clock=clock) if request.param == "sqlite" else MemoryStore(clock=clock)
-    gate = LocalGate(settings=Settings(state=tmp_path), store=store)
-    request.addfinalizer(gate.close)
-    return gate, clock, tmp_path
+    store: Store = (
+        SqliteStore(tmp_path / "gate.db", clock=clock) if request.param == "sqlite" else MemoryStore(clock=clock)
+    )
+    gate = LocalGate(settings=Settings(state=tmp_path, journal_age=QUIET), store=store)
+    with gate:
+        yield gate, clock, tmp_path
 
 
 def fill(gate: LocalGate, count: int, session: str = "mira", start: int = 0) -> None:
@@ -91,7 +95,9 @@ def test_nothing_moves_while_nothing_is_old_or_too_much(place: tuple[LocalGate, 
 
 def test_a_journal_that_grew_too_large_is_rotated_before_its_age(tmp_path: Path) -> None:
     clock = Clock()
-    with LocalGate(settings=Settings(state=tmp_path), store=SqliteStore(tmp_path / "gate.db", clock=clock)) as gate:
+    with LocalGate(
+        settings=Settings(state=tmp_path, journal_age=QUIET), store=SqliteStore(tmp_path / "gate.db", clock=clock)
+    ) as gate:
         fill(gate, 400)
         size = gate.store.size()
         moved = Rotation(gate.store, tmp_path, age=DAY, size=size // 2, batch=50, now=clock).run(clock.now, rounds=100)
@@ -128,7 +134,9 @@ class Dying:
     def __getattr__(self, name: str) -> object:
         return getattr(self._store, name)
 
-    def take(self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: object = None) -> list[Entry]:
+    def take(
+        self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: object = None
+    ) -> list[Entry]:
         if delete or self._at_take:
             raise StoreUnavailable("killed here")
         return self._store.take(until, horizon, limit)
@@ -178,7 +186,9 @@ def test_what_becomes_free_to_leave_after_the_copy_is_not_deleted(place: tuple[L
     inner = gate.store
 
     class Meanwhile(Dying):
-        def take(self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: object = None) -> list[Entry]:
+        def take(
+            self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: object = None
+        ) -> list[Entry]:
             if delete:
                 inner.maintain(horizon)  # the remembered call is forgotten now
             return inner.take(until, horizon, limit, delete=delete, only=only)  # type: ignore[arg-type]
@@ -212,7 +222,9 @@ def test_of_two_rotators_at_once_one_wins_and_the_other_goes_its_way(place: tupl
     inner = gate.store
 
     class Watched(Dying):
-        def take(self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: object = None) -> list[Entry]:
+        def take(
+            self, until: int, horizon: int, limit: int = 5000, *, delete: bool = False, only: object = None
+        ) -> list[Entry]:
             if delete:
                 second.append(rotation(place).run(clock.now))
             return inner.take(until, horizon, limit, delete=delete, only=only)  # type: ignore[arg-type]
@@ -224,19 +236,23 @@ def test_of_two_rotators_at_once_one_wins_and_the_other_goes_its_way(place: tupl
 
 def test_many_rotators_and_a_reader_at_once_lose_and_repeat_nothing(tmp_path: Path) -> None:
     clock = Clock()
-    with LocalGate(settings=Settings(state=tmp_path), store=SqliteStore(tmp_path / "gate.db", clock=clock)) as gate:
+    with LocalGate(
+        settings=Settings(state=tmp_path, journal_age=QUIET), store=SqliteStore(tmp_path / "gate.db", clock=clock)
+    ) as gate:
         fill(gate, 300)
         clock.now += 10 * DAY
         fill(gate, 1, start=900)
         before = everything(gate)
         until = clock.now
-        faults: list[BaseException] = []
+        faults: list[Exception] = []
 
         def work() -> None:
             try:
                 for _ in range(60):
-                    Rotation(gate.store, tmp_path, age=DAY // SECOND, size=10**12, batch=7, now=lambda: until).run(until)
-            except BaseException as fault:
+                    Rotation(gate.store, tmp_path, age=DAY // SECOND, size=10**12, batch=7, now=lambda: until).run(
+                        until
+                    )
+            except Exception as fault:  # noqa: BLE001
                 faults.append(fault)
 
         threads = [threading.Thread(target=work) for _ in range(3)]
@@ -265,20 +281,27 @@ def test_segments_are_private_and_named_by_what_they_hold(place: tuple[LocalGate
     assert stat.S_IMODE(segment.path.stat().st_mode) == 0o600
     assert stat.S_IMODE((folder / "journal").stat().st_mode) == 0o700
     line = json.loads(gzip.decompress(segment.path.read_bytes()).splitlines()[0])
-    assert line["at"].startswith("2023-11-14T22:13:20") and line["at"].endswith("Z")
+    assert line["at"].startswith("2023-11-14T22:13:20")
+    assert line["at"].endswith("Z")
     assert line["seq"] == segment.first
 
 
 def test_a_damaged_segment_is_said_and_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "1-2.jsonl.gz"
-    for content in (b"no gzip", gzip.compress(b"not json\n"), gzip.compress(b'{"event":"intercept","session":"a"}\n' * 99)[:40]):
+    for content in (
+        b"no gzip",
+        gzip.compress(b"not json\n"),
+        gzip.compress(b'{"event":"intercept","session":"a"}\n' * 99)[:40],
+    ):
         path.write_bytes(content)
         with pytest.raises(StoreError, match="is damaged"):
             list(Segment(1, 2, path).read())
         assert path.read_bytes() == content
 
 
-def test_a_folder_that_cannot_be_written_is_a_store_error_and_loses_nothing(place: tuple[LocalGate, Clock, Path]) -> None:
+def test_a_folder_that_cannot_be_written_is_a_store_error_and_loses_nothing(
+    place: tuple[LocalGate, Clock, Path],
+) -> None:
     gate, clock, folder = place
     fill(gate, 12)
     clock.now += 10 * DAY
@@ -292,7 +315,9 @@ def test_a_folder_that_cannot_be_written_is_a_store_error_and_loses_nothing(plac
 
 
 def test_a_line_is_the_wire_form_with_the_time() -> None:
-    entry = Entry(Event.INTERCEPT, "mira", seq=START + 42, tool="x", tier=3, verdict=Verdict.WARN, keys=(Key("a:b"), Key("=ff")))
+    entry = Entry(
+        Event.INTERCEPT, "mira", seq=START + 42, tool="x", tier=3, verdict=Verdict.WARN, keys=(Key("a:b"), Key("=ff"))
+    )
     line = line_of(entry)
     assert b"\n" not in line
     assert json.loads(line)["at"] == "2023-11-14T22:13:20.000042Z"
@@ -301,7 +326,14 @@ def test_a_line_is_the_wire_form_with_the_time() -> None:
 
 
 ENTRY = Entry(
-    Event.INTERCEPT, "mira/chat", "team", seq=50, tool="mcp__mail__send", tier=3, verdict=Verdict.WARN, keys=(Key("email:a@x"), Key("thread:1"))
+    Event.INTERCEPT,
+    "mira/chat",
+    "team",
+    seq=50,
+    tool="mcp__mail__send",
+    tier=3,
+    verdict=Verdict.WARN,
+    keys=(Key("email:a@x"), Key("thread:1")),
 )
 
 
@@ -385,4 +417,4 @@ def test_export_writes_all_and_never_over_a_file(place: tuple[LocalGate, Clock, 
 def test_an_absent_folder_is_an_empty_journal(tmp_path: Path) -> None:
     assert list(Journal(MemoryStore(), tmp_path / "none").read()) == []
     assert Journal(MemoryStore(), tmp_path / "none").last(5) == []
-    assert not os.path.exists(tmp_path / "none")
+    assert not (tmp_path / "none").exists()

@@ -138,6 +138,8 @@ class Connections:
                 _refuse_foreign(self.path)
             else:
                 self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                # Private from the first moment; the log and the index take over the file's mode.
+                os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
             connection = sqlite3.connect(
                 self.path,
                 isolation_level=None,
@@ -189,8 +191,6 @@ class Connections:
                 execute(f"pragma user_version = {SCHEMA}")
                 version = SCHEMA
             execute("commit")
-            with suppress(OSError):
-                self.path.chmod(0o600)
         if version != SCHEMA:
             advice = (
                 "install a newer callosum-protocol"

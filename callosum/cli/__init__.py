@@ -1,0 +1,43 @@
+"""The command ``callosum``: thin commands over the gate, one module a group.
+
+``main`` is the program. What a command says goes to standard output, what went wrong in one sentence to
+standard error, and the exit code tells a program which of the two it was (``codes``).
+"""
+
+from __future__ import annotations
+
+import sys
+
+from callosum.cli.codes import INTERRUPTED, NO, OK, code_of
+from callosum.errors import CallosumError
+
+
+def main() -> None:
+    """Runs the command with the arguments of the process, and ends it with the exit code."""
+    from callosum.cli.app import app
+
+    try:
+        app(prog_name="callosum")
+    except CallosumError as error:
+        from callosum.cli.text import clean
+
+        print(f"callosum: {clean(str(error), 2000)}", file=sys.stderr)  # noqa: T201  rich is not loaded here
+        sys.exit(code_of(error))
+    except BrokenPipeError:
+        _forget_output()  # who reads has seen enough: `callosum journal | head`
+        sys.exit(OK)
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except OSError as error:
+        from callosum.cli.text import clean
+
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"callosum: {clean(f'{place}{error.strerror or error}', 2000)}", file=sys.stderr)  # noqa: T201
+        sys.exit(NO)
+
+
+def _forget_output() -> None:
+    """Keeps Python from complaining at its end that nobody reads any more."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,0 +1,58 @@
+"""All commands in one place: their names, their groups, their order."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from callosum.cli import decide, demo, doctor, journal, look, people, replay, rules, watch
+from callosum.cli.codes import EPILOG
+
+app = typer.Typer(
+    name="callosum",
+    help="The gate between an AI agent's tool call and its execution.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_LOOK = "Look"
+_SETTLE = "Settle (a person, at a terminal)"
+_CHECK = "Try and check"
+
+app.command(rich_help_panel=_LOOK, epilog=EPILOG)(look.status)
+app.command(rich_help_panel=_LOOK, epilog=EPILOG)(look.leases)
+app.command(rich_help_panel=_LOOK, epilog=EPILOG)(journal.journal)
+app.command(rich_help_panel=_LOOK, epilog=EPILOG)(watch.watch)
+app.command(rich_help_panel=_LOOK, epilog=EPILOG)(decide.explain)
+app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.approve)
+app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.deny)
+app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.resolve)
+app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.release)
+app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.off)
+app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.on)
+app.command(rich_help_panel=_CHECK, epilog=EPILOG)(demo.demo)
+app.command(rich_help_panel=_CHECK, epilog=EPILOG)(replay.replay)
+app.command(rich_help_panel=_CHECK, epilog=EPILOG)(doctor.doctor)
+app.add_typer(rules.app, name="rules", rich_help_panel=_CHECK)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from callosum import __version__
+
+        sys.stdout.write(f"callosum {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def callosum(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and leave.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """The gate between an AI agent's tool call and its execution."""

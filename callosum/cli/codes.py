@@ -1,0 +1,36 @@
+"""The exit codes, and which of them an error means."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from callosum.errors import CallosumError, ConfigError, GateUnavailable, StoreError
+
+OK: Final = 0
+NO: Final = 1
+"""A "no", nothing found, or something is wrong (``doctor``, ``demo``)."""
+USAGE: Final = 2
+"""Arguments, settings, rules or input that cannot be used."""
+AWAY: Final = 3
+"""The store cannot be reached, or is not ours."""
+REFUSED: Final = 4
+"""Only a person may do this, and no person was proven."""
+INTERRUPTED: Final = 130
+
+EPILOG: Final = (
+    "Exit codes: 0 it went well · 1 a “no”, nothing found, or something is wrong · 2 arguments, settings, "
+    "rules or input that cannot be used · 3 the store is away · 4 only a person may do this · 130 interrupted"
+)
+
+
+class NotAPerson(CallosumError):
+    """What only a person may do was asked for where no person can be proven."""
+
+
+def code_of(error: CallosumError) -> int:
+    """Returns the exit code that an error ends the command with."""
+    if isinstance(error, NotAPerson):
+        return REFUSED
+    if isinstance(error, StoreError | GateUnavailable):
+        return AWAY
+    return USAGE if isinstance(error, ConfigError) else NO

@@ -1,0 +1,147 @@
+"""``callosum explain``: what a call would get, and why. Nothing is recorded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from callosum.cli.codes import USAGE
+from callosum.cli.options import Config, Json, Namespace, State, exists, rulebook_of, settings_of
+from callosum.errors import ConfigError
+
+if TYPE_CHECKING:
+    from callosum.model import Call, Classification, Decision
+    from callosum.settings import Settings
+
+
+def explain(  # noqa: PLR0917  typer names them all
+    tool: Annotated[
+        str | None,
+        typer.Argument(metavar="[TOOL]", help="The tool's name, or a whole call as JSON.", show_default=False),
+    ] = None,
+    params: Annotated[
+        str | None, typer.Argument(metavar="[PARAMS]", help="The params as a JSON object.", show_default=False)
+    ] = None,
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--param",
+            "-p",
+            metavar="NAME=VALUE",
+            help="One param; a value that is JSON counts as such.",
+            show_default=False,
+        ),
+    ] = None,
+    instance: Annotated[str | None, typer.Option("--instance", metavar="NAME", help="Who would make the call.")] = None,
+    session: Annotated[str | None, typer.Option("--session", metavar="NAME", help="In which conversation.")] = None,
+    cwd: Annotated[str | None, typer.Option("--cwd", metavar="DIR", help="The working folder of the call.")] = None,
+    jsonl: Annotated[
+        bool,
+        typer.Option("--jsonl", help="Read one call a line on standard input, print one line each; opens no store."),
+    ] = False,
+    state: State = None,
+    namespace: Namespace = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show which rule, tier, keys and verdict a call would get now, and why. Nothing is recorded."""
+    settings = settings_of(state, namespace, config, instance=instance)
+    if jsonl:
+        if tool or params or param:
+            raise ConfigError("the calls come on standard input, not as arguments", at="--jsonl")
+        from callosum.cli.lines import classify_lines
+
+        if classify_lines(rulebook_of(settings).current(), settings.instance or "explain"):
+            raise typer.Exit(USAGE)
+        return
+    if not tool:
+        raise ConfigError('expected a tool, as in: callosum explain message \'{"action": "send"}\'', at="TOOL")
+    call = _call(tool, params, param or [], settings, session, cwd)
+    _show(*_explained(settings, call), call, json=json)
+
+
+def _call(
+    tool: str, params: str | None, pairs: list[str], settings: Settings, session: str | None, cwd: str | None
+) -> Call:
+    import msgspec
+    from msgspec.structs import replace
+
+    from callosum.cli.lines import read_call
+    from callosum.model import Call
+
+    name = settings.instance or "explain"
+    if tool.lstrip().startswith("{"):
+        if params:
+            raise ConfigError("a whole call has its params inside", at="PARAMS")
+        call = read_call(tool.encode(), name)
+    else:
+        given: dict[str, Any] = {}
+        if params:
+            try:
+                given = msgspec.json.decode(params, type=dict[str, Any])
+            except (msgspec.DecodeError, UnicodeError, RecursionError) as fault:
+                raise ConfigError(f"expected a JSON object: {fault}", at="PARAMS") from None
+        call = Call(name, tool, given)
+    if pairs:
+        call = replace(call, params={**call.params, **dict(map(_pair, pairs))})
+    return replace(call, session=session or call.session, cwd=cwd or call.cwd, namespace=settings.namespace, wait=0)
+
+
+def _pair(text: str) -> tuple[str, Any]:
+    import msgspec
+
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ConfigError(f"expected NAME=VALUE, not {text!r:.60}", at="--param")
+    try:
+        return name, msgspec.json.decode(value)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return name, value
+
+
+def _explained(settings: Settings, call: Call) -> tuple[Classification, Decision]:
+    from callosum.gate import LocalGate
+
+    if exists(settings):
+        with LocalGate(settings=settings) as gate:
+            return gate.explain(call)
+    from callosum.stores.memory import MemoryStore
+
+    return LocalGate(settings=settings, store=MemoryStore(), rules=rulebook_of(settings)).explain(call)
+
+
+def _show(found: Classification, decision: Decision, call: Call, *, json: bool) -> None:
+    from callosum.cli import show
+    from callosum.cli.lines import brief
+
+    if json:
+        import msgspec
+
+        show.json({**brief(found), "gap": found.gap, "decision": msgspec.to_builtins(decision)})
+        return
+    from rich.table import Table
+    from rich.text import Text
+
+    keys = Text("\n").join(
+        Text.assemble(show.cell(key.name, "bold", 200), (f"  {key.mode}", "dim")) for key in found.keys
+    )
+    if not found.keys:
+        keys = Text("none could be derived" if found.gap else "none", style="yellow" if found.gap else "dim")
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    facts.add_row("call", Text.assemble(show.cell(call.tool, "bold"), ("  by ", "dim"), show.cell(call.actor)))
+    facts.add_row("tier", Text.assemble(show.tier(found.tier), (f"  {found.effect}", "dim")))
+    facts.add_row("keys", keys)
+    facts.add_row("rule", show.cell(found.rule or "none names it: judged by what it shows"))
+    facts.add_row("why", Text("\n").join(show.cell(reason, limit=200) for reason in found.why))
+    facts.add_row(
+        "verdict",
+        Text.assemble(
+            show.verdict(decision.verdict), ("  it would run" if decision.proceed else "  it would not run", "dim")
+        ),
+    )
+    if decision.warning:
+        facts.add_row("told", show.cell(decision.warning, limit=2000))
+    show.put(facts)

@@ -1,0 +1,209 @@
+"""What ``callosum doctor`` looks at, one small check each. A finding is a value; nothing is changed."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import stat
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
+
+from callosum.cli.options import exists, open_gate, rulebook_of
+from callosum.errors import CallosumError, StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from callosum.settings import Settings
+
+ROOM_LOW: Final = 100_000_000
+"""Free bytes on the disk below which a person should do something; at a tenth it is wrong."""
+LOG_LARGE: Final = 128_000_000
+"""Bytes of the write-ahead log above which somebody keeps it from being folded in."""
+
+
+class Finding(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What one check found. ``level``: ``note`` and ``advice`` are fine, ``wrong`` is not."""
+
+    check: str
+    level: Literal["ok", "advice", "wrong"]
+    says: str
+    advice: str = ""
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Yields what is found in the settings' state folder, one finding after another."""
+    yield _versions()
+    yield Finding(
+        "settings",
+        "ok",
+        str(settings.config) if settings.config else "no callosum.toml: defaults, flags and environment",
+    )
+    yield from _folder(settings.state)
+    yield from _room(settings.state)
+    yield from _rules(settings)
+    yield from _store(settings)
+    yield from _segments(settings)
+
+
+def _versions() -> Finding:
+    import sqlite3
+
+    from callosum import __version__
+
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return Finding(
+        "versions", "ok", f"Callosum {__version__}, {python}, SQLite {sqlite3.sqlite_version}, {sys.platform}"
+    )
+
+
+def _folder(folder: Path) -> Iterator[Finding]:
+    try:
+        found = folder.stat()
+    except FileNotFoundError:
+        yield Finding("state folder", "ok", f"{folder} does not exist yet; the first call makes it")
+        return
+    except OSError as fault:
+        yield Finding(
+            "state folder", "wrong", f"{folder}: {fault.strerror}", "Name another with --state or CALLOSUM_STATE."
+        )
+        return
+    if not stat.S_ISDIR(found.st_mode):
+        yield Finding("state folder", "wrong", f"{folder} is no folder", "Name another with --state or CALLOSUM_STATE.")
+        return
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        yield Finding(
+            "state folder", "wrong", f"{folder} cannot be written by you", f"Make it yours: chown {_user()} {folder}"
+        )
+        return
+    if os.name == "posix" and found.st_uid != os.getuid() and os.getuid() != 0:
+        yield Finding(
+            "state folder", "wrong", f"{folder} belongs to another user", "Name one of your own with --state."
+        )
+        return
+    loose = [path for path in _own_files(folder) if os.name == "posix" and path.stat().st_mode & 0o077]
+    if loose:
+        names = ", ".join(path.name or str(path) for path in loose[:4])
+        yield Finding(
+            "state folder", "wrong", f"others on this machine can get at {names} in {folder}", f"chmod -R go= {folder}"
+        )
+    else:
+        yield Finding("state folder", "ok", f"{folder} is yours alone")
+
+
+def _own_files(folder: Path) -> Iterator[Path]:
+    """What holds content, unless the folder itself keeps others out."""
+    if not folder.stat().st_mode & 0o077:
+        return
+    if folder.stat().st_mode & 0o022:
+        yield folder
+    for name in ("gate.db", "gate.db-wal", "content.key", "journal"):
+        if (folder / name).exists():
+            yield folder / name
+
+
+def _user() -> str:
+    return str(os.getuid()) if hasattr(os, "getuid") else "you"
+
+
+def _room(folder: Path) -> Iterator[Finding]:
+    place = next((one for one in (folder, *folder.parents) if one.exists()), folder)
+    try:
+        free = shutil.disk_usage(place).free
+    except OSError as fault:
+        yield Finding("disk", "advice", f"cannot be asked for its room: {fault}")
+        return
+    text = f"{free / 1e9:.1f} GB free"
+    if free >= ROOM_LOW:
+        yield Finding("disk", "ok", text)
+    else:
+        level: Literal["advice", "wrong"] = "wrong" if free < ROOM_LOW / 10 else "advice"
+        yield Finding("disk", level, text, "Make room: on a full disk calls of tier 3 and 4 are refused.")
+
+
+def _rules(settings: Settings) -> Iterator[Finding]:
+    try:
+        book = rulebook_of(settings)
+    except CallosumError as error:
+        yield Finding("rules", "wrong", str(error), "Put it right and look with: callosum rules check")
+        return
+    rules = book.current().rules
+    own = book.path is not None and book.path.exists()
+    yield Finding(
+        "rules",
+        "ok",
+        f"{len(rules)} rules, {'your own file ' + str(book.path) + ' first' if own else 'the default ones'}",
+    )
+
+
+def _store(settings: Settings) -> Iterator[Finding]:
+    if not exists(settings):
+        yield Finding("store", "ok", "nothing has been decided here yet")
+        return
+    try:
+        with open_gate(settings) as gate:
+            health = gate.store.check()
+            status = gate.status(namespace=settings.namespace)
+    except StoreError as error:
+        yield Finding("store", "wrong", str(error), "Calls of tier 3 and 4 are refused until the store is back.")
+        return
+    for problem in health.problems:
+        ahead = health.ahead > 1 and "ahead of the clock" in problem
+        yield Finding(
+            "clock" if ahead else "store",
+            "wrong",
+            problem,
+            "Set the clock right; it goes by itself once the clock has caught up."
+            if ahead
+            else f"Stop the agents, keep a copy of {health.place}, and move it away to start afresh.",
+        )
+    if not health.problems:
+        yield Finding(
+            "store",
+            "ok",
+            f"sound: schema {health.schema}, {health.entries} entries, {health.live} live, {health.size / 1e6:.1f} MB",
+        )
+    if health.log_size > LOG_LARGE:
+        yield Finding(
+            "log",
+            "advice",
+            f"the write-ahead log has {health.log_size / 1e6:.0f} MB",
+            "A program keeps the database open for reading; end it.",
+        )
+    else:
+        yield Finding("log", "ok", f"write-ahead log {health.log_size / 1e6:.1f} MB")
+    if status.observing_until is not None or settings.mode == "observe":
+        yield Finding(
+            "mode", "advice", "the gate only observes: every call passes", "callosum on, or mode in callosum.toml"
+        )
+    if status.unknown:
+        ids = ", ".join([*(str(holding.id) for holding in status.unknown[:5]), *["..."][: len(status.unknown) > 5]])
+        yield Finding(
+            "unknown",
+            "advice",
+            f"{len(status.unknown)} actions never told how they ended: {ids}",
+            "Look whether they happened: callosum resolve ID --happened, or --not",
+        )
+    if status.asked:
+        yield Finding("approvals", "advice", f"{len(status.asked)} calls wait for a person", "callosum watch")
+
+
+def _segments(settings: Settings) -> Iterator[Finding]:
+    from callosum.journal import Journal
+    from callosum.stores.memory import MemoryStore
+
+    segments = Journal(MemoryStore(), settings.state).segments()
+    count = 0
+    try:
+        for segment in segments:
+            count += sum(1 for _ in segment.read())
+    except StoreError as error:
+        yield Finding("segments", "wrong", str(error))
+        return
+    if segments:
+        size = sum(segment.path.stat().st_size for segment in segments)
+        yield Finding("segments", "ok", f"{len(segments)} of the journal, {count} entries, {size / 1e6:.1f} MB")

@@ -1,0 +1,201 @@
+"""``callosum journal``: what was decided and how it ended, also what was rotated away."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from callosum.cli.codes import NO
+from callosum.cli.options import Config, Json, State, exists, open_gate, rulebook_of, settings_of
+from callosum.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from rich.text import Text
+
+    from callosum.journal import Filter, Journal
+    from callosum.model import Entry
+
+
+def _words(name: str, help: str, metavar: str) -> typer.models.OptionInfo:
+    option: typer.models.OptionInfo = typer.Option(name, metavar=metavar, help=help, show_default=False)
+    return option
+
+
+def journal(  # noqa: PLR0917  typer names them all
+    session: Annotated[str | None, _words("--session", "Only this session (* stands for anything).", "NAME")] = None,
+    tool: Annotated[str | None, _words("--tool", "Only this tool (* stands for anything).", "NAME")] = None,
+    key: Annotated[str | None, _words("--key", "Only what touches this key (* stands for anything).", "KEY")] = None,
+    event: Annotated[str | None, _words("--event", "Only this event: intercept, complete, lapse, ...", "NAME")] = None,
+    verdict: Annotated[
+        str | None, _words("--verdict", "Only this verdict: allow, warn, confirm, ask, block.", "NAME")
+    ] = None,
+    tier: Annotated[
+        int | None,
+        typer.Option("--tier", min=0, max=4, metavar="N", help="Only this tier or graver.", show_default=False),
+    ] = None,
+    since: Annotated[str | None, _words("--since", 'From then on: a time, or how long ago ("2h").', "TIME")] = None,
+    until: Annotated[str | None, _words("--until", "Up to then.", "TIME")] = None,
+    namespace: Annotated[str | None, _words("--namespace", "Only this namespace; without it all.", "NAME")] = None,
+    last: Annotated[int, typer.Option("--last", "-n", min=0, metavar="N", help="The newest N; 0 means all.")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until interrupted.")] = False,
+    export: Annotated[
+        Path | None,
+        typer.Option("--export", metavar="FILE", help="Write all that fits as JSONL to a new file (.gz compresses)."),
+    ] = None,
+    rotate: Annotated[
+        bool, typer.Option("--rotate", help="Move what is old or too much into compressed segments now.")
+    ] = False,
+    state: State = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show the journal: every decision and every outcome, oldest first; exit code 1 if nothing fits."""
+    from callosum.cli import show
+    from callosum.cli.times import moment
+    from callosum.journal import Filter, Journal, line_of
+
+    settings = settings_of(state, namespace, config)
+    wanted = Filter(
+        namespace=namespace,
+        session=session,
+        tool=tool,
+        key=key,
+        event=_event(event),
+        verdict=_verdict(verdict),
+        tier=tier,
+        since=moment(since, "--since") if since else 0,
+        until=moment(until, "--until") if until else None,
+    )
+    with open_gate(settings, create=follow and not exists(settings)) as gate:
+        book = Journal(gate.store, settings.state)
+        if rotate:
+            window = rulebook_of(settings).current().longest_window
+            _rotate(book, settings.journal_age, settings.journal_size, window)
+        elif export is not None:
+            _export(book, wanted, export, json=json)
+        else:
+            found = book.last(last, wanted) if last else book.read(wanted)
+            count, newest = 0, 0
+            if json:
+                for entry in found:
+                    show.raw(line_of(entry))
+                    count, newest = count + 1, entry.seq
+            else:
+                count, newest = _print(found, heading=True)
+            if follow:
+                _follow(book, wanted, newest, json=json)
+            elif not count:
+                if not json:
+                    show.line(
+                        "Nothing in the journal fits." if exists(settings) else "Nothing has been decided here yet."
+                    )
+                raise typer.Exit(NO)
+
+
+def _event(name: str | None) -> str | None:
+    from callosum.model import Event
+
+    if name is not None and name not in list(Event):
+        raise ConfigError(f"expected one of {', '.join(Event)}", at="--event")
+    return name
+
+
+def _verdict(name: str | None) -> str | None:
+    from callosum.model import Verdict
+
+    if name is not None and name not in list(Verdict):
+        raise ConfigError(f"expected one of {', '.join(Verdict)}", at="--verdict")
+    return name
+
+
+def _rotate(book: Journal, age: float, size: int, window: int) -> None:
+    from callosum.cli import show
+    from callosum.journal import Rotation
+    from callosum.policy.evidence import LONGEST_LOOK
+
+    horizon = time.time_ns() // 1000 - max(LONGEST_LOOK, window)
+    moved = Rotation(book.store, book.folder.parent, age=age, size=size).run(horizon, rounds=1000)
+    show.line(
+        f"{moved} entries were moved into {len(book.segments())} segments." if moved else "Nothing had to be moved."
+    )
+
+
+def _export(book: Journal, wanted: Filter, path: Path, *, json: bool) -> None:
+    from callosum.cli import show
+    from callosum.cli.text import clean
+    from callosum.journal import export
+
+    try:
+        count = export(book.read(wanted), path)
+    except FileExistsError:
+        raise ConfigError("there is such a file already", at=str(path)) from None
+    except OSError as fault:
+        raise ConfigError(fault.strerror or str(fault), at=str(path)) from fault
+    if json:
+        show.json({"file": str(path), "entries": count})
+    else:
+        show.line(f"{count} entries are in {clean(str(path), 300)}.")
+
+
+def _follow(book: Journal, wanted: Filter, after: int, *, json: bool) -> None:
+    from callosum.cli import show
+    from callosum.journal import line_of
+
+    for entry in book.follow(wanted, after=after or None):
+        if json:
+            show.raw(line_of(entry))
+        else:
+            _print((entry,), heading=False)
+
+
+# The journal has no end, so its lines are not a table of rich, which must see them all first.
+
+
+def _print(entries: Iterable[Entry], *, heading: bool) -> tuple[int, int]:
+    """Prints entries as they come; returns how many there were and the place of the last."""
+    from callosum.cli import show
+
+    count = last = 0
+    for entry in entries:
+        if heading and not count:
+            show.line(
+                f"{'time':<19}  {'session':<16}  {'event':<9}  {'tier':>4}  {'answer':<9}  {'tool':<20}  key", "dim"
+            )
+        count, last = count + 1, entry.seq
+        show.console().print(_row(entry), soft_wrap=True)
+    return count, last
+
+
+def _row(entry: Entry) -> Text:
+    from rich.text import Text
+
+    from callosum.cli import show
+    from callosum.cli.times import clock
+    from callosum.journal import shown_keys
+
+    answer = show.cell(entry.verdict or entry.outcome)
+    if entry.verdict is not None:
+        answer = show.verdict(entry.verdict)
+    parts = (
+        (Text(clock(entry.seq / 1_000_000), style="dim"), 19),
+        (show.cell(entry.session, limit=40), 16),
+        (show.cell(entry.event), 9),
+        (Text("   ").append_text(show.tier(entry.tier)), 4),
+        (answer, 9),
+        (show.cell(entry.tool, limit=40), 20),
+        (show.cell("  ".join(shown_keys(entry)), limit=160), 0),
+    )
+    row = Text()
+    for text, width in parts:
+        row.append_text(text)
+        row.append(" " * (max(0, width - text.cell_len) + 2) if width else "")
+    kinds = [str(one.get("kind", "")) for one in entry.body.get("conflicts", ()) if isinstance(one, dict)]
+    remark = ", ".join(dict.fromkeys(kinds)) or str(entry.body.get("note", ""))
+    if remark:
+        row.append("  ").append_text(show.cell(remark, "dim italic", 160))
+    return row

@@ -1,0 +1,69 @@
+"""The options that commands share, and what they open with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from callosum.settings import Settings, load
+
+if TYPE_CHECKING:
+    from callosum.gate import LocalGate
+    from callosum.rulebook import Rulebook
+    from callosum.stores.base import Store
+
+State = Annotated[
+    Path | None,
+    typer.Option("--state", metavar="DIR", help="The state folder (or CALLOSUM_STATE).", show_default=False),
+]
+Namespace = Annotated[
+    str | None,
+    typer.Option("--namespace", metavar="NAME", help="Whose calls: those who share a memory."),
+]
+Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The callosum.toml to read.")]
+Json = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
+
+
+def settings_of(state: Path | None, namespace: str | None = None, config: Path | None = None, **flags: Any) -> Settings:
+    """Returns the settings in force: flags, then ``CALLOSUM_*``, then ``callosum.toml``, then defaults.
+
+    Raises ``ConfigError`` with the place of the fault.
+    """
+    return load({"state": state, "namespace": namespace, "config": config, **flags})
+
+
+def exists(settings: Settings) -> bool:
+    """Whether a gate has ever decided anything in this state folder."""
+    from callosum.gate import DATABASE
+
+    return (settings.state / DATABASE).exists()
+
+
+def open_gate(settings: Settings, *, create: bool = False) -> LocalGate:
+    """Opens the gate of a state folder for a person's command; close it, or use it in a ``with``.
+
+    Where nothing has ever been decided it is a gate over an empty store, so that looking creates
+    nothing; with ``create`` the store is made. The user's rules are not read: a person can see and
+    settle things while they are broken.
+    """
+    from callosum.gate import DATABASE, LocalGate
+    from callosum.rulebook import Rulebook
+    from callosum.stores.memory import MemoryStore
+    from callosum.stores.sqlite import SqliteStore
+
+    store: Store = MemoryStore()
+    if create or exists(settings):
+        store = SqliteStore(settings.state / DATABASE)
+    return LocalGate(settings=settings, store=store, rules=Rulebook(None))
+
+
+def rulebook_of(settings: Settings) -> Rulebook:
+    """The rules as a gate of this state folder has them; the folder need not exist.
+
+    Raises ``ConfigError`` with the place if the user's rules are broken.
+    """
+    from callosum.rulebook import Rulebook
+
+    return Rulebook(settings.rules or settings.state / "tiers.json", protected=(str(settings.state),))

@@ -1,0 +1,173 @@
+"""``approve``, ``deny``, ``resolve``, ``release``, ``off``, ``on``: what a person settles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from callosum.cli.codes import NO
+from callosum.cli.options import Config, Json, Namespace, State, open_gate, settings_of
+from callosum.errors import ConfigError
+
+if TYPE_CHECKING:
+    from callosum.gate import LocalGate
+    from callosum.model import Action, Report
+
+Id = Annotated[int, typer.Argument(metavar="ID", help="The id of the call, as status and watch show it.", min=1)]
+As = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        metavar="NAME",
+        help="Speak for this session, which has looked, instead of as a person.",
+        show_default=False,
+    ),
+]
+_CHANNEL = "terminal"
+
+
+def approve(
+    id: Id, state: State = None, namespace: Namespace = None, config: Config = None, json: Json = False
+) -> None:
+    """Let a call that was asked or blocked run once, within an hour, as it was shown."""
+    _answer(id, agrees=True, state=state, namespace=namespace, config=config, json=json)
+
+
+def deny(id: Id, state: State = None, namespace: Namespace = None, config: Config = None, json: Json = False) -> None:
+    """Refuse a call that waits for an answer."""
+    _answer(id, agrees=False, state=state, namespace=namespace, config=config, json=json)
+
+
+def _answer(id: int, *, agrees: bool, state: State, namespace: Namespace, config: Config, json: bool) -> None:
+    from callosum.cli.person import require_person
+
+    settings = settings_of(state, namespace, config)
+    with open_gate(settings) as gate:
+        by = require_person(gate.store, "approve a call" if agrees else "refuse a call")
+        verb = gate.approve if agrees else gate.deny
+        report = verb(id, by=by, channel=_CHANNEL, namespace=settings.namespace)
+        action = gate.store.action(settings.namespace, id) if report.ok else None
+    word = "Approved: it may run once, within an hour, as it was shown." if agrees else "Refused."
+    _tell(report, word, action, json=json)
+
+
+def resolve(
+    id: Id,
+    happened: Annotated[
+        bool | None,
+        typer.Option("--happened/--not", help="Somebody looked: it happened, or it did not.", show_default=False),
+    ] = None,
+    note: Annotated[
+        str, typer.Option("--note", metavar="TEXT", help="What was seen, for the journal.", show_default=False)
+    ] = "",
+    as_: As = None,
+    state: State = None,
+    namespace: Namespace = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """End an action whose outcome was never reported, once somebody has looked."""
+    from callosum.cli.person import require_person
+
+    if happened is None:
+        raise ConfigError("say which: --happened or --not", at="resolve")
+    settings = settings_of(state, namespace, config)
+    with open_gate(settings) as gate:
+        by = as_ or require_person(gate.store, "resolve a call (a session that has looked says --as NAME)")
+        report = gate.resolve(id, happened=happened, by=by, note=note, namespace=settings.namespace)
+        action = gate.store.action(settings.namespace, id) if report.ok else None
+    _tell(report, "Settled: it happened." if happened else "Settled: it did not happen.", action, json=json)
+
+
+def release(
+    what: Annotated[str, typer.Argument(metavar="KEY|ID", help="The context key, or the id of the lease.")],
+    as_: As = None,
+    state: State = None,
+    namespace: Namespace = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Free the leases on a key, or the one with this id.
+
+    A lock ends; an intercepted call counts as done. With --as only that session's own are freed.
+    """
+    from callosum.cli.person import require_person
+
+    settings = settings_of(state, namespace, config)
+    with open_gate(settings) as gate:
+        holder, key = as_, what
+        if what.isascii() and what.isdigit():
+            holder, key = _of_id(gate, int(what), settings.namespace, as_)
+        by = as_ or require_person(gate.store, "release another's lease (a session's own: --as NAME)")
+        report = gate.release(holder or "", key, namespace=settings.namespace, by=by, force=holder is None)
+        action = gate.store.action(settings.namespace, report.id) if report.ok and report.id else None
+    _tell(report, "Released.", action, json=json)
+
+
+def _of_id(gate: LocalGate, id: int, namespace: str, as_: str | None) -> tuple[str, str]:
+    action = gate.store.action(namespace, id)
+    if action is None or not action.keys:
+        raise ConfigError("there is no lease with this id", at=str(id))
+    if as_ is not None and as_ != action.session:
+        raise ConfigError(f"this lease is not {as_}'s own", at=str(id))
+    return action.session, action.keys[0].name
+
+
+def off(
+    for_: Annotated[str, typer.Option("--for", metavar="TIME", help='For how long, as in "30m", "1h", "2d".')] = "1h",
+    state: State = None,
+    namespace: Namespace = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Let every call pass for a while; all is still judged and journalled."""
+    from callosum.cli import show
+    from callosum.cli.person import require_person
+    from callosum.cli.times import clock, seconds
+
+    settings = settings_of(state, namespace, config)
+    span = seconds(for_, "--for")
+    if not 1 <= span <= 30 * 86_400:
+        raise ConfigError("expected one second to 30 days", at="--for")
+    with open_gate(settings, create=True) as gate:
+        by = require_person(gate.store, "switch the gate off")
+        until = gate.observe(span, by=by, namespace=settings.namespace)
+    if json:
+        show.json({"observingUntil": until})
+    else:
+        show.line(f"The gate only observes until {clock(until)}: every call passes, all is journalled.", "yellow")
+
+
+def on(state: State = None, namespace: Namespace = None, config: Config = None, json: Json = False) -> None:
+    """End what callosum off began."""
+    from callosum.cli import show
+
+    settings = settings_of(state, namespace, config)
+    with open_gate(settings) as gate:
+        was = bool(gate.status(namespace=settings.namespace).observing_until)
+        if was:
+            gate.observe(0, by="callosum on", namespace=settings.namespace)
+    if json:
+        show.json({"observingUntil": None, "was": was})
+    elif settings.mode == "observe":
+        show.line('It still only observes, because the settings say mode = "observe".', "yellow")
+    else:
+        show.line("The gate is on again." if was else "The gate was on already.", "green")
+
+
+def _tell(report: Report, word: str, action: Action | None, *, json: bool) -> None:
+    from callosum.cli import show
+    from callosum.cli.text import clean
+
+    if json:
+        show.json(report)
+    elif report.ok:
+        show.line(word, "green")
+        if action is not None:
+            key = f" on {clean(action.keys[0].name, 100)}" if action.keys and action.keys[0].name[0] != "=" else ""
+            show.line(f"{clean(action.session)}: {clean(action.tool)}{key} (tier {action.tier})", "dim")
+    else:
+        show.line(f"Nothing was changed: {clean(report.note or 'no', 300)}.")
+    if not report.ok:
+        raise typer.Exit(NO)

@@ -1,0 +1,219 @@
+"""``callosum replay``: recorded tool traffic through the gate, by several sessions at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from callosum.cli.codes import USAGE
+from callosum.cli.options import Config, Namespace, State, settings_of
+from callosum.errors import ConfigError
+
+if TYPE_CHECKING:
+    from callosum.cli.replaying import Plan, Sum
+    from callosum.cli.traffic import Broken
+    from callosum.settings import Settings
+
+_SHOWN = 5
+
+
+def replay(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="Recorded calls as JSONL.", show_default=False)
+    ],
+    sessions: Annotated[int, typer.Option("--sessions", "-s", min=1, max=256, help="How many session processes.")] = 8,
+    pause: Annotated[
+        bool, typer.Option("--pause", help="Pause on warnings as hosts do; each session then repeats once to confirm.")
+    ] = False,
+    json: Annotated[
+        Path | None,
+        typer.Option(
+            "--json", metavar="FILE", help="Write the report as JSON; - is standard output.", show_default=False
+        ),
+    ] = None,
+    state: State = None,
+    namespace: Namespace = None,
+    config: Config = None,
+) -> None:
+    """Send recorded calls through the gate as concurrent sessions, and report what it said.
+
+    No tool is run: a call that may run is reported with its recorded outcome. Tasks are spread over the
+    sessions. Without --state the gate's own state is thrown away afterwards. Broken lines are counted.
+    """
+    import tempfile
+    from contextlib import nullcontext
+
+    from callosum.cli import show
+
+    quiet = json is not None and str(json) == "-"
+    settings = settings_of(state, namespace, config)
+    with nullcontext(None) if state is not None else tempfile.TemporaryDirectory(prefix="callosum-replay-") as made:
+        total, broken, seconds, tasks = _run(
+            _in_folder(settings, made), tuple(files), sessions, pause=pause, quiet=quiet
+        )
+    report = _report(total, broken, seconds, tasks, files, sessions, pause=pause)
+    if json is not None and not quiet:
+        _write(json, report)
+    if quiet:
+        show.json(report)
+    else:
+        _print(report)
+    if not total.calls and broken:
+        raise typer.Exit(USAGE)
+
+
+def _in_folder(settings: Settings, made: str | None) -> Settings:
+    """The settings with their rules, but with the state in a folder of its own where one was made."""
+    from msgspec.structs import replace
+
+    rules = settings.rules or settings.state / "tiers.json"
+    if made is None:
+        return settings
+    return replace(settings, state=Path(made), rules=rules if rules.exists() else settings.rules)
+
+
+def _run(
+    settings: Settings, files: tuple[Path, ...], sessions: int, *, pause: bool, quiet: bool
+) -> tuple[Sum, list[Broken], float, int]:
+    import secrets
+
+    from callosum.cli import show
+    from callosum.cli.replaying import Plan, replay_all
+    from callosum.cli.traffic import Broken, read
+
+    broken: list[Broken] = []
+    tasks: set[str] = set()
+    count = 0
+    for found in read(files, sessions):
+        if isinstance(found, Broken):
+            broken.append(found)
+        else:
+            count += 1
+            tasks.add(found[1].belongs)
+    plan = Plan(files, sessions, settings, secrets.token_hex(4), pause)
+    if not count:
+        from callosum.cli.replaying import Sum
+
+        return Sum(), broken, 0.0, 0
+    if quiet:
+        total, seconds = replay_all(plan, lambda _: None)
+    else:
+        total, seconds = _with_bar(plan, count, show.console())
+    return total, broken, seconds, len(tasks)
+
+
+def _with_bar(plan: Plan, count: int, console: Any) -> tuple[Sum, float]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from callosum.cli.replaying import replay_all
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("replaying", total=count)
+        return replay_all(plan, lambda made: bar.advance(task, made))
+
+
+def _report(
+    total: Sum, broken: list[Broken], seconds: float, tasks: int, files: list[Path], sessions: int, *, pause: bool
+) -> dict[str, Any]:
+    from callosum.cli.replaying import percentile
+
+    took = sorted(total.took)
+    return {
+        "files": [str(path) for path in files],
+        "sessions": sessions,
+        "pause": pause,
+        "tasks": tasks,
+        "calls": total.calls,
+        "seconds": round(seconds, 3),
+        "callsPerSecond": round(total.calls / seconds, 1) if seconds else 0.0,
+        "decisionMs": {
+            name: round(percentile(took, part) / 1000, 3) for name, part in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
+        },
+        "tiers": dict(sorted(total.tiers.items())),
+        "verdicts": dict(total.verdicts.most_common()),
+        "confirmed": total.confirmed,
+        "conflicts": dict(total.conflicts.most_common()),
+        "rules": dict(total.rules.most_common()),
+        "gaps": {
+            "calls": sum(total.gaps.values()),
+            "tools": [
+                {"tool": tool, "calls": count, "examples": total.examples.get(tool, [])}
+                for tool, count in total.gaps.most_common()
+            ],
+        },
+        "refused": total.refused,
+        "brokenLines": broken,
+    }
+
+
+def _write(path: Path, report: dict[str, Any]) -> None:
+    import msgspec
+
+    try:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+    except OSError as fault:
+        raise ConfigError(fault.strerror or str(fault), at=str(path)) from fault
+
+
+def _print(report: dict[str, Any]) -> None:
+    import msgspec
+    from rich.columns import Columns
+
+    from callosum.cli import show
+
+    ms, gaps, broken = report["decisionMs"], report["gaps"], report["brokenLines"]
+    show.line(f"{report['calls']} calls of {report['tasks']} tasks, by {report['sessions']} sessions at once", "bold")
+    show.line(
+        f"{report['callsPerSecond']:,.0f} calls per second (decision and outcome)  ·  "
+        f"a decision: p50 {ms['p50']:.2f} ms, p99 {ms['p99']:.2f} ms, longest {ms['max']:.1f} ms"
+    )
+    show.line()
+    counts = [
+        ("Tiers", "tier", report["tiers"]),
+        ("Verdicts", "verdict", report["verdicts"]),
+        ("Conflicts", "kind", report["conflicts"]),
+    ]
+    show.put(
+        Columns(
+            [
+                show.table(
+                    title,
+                    (f"<{column}", ">calls"),
+                    [(show.cell(name), show.cell(count)) for name, count in rows.items()],
+                )
+                for title, column, rows in counts
+                if rows
+            ],
+            padding=(0, 4),
+        )
+    )
+    if report["pause"]:
+        paused = report["verdicts"].get("confirm", 0)
+        show.line(f"{report['confirmed']} of {paused} pauses were confirmed by repeating the call.", "dim")
+    rows = [
+        (
+            show.cell(one["tool"], limit=50),
+            show.cell(one["calls"]),
+            show.cell(msgspec.json.encode(one["examples"][0]).decode() if one["examples"] else None, limit=120),
+        )
+        for one in gaps["tools"][:10]
+    ]
+    if rows:
+        more = len(gaps["tools"]) - len(rows)
+        note = f"{gaps['calls']} calls that write and show no key" + (f"; {more} more tools" if more > 0 else "")
+        show.put(show.table("Gaps", ("tool", ">calls", "for example"), rows, note=note))
+    else:
+        show.line("No gaps: every call that writes has a key.", "green")
+    for name, texts in (
+        ("could not be judged", report["refused"]),
+        ("broken lines", [f"{one.file}:{one.line}: {one.error}" for one in broken]),
+    ):
+        if texts:
+            show.line(f"{len(texts)} {name}:", "yellow")
+            for text in texts[:_SHOWN]:
+                show.put(show.cell(f"  {text}", limit=300))
+            if len(texts) > _SHOWN:
+                show.line(f"  ... and {len(texts) - _SHOWN} more", "dim")

@@ -1,0 +1,222 @@
+"""Replaying recorded calls through the gate: one process a session, and the sum of what they saw."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callosum.cli.traffic import Broken, Recorded, read
+from callosum.errors import CallosumError, ConfigError, StoreError, StoreUnavailable
+from callosum.model import Call, Observation, Outcome, Verdict
+
+if TYPE_CHECKING:
+    from callosum.settings import Settings
+
+EXAMPLES: Final = 3
+"""Examples that are kept for each tool with a gap."""
+_PATIENCE: Final = 10.0
+"""How long a session that has said all may take to end, in seconds."""
+_STEP: Final = 25
+"""After how many calls a session tells how far it is."""
+
+
+class Sum(Struct):
+    """What one session, or all, saw. Durations in microseconds."""
+
+    calls: int = 0
+    tiers: Counter[str] = msgspec.field(default_factory=Counter)
+    verdicts: Counter[str] = msgspec.field(default_factory=Counter)
+    conflicts: Counter[str] = msgspec.field(default_factory=Counter)
+    rules: Counter[str] = msgspec.field(default_factory=Counter)
+    gaps: Counter[str] = msgspec.field(default_factory=Counter)
+    examples: dict[str, list[dict[str, Any]]] = msgspec.field(default_factory=dict)
+    confirmed: int = 0
+    refused: list[str] = msgspec.field(default_factory=list)
+    took: list[int] = msgspec.field(default_factory=list)
+
+    def add(self, other: Sum) -> None:
+        """Takes another sum into this one."""
+        self.calls += other.calls
+        self.confirmed += other.confirmed
+        for name in ("tiers", "verdicts", "conflicts", "rules", "gaps"):
+            getattr(self, name).update(getattr(other, name))
+        for tool, examples in other.examples.items():
+            kept = self.examples.setdefault(tool, [])
+            kept += examples[: EXAMPLES - len(kept)]
+        self.refused += other.refused
+        self.took += other.took
+
+
+class Plan(Struct, frozen=True):
+    """What all sessions of a replay have in common. ``mark`` tells this replay from others."""
+
+    files: tuple[Path, ...]
+    sessions: int
+    settings: Any
+    mark: str
+    pause: bool = False
+
+
+def replay_all(plan: Plan, progress: Callable[[int], None]) -> tuple[Sum, float]:
+    """Replays with all sessions at once; returns the sum and how long it took, in seconds.
+
+    ``progress`` is called with the number of calls that were made since the last time. The clock starts
+    when every session is ready. Raises what a session could not go on from.
+    """
+    context = multiprocessing.get_context("spawn")
+    lines: list[Connection] = []
+    processes = []
+    try:
+        for number in range(plan.sessions):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=session, args=(plan, number, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            lines.append(ours)
+            processes.append(process)
+        for line in lines:
+            _receive(line)
+        began = time.monotonic()
+        for line in lines:
+            line.send(None)
+        total = _gather(lines, progress)
+        took = time.monotonic() - began
+        for process in processes:
+            process.join(_PATIENCE)
+        return total, took
+    finally:
+        for process in processes:
+            if process.is_alive():
+                process.kill()
+            process.join()
+        for line in lines:
+            line.close()
+
+
+def _gather(lines: list[Connection], progress: Callable[[int], None]) -> Sum:
+    total, open_ = Sum(), list(lines)
+    while open_:
+        for line in wait(open_):
+            assert isinstance(line, Connection)  # noqa: S101  for the type checker: nothing else is waited for
+            said = _receive(line)
+            if isinstance(said, int):
+                progress(said)
+            else:
+                total.add(said)
+                open_.remove(line)
+    return total
+
+
+def _receive(line: Connection) -> int | Sum:
+    try:
+        said = line.recv()
+    except EOFError:
+        raise CallosumError("a session ended without a word; what it saw is lost") from None
+    if isinstance(said, Exception):
+        raise said
+    answer: int | Sum = said
+    return answer
+
+
+# --- in the session's own process -----------------------------------------------------------------------
+
+
+def session(plan: Plan, number: int, line: Connection) -> None:
+    """Runs one session: waits for the start, makes its calls, and sends what it saw."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who is interrupted is the command, which ends this process
+    try:
+        total = _Session(plan, number, line).run()
+    except (StoreError, ConfigError) as error:
+        # only the text travels: a driver's error may not
+        line.send(StoreUnavailable(str(error)) if isinstance(error, StoreError) else ConfigError(str(error)))
+    except Exception as error:  # noqa: BLE001  said by the command, in one sentence
+        line.send(CallosumError(f"session {number} failed: {type(error).__name__}: {error}"))
+    else:
+        line.send(total)
+
+
+class _Session:
+    def __init__(self, plan: Plan, number: int, line: Connection) -> None:
+        from callosum.gate import LocalGate
+
+        settings: Settings = plan.settings
+        self._plan, self._number, self._line = plan, number, line
+        self._sum = Sum()
+        self._gate = LocalGate(settings=settings, observer=self._observe)
+        self._gap = False
+
+    def run(self) -> Sum:
+        self._line.send(0)
+        self._line.recv()
+        with self._gate:
+            for found in read(self._plan.files, self._plan.sessions):
+                if isinstance(found, Broken) or found[0] != self._number:
+                    continue
+                self._make(found[1])
+                if self._sum.calls % _STEP == 0:
+                    self._line.send(_STEP)
+        self._line.send(self._sum.calls % _STEP)
+        return self._sum
+
+    def _make(self, recorded: Recorded) -> None:
+        total = self._sum
+        total.calls += 1
+        task = recorded.belongs
+        call = Call(
+            "replay",
+            recorded.tool,
+            recorded.args,
+            session=str(self._number + 1),
+            namespace=self._plan.settings.namespace,
+            call_id=f"{self._plan.mark}-{self._number}-{total.calls}",
+            cwd=recorded.cwd,
+            run=task[-200:] if task.isprintable() else None,
+            pause=self._plan.pause,
+        )
+        try:
+            began = time.perf_counter_ns()
+            decision = self._gate.intercept(call)
+            total.took.append((time.perf_counter_ns() - began) // 1000)
+        except ConfigError as error:
+            total.refused.append(f"{task}: {error}"[:300])
+            return
+        total.tiers[str(decision.tier)] += 1
+        total.verdicts[decision.verdict.value] += 1
+        total.conflicts.update({conflict.kind.value for conflict in decision.conflicts})
+        total.rules[decision.rule or "(judged)"] += 1
+        if self._gap:
+            self._note_gap(recorded)
+        if decision.verdict is Verdict.CONFIRM:
+            decision = self._gate.intercept(replace(call, call_id=f"{call.call_id}-again", after=decision.id))
+            total.confirmed += decision.proceed
+        if decision.proceed:
+            outcome = Outcome.FAILED if recorded.error else Outcome.DONE
+            self._gate.complete(
+                "replay", id=decision.id, outcome=outcome, session=call.session, namespace=call.namespace
+            )
+
+    def _observe(self, seen: Observation) -> None:
+        if seen.classification is not None:
+            self._gap = seen.classification.gap
+
+    def _note_gap(self, recorded: Recorded) -> None:
+        self._sum.gaps[recorded.tool] += 1
+        examples = self._sum.examples.setdefault(recorded.tool, [])
+        if len(examples) < EXAMPLES:
+            examples.append(recorded.args)
+
+
+def percentile(values: Sequence[int], part: float) -> float:
+    """Returns the value below which ``part`` (0 to 1) of the sorted values lie; 0 if there are none."""
+    return float(values[min(len(values) - 1, int(part * len(values)))]) if values else 0.0

@@ -1,0 +1,155 @@
+"""What ``callosum watch`` looks at: the sessions, and what waits for a person. No terminal here."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
+
+from callosum.journal import shown_keys
+from callosum.model import SECOND, Entry, Event, State, Verdict
+
+if TYPE_CHECKING:
+    from callosum.gate import LocalGate
+    from callosum.model import Holding, Status
+
+BACK: Final = 900 * SECOND
+"""How far back the first look goes."""
+_MOST: Final = 200
+"""Sessions that are remembered."""
+OVERRIDE: Final = 600.0
+"""How long a block is offered to a person, in seconds."""
+
+
+class Seen(Struct):
+    """A session as its entries show it. Moments in Unix seconds."""
+
+    name: str
+    last: float = 0.0
+    calls: int = 0
+    tool: str = ""
+    key: str = ""
+    verdict: Verdict | None = None
+    paused: float = 0.0
+
+
+class Waiting(Struct, frozen=True):
+    """A call that a person may answer: asked, or blocked a short while ago."""
+
+    id: int
+    instance: str
+    tool: str
+    tier: int
+    key: str
+    at: float
+    verdict: Verdict
+    warning: str = ""
+    rule: str = ""
+    params: Any = None
+
+    def facts(self) -> dict[str, Any]:
+        """What is told to a program: ``event`` is ``approval`` or ``block``."""
+        return {
+            "event": "approval" if self.verdict is Verdict.ASK else "block",
+            "id": self.id,
+            "instance": self.instance,
+            "tool": self.tool,
+            "tier": self.tier,
+            "key": self.key,
+            "rule": self.rule,
+            "params": self.params,
+            "warning": self.warning,
+            "at": self.at,
+        }
+
+
+class Scene:
+    """Follows one namespace. ``update`` takes in what came since; ``status`` is the gate's own answer."""
+
+    def __init__(self, gate: LocalGate, namespace: str) -> None:
+        self._gate = gate
+        self._namespace = namespace
+        self.sessions: OrderedDict[str, Seen] = OrderedDict()
+        self.waiting: OrderedDict[int, Waiting] = OrderedDict()
+        self.status: Status = gate.status(namespace=namespace)
+        newest = gate.entries(limit=1, newest=True)
+        self._after = 0
+        if newest:
+            self._after = max(0, newest[-1].seq - BACK)
+        self._began = newest[-1].seq if newest else 0
+
+    def update(self) -> list[Waiting]:
+        """Takes in what came since the last time; returns what is new for a person since the start."""
+        fresh: list[Waiting] = []
+        while page := self._gate.entries(after=self._after, namespace=self._namespace):
+            self._after = page[-1].seq
+            for entry in page:
+                self._take(entry)
+                found = _waiting(entry)
+                if found is not None:
+                    self.waiting[found.id] = found
+                    if entry.seq > self._began:
+                        fresh.append(found)
+        self.status = self._gate.status(namespace=self._namespace)
+        self._forget(self.status.asked)
+        return fresh
+
+    def _take(self, entry: Entry) -> None:
+        if entry.event in (Event.APPROVE, Event.DENY):
+            self.waiting.pop(entry.action, None)
+        if entry.event is not Event.INTERCEPT:
+            return
+        seen = self.sessions.setdefault(entry.session, Seen(entry.session))
+        self.sessions.move_to_end(entry.session)
+        seen.last, seen.calls = entry.seq / SECOND, seen.calls + 1
+        seen.tool, seen.verdict = entry.tool, entry.verdict
+        seen.key = next(iter(shown_keys(entry)), "")
+        if entry.verdict is Verdict.CONFIRM:
+            seen.paused = seen.last
+        elif entry.verdict is not None and entry.verdict.proceed:
+            seen.paused = 0.0
+        if len(self.sessions) > _MOST:
+            self.sessions.popitem(last=False)
+
+    def _forget(self, asked: tuple[Holding, ...]) -> None:
+        """Drops what was answered, used or given up; a question from before the first look comes in."""
+        open_ = {holding.id: holding for holding in asked}
+        now = time.time()
+        for id, waiting in list(self.waiting.items()):
+            if waiting.verdict is Verdict.ASK:
+                gone = id not in open_ or self._settled(id)
+            else:
+                gone = now - waiting.at > OVERRIDE or self._settled(id)
+            if gone:
+                del self.waiting[id]
+        for id in open_:
+            if id not in self.waiting and not self._settled(id):
+                found = next(map(_waiting, self._gate.entries(after=id - 1, limit=1)), None)
+                if found is not None and found.id == id:
+                    self.waiting[id] = found
+
+    def _settled(self, id: int) -> bool:
+        action = self._gate.store.action(self._namespace, id)
+        return action is None or action.approved != 0 or action.state is not State.ASKED
+
+
+def _waiting(entry: Entry) -> Waiting | None:
+    """What an entry puts before a person: a new question, or a block."""
+    if entry.event is not Event.INTERCEPT or entry.verdict not in (Verdict.ASK, Verdict.BLOCK):
+        return None
+    if entry.verdict is Verdict.ASK and entry.action != entry.seq:
+        return None  # asked before, and still open
+    return Waiting(
+        entry.seq,
+        entry.session,
+        entry.tool,
+        entry.tier or 0,
+        next(iter(shown_keys(entry)), ""),
+        entry.seq / SECOND,
+        entry.verdict,
+        str(entry.body.get("warning", "")),
+        entry.rule,
+        entry.body.get("params"),
+    )

@@ -1,0 +1,230 @@
+"""``callosum watch``: sessions, pauses and what waits for a person, live, with y and n on the spot."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from callosum.cli.options import Config, Json, Namespace, State, open_gate, settings_of
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from callosum.cli.notify import Notifier
+    from callosum.cli.scene import Scene, Waiting
+    from callosum.gate import LocalGate
+
+_ROWS = 12
+
+
+def watch(
+    notify: Annotated[
+        str | None,
+        typer.Option(
+            "--notify",
+            metavar="CMD",
+            help="Run this for each new question or block, without a shell; facts: JSON on its input, CALLOSUM_CALL_*.",
+            show_default=False,
+        ),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Show it once and leave.")] = False,
+    every: Annotated[
+        float, typer.Option("--every", min=0.05, max=60, metavar="SECONDS", help="How often to look.")
+    ] = 0.5,
+    state: State = None,
+    namespace: Namespace = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Watch the sessions live; y approves and n refuses what waits for a person.
+
+    Without a terminal, or with --json, each new question or block is one line.
+    """
+    from callosum.cli import show
+    from callosum.cli.notify import Notifier
+    from callosum.cli.scene import Scene
+
+    settings = settings_of(state, namespace, config, notify=notify)
+    complaints: list[str] = []
+    notifier = Notifier(settings.notify, complaints.append)
+    with open_gate(settings, create=not once) as gate:
+        scene = Scene(gate, settings.namespace)
+        try:
+            if once:
+                scene.update()
+                if json:
+                    show.json([waiting.facts() for waiting in scene.waiting.values()])
+                else:
+                    show.put(_view(scene, 0, "", None))
+            elif json or not sys.stdout.isatty():
+                _lines(scene, notifier, complaints, every, json=json)
+            else:
+                _live(gate, scene, notifier, complaints, settings.namespace, every)
+        finally:
+            notifier.close()
+
+
+def _lines(scene: Scene, notifier: Notifier, complaints: list[str], every: float, *, json: bool) -> None:
+    from callosum.cli import show
+    from callosum.cli.text import clean
+
+    scene.update()
+    if json:
+        show.json({"event": "watching"})
+    while True:
+        for waiting in scene.update():
+            notifier.send(waiting.facts())
+            if json:
+                show.json(waiting.facts())
+            else:
+                key = f" on {clean(waiting.key, 100)}" if waiting.key else ""
+                word = "asks for" if waiting.facts()["event"] == "approval" else "was blocked:"
+                show.line(
+                    f"{waiting.id}  {clean(waiting.instance)} {word} {clean(waiting.tool)}{key} (tier {waiting.tier})"
+                )
+                sys.stdout.flush()
+        while complaints:
+            sys.stderr.write(f"callosum: {complaints.pop(0)}\n")
+        time.sleep(every)
+
+
+def _live(
+    gate: LocalGate, scene: Scene, notifier: Notifier, complaints: list[str], namespace: str, every: float
+) -> None:
+    from rich.live import Live
+
+    from callosum.cli import show
+    from callosum.cli.codes import NotAPerson
+    from callosum.cli.keyboard import Keyboard
+    from callosum.cli.person import require_person
+    from callosum.cli.text import clean
+
+    person, why = "", ""
+    try:
+        person = require_person(gate.store, "answer here")
+    except NotAPerson as refusal:
+        why = str(refusal)
+    chosen: int | None = 0
+    id, said = 0, ""
+    with Keyboard() as keys, Live(console=show.console(), screen=True, auto_refresh=False) as live:
+        while True:
+            for waiting in scene.update():
+                notifier.send(waiting.facts())
+            if complaints:
+                said = complaints.pop(0)
+            ids = list(scene.waiting)
+            # the choice stays on its call when others come and go, so that a key never meets another
+            if id in scene.waiting:
+                chosen = ids.index(id)
+            elif id and len(ids) > 0:
+                chosen = None  # it is gone: the next is answered only once it was chosen
+            else:
+                chosen = 0 if ids else None
+            live.update(_view(scene, chosen, said, why if not person else None), refresh=True)
+            key = keys.read(every)
+            if key in ("q", "\x03", "\x04"):
+                return
+            step = {"j": 1, "down": 1, "k": -1, "up": -1}.get(key, 0)
+            if step:
+                chosen = 0 if chosen is None else max(0, min(chosen + step, len(ids) - 1))
+            id = ids[chosen] if ids and chosen is not None else id if ids else 0
+            if key in ("y", "n") and ids and chosen is None:
+                said = "choose one first, with j or k"
+            elif key in ("y", "n") and ids:
+                one = scene.waiting[id]
+                try:
+                    require_person(gate.store, "answer here")
+                except NotAPerson as refusal:
+                    said = str(refusal)
+                    continue
+                verb = gate.approve if key == "y" else gate.deny
+                report = verb(one.id, by=person, channel="watch", namespace=namespace)
+                word = ("approved" if key == "y" else "refused") if report.ok else f"not changed, {report.note}:"
+                said = f"{word} {clean(one.tool)} of {clean(one.instance)}"
+
+
+def _view(scene: Scene, chosen: int | None, said: str, refused: str | None) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    from callosum.cli import show
+    from callosum.cli.look import holdings
+    from callosum.cli.times import clock, since
+
+    now = time.time()
+    parts: list[RenderableType] = []
+    head = Text.assemble(("Callosum", "bold"), (f"  {clock(now)}", "dim"))
+    if scene.status.observing_until is not None:
+        head.append(f"  observing only until {clock(scene.status.observing_until)}", "yellow")
+    parts += [head, Text()]
+    items = list(scene.waiting.values())
+    if items:
+        first = max(0, min((chosen or 0) - _ROWS // 2, len(items) - _ROWS))
+        rows = [_waiting_row(one, chosen=at == chosen) for at, one in enumerate(items) if first <= at < first + _ROWS]
+        note = f"{len(items)} in all" if len(items) > _ROWS else ""
+        parts.append(show.table("For you", ("", "<id", "<since", "session", "tool", ">tier", "key"), rows, note=note))
+        if chosen is not None:
+            parts += [_params(items[chosen]), show.cell(items[chosen].warning, "dim", 400), Text()]
+    else:
+        parts += [Text("Nothing waits for you.", style="dim"), Text()]
+    sessions = list(scene.sessions.values())[::-1][:_ROWS]
+    if sessions:
+        parts.append(
+            show.table(
+                "Sessions",
+                ("session", "<ago", ">calls", "tool", "<answer", "key"),
+                [
+                    (
+                        show.cell(one.name, limit=40),
+                        show.cell(since(one.last)),
+                        show.cell(one.calls),
+                        show.cell(one.tool, limit=40),
+                        show.cell("paused", "yellow") if one.paused else show.verdict(one.verdict),
+                        show.cell(one.key, limit=100),
+                    )
+                    for one in sessions
+                ],
+            )
+        )
+    if scene.status.unknown:
+        parts.append(holdings("Outcome unknown", scene.status.unknown[:_ROWS]))
+    if scene.status.locks:
+        parts.append(holdings("Leases", scene.status.locks[:_ROWS]))
+    if said:
+        parts.append(show.cell(said, "cyan", 300))
+    if refused is None:
+        parts.append(Text("y approve   n refuse   j/k choose   q leave", style="dim"))
+    else:
+        parts.append(show.cell(f"Answers are off: {refused}.  q leaves", "yellow", 300))
+    return Group(*parts)
+
+
+def _params(one: Waiting) -> RenderableType:
+    """What the call would do: that is what a person answers for."""
+    import msgspec
+
+    from callosum.cli import show
+
+    return show.cell(msgspec.json.encode(one.params).decode() if one.params else "no params are known", limit=600)
+
+
+def _waiting_row(one: Waiting, *, chosen: bool) -> tuple[Text, ...]:
+    from callosum.cli import show
+    from callosum.cli.times import since
+    from callosum.model import Verdict
+
+    style = "bold" if chosen else ""
+    word = "" if one.verdict is Verdict.ASK else " (blocked)"
+    return (
+        show.cell("▶" if chosen else " ", "cyan"),
+        show.cell(one.id, style),
+        show.cell(since(one.at)),
+        show.cell(one.instance, style, 40),
+        show.cell(one.tool, style, 40).append(word, "red"),
+        show.tier(one.tier),
+        show.cell(one.key, style, 100),
+    )

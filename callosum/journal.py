@@ -1,0 +1,409 @@
+"""The whole journal: what the store holds, and what was rotated out of it into compressed segments.
+
+A segment is ``<state>/journal/<first>-<last>.jsonl.gz``: entries in order, one a line, named by the
+``seq`` of its first and its last. Rotation copies before it deletes::
+
+    take(...)                     which entries may leave: nobody can ask for them any more
+    write .<name>.part, fsync     a crash here leaves a part that the next rotation removes
+    rename to <name>, fsync       from here on the entries are in both, and readers drop the second
+    take(delete, only=copied)     what became free to leave meanwhile is not deleted, only what was copied
+
+So an entry may be there twice for a while, and is never in neither. Two processes that rotate at once
+meet at a lock file, and the second goes its way. Entries of live actions and of remembered calls stay
+in the store when older ones leave, so segments may overlap; a reader merges them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import heapq
+import logging
+import os
+import re
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from operator import attrgetter
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from callosum.errors import StoreError
+from callosum.model import NO_KEY, SECOND, Entry
+from callosum.stores.base import Store
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - without file locks nothing is rotated
+    fcntl = None  # type: ignore[assignment]
+
+logger = logging.getLogger("callosum")
+
+FOLDER: Final = "journal"
+BATCH: Final = 2500
+"""Entries of one segment: about a megabyte before compression, some 20 ms of work."""
+_PAGE: Final = 500
+_FULL: Final = 0.8
+"""A journal that grew too large is rotated until it takes this part of its size."""
+_SLACK: Final = 1.1
+"""Entries leave once a segment can be filled, or once they are this much older than they may be."""
+_REST: Final = 600.0
+"""After a rotation that found nothing to move, the next look comes so many seconds later."""
+_NAME: Final = re.compile(r"(\d+)-(\d+)\.jsonl\.gz")
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(Entry).decode
+
+
+# --- lines --------------------------------------------------------------------------------------------
+
+
+def line_of(entry: Entry) -> bytes:
+    """Returns an entry as one line of JSON, without the line's end: its wire form and the time ``at``."""
+    at = datetime.fromtimestamp(entry.seq // SECOND, UTC).replace(microsecond=entry.seq % SECOND)
+    return b'{"at":"%s",' % at.isoformat(timespec="microseconds").replace("+00:00", "Z").encode() + _encode(entry)[1:]
+
+
+def shown_keys(entry: Entry) -> tuple[str, ...]:
+    """Returns the names of an entry's keys, without the hidden one of a call without keys."""
+    return tuple(key.name for key in entry.keys if not key.name.startswith(NO_KEY))
+
+
+def export(entries: Iterable[Entry], path: Path) -> int:
+    """Writes entries as JSONL to a new file, compressed if its name ends in ``.gz``; returns how many.
+
+    Raises ``FileExistsError`` rather than write over a file, ``OSError`` if it cannot be written.
+    """
+    count = 0
+    with path.open("xb") as raw:
+        path.chmod(0o600)
+        with gzip.GzipFile(fileobj=raw, mode="wb") if path.suffix == ".gz" else raw as out:
+            for entry in entries:
+                out.write(line_of(entry) + b"\n")
+                count += 1
+    return count
+
+
+# --- choosing -----------------------------------------------------------------------------------------
+
+
+class Filter(Struct, frozen=True, kw_only=True):
+    """Which entries are wanted; what is None (or 0) does not count.
+
+    In ``session``, ``tool`` and ``key`` a ``*`` stands for anything; ``key`` looks at all keys of an
+    entry. ``tier`` is the lowest. ``since`` and ``until`` are moments, both included.
+    """
+
+    namespace: str | None = None
+    session: str | None = None
+    tool: str | None = None
+    key: str | None = None
+    event: str | None = None
+    verdict: str | None = None
+    tier: int | None = None
+    since: int = 0
+    until: int | None = None
+
+    def passes(self, entry: Entry) -> bool:
+        """Whether the entry is wanted."""
+        return (
+            entry.seq >= self.since
+            and (self.until is None or entry.seq <= self.until)
+            and self.namespace in (None, entry.namespace)
+            and self.event in (None, entry.event)
+            and self.verdict in (None, entry.verdict)
+            and (self.tier is None or (entry.tier is not None and entry.tier >= self.tier))
+            and _fits(self.session, entry.session)
+            and _fits(self.tool, entry.tool)
+            and (self.key is None or any(_fits(self.key, name) for name in shown_keys(entry)))
+        )
+
+
+ALL: Final = Filter()
+
+
+def _fits(pattern: str | None, text: str) -> bool:
+    """Whether the text is the pattern, in which ``*`` stands for anything."""
+    if pattern is None or pattern == text:
+        return True
+    first, *parts = pattern.split("*")
+    if not parts or not text.startswith(first):
+        return False
+    place = len(first)
+    *middle, last = parts
+    for part in middle:
+        found = text.find(part, place)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return text.endswith(last) and len(text) - len(last) >= place
+
+
+# --- reading ------------------------------------------------------------------------------------------
+
+
+class Segment(NamedTuple):
+    """A file of rotated entries. ``first`` and ``last`` are the ``seq`` of its first and last."""
+
+    first: int
+    last: int
+    path: Path
+
+    def read(self, after: int = 0) -> Iterator[Entry]:
+        """Yields its entries with a greater ``seq``. Raises ``StoreError`` if it is damaged."""
+        try:
+            with gzip.open(self.path, "rb") as lines:
+                for line in lines:
+                    entry = _decode(line)
+                    if entry.seq > after:
+                        yield entry
+        except (OSError, EOFError, zlib.error, UnicodeError, msgspec.MsgspecError) as fault:
+            raise StoreError(f"{self.path} is damaged ({fault}); move it away to read the rest") from fault
+
+
+class Journal:
+    """A store's journal with its segments as one stream in order, none twice.
+
+    ``state`` is the state folder, which need not exist. ``sleep`` is for tests.
+    """
+
+    def __init__(self, store: Store, state: Path, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        self.store = store
+        self.folder = state / FOLDER
+        self._sleep = sleep
+
+    def segments(self) -> list[Segment]:
+        """Returns the segments, the oldest first entry first."""
+        try:
+            names = os.listdir(self.folder)  # noqa: PTH208  names are all that is needed
+        except OSError:
+            return []
+        found = [(match, name) for name in names if (match := _NAME.fullmatch(name))]
+        return sorted(Segment(int(match[1]), int(match[2]), self.folder / name) for match, name in found)
+
+    def read(self, wanted: Filter = ALL, *, after: int = 0) -> Iterator[Entry]:
+        """Yields the entries with a ``seq`` greater than ``after``, oldest first.
+
+        It ends with the newest there is at the time. Every entry is seen, whether it is rotated before,
+        after or while it is read: a page of the store is read first, and then the segments that
+        there are by then, so what has left the store is in one of them.
+        """
+        after = max(after, wanted.since - 1)
+        namespace, session = wanted.namespace, wanted.session
+        if session is not None and "*" in session:
+            session = None
+        while wanted.until is None or after < wanted.until:
+            page = self.store.entries(after=after, limit=_PAGE, namespace=namespace, session=session)
+            end = page[-1].seq if len(page) == _PAGE else None
+            for entry in _merged(self._rotated(after, end), page):
+                if wanted.passes(entry):
+                    yield entry
+                after = entry.seq
+            if end is None:
+                return
+            after = max(after, end)
+
+    def last(self, count: int, wanted: Filter = ALL) -> list[Entry]:
+        """Returns the newest ``count`` entries that are wanted, oldest first."""
+        simple = wanted.session is None or "*" not in wanted.session
+        segments = self.segments()
+        newest_rotated = max((segment.last for segment in segments), default=0)
+        for limit in (4 * count, 100 * count) if simple else ():
+            page = self.store.entries(limit=limit, namespace=wanted.namespace, session=wanted.session, newest=True)
+            found = [entry for entry in page if wanted.passes(entry)]
+            if len(page) < limit and not segments:
+                return found[-count:]
+            if len(found) >= count and found[-count].seq > newest_rotated:
+                return found[-count:]
+        return list(deque(self.read(wanted), maxlen=count))
+
+    def follow(
+        self,
+        wanted: Filter = ALL,
+        *,
+        after: int | None = None,
+        interval: float = 0.2,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Iterator[Entry]:
+        """Yields entries as they come, none twice; ends when ``stop()`` is true.
+
+        ``after`` None starts with the next one. ``interval`` is how long to rest, in seconds, when
+        there is nothing new.
+        """
+        if after is None:
+            newest = self.store.entries(limit=1, newest=True)
+            after = newest[0].seq if newest else 0
+        while not stop():
+            idle = True
+            for entry in self.read(after=after):
+                idle, after = False, entry.seq
+                if wanted.passes(entry):
+                    yield entry
+            if idle:
+                self._sleep(interval)
+
+    def _rotated(self, after: int, end: int | None) -> Iterator[Entry]:
+        """Rotated entries with ``after < seq <= end``, in order; segments are opened when it is their turn."""
+        waiting = deque(
+            segment for segment in self.segments() if segment.last > after and (end is None or segment.first <= end)
+        )
+        heap: list[tuple[int, int, Entry, Iterator[Entry]]] = []
+        number = 0
+        while waiting or heap:
+            while waiting and (not heap or waiting[0].first <= heap[0][0]):
+                number += 1
+                lines = waiting.popleft().read(after)
+                if (entry := next(lines, None)) is not None:
+                    heapq.heappush(heap, (entry.seq, number, entry, lines))
+            if not heap:
+                continue
+            seq, mine, entry, lines = heap[0]
+            if end is not None and seq > end:
+                return
+            yield entry
+            if (following := next(lines, None)) is not None:
+                heapq.heapreplace(heap, (following.seq, mine, following, lines))
+            else:
+                heapq.heappop(heap)
+
+
+def _merged(*streams: Iterable[Entry]) -> Iterator[Entry]:
+    """Entries of ordered streams in order; of those with one ``seq`` the first."""
+    last = -1
+    for entry in heapq.merge(*streams, key=attrgetter("seq")):
+        if entry.seq != last:
+            yield entry
+            last = entry.seq
+
+
+# --- rotation -----------------------------------------------------------------------------------------
+
+
+class Rotation:
+    """Moves entries that are too old, or too many, from a store into segments.
+
+    ``state`` is the state folder. ``age`` is in seconds, ``size`` in bytes (of the store's live data).
+    What the gate may still need stays, whatever its age: so a store can stay larger than ``size``.
+    ``now`` gives moments; it is for tests, as ``batch`` is.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        state: Path,
+        *,
+        age: float,
+        size: int,
+        batch: int = BATCH,
+        now: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        self._store = store
+        self._folder = state / FOLDER
+        self._age = int(age * SECOND)
+        self._size = size
+        self._batch = batch
+        self._now = now
+        self._rest_until = 0.0
+        self._too_large = False
+
+    def run(self, horizon: int, *, rounds: int = 1) -> int:
+        """Writes at most ``rounds`` segments; returns how many entries moved, 0 if another rotates now.
+
+        ``horizon`` is the moment before which nothing counts as evidence, as ``Store.maintain`` has it.
+        Cheap where there is nothing to do. Raises ``StoreError`` if the store or the folder fails; what
+        was written until then stands.
+        """
+        if time.monotonic() < self._rest_until:
+            return 0
+        moved = 0
+        for _ in range(rounds):
+            until = self._due()
+            if until is None:
+                break
+            step = self._move(until, horizon)
+            moved += step
+            if not step:
+                self._rest_until = time.monotonic() + _REST
+                break
+        return moved
+
+    def _due(self) -> int | None:
+        """Up to which moment entries are to leave; None if none is."""
+        now = self._now()
+        if self._store.size() > self._size * (_FULL if self._too_large else 1):
+            self._too_large = True
+            return now
+        self._too_large = False
+        old = now - self._age
+        waiting = self._store.entries(limit=1)
+        if not waiting or waiting[0].seq > old:
+            return None
+        return old
+
+    def _move(self, until: int, horizon: int) -> int:
+        try:
+            with self._alone() as alone:
+                if not alone:
+                    return 0
+                entries = self._store.take(until, horizon, self._batch)
+                if not entries or not self._worth(entries):
+                    return 0
+                self._write(entries)
+                self._store.take(until, horizon, self._batch, delete=True, only={entry.seq for entry in entries})
+                return len(entries)
+        except OSError as fault:
+            raise StoreError(f"the journal could not be rotated into {self._folder}: {fault}") from fault
+
+    def _worth(self, entries: list[Entry]) -> bool:
+        full = len(entries) >= self._batch
+        return full or self._too_large or entries[0].seq < self._now() - int(self._age * _SLACK)
+
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Holds the lock file, without waiting; False if another process (or thread) has it."""
+        if fcntl is None:
+            yield False
+            return
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+                return
+            for part in self._folder.glob(".*.part"):
+                part.unlink()  # of a rotation that died; its entries are still in the store
+            yield True
+        finally:
+            os.close(handle)
+
+    def _write(self, entries: list[Entry]) -> None:
+        name = f"{entries[0].seq}-{entries[-1].seq}.jsonl.gz"
+        path = self._folder / name
+        if path.exists():  # of a rotation that died before it deleted: nothing of it may be lost
+            entries = list(_merged(Segment(0, 0, path).read(), entries))
+        part = self._folder / f".{name}.part"
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as raw:
+            with gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0, compresslevel=6) as out:
+                out.write(b"".join(line_of(entry) + b"\n" for entry in entries))
+            raw.flush()
+            os.fsync(raw.fileno())
+        part.replace(path)
+        _sync(self._folder)
+
+
+def _sync(folder: Path) -> None:
+    """Makes a rename in the folder survive power loss, where folders can be synced."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,97 @@
+"""Running the command as its users do: as a process, with pipes or at a terminal of its own."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+CALLOSUM = (sys.executable, "-m", "callosum.cli")
+
+# An orphan with a terminal of its own: nothing above it can be taken for an agent's host, whoever runs the tests.
+_ALONE = """
+import fcntl, os, subprocess, sys, termios
+if os.fork():
+    os._exit(0)
+os.setsid()
+terminal = int(sys.argv[1])
+fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+code = subprocess.call(sys.argv[3:], stdin=terminal, stdout=terminal, stderr=terminal)
+with open(sys.argv[2], "w") as file:
+    file.write(str(code))
+"""
+
+
+def environment(state: Path, **more: str) -> dict[str, str]:
+    """Nothing of who runs the tests but what a program needs."""
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "VIRTUAL_ENV") if name in os.environ}
+    plain = {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "120", "LINES": "40", "LC_ALL": "C.UTF-8"}
+    return {**kept, **plain, "CALLOSUM_STATE": str(state), **more}
+
+
+def run(
+    state: Path, *words: str, text: str = "", env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*CALLOSUM, *words],
+        input=text,
+        capture_output=True,
+        text=True,
+        env=environment(state, **(env or {})),
+        cwd=state.parent,
+        timeout=120,
+        check=False,
+    )
+
+
+class Shown(NamedTuple):
+    code: int
+    text: str
+
+
+def at_terminal(
+    state: Path,
+    *words: str,
+    keys: tuple[tuple[str, str], ...] = (),
+    env: Mapping[str, str] | None = None,
+    program: tuple[str, ...] = CALLOSUM,
+) -> Shown:
+    """Runs the command at a pseudo-terminal; ``keys`` are pairs of what to wait for and what to press then."""
+    ours, theirs = pty.openpty()
+    status = state.parent / f"status-{time.monotonic_ns()}"
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", _ALONE, str(theirs), str(status), *program, *words],
+        pass_fds=(theirs,),
+        env=environment(state, **(env or {})),
+        cwd=state.parent,
+    )
+    os.close(theirs)
+    assert launcher.wait(30) == 0
+    text, waiting, place = "", list(keys), 0
+    ends = time.monotonic() + 60
+    try:
+        while True:
+            assert time.monotonic() < ends, f"it does not end: {text[-2000:]!r}"
+            ready, _, _ = select.select([ours], [], [], 60)
+            assert ready, f"nothing came for a minute after: {text!r}"
+            try:
+                data = os.read(ours, 65536)
+            except OSError:
+                break  # how Linux tells that nobody has the other side any more
+            if not data:
+                break
+            text += data.decode(errors="replace")
+            while waiting and (found := text.find(waiting[0][0], place)) >= 0:
+                place = found + len(waiting[0][0])
+                os.write(ours, waiting.pop(0)[1].encode())
+    finally:
+        os.close(ours)
+    assert not waiting, f"{waiting[0][0]!r} was never shown in {text!r}"
+    return Shown(int(status.read_text()), text)

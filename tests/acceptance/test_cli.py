@@ -1,0 +1,508 @@
+"""The command as people and programs use it: real processes, real terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from callosum import __version__
+from callosum.gate import LocalGate
+from callosum.model import Call, Outcome
+from tests.acceptance.command import CALLOSUM, at_terminal, environment, run
+
+RULES = {"rules": [{"name": "pay", "tier": 4, "tool": "pay", "contextKey": "payment:{params.to}", "verdict": "ask"}]}
+HOSTILE = "acme [bold red]x[/] \x1b[2J\x07\u202e\u009b31m"
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def gate(state: Path) -> Iterator[LocalGate]:
+    state.mkdir(mode=0o700)
+    (state / "tiers.json").write_text(json.dumps(RULES))
+    with LocalGate(state) as gate:
+        yield gate
+
+
+def pay(gate: LocalGate, to: str = "globex", instance: str = "mira") -> int:
+    return gate.intercept(Call(instance, "pay", {"to": to, "amount": 5})).id
+
+
+def reply(gate: LocalGate, instance: str = "mira", target: str = "andy") -> int:
+    return gate.intercept(
+        Call(instance, "message", {"action": "send", "target": target, "replyTo": "m1", "message": "On it"})
+    ).id
+
+
+COMMANDS = (
+    *("status", "leases", "journal", "watch", "explain", "approve", "deny", "resolve", "release", "off", "on"),
+    *("demo", "replay", "doctor", "rules check"),
+)
+
+
+# --- the whole -------------------------------------------------------------------------------------------
+
+
+def test_help_lists_every_command_and_the_exit_codes(state: Path) -> None:
+    shown = run(state, "--help")
+    assert shown.returncode == 0
+    for name in COMMANDS:
+        assert name.split()[0] in shown.stdout
+    assert "Exit codes: 0" in shown.stdout
+
+
+def test_every_command_takes_a_state_folder_and_documents_its_exit_codes(state: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        for shown in pool.map(lambda name: run(state, *name.split(), "--help"), COMMANDS):
+            assert shown.returncode == 0
+            assert "--state" in shown.stdout, shown
+            assert "Exit codes: 0" in shown.stdout, shown
+    assert not state.exists()
+
+
+def test_version_and_completion(state: Path) -> None:
+    assert run(state, "--version").stdout == f"callosum {__version__}\n"
+    completed = run(state, env={"_CALLOSUM_COMPLETE": "complete_bash", "COMP_WORDS": "callosum exp", "COMP_CWORD": "1"})
+    assert completed.stdout.strip() == "explain"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (("bogus",), 2, "No such command"),
+        (("status", "--bogus"), 2, "No such option"),
+        (("approve", "x"), 2, "Invalid value for 'ID'"),
+        (("journal", "--since", "soon"), 2, "--since: expected a time"),
+        (("journal", "--event", "party"), 2, "--event: expected one of intercept"),
+        (("status", "--config", "none.toml"), 2, "there is no such file"),
+        (("explain",), 2, "TOOL: expected a tool"),
+        (("explain", "x", "[1]"), 2, "PARAMS: expected a JSON object"),
+        (("resolve", "5"), 2, "--happened or --not"),
+        (("off", "--for", "long"), 2, "--for: expected a duration"),
+        (("replay", "none.jsonl"), 2, "none.jsonl"),
+        (("rules", "check", "none.json"), 2, "none.json: No such file"),
+        (("leases",), 1, ""),
+        (("journal",), 1, ""),
+        (("release", "a:b", "--as", "mira"), 1, ""),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_sentence(state: Path, words: tuple[str, ...], code: int, says: str) -> None:
+    shown = run(state, *words)
+    assert (shown.returncode, says in shown.stderr) == (code, True), shown
+    assert "Traceback" not in shown.stderr
+    assert not state.exists()
+
+
+def test_a_foreign_file_is_the_store_being_away(state: Path) -> None:
+    state.mkdir()
+    (state / "gate.db").write_text("somebody's notes, not a database at all")
+    for words in (("status",), ("journal",), ("explain", "read", "{}"), ("leases", "--json")):
+        shown = run(state, *words)
+        assert shown.returncode == 3, shown
+        assert shown.stderr.startswith("callosum: ")
+        assert shown.stderr.count("\n") == 1
+        assert "is not a database of Callosum" in shown.stderr
+    assert (state / "gate.db").read_text().startswith("somebody's")
+
+
+def test_flags_come_before_the_environment(state: Path, gate: LocalGate, tmp_path: Path) -> None:
+    reply(gate)
+    assert run(tmp_path / "other", "leases").returncode == 1
+    assert run(tmp_path / "other", "leases", "--state", str(state)).returncode == 0
+    assert not (tmp_path / "other").exists()
+
+
+def test_hostile_text_breaks_no_table_and_moves_no_cursor(state: Path, gate: LocalGate) -> None:
+    pay(gate, HOSTILE, instance="evil[/red][bold]")
+    gate.intercept(
+        Call("evil[/red]", "message", {"action": "send", "target": HOSTILE, "replyTo": HOSTILE, "message": "x"})
+    )
+    for words in (
+        ("status",),
+        ("leases",),
+        ("journal",),
+        ("watch", "--once"),
+        ("explain", "pay", json.dumps({"to": HOSTILE})),
+    ):
+        shown = run(state, *words)
+        assert shown.returncode == 0, shown
+        assert "[bold" in shown.stdout
+        assert all(char == "\n" or char.isprintable() for char in shown.stdout), shown.stdout
+    terminal = at_terminal(state, "journal", "--json")
+    assert not set(terminal.text) & {"\x1b", "\x07", "\u202e", "\u009b"}
+    assert all(json.loads(line) for line in terminal.text.splitlines())
+
+
+# --- looking -----------------------------------------------------------------------------------------------
+
+
+def test_status_as_table_and_as_json(state: Path, gate: LocalGate) -> None:
+    asked, lease = pay(gate), reply(gate)
+    shown = run(state, "status").stdout
+    for word in (
+        "Waiting for a person",
+        str(asked),
+        "payment:globex",
+        "Leases",
+        str(lease),
+        "thread:andy:m1",
+        "Lately",
+    ):
+        assert word in shown
+    found = json.loads(run(state, "status", "--json").stdout)
+    assert found["locks"][0]["contextKey"] == "thread:andy:m1"
+    assert found["asked"][0]["id"] == asked
+    assert json.loads(run(state, "leases", "--json").stdout)[0]["token"] == lease
+    assert json.loads(run(state, "status", "--json", "thread:nobody:1").stdout)["locks"] == []
+
+
+def test_the_journal_is_filtered_and_exported(state: Path, gate: LocalGate, tmp_path: Path) -> None:
+    id = reply(gate)
+    gate.complete("mira", id=id, outcome=Outcome.DONE)
+    gate.intercept(Call("doug", "read", {"path": "/etc/hosts"}))
+    lines = run(state, "journal", "--json").stdout.splitlines()
+    assert [json.loads(line)["event"] for line in lines] == ["intercept", "complete", "intercept"]
+    assert json.loads(lines[0])["at"].endswith("Z")
+    assert json.loads(lines[0])["body"]["params"]["message"] == "On it"
+    for words, count in (
+        (("--session", "doug", "--event", "intercept", "--verdict", "allow", "--tool", "re*", "--since", "1h"), 1),
+        (("--key", "thread:andy:*", "--tier", "1"), 2),
+        (("--since", "1h", "--until", "30m"), 0),
+        (("--last", "1", "--namespace", "default"), 1),
+    ):
+        shown = run(state, "journal", "--json", *words)
+        assert (len(shown.stdout.splitlines()), shown.returncode) == (count, 0 if count else 1), words
+    out = tmp_path / "out.jsonl"
+    assert run(state, "journal", "--export", str(out)).returncode == 0
+    assert out.read_text().splitlines() == lines
+    again = run(state, "journal", "--export", str(out))
+    assert (again.returncode, "there is such a file already" in again.stderr) == (2, True)
+    assert "intercept" in run(state, "journal").stdout
+    assert run(state, "journal", "--rotate").stdout == "Nothing had to be moved.\n"
+
+
+def test_the_journal_is_followed_line_by_line(state: Path, gate: LocalGate) -> None:
+    reply(gate)
+    with subprocess.Popen(
+        [*CALLOSUM, "journal", "--follow", "--json"], stdout=subprocess.PIPE, env=environment(state), text=True
+    ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["session"] == "mira"
+        reply(gate, "doug", "zoe")
+        assert json.loads(process.stdout.readline())["session"] == "doug"
+        process.kill()
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault(state: Path, gate: LocalGate) -> None:
+    for number in range(3000):
+        gate.intercept(Call("mira", "read", {"path": f"/doc/{number}"}))
+    with subprocess.Popen(
+        [*CALLOSUM, "journal", "--json", "-n", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(state),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+# --- explain -----------------------------------------------------------------------------------------------
+
+
+def test_explain_says_rule_tier_keys_and_verdict_and_records_nothing(state: Path, gate: LocalGate) -> None:
+    reply(gate)
+    before = len(gate.entries())
+    call = ("explain", "message", '{"action": "send", "target": "andy", "replyTo": "m1", "message": "me too"}')
+    shown = run(state, *call, "--instance", "doug")
+    for word in ("thread-reply", "thread:andy:m1", "warn", "has an active action"):
+        assert word in shown.stdout
+    found = json.loads(run(state, *call, "--instance", "doug", "--json").stdout)
+    assert found["tier"] == 3
+    assert found["decision"]["conflicts"][0]["kind"] == "held"
+    options = run(state, "explain", "message", "-p", "action=send", "-p", "target=andy", "-p", "replyTo=m1", "--json")
+    assert json.loads(options.stdout)["keys"] == [{"key": "thread:andy:m1", "mode": "write"}]
+    whole = run(state, "explain", '{"tool": "pay", "params": {"to": "x"}}', "--json")
+    assert json.loads(whole.stdout)["decision"]["verdict"] == "ask"
+    assert len(gate.entries()) == before
+
+
+def test_explain_needs_no_state_folder(state: Path) -> None:
+    shown = run(state, "explain", "read", '{"path": "/etc/hosts"}')
+    assert shown.returncode == 0
+    assert "file:/etc/hosts" in shown.stdout
+    assert not state.exists()
+
+
+def test_explain_lines_answers_each_line_in_its_place(state: Path) -> None:
+    lines = [
+        '{"instance": "a", "tool": "read", "params": {"path": "/x"}, "description": "d", "schema": {}, "annotations": {}, "cwd": "/"}',
+        "garbage",
+        '{"instance": "a", "tool": 3}',
+        '{"instance": "a", "params": {}}',
+        '{"instance": "a", "tool": "x", "params": []}',
+        "",
+        '{"instance": "a", "tool": "bash", "params": {"command": "gh repo delete a/b"}, "callId": "c", "later": [1]}',
+    ]
+    shown = run(state, "explain", "--jsonl", text="\n".join(lines) + "\n")
+    assert shown.returncode == 2
+    answers = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert answers[0] == {
+        "tier": 0,
+        "effect": "read",
+        "keys": [{"key": "file:/x", "mode": "read"}],
+        "rule": "file-read",
+        "why": ["rule file-read"],
+    }
+    assert [answer.get("at") for answer in answers] == [None, "line 2", "tool", "tool", "params", "line 6", None]
+    assert answers[6]["tier"] == 4
+    assert answers[6]["effect"] == "write"
+    assert not state.exists()
+    assert run(state, "explain", "--jsonl", text=lines[0]).returncode == 0
+
+
+def test_explain_lines_answers_before_the_next_is_asked(state: Path) -> None:
+    with subprocess.Popen(
+        [*CALLOSUM, "explain", "--jsonl"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(state),
+        bufsize=0,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for _ in range(3):
+            process.stdin.write(b'{"instance": "a", "tool": "read"}\n')
+            assert json.loads(process.stdout.readline())["tier"] == 0
+        process.stdin.write(b'{"instance": "a", "tool": "\xff"}\n' + b"[" * 100_000 + b"\n" + b"x" * 5_000_000 + b"\n")
+        process.stdin.close()
+        assert [json.loads(line)["at"] for line in process.stdout] == ["line 4", "line 5", "line 6"]
+        assert process.wait(60) == 2
+
+
+# --- people -------------------------------------------------------------------------------------------------
+
+
+def test_approve_at_a_terminal_lets_the_call_run_once(state: Path, gate: LocalGate) -> None:
+    id = pay(gate)
+    shown = at_terminal(state, "approve", str(id))
+    assert shown.code == 0, shown
+    assert "Approved" in shown.text
+    assert "payment:globex" in shown.text
+    decision = gate.intercept(Call("mira", "pay", {"to": "globex", "amount": 5}))
+    assert decision.proceed
+    entry = next(entry for entry in gate.entries() if entry.event == "approve")
+    assert "(terminal)" in entry.body["by"]
+    again = at_terminal(state, "approve", str(id))
+    assert (again.code, "Nothing was changed" in again.text) == (1, True)
+
+
+def test_deny_at_a_terminal(state: Path, gate: LocalGate) -> None:
+    id = pay(gate)
+    assert at_terminal(state, "deny", str(id)).code == 0
+    decision = gate.intercept(Call("mira", "pay", {"to": "globex", "amount": 5}))
+    assert not decision.proceed
+    assert "A person refused this" in (decision.warning or "")
+
+
+@pytest.mark.parametrize(
+    "words", [("approve", "ID"), ("deny", "ID"), ("resolve", "ID", "--happened"), ("release", "ID"), ("off",)]
+)
+def test_without_a_terminal_nobody_is_a_person(state: Path, gate: LocalGate, words: tuple[str, ...]) -> None:
+    id = reply(gate) if words[0] == "release" else pay(gate)
+    before = len(gate.entries())
+    shown = run(state, *(str(id) if word == "ID" else word for word in words))
+    assert (shown.returncode, shown.stderr.startswith("callosum: only a person can ")) == (4, True), shown
+    assert len(gate.entries()) == before
+
+
+@pytest.mark.parametrize(
+    "mark",
+    ["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CODEX_SANDBOX", "GEMINI_CLI", "OPENCLAW_SESSION", "CALLOSUM_SESSION"],
+)
+def test_a_terminal_inside_a_gated_host_is_no_person(state: Path, gate: LocalGate, mark: str) -> None:
+    shown = at_terminal(state, "approve", str(pay(gate)), env={mark: "1"})
+    assert (shown.code, f"{mark} is set" in shown.text) == (4, True), shown
+
+
+def test_a_descendant_of_a_known_host_is_no_person(state: Path, gate: LocalGate, tmp_path: Path) -> None:
+    host = tmp_path / "claude"
+    host.symlink_to("/bin/sh")
+    words = " ".join((*CALLOSUM, "approve", str(pay(gate))))
+    shown = at_terminal(state, "-c", f"{words}; exit $?", program=(str(host),))
+    assert (shown.code, "descends from claude" in shown.text) == (4, True), shown
+
+
+def test_a_descendant_of_a_process_with_open_actions_is_no_person(state: Path, gate: LocalGate) -> None:
+    script = """
+import subprocess, sys
+from callosum import Call, LocalGate
+from callosum.process import this_process
+with LocalGate() as gate:
+    call = Call("mira", "message", {"action": "send", "target": "zoe", "replyTo": "1", "message": "x"}, host=this_process())
+    assert gate.intercept(call).proceed
+    sys.exit(subprocess.call([sys.executable, "-m", "callosum.cli", "approve", sys.argv[1]]))
+"""
+    shown = at_terminal(state, "-c", script, str(pay(gate)), program=(sys.executable,))
+    assert (shown.code, "runs gated calls" in shown.text) == (4, True), shown
+
+
+def test_resolve_by_a_person_and_by_a_session_that_has_looked(state: Path, gate: LocalGate) -> None:
+    first, second = reply(gate), reply(gate, target="zoe")
+    for id in (first, second):
+        gate.complete("mira", id=id, outcome="unknown")
+    assert "Outcome unknown" in run(state, "status").stdout
+    assert at_terminal(state, "resolve", str(first), "--happened", "--note", "it is in the sent mails").code == 0
+    assert run(state, "resolve", str(second), "--not", "--as", "doug").returncode == 0
+    found = {entry.action: entry for entry in gate.entries() if entry.event == "resolve"}
+    assert found[first].outcome == "done"
+    assert found[first].body["note"] == "it is in the sent mails"
+    assert found[second].outcome == "failed"
+    assert found[second].body["by"] == "doug"
+    assert run(state, "resolve", str(second), "--not", "--as", "doug").returncode == 1
+
+
+def test_release_by_a_person_and_by_the_session_itself(state: Path, gate: LocalGate) -> None:
+    gate.lock("mira", "file:/a", tier=4)
+    lock = gate.lock("mira", "file:/b", tier=4)
+    assert run(state, "release", "file:/a", "--as", "doug").returncode == 1
+    assert run(state, "release", "file:/a", "--as", "mira").returncode == 0
+    assert at_terminal(state, "release", str(lock.id)).code == 0
+    assert gate.status().locks == ()
+    gate.lock("mira", "file:/a", tier=4)
+    assert at_terminal(state, "release", "file:/a").code == 0
+    assert gate.status().locks == ()
+
+
+def test_off_lets_all_pass_for_a_while_and_on_ends_it(state: Path, gate: LocalGate) -> None:
+    assert at_terminal(state, "off", "--for", "5m").code == 0
+    assert "observing only until" in run(state, "status").stdout
+    decision = gate.intercept(Call("mira", "pay", {"to": "acme"}))
+    assert decision.proceed
+    assert decision.observed == "ask"
+    assert json.loads(run(state, "on", "--json").stdout) == {"observingUntil": None, "was": True}
+    with LocalGate(state) as another:  # one that runs already may take a second to see it
+        assert not another.intercept(Call("mira", "pay", {"to": "initech"})).proceed
+    assert "was on already" in run(state, "on").stdout
+
+
+# --- watch ---------------------------------------------------------------------------------------------------
+
+
+def test_watch_answers_on_the_spot(state: Path, gate: LocalGate) -> None:
+    first = pay(gate)
+    shown = at_terminal(state, "watch", "--every", "0.05", keys=((str(first), "y"), ("approved pay of mira", "q")))
+    assert shown.code == 0, shown
+    assert gate.intercept(Call("mira", "pay", {"to": "globex", "amount": 5})).proceed
+    second = pay(gate, "acme")
+    at_terminal(state, "watch", "--every", "0.05", keys=((str(second), "n"), ("refused pay of mira", "q")))
+    assert not gate.intercept(Call("mira", "pay", {"to": "acme", "amount": 5})).proceed
+
+
+def test_watch_inside_a_host_shows_and_answers_nothing(state: Path, gate: LocalGate) -> None:
+    id = pay(gate)
+    keys = (("Answers are off", "y"), ("only a person can answer here", "q"))
+    at_terminal(state, "watch", "--every", "0.05", keys=keys, env={"CLAUDECODE": "1"})
+    assert gate.store.action("default", id).approved == 0  # type: ignore[union-attr]
+
+
+def test_watch_tells_the_users_command_and_no_shell_reads_what_an_agent_wrote(
+    state: Path, gate: LocalGate, tmp_path: Path
+) -> None:
+    pipe = tmp_path / "told"
+    os.mkfifo(pipe)
+    program = tmp_path / "notify.py"
+    program.write_text(
+        "import json, os, sys\n"
+        "facts = json.load(sys.stdin)\n"
+        "named = {k: v for k, v in os.environ.items() if k.startswith('CALLOSUM_CALL_')}\n"
+        "open(sys.argv[1], 'w').write(json.dumps([sys.argv[2:], facts, named]))\n"
+    )
+    command = f"{sys.executable} {program} {pipe} '$(touch {tmp_path}/owned)'"
+    old = pay(gate, "before")
+    with subprocess.Popen(
+        [*CALLOSUM, "watch", "--json", "--every", "0.05", "--notify", command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(state),
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline()) == {"event": "watching"}
+        id = pay(gate, f"$(touch {tmp_path}/owned) `touch {tmp_path}/owned`")
+        told = json.loads(process.stdout.readline())
+        words, facts, named = json.loads(pipe.read_text())
+        assert (told["event"], told["id"]) == ("approval", id) != ("approval", old)
+        assert words == [f"$(touch {tmp_path}/owned)"]
+        assert facts == told
+        assert named["CALLOSUM_CALL_ID"] == str(id)
+        assert named["CALLOSUM_CALL_TOOL"] == "pay"
+        gate.intercept(Call("mira", "exec", {"command": f"callosum approve {id}"}))
+        assert json.loads(process.stdout.readline())["event"] == "block"
+        assert json.loads(pipe.read_text())[1]["event"] == "block"
+        process.kill()
+    assert not (tmp_path / "owned").exists()
+
+
+# --- rules and doctor ---------------------------------------------------------------------------------------
+
+
+def test_rules_check_names_the_exact_place(state: Path, gate: LocalGate, tmp_path: Path) -> None:
+    assert "1 rules of your own are sound" in run(state, "rules", "check").stdout
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"rules": [{"name": "a", "tier": 9, "tool": "x"}]}')
+    shown = run(state, "rules", "check", str(bad))
+    assert (shown.returncode, f"{bad}: rules[0].tier: " in shown.stderr) == (2, True), shown
+    assert json.loads(run(state, "rules", "check", str(bad), "--json").stdout)["at"] == "rules[0].tier"
+    assert json.loads(run(state, "rules", "check", "--json").stdout) == {
+        "ok": True,
+        "file": str(state / "tiers.json"),
+        "own": 1,
+        "rules": len(gate.rules.current().rules),
+    }
+
+
+def test_doctor_finds_nothing_where_all_is_well(state: Path, gate: LocalGate) -> None:
+    shown = run(state, "doctor")
+    assert (shown.returncode, "All is well." in shown.stdout) == (0, True), shown
+    found = json.loads(run(state, "doctor", "--json").stdout)
+    assert found["ok"]
+    assert {"versions", "state folder", "disk", "rules", "store", "log"} <= {one["check"] for one in found["findings"]}
+
+
+def test_doctor_names_what_is_wrong_and_what_to_do(state: Path, gate: LocalGate) -> None:
+    gate.complete("mira", id=reply(gate), outcome="unknown")
+    state.chmod(0o755)
+    (state / "gate.db").chmod(0o644)
+    (state / "tiers.json").write_text("{")
+    (state / "journal").mkdir(mode=0o700)
+    (state / "journal" / "1-2.jsonl.gz").write_bytes(b"torn")
+    shown = run(state, "doctor", "--json")
+    assert shown.returncode == 1
+    found = {one["check"]: one for one in json.loads(shown.stdout)["findings"]}
+    assert found["state folder"]["level"] == found["rules"]["level"] == found["segments"]["level"] == "wrong"
+    assert "chmod" in found["state folder"]["advice"]
+    assert found["unknown"]["level"] == "advice"
+    assert "callosum resolve" in found["unknown"]["advice"]
+    assert run(state, "status").returncode == 0  # people can look and settle while the rules are broken
+    assert "things are wrong" in run(state, "doctor").stdout
+
+
+def test_doctor_says_when_the_store_is_not_ours(state: Path) -> None:
+    state.mkdir(mode=0o700)
+    (state / "gate.db").write_text("not a database")
+    (state / "gate.db").chmod(0o600)
+    shown = run(state, "doctor")
+    assert (shown.returncode, "is not a database of Callosum" in shown.stdout) == (1, True), shown

@@ -1,0 +1,75 @@
+"""The demo: it must be able to fail, and it must leave nothing behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("aiosmtpd", reason="the demo's mail server is the extra `demo`")
+
+from callosum.cli.stage.play import Half, perform
+from tests.acceptance.command import at_terminal, run
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object], Path]:
+    folder = tmp_path_factory.mktemp("demo")
+    made = folder / "tmp"
+    made.mkdir()
+    shown = run(folder / "state", "demo", "--json", env={"TMPDIR": str(made)})
+    assert shown.returncode == 0, shown
+    return json.loads(shown.stdout), made
+
+
+def test_without_the_gate_it_goes_wrong(played: tuple[dict[str, dict[str, object]], Path]) -> None:
+    without = played[0]["without"]
+    assert (without["threadMails"], without["invoiceMails"], without["notesLost"]) == (2, 2, 1)
+    assert without["meetingAnswers"] == ["accepted", "declined"]
+    assert without["told"] == []
+
+
+def test_with_the_gate_it_comes_out_right(played: tuple[dict[str, dict[str, object]], Path]) -> None:
+    report = played[0]
+    gated = report["with"]
+    assert report["right"]
+    assert (gated["threadMails"], gated["invoiceMails"], gated["notesLost"]) == (1, 1, 0)
+    assert gated["meetingAnswers"] == ["accepted"]
+    told = gated["told"]
+    assert isinstance(told, list)
+    kinds = {one["scene"]: one["kinds"] for one in told}
+    assert "recent" in kinds["thread"]
+    assert "opposed" in kinds["meeting"]
+    assert "stale" in kinds["file"]
+    assert "unknown" in kinds["crash"]
+    assert all(one["text"].startswith("[Callosum] Conflict: ") for one in told)
+
+
+def test_nothing_is_left_behind(played: tuple[dict[str, object], Path]) -> None:
+    assert list(played[1].iterdir()) == []
+    assert [path.name for path in played[1].parent.iterdir()] == ["tmp"]
+
+
+def test_the_check_fails_a_half_without_a_gate(tmp_path: Path) -> None:
+    """The negative control: what makes the demo's exit code 0 is not true by itself."""
+    half = perform(tmp_path / "world", None)
+    assert isinstance(half, Half)
+    assert not half.right
+
+
+def test_people_see_it_side_by_side(tmp_path: Path) -> None:
+    shown = at_terminal(tmp_path / "state", "demo", "--state", str(tmp_path / "kept"))
+    assert shown.code == 0, shown
+    for words in (
+        "without the gate",
+        "with the gate",
+        "Alice got 2 mails",
+        "Alice got 1 mail",
+        "1 of 2 edits lost",
+        "came out right",
+    ):
+        assert words in shown.text
+    assert run(tmp_path / "kept", "journal", "--verdict", "confirm").returncode == 0
+    again = run(tmp_path / "state", "demo", "--state", str(tmp_path / "kept"))
+    assert (again.returncode, "new or empty" in again.stderr) == (2, True)

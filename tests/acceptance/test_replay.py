@@ -1,0 +1,124 @@
+"""Recorded traffic through the gate, by several session processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.command import ROOT, run
+
+TRACES = ROOT.parent / "shared" / "data" / "traces.jsonl"
+
+
+def recorded(tool: str, task: str, error: str | None = None, **args: object) -> str:
+    return json.dumps(
+        {
+            "source": "s",
+            "suite": "u",
+            "task": task,
+            "call_index": 0,
+            "tool": tool,
+            "args": args,
+            "state_changed": None,
+            "error": error,
+        }
+    )
+
+
+@pytest.fixture
+def traffic(tmp_path: Path) -> Path:
+    path = tmp_path / "calls.jsonl"
+    path.write_text(
+        "\n".join(
+            [
+                recorded("write", "one", path="/a", content="1"),
+                "{broken",
+                recorded("write", "two", path="/a", content="2"),
+                recorded("message", "one", action="send", target="andy", replyTo="1", message="hello"),
+                '{"tool": "x"}',
+                "",
+                recorded("message", "two", action="send", target="andy", replyTo="1", message="other words"),
+                recorded(
+                    "message", "three", "Error: refused", action="send", target="zoe", replyTo="1", message="hello"
+                ),
+                '{"tool": "a\\u0007b", "args": {}}',
+            ]
+        )
+    )
+    return path
+
+
+def test_a_replay_reports_what_the_gate_said(tmp_path: Path, traffic: Path) -> None:
+    shown = run(tmp_path / "state", "replay", str(traffic), "--sessions", "2", "--json", "-")
+    assert shown.returncode == 0, shown
+    report = json.loads(shown.stdout)
+    assert (report["calls"], report["tasks"], report["sessions"]) == (5, 3, 2)
+    assert report["tiers"] == {"1": 2, "3": 3}
+    assert sum(report["verdicts"].values()) == 5
+    assert [(one["line"], one["file"]) for one in report["brokenLines"]] == [
+        (2, str(traffic)),
+        (5, str(traffic)),
+        (9, str(traffic)),
+    ]
+    assert report["callsPerSecond"] > 0
+    assert report["decisionMs"]["p99"] >= report["decisionMs"]["p50"] > 0
+    assert not (tmp_path / "state").exists()
+
+
+def test_a_replay_keeps_its_state_where_it_is_told_to_and_reports_the_recorded_outcome(
+    tmp_path: Path, traffic: Path
+) -> None:
+    kept = tmp_path / "kept"
+    shown = run(
+        tmp_path / "state",
+        "replay",
+        str(traffic),
+        "-s",
+        "1",
+        "--state",
+        str(kept),
+        "--json",
+        str(tmp_path / "report.json"),
+    )
+    assert shown.returncode == 0, shown
+    assert "5 calls of 3 tasks" in shown.stdout
+    assert f"{traffic}:2: " in shown.stdout
+    assert json.loads((tmp_path / "report.json").read_text())["calls"] == 5
+    lines = [json.loads(line) for line in run(kept, "journal", "--json", "-n", "0").stdout.splitlines()]
+    assert [line["outcome"] for line in lines if line["event"] == "complete" and line["tier"] == 3] == [
+        "done",
+        "done",
+        "failed",
+    ]
+
+
+def test_with_pause_each_session_repeats_once(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    path.write_text(
+        "\n".join(recorded("write", f"task {number}", path="/a", content=str(number)) for number in range(6))
+    )
+    report = json.loads(run(tmp_path / "state", "replay", str(path), "-s", "2", "--pause", "--json", "-").stdout)
+    assert report["conflicts"]["stale"] == report["verdicts"]["confirm"] == report["confirmed"] > 0
+
+
+def test_a_file_without_any_call_is_bad_input(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    path.write_text("nothing\nof use\n")
+    assert run(tmp_path / "state", "replay", str(path)).returncode == 2
+
+
+def test_a_store_that_is_away_ends_the_replay(tmp_path: Path, traffic: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "gate.db").write_text("not a database")
+    shown = run(tmp_path / "state", "replay", str(traffic), "--state", str(tmp_path / "kept"), "--json", "-")
+    assert (shown.returncode, "Traceback" in shown.stderr) == (3, False), shown
+
+
+@pytest.mark.skipif(not TRACES.exists(), reason=f"the recorded traffic is not there: {TRACES}")
+def test_real_traffic_runs_through_without_an_error(tmp_path: Path) -> None:
+    count = len(TRACES.read_text().splitlines())
+    report = json.loads(run(tmp_path / "state", "replay", str(TRACES), "--sessions", "8", "--json", "-").stdout)
+    assert (report["calls"], report["brokenLines"], report["refused"]) == (count, [], [])
+    assert sum(report["tiers"].values()) == sum(report["verdicts"].values()) == count
