@@ -130,7 +130,6 @@ class Event(StrEnum):
     APPROVE = "approve"
     DENY = "deny"
     QUEUE = "queue"
-    LEAVE = "leave"
     OBSERVE = "observe"
     LATE = "late"
 

@@ -14,7 +14,6 @@ A mark, not a token, is what confirms: models reword, so the repeat is known by 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -99,6 +98,22 @@ class Ask(Struct, frozen=True, gc=False):
     observes: bool = False
 
 
+class Case(Struct, frozen=True, gc=False):
+    """What was weighed: the verdict, what is shown for it, all evidence, and a sentence of the gate's own.
+
+    ``items`` is the evidence the session is told of, gravest first; ``conflicts`` its first ten.
+    """
+
+    verdict: Verdict
+    items: tuple[Evidence, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    note: str = ""
+
+
+_CLEAR: Final = Case(_ALLOW)
+
+
 class Ruling(Struct, frozen=True, gc=False):
     """A step's answer: the decision without the store's ids, or that the call waits its turn."""
 
@@ -149,7 +164,7 @@ def admit(ask: Ask, view: View) -> Change:
         elif not lost(earlier, view.now):
             return Change(answer=Ruling(_again(earlier)))
     if ask.found.verdict is None and not ask.waiter and _alone(view):
-        return _open(ask, view, _ALLOW, (), ())
+        return _open(ask, view, _CLEAR)
     return _weigh(ask, view)
 
 
@@ -189,10 +204,8 @@ def _weigh(ask: Ask, view: View) -> Change:
         note = note or f"Rule {found.rule!r} asks for this."
     shown.sort(key=lambda pair: (-pair[0].kind.gravity, -pair[0].action.id))
     items = tuple(item for item, _ in shown)
-    conflicts = _conflicts(view, items[:MOST_CONFLICTS])
-    if verdict in (Verdict.ASK, Verdict.BLOCK):
-        return _needs_a_person(ask, view, verdict, items, conflicts, evidence, note)
-    return _conclude(ask, view, verdict, items, conflicts, evidence, note)
+    case = Case(verdict, items, _conflicts(view, items[:MOST_CONFLICTS]), tuple(evidence), note)
+    return _needs_a_person(ask, view, case) if verdict.gravity >= Verdict.ASK.gravity else _conclude(ask, view, case)
 
 
 def _gravity(verdict: Verdict) -> int:
@@ -311,7 +324,7 @@ def _deadlocks(held: list[Evidence], view: View) -> bool:
 def _queue(ask: Ask, view: View) -> Change:
     """Takes or keeps a place in the queue: a waiter is an action in state ``queued``."""
     settles, entries = lapses(view)
-    ruling = Ruling(_draft(ask, Verdict.BLOCK, (), 0, None), queued=True)
+    ruling = Ruling(_draft(ask, Case(Verdict.BLOCK)), queued=True)
     until = view.now + WAITER_TTL
     mine = _place_in_queue(ask, view)
     if mine is not None:
@@ -333,45 +346,27 @@ def _place_in_queue(ask: Ask, view: View) -> Action | None:
     return None
 
 
-def _needs_a_person(
-    ask: Ask,
-    view: View,
-    verdict: Verdict,
-    items: tuple[Evidence, ...],
-    conflicts: tuple[Conflict, ...],
-    evidence: list[Evidence],
-    note: str,
-) -> Change:
+def _needs_a_person(ask: Ask, view: View, case: Case) -> Change:
     """``ask`` or ``block``: passes if a person agreed to just this, asks if it must."""
     answer = _answered(ask, view)
-    if answer is not None and answer.approved > 0:
-        newer = [item for item in items if item.action.id > answer.id]
-        if not newer and view.now - answer.approved < APPROVAL_TTL:
-            used = Settle(answer, State.CANCELLED, ended=view.now)
-            params = None
-            if ask.call.rewrite and answer.content.digest != ask.found.content.digest:
-                params = msgspec.json.decode(answer.answer) if answer.answer else None
-            return _open(
-                ask,
-                view,
-                Verdict.WARN if items else Verdict.ALLOW,
-                items,
-                conflicts,
-                evidence=evidence,
-                used=used,
-                params=params,
-                note=f"A person approved this ({answer.id}).",
-            )
-    if answer is not None and answer.approved < 0 and view.now + answer.approved < APPROVAL_TTL:
+    if answer is None:
+        return _conclude(ask, view, case)
+    if answer.approved > 0 and view.now - answer.approved < APPROVAL_TTL:
+        if not any(item.action.id > answer.id for item in case.items):
+            verdict = Verdict.WARN if case.items else Verdict.ALLOW
+            agreed = replace(case, verdict=verdict, note=f"A person approved this ({answer.id}).")
+            return _open(ask, view, agreed, used=answer)
+    elif answer.approved < 0 and view.now + answer.approved < APPROVAL_TTL:
         note = f"A person refused this ({answer.id}). Do not try it again; do something else."
-        return _conclude(ask, view, Verdict.BLOCK, items, conflicts, evidence, note)
-    if verdict is Verdict.ASK and answer is not None and not answer.approved:
+        return _conclude(ask, view, replace(case, verdict=Verdict.BLOCK, note=note))
+    elif case.verdict is Verdict.ASK and not answer.approved:
         note = f"The question ({answer.id}) still waits for an answer; nobody has decided."
-        decision = _draft(ask, verdict, conflicts, len(items), note)
+        decision = _draft(ask, replace(case, note=note))
         settles, entries = lapses(view)
-        entries.append(_entry(ask, Event.INTERCEPT, verdict, _body(ask, decision)))
+        _give_up_place(ask, view, settles)
+        entries.append(_entry(ask, Event.INTERCEPT, case.verdict, _body(ask, decision)))
         return Change(tuple(entries), settles=tuple(settles), answer=Ruling(replace(decision, id=answer.id)))
-    return _conclude(ask, view, verdict, items, conflicts, evidence, note)
+    return _conclude(ask, view, case)
 
 
 def _answered(ask: Ask, view: View) -> Action | None:
@@ -392,54 +387,39 @@ def _names(of: Action | Ask) -> list[str]:
     return [key.name for key in of.keys]
 
 
-def _conclude(
-    ask: Ask,
-    view: View,
-    verdict: Verdict,
-    items: tuple[Evidence, ...],
-    conflicts: tuple[Conflict, ...],
-    evidence: list[Evidence],
-    note: str,
-) -> Change:
-    observing = ask.observes or view.now < view.observe_until
-    if observing and not verdict.proceed:
-        return _open(ask, view, observe(verdict), items, conflicts, evidence=evidence, observed=verdict)
+def _conclude(ask: Ask, view: View, case: Case) -> Change:
+    """The answer as it stands: lets the call through, or says no and opens nothing."""
+    verdict = case.verdict
     if verdict.proceed:
-        return _open(ask, view, verdict, items, conflicts, evidence=evidence, note=note)
-    if verdict is Verdict.ASK:
-        note = note or "It runs once a person has approved it; ask again then, or do something else."
-    decision = _draft(ask, verdict, conflicts, len(items), note)
+        return _open(ask, view, case)
+    if ask.observes or view.now < view.observe_until:
+        return _open(ask, view, replace(case, verdict=observe(verdict)), observed=verdict)
+    if verdict is Verdict.ASK and not case.note:
+        case = replace(case, note="It runs once a person has approved it; ask again then, or do something else.")
+    decision = _draft(ask, case)
     settles, entries = lapses(view)
     _give_up_place(ask, view, settles)
     opening = None
-    body = _body(ask, decision)
     if verdict is Verdict.ASK:
         opening = Opening(State.ASKED, view.now + APPROVAL_TTL, content=ask.found.content, params=ask.params)
-    entries.append(_entry(ask, Event.INTERCEPT, verdict, body))
-    moves = tuple(_marks(ask, view, verdict, items))
+    entries.append(_entry(ask, Event.INTERCEPT, verdict, _body(ask, decision)))
+    moves = tuple(_marks(ask, view, verdict, case.items))
     return Change(tuple(entries), opening, tuple(settles), moves, content=ask.found.content, answer=Ruling(decision))
 
 
-def _open(
-    ask: Ask,
-    view: View,
-    verdict: Verdict,
-    items: tuple[Evidence, ...],
-    conflicts: tuple[Conflict, ...],
-    *,
-    evidence: list[Evidence] | None = None,
-    used: Settle | None = None,
-    params: Mapping[str, Any] | None = None,
-    observed: Verdict | None = None,
-    note: str = "",
-) -> Change:
-    """Lets the call through: an open action with a lease at tiers 3 and 4, a done one below."""
+def _open(ask: Ask, view: View, case: Case, *, used: Action | None = None, observed: Verdict | None = None) -> Change:
+    """Lets the call through: an open action with a lease at tiers 3 and 4, a done one below.
+
+    ``used`` is the approval that it runs on, ``observed`` the verdict that ``observe`` let pass.
+    """
     found, call, now = ask.found, ask.call, view.now
-    settles, entries = lapses(view) if evidence is not None else ([], [])
-    if evidence is not None:
+    settles: list[Settle] = []
+    entries: list[Entry] = []
+    if case is not _CLEAR:
+        settles, entries = lapses(view)
         _give_up_place(ask, view, settles)
     if used is not None:
-        settles.append(used)
+        settles.append(Settle(used, State.CANCELLED, ended=now))
     leases = found.tier >= 3
     limit = 0
     if call.host is not None:
@@ -452,14 +432,13 @@ def _open(
         False,
         found.content,
         _prints(found.content) if found.tier >= 2 else (),
-        _supersedes(ask, evidence) if evidence else (),
+        _supersedes(ask, case.evidence) if case.evidence else (),
     )
-    told = _ALLOW if observed is not None else verdict
-    decision = _draft(ask, verdict, conflicts, len(items), "" if observed else note, observed)
-    if params is not None:
-        decision = replace(decision, params=params)
-    entries.append(_entry(ask, Event.INTERCEPT, verdict, _body(ask, decision)))
-    moves = tuple(_marks(ask, view, told, items))
+    decision = _draft(ask, case, observed)
+    if used is not None and call.rewrite and used.answer and used.content.digest != found.content.digest:
+        decision = replace(decision, params=msgspec.json.decode(used.answer))
+    entries.append(_entry(ask, Event.INTERCEPT, case.verdict, _body(ask, decision)))
+    moves = tuple(_marks(ask, view, _ALLOW if observed is not None else case.verdict, case.items))
     return Change(tuple(entries), opening, tuple(settles), moves, answer=Ruling(decision))
 
 
@@ -470,7 +449,7 @@ def _give_up_place(ask: Ask, view: View, settles: list[Settle]) -> None:
         settles.append(Settle(mine, State.CANCELLED, ended=view.now))
 
 
-def _supersedes(ask: Ask, evidence: list[Evidence]) -> tuple[int, ...]:
+def _supersedes(ask: Ask, evidence: tuple[Evidence, ...]) -> tuple[int, ...]:
     """The unknown actions that this one repeats: once it is done, they are settled."""
     return tuple(
         {
@@ -517,16 +496,11 @@ def _draft_from(earlier: Action, kept: _Kept) -> Decision:
     )
 
 
-def _draft(
-    ask: Ask,
-    verdict: Verdict,
-    conflicts: tuple[Conflict, ...],
-    count: int,
-    note: str | None,
-    observed: Verdict | None = None,
-) -> Decision:
+def _draft(ask: Ask, case: Case, observed: Verdict | None = None) -> Decision:
+    """The answer, still without its id and lease."""
+    verdict, count = case.verdict, len(case.items)
     names = tuple([key.name for key in ask.found.keys])
-    silent = observed is not None or (verdict is _ALLOW and not note)
+    silent = observed is not None or (verdict is _ALLOW and not case.note)
     return Decision(
         verdict.proceed,
         ask.found.tier,
@@ -535,9 +509,9 @@ def _draft(
         verdict,
         names,
         ask.found.rule,
-        conflicts,
+        case.conflicts,
         count,
-        None if silent else sentence(verdict, ask.found.tier, conflicts, count, note or ""),
+        None if silent else sentence(verdict, ask.found.tier, case.conflicts, count, case.note),
         None,
         observed,
     )

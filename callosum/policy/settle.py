@@ -44,8 +44,6 @@ from callosum.model import (
 )
 from callosum.policy.evidence import lapsed, leased, lost, meets
 
-ENDED: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
-
 
 class Who(Struct, frozen=True, gc=False):
     """Who speaks: ``session`` (the actor) or a person, named by ``by``; ``force`` acts for others."""

@@ -103,8 +103,6 @@ def _verbs() -> dict[str, tuple[int, int]]:
 VERBS: Final = _verbs()
 """Verb -> (tier, strength)."""
 
-ENDS: Final = {"ing": "", "ed": "", "es": "", "s": "", "ies": "y"}
-
 DESTROYS: Final = _words(
     "delete destroy purge wipe erase drop terminate truncate rm rmdir shred nuke obliterate deprovision "
     "decommission teardown"
@@ -172,8 +170,6 @@ HARMLESS_TWICE: Final = _words(
     "label tag reaction star participant member file folder permission watchlist assignee reviewer pin"
 )
 """What is added or made twice without harm."""
-
-OUTSIDE_READS: Final = _words("to human agent support")
 
 STANCES: Final[dict[str, str]] = {
     "accept": "+attend", "attend": "+attend", "join": "+attend", "decline": "-attend", "rsvp": "",
