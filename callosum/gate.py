@@ -58,7 +58,8 @@ from callosum.model import (
     View,
 )
 from callosum.policy import settle
-from callosum.policy.admit import APPROVAL_TTL, Ask, Ruling, admit, keys_of, scope_of
+from callosum.policy.admit import APPROVAL_TTL, admit
+from callosum.policy.ask import Ask, Ruling, keys_of, scope_of
 from callosum.policy.evidence import LONGEST_LOOK
 from callosum.policy.settle import Who, visible
 from callosum.redact import summarise
@@ -414,7 +415,8 @@ class LocalGate:
     def resolve(
         self, id: int, *, happened: bool, by: str = "", note: str = "", namespace: str = DEFAULT_NAMESPACE
     ) -> Report:
-        who = Who("", namespace, by=by, force=True)
+        who = Who("", namespace, by=_check_note(by, "by"), force=True)
+        _check_note(note, "note")
         return self._settle(who, Find(id=_id(id)), partial(settle.resolve, who, happened, note), durable=True)
 
     def approve(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:
@@ -425,6 +427,7 @@ class LocalGate:
 
     def _answer(self, id: int, by: str, channel: str, namespace: str, *, agrees: bool) -> Report:
         began = time.perf_counter()
+        _check_note(by, "by")
         who = Who("", namespace, by=" ".join(part for part in (by, f"({channel})" if channel else "") if part))
         step = partial(settle.answer, who, agrees, APPROVAL_TTL)
         report = self._settle(who, Find(id=_id(id)), step, durable=True)
@@ -440,6 +443,7 @@ class LocalGate:
         """
         if not 0 <= seconds <= 30 * 86_400:
             raise ConfigError("expected 0 to 30 days, in seconds", at="seconds")
+        _check_note(by, "by")
 
         def step(view: View) -> Change:
             until = view.now + int(seconds * SECOND) if seconds else 0
@@ -605,7 +609,18 @@ def _who(instance: str, session: str | None, namespace: str, *, by: str = "", fo
     if session is not None:
         _check_name(session, "session")
     _check_name(namespace, "namespace")
-    return Who(f"{instance}/{session}" if session else instance, namespace, by, force)
+    return Who(f"{instance}/{session}" if session else instance, namespace, _check_note(by, "by"), force)
+
+
+def _check_note(value: str, at: str) -> str:
+    """A person's words for the journal: any text that can be stored."""
+    if type(value) is not str or len(value) > 4096:
+        raise ConfigError("expected a text of at most 4096 characters", at=at)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ConfigError("broken Unicode is not allowed", at=at) from None
+    return value
 
 
 def _key(name: str) -> Key:

@@ -344,7 +344,8 @@ class Scope(Struct, frozen=True, gc=False):
 class KeyView(Struct, frozen=True, gc=False):
     """One key of the scope, with every key that covers it or is covered by it.
 
-    ``mark`` is this session's. ``live``: all queued, asked, open and unknown actions of anybody.
+    ``mark`` is this session's. ``live``: all queued, asked and open actions of anybody, and of the
+    unknown ones at least the newest ``LATEST``.
     ``latest``: the newest action of each other session that was neither failed nor cancelled, and
     behind it the newest that counts (tier ``floor`` or more, a mode that the key's meets) if that is
     another; newest change first, cut at ``LATEST``. ``own``: this session's newest (its life; its keys and

@@ -29,9 +29,7 @@ def send_email(to: str, subject: str, body: str) -> str:
 
 def run(gate: LocalGate, session: str) -> str:
     """One run of the agent; returns what its tool answered."""
-    tool = gated(
-        send_email, gate=gate, instance="mira", session=session, blocked=lambda no: no.warning, pause=True
-    )
+    tool = gated(send_email, gate=gate, instance="mira", session=session, blocked=lambda no: no.warning, pause=True)
     arguments = {"to": "alice@example.com", "subject": "Friday", "body": f"Friday works, says {session}"}
     call = {"name": "send_email", "args": arguments, "id": f"{session}-1"}
     model = Script(messages=iter([AIMessage("", tool_calls=[call]), AIMessage("done")]))

@@ -14,145 +14,44 @@ A mark, not a token, is what confirms: models reword, so the repeat is known by 
 
 from __future__ import annotations
 
-from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum.model import (
     DAY,
     HOUR,
-    MINUTE,
-    NO_KEY,
     SECOND,
     Action,
-    Call,
     Change,
-    Classification,
-    Conflict,
     Content,
-    Decision,
     Entry,
     Event,
-    Key,
-    KeyView,
     Kind,
-    Lease,
-    Mark,
-    Mode,
-    Move,
     Opening,
-    Scope,
     Settle,
     State,
-    Tier,
     Verdict,
     View,
 )
-from callosum.policy.evidence import Asking, Evidence, gather, last_look, lost, moment, unreported
-from callosum.policy.sentence import sentence
+from callosum.policy.answer import again, body_of, conflicts_of, draft, entry_of
+from callosum.policy.ask import Ask, Case, Ruling, prints_of
+from callosum.policy.evidence import Asking, Evidence, gather, lost
+from callosum.policy.marks import lately_told, moved, paused, was_told
 from callosum.policy.settle import lapses
-from callosum.policy.table import cell, observe, pause
-from callosum.rules.content import contrary
+from callosum.policy.table import cell, observe
 
-MOST_CONFLICTS: Final = 10
 WAITER_TTL: Final = 3 * SECOND
 """How long a waiter that stopped polling still keeps its place."""
 APPROVAL_TTL: Final = HOUR
 """How long a question waits for a person, and how long the person's answer holds."""
 HOST_LIMIT: Final = HOUR
 """How long a living host process keeps a lease, where the tool names no limit of its own."""
-PAUSES: Final = 2
-PAUSE_SPAN: Final = 10 * MINUTE
-"""After two pauses for ``recent`` or ``held`` on one key in ten minutes, tier 3 is only warned."""
+MOST_CONFLICTS: Final = 10
 
-
-_FLOORS: Final = (0, 0, 0, 2, 1)
-"""By tier: the lowest tier of an act that can be ``recent`` to it; none below tier 3 is told of any."""
-
-
-_ALLOW, _WARN, _CONFIRM = Verdict.ALLOW, Verdict.WARN, Verdict.CONFIRM  # an enum's attributes are slow
-
-
-class Ask(Struct, frozen=True, gc=False):
-    """All that a decision needs beside the view.
-
-    ``call_print`` is the call id as bytes (empty without one). ``summary`` is what the journal
-    shows of the params. ``params`` (JSON) are set where an approval must be able to run them.
-    ``ttl`` is the lease's length in microseconds. ``waits``: the caller would still wait;
-    ``waiter`` is its place in the queue.
-    """
-
-    call: Call
-    actor: str
-    found: Classification
-    keys: tuple[Key, ...]
-    call_print: bytes
-    summary: Any
-    ttl: int
-    params: bytes | None = None
-    waits: bool = False
-    waiter: int = 0
-    observes: bool = False
-
-
-class Case(Struct, frozen=True, gc=False):
-    """What was weighed: the verdict, what is shown for it, all evidence, and a sentence of the gate's own.
-
-    ``items`` is the evidence the session is told of, gravest first; ``conflicts`` its first ten.
-    """
-
-    verdict: Verdict
-    items: tuple[Evidence, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
-    evidence: tuple[Evidence, ...] = ()
-    note: str = ""
-
-
+_ALLOW: Final = Verdict.ALLOW  # an enum's attributes are slow
 _CLEAR: Final = Case(_ALLOW)
-
-
-class Ruling(Struct, frozen=True, gc=False):
-    """A step's answer: the decision without the store's ids, or that the call waits its turn."""
-
-    decision: Decision
-    queued: bool = False
-
-
-def scope_of(ask: Ask, identity: bytes | None) -> Scope:
-    """What ``admit`` needs to see for this call."""
-    found, call = ask.found, ask.call
-    tier = found.tier
-    return Scope(
-        call.namespace,
-        ask.actor,
-        ask.keys,
-        identity,
-        _lookups(found.content) if tier >= 2 else (),
-        _FLOORS[tier],
-        tier >= 2 or _may_need_a_person(found),
-        ask.waits,
-        None,
-        call.parent or "",
-        call.continues or "",
-        tier >= 3,
-    )
-
-
-def keys_of(found: Classification) -> tuple[Key, ...]:
-    """The keys the store works with: the call's own, or the hidden one of its content."""
-    if found.keys or (found.tier < 2 and not _may_need_a_person(found)):
-        return found.keys
-    return (Key(NO_KEY + found.content.digest.hex(), Mode.WRITE),)
-
-
-def _may_need_a_person(found: Classification) -> bool:
-    """Whether the rule itself may have a call of any tier approved: its questions must be found again."""
-    if found.verdict is not None:
-        return found.verdict in (Verdict.ASK, Verdict.BLOCK)
-    return found.cells is not None and not {Verdict.ASK, Verdict.BLOCK}.isdisjoint(found.cells.values())
 
 
 def admit(ask: Ask, view: View) -> Change:
@@ -162,7 +61,7 @@ def admit(ask: Ask, view: View) -> Change:
         if view.now - earlier.started >= DAY:
             view = replace(view, earlier=None)  # the identity of a call is good for a day
         elif not lost(earlier, view.now):
-            return Change(answer=Ruling(_again(earlier)))
+            return Change(answer=Ruling(again(earlier)))
     if ask.found.verdict is None and not ask.waiter and _alone(view):
         return _open(ask, view, _CLEAR)
     return _weigh(ask, view)
@@ -193,125 +92,23 @@ def _weigh(ask: Ask, view: View) -> Change:
         note = "Waiting was refused: who is in the way waits for something this session holds."
     shown: list[tuple[Evidence, Verdict]] = []
     for item, verdict in cells:
-        if verdict is Verdict.ALLOW or _told(ask, view, item):
+        if verdict is Verdict.ALLOW or was_told(ask, view, item):
             continue
-        shown.append((item, _paused(ask, view, item, verdict) if call.pause else verdict))
+        shown.append((item, paused(ask, view, item, verdict) if call.pause else verdict))
     verdict = max((v for _, v in shown), key=_gravity, default=Verdict.ALLOW)
     floor = found.verdict
-    confirmed = floor is Verdict.CONFIRM and _lately_told(ask, view)
+    confirmed = floor is Verdict.CONFIRM and lately_told(ask, view)
     if floor is not None and floor.gravity > verdict.gravity and not confirmed:
         verdict = floor
         note = note or f"Rule {found.rule!r} asks for this."
     shown.sort(key=lambda pair: (-pair[0].kind.gravity, -pair[0].action.id))
     items = tuple(item for item, _ in shown)
-    case = Case(verdict, items, _conflicts(view, items[:MOST_CONFLICTS]), tuple(evidence), note)
+    case = Case(verdict, items, conflicts_of(view, items[:MOST_CONFLICTS]), tuple(evidence), note)
     return _needs_a_person(ask, view, case) if verdict.gravity >= Verdict.ASK.gravity else _conclude(ask, view, case)
 
 
 def _gravity(verdict: Verdict) -> int:
     return verdict.gravity
-
-
-# --- what the session already knows ---------------------------------------------------------------
-
-
-def _told(ask: Ask, view: View, item: Evidence) -> bool:
-    """Whether the session was told of it, no less gravely; tier 4 ignores what it was told.
-
-    So does whoever a lease of tier 4 holds off: that lease is lifted by its end alone.
-    """
-    if ask.found.tier >= Tier.CRITICAL or not view.keys:
-        return False
-    if item.kind is Kind.HELD and item.action.tier >= Tier.CRITICAL:
-        return False
-    mark = view.keys[item.place].mark
-    told, kind = (mark.told, mark.told_kind) if _after(ask, view, mark) else (mark.before, mark.before_kind)
-    return item.action.id <= told and item.kind.gravity <= kind
-
-
-def _after(ask: Ask, view: View, mark: Mark) -> bool:
-    """Whether this call was made after the mark's answer was given, and is another call.
-
-    A host may tell (``after``, or another ``run``); where it cannot, a second later is after.
-    """
-    if ask.call_print and ask.call_print == mark.told_call:
-        return False
-    if ask.call.after is not None:
-        return ask.call.after >= mark.told_at
-    if ask.call.run and mark.told_run and ask.call.run != mark.told_run:
-        return True
-    return view.now - mark.told_at >= SECOND
-
-
-def _lately_told(ask: Ask, view: View) -> bool:
-    """Whether a rule's own ``confirm`` was answered by this repeat."""
-    return any(
-        place.mark.told_at and view.now - place.mark.told_at < PAUSE_SPAN and _after(ask, view, place.mark)
-        for place in view.keys
-    )
-
-
-def _paused(ask: Ask, view: View, item: Evidence, verdict: Verdict) -> Verdict:
-    result = pause(verdict, item.kind, item.age)
-    if result is not Verdict.CONFIRM or ask.found.tier != Tier.HIGH:
-        return result
-    mild = item.kind in (Kind.RECENT, Kind.HELD)
-    pauses = view.keys[item.place].mark.pauses if view.keys else ()
-    if mild and len(pauses) >= PAUSES and view.now - pauses[-PAUSES] < PAUSE_SPAN:
-        return verdict
-    return result
-
-
-def _marks(ask: Ask, view: View, verdict: Verdict, items: tuple[Evidence, ...]) -> list[Move]:
-    """The marks as they stand after this answer: what was told, what was read."""
-    moves = []
-    for number, place in enumerate(view.keys):
-        mark = place.mark
-        if verdict is _WARN or verdict is _CONFIRM:
-            mine = [item for item in items if item.place == number]
-            if mine or (verdict is _CONFIRM and not items and number == 0):
-                mark = _tell(ask, view, mark, mine, verdict)
-        if verdict.proceed:
-            if place.key.mode is Mode.READ:
-                if _worth_a_read(place, view):
-                    mark = replace(mark, read=view.now)
-            elif place.own is not None:
-                look = last_look(place, ask.found.window)
-                if look > mark.read:
-                    mark = replace(mark, read=look)
-        if mark is not place.mark:
-            moves.append(Move(place.key.name, mark))
-    return moves
-
-
-def _tell(ask: Ask, view: View, mark: Mark, mine: list[Evidence], verdict: Verdict) -> Mark:
-    told = max([mark.told, *(item.action.id for item in mine)])
-    kind = max([mark.told_kind, *(item.kind.gravity for item in mine)])
-    if mine and (told, kind) == (mark.told, mark.told_kind):
-        return mark  # a sibling of the call that was told; the second runs from the first telling
-    known = _after(ask, view, mark)
-    mild = verdict is Verdict.CONFIRM and bool(mine) and all(i.kind in (Kind.RECENT, Kind.HELD) for i in mine)
-    return replace(
-        mark,
-        told=told,
-        told_kind=kind,
-        told_at=view.now,
-        told_call=ask.call_print,
-        told_run=ask.call.run or "",
-        before=mark.told if known else mark.before,
-        before_kind=mark.told_kind if known else mark.before_kind,
-        pauses=(*mark.pauses, view.now)[-PAUSES:] if mild else mark.pauses,
-    )
-
-
-def _worth_a_read(place: KeyView, view: View) -> bool:
-    """Whether this read says more than the last one did: something changed in between."""
-    if not place.mark.read:
-        return True
-    newest = max((moment(a, view.now) for a in (*place.latest, *place.live)), default=0)
-    if any(unreported(action, view.now) for action in place.latest):
-        return True
-    return newest >= place.mark.read
 
 
 # --- the ways a decision ends ----------------------------------------------------------------------
@@ -324,14 +121,14 @@ def _deadlocks(held: list[Evidence], view: View) -> bool:
 def _queue(ask: Ask, view: View) -> Change:
     """Takes or keeps a place in the queue: a waiter is an action in state ``queued``."""
     settles, entries = lapses(view)
-    ruling = Ruling(_draft(ask, Case(Verdict.BLOCK)), queued=True)
+    ruling = Ruling(draft(ask, Case(Verdict.BLOCK)), queued=True)
     until = view.now + WAITER_TTL
     mine = _place_in_queue(ask, view)
     if mine is not None:
         if mine.expires - view.now < WAITER_TTL // 2:
             settles.append(Settle(mine, State.QUEUED, expires=until))
         return Change(entries=tuple(entries), settles=tuple(settles), answer=ruling)
-    entries.append(_entry(ask, Event.QUEUE, None, {}))
+    entries.append(entry_of(ask, Event.QUEUE, None, {}))
     opening = Opening(State.QUEUED, until, host=ask.call.host, content=Content())
     return Change(tuple(entries), opening, tuple(settles), answer=ruling)
 
@@ -361,10 +158,10 @@ def _needs_a_person(ask: Ask, view: View, case: Case) -> Change:
         return _conclude(ask, view, replace(case, verdict=Verdict.BLOCK, note=note))
     elif case.verdict is Verdict.ASK and not answer.approved:
         note = f"The question ({answer.id}) still waits for an answer; nobody has decided."
-        decision = _draft(ask, replace(case, note=note))
+        decision = draft(ask, replace(case, note=note))
         settles, entries = lapses(view)
         _give_up_place(ask, view, settles)
-        entries.append(_entry(ask, Event.INTERCEPT, case.verdict, _body(ask, decision)))
+        entries.append(entry_of(ask, Event.INTERCEPT, case.verdict, body_of(ask, decision)))
         return Change(tuple(entries), settles=tuple(settles), answer=Ruling(replace(decision, id=answer.id)))
     return _conclude(ask, view, case)
 
@@ -396,14 +193,14 @@ def _conclude(ask: Ask, view: View, case: Case) -> Change:
         return _open(ask, view, replace(case, verdict=observe(verdict)), observed=verdict)
     if verdict is Verdict.ASK and not case.note:
         case = replace(case, note="It runs once a person has approved it; ask again then, or do something else.")
-    decision = _draft(ask, case)
+    decision = draft(ask, case)
     settles, entries = lapses(view)
     _give_up_place(ask, view, settles)
     opening = None
     if verdict is Verdict.ASK:
         opening = Opening(State.ASKED, view.now + APPROVAL_TTL, content=ask.found.content, params=ask.params)
-    entries.append(_entry(ask, Event.INTERCEPT, verdict, _body(ask, decision)))
-    moves = tuple(_marks(ask, view, verdict, case.items))
+    entries.append(entry_of(ask, Event.INTERCEPT, verdict, body_of(ask, decision)))
+    moves = tuple(moved(ask, view, verdict, case.items))
     return Change(tuple(entries), opening, tuple(settles), moves, content=ask.found.content, answer=Ruling(decision))
 
 
@@ -431,14 +228,14 @@ def _open(ask: Ask, view: View, case: Case, *, used: Action | None = None, obser
         call.host if leases else None,
         False,
         found.content,
-        _prints(found.content) if found.tier >= 2 else (),
+        prints_of(found.content) if found.tier >= 2 else (),
         _supersedes(ask, case.evidence) if case.evidence else (),
     )
-    decision = _draft(ask, case, observed)
+    decision = draft(ask, case, observed)
     if used is not None and call.rewrite and used.answer and used.content.digest != found.content.digest:
         decision = replace(decision, params=msgspec.json.decode(used.answer))
-    entries.append(_entry(ask, Event.INTERCEPT, case.verdict, _body(ask, decision)))
-    moves = tuple(_marks(ask, view, _ALLOW if observed is not None else case.verdict, case.items))
+    entries.append(entry_of(ask, Event.INTERCEPT, case.verdict, body_of(ask, decision)))
+    moves = tuple(moved(ask, view, _ALLOW if observed is not None else case.verdict, case.items))
     return Change(tuple(entries), opening, tuple(settles), moves, answer=Ruling(decision))
 
 
@@ -462,135 +259,3 @@ def _supersedes(ask: Ask, evidence: tuple[Evidence, ...]) -> tuple[int, ...]:
             )
         }
     )
-
-
-def _again(earlier: Action) -> Decision:
-    """The answer that was given to this very call, from what was kept of it."""
-    body = msgspec.json.decode(earlier.answer, type=_Kept) if earlier.answer else _Kept()
-    return _draft_from(earlier, body)
-
-
-class _Kept(Struct):
-    conflicts: tuple[Conflict, ...] = ()
-    count: int = 0
-    warning: str | None = None
-    observed: Verdict | None = None
-
-
-def _draft_from(earlier: Action, kept: _Kept) -> Decision:
-    names = tuple(key.name for key in earlier.keys if not key.name.startswith(NO_KEY))
-    return Decision(
-        proceed=earlier.verdict.proceed,
-        tier=earlier.tier,
-        context_key=names[0] if names else None,
-        id=earlier.id,
-        verdict=earlier.verdict,
-        context_keys=names,
-        rule=earlier.rule,
-        conflicts=kept.conflicts,
-        conflict_count=kept.count,
-        warning=kept.warning,
-        lease=Lease(earlier.id, max(earlier.expires, earlier.limit) / SECOND) if earlier.state is State.OPEN else None,
-        observed=kept.observed,
-        repeated=True,
-    )
-
-
-def _draft(ask: Ask, case: Case, observed: Verdict | None = None) -> Decision:
-    """The answer, still without its id and lease."""
-    verdict, count = case.verdict, len(case.items)
-    names = tuple([key.name for key in ask.found.keys])
-    silent = observed is not None or (verdict is _ALLOW and not case.note)
-    return Decision(
-        verdict.proceed,
-        ask.found.tier,
-        names[0] if names else None,
-        0,
-        verdict,
-        names,
-        ask.found.rule,
-        case.conflicts,
-        count,
-        None if silent else sentence(verdict, ask.found.tier, case.conflicts, count, case.note),
-        None,
-        observed,
-    )
-
-
-def _conflicts(view: View, items: tuple[Evidence, ...]) -> tuple[Conflict, ...]:
-    return tuple([conflict_of(item, view.now) for item in items])
-
-
-def conflict_of(item: Evidence, now: int) -> Conflict:
-    """Evidence as it is shown: ages and remaining times in seconds."""
-    action = item.action
-    held = item.kind is Kind.HELD
-    return Conflict(
-        kind=item.kind,
-        instance=action.session,
-        tool=action.tool,
-        tier=action.tier,
-        key="" if action.key.startswith(NO_KEY) else action.key,
-        id=action.id,
-        state=State.UNKNOWN if lost(action, now) else action.state,
-        age=round((now - action.started if held else item.age) / SECOND, 3),
-        expires_in=round((max(action.expires, action.limit) - now) / SECOND, 3) if held else None,
-        own=item.own,
-    )
-
-
-def _body(ask: Ask, decision: Decision) -> dict[str, Any]:
-    """What the journal keeps beside the facts of the entry."""
-    body: dict[str, Any] = {}
-    if ask.summary is not None:
-        body["params"] = ask.summary
-    if decision.conflicts:
-        body["conflicts"] = decision.conflicts
-        body["count"] = decision.conflict_count
-    if decision.warning:
-        body["warning"] = decision.warning
-    if decision.observed is not None:
-        body["observed"] = decision.observed
-    if ask.found.gap:
-        body["gap"] = True
-    return body
-
-
-def _entry(ask: Ask, event: Event, verdict: Verdict | None, body: dict[str, Any]) -> Entry:
-    return Entry(
-        event,
-        ask.actor,
-        ask.call.namespace,
-        0,
-        0,
-        ask.call.tool,
-        ask.found.tier,
-        verdict,
-        ask.found.rule,
-        ask.call.run or "",
-        ask.keys,
-        None,
-        body,
-    )
-
-
-def _prints(content: Content) -> tuple[bytes, ...]:
-    """The digests under which later calls can find this act."""
-    return (*_repeatable(content), _stance_print(content.stance)) if content.stance else _repeatable(content)
-
-
-def _lookups(content: Content) -> tuple[bytes, ...]:
-    """The digests under which this call looks for earlier acts."""
-    if not content.stance:
-        return _repeatable(content)
-    return (*_repeatable(content), _stance_print(contrary(content.stance)))
-
-
-def _repeatable(content: Content) -> tuple[bytes, ...]:
-    if not content.repeats:
-        return ()
-    return (content.digest, content.origin) if content.origin else (content.digest,)
-
-
-def _stance_print(stance: str) -> bytes:
-    return blake2b(stance.encode(), digest_size=8, person=b"stance").digest()

@@ -28,9 +28,7 @@ _ENDINGS: Final = (
     *("password", "passwd", "passphrase", "secret"),
     *("apikey", "privatekey", "accesskey", "secretkey"),
 )
-_KEYS: Final = frozenset(
-    "api access private secret encryption signing ssh master auth deploy license hmac".split()
-)
+_KEYS: Final = frozenset("api access private secret encryption signing ssh master auth deploy license hmac".split())
 """What a key is for, or of, when it opens something."""
 _SOFT: Final = frozenset(["token", "tokens", "pass", "auth", "otp", "totp"])
 """Words that also stand for counts, flags and groups: only strings under them are hidden."""

@@ -360,13 +360,14 @@ class GateContract:
     @pytest.mark.parametrize("id", [0, -1, 2**63, 2**200])
     def test_an_id_that_cannot_be_used(self, gate: Gate, id: int) -> None:
         """In a report, a renewal and an answer."""
-        for act in (
+        acts: tuple[Callable[[], object], ...] = (
             lambda: gate.complete("mira", id=id),
             lambda: gate.renew("mira", id),
             lambda: gate.resolve(id, happened=True),
             lambda: gate.approve(id),
             lambda: gate.deny(id),
-        ):
+        )
+        for act in acts:
             with pytest.raises(ConfigError) as caught:
                 act()
             assert caught.value.at == "id"

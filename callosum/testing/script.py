@@ -86,7 +86,7 @@ class Script:
             **facts,
         )
 
-    def act(
+    def act(  # noqa: PLR0913  what an action can have
         self,
         session: str,
         *keys: str | Key,
@@ -126,9 +126,7 @@ class Script:
                 params=params,
             )
             moves = tuple(
-                Move(place.key.name, _read(place.mark, view.now))
-                for place in view.keys
-                if place.key.mode is Mode.READ
+                Move(place.key.name, _read(place.mark, view.now)) for place in view.keys if place.key.mode is Mode.READ
             )
             return Change((entry,), opening, moves=moves)
 
@@ -137,7 +135,7 @@ class Script:
     def refuse(self, session: str, *keys: str | Key, tier: int = 4, content: Content | None = None) -> int:
         """Journals a call that was blocked; returns the entry's id."""
 
-        def step(view: View) -> Change:
+        def step(_: View) -> Change:
             entry = self.entry(session, keys, tier=tier, verdict=Verdict.BLOCK)
             return Change((entry,), content=content or Content())
 

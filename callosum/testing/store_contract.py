@@ -155,9 +155,7 @@ class StoreContract:
             seen.append(tuple(ids(view.keys[0].latest)))
             return Change((script.entry(str(len(seen)), [KEY]),), Opening(State.DONE, view.now + LEASE))
 
-        first, second = script.store.transact(
-            [(script.scope("1", [KEY]), step), (script.scope("2", [KEY]), step)]
-        )
+        first, second = script.store.transact([(script.scope("1", [KEY]), step), (script.scope("2", [KEY]), step)])
         assert not isinstance(first, Exception)
         assert not isinstance(second, Exception)
         assert seen[-1] == first.ids
@@ -326,8 +324,7 @@ class StoreContract:
     def test_own_acts_do_not_hide_anothers(self, script: Script) -> None:
         """Sixty of one's own after the other's one."""
         doug = script.act("doug", KEY)
-        for _ in range(60):
-            mine = script.act("mira", KEY)
+        mine = [script.act("mira", KEY) for _ in range(60)][-1]
         place = script.place("mira", KEY)
         assert ids(place.latest) == [doug]
         assert place.own is not None
@@ -336,8 +333,7 @@ class StoreContract:
     def test_one_busy_session_does_not_hide_another(self, script: Script) -> None:
         """Sixty of a third session after the other's one."""
         doug = script.act("doug", KEY)
-        for _ in range(60):
-            anna = script.act("anna", KEY)
+        anna = [script.act("anna", KEY) for _ in range(60)][-1]
         assert ids(script.place("mira", KEY).latest) == [anna, doug]
 
     def test_latest_is_cut_at_its_limit(self, script: Script) -> None:
@@ -394,6 +390,12 @@ class StoreContract:
         counts = script.act("doug", KEY, tier=2)
         script.act("doug", KEY, tier=1)
         assert counts in ids(script.place("mira", KEY, floor=2).latest)
+
+    def test_nor_below_a_tree(self, script: Script) -> None:
+        """What a session did in a tree counts though it did something lesser there since."""
+        counts = script.act("doug", "file:/repo/a.py", tier=2)
+        script.act("doug", "file:/repo/a.py", tier=1)
+        assert counts in ids(script.place("mira", "file:/repo/", floor=2).latest)
 
     def test_an_act_that_counts_does_not_hide_a_later_change_of_a_low_tier(self, script: Script) -> None:
         """Every write makes what was read before it stale, whatever its tier."""
@@ -1079,5 +1081,3 @@ class StoreContract:
         given = {name: script.act(name[:200], name, state=State.OPEN, tier=4) for name in names}
         for name, id in given.items():
             assert ids(script.place("mira", name).live) == [id]
-
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from callosum.settings import Settings
 from callosum.stores.base import Request, Store
 from callosum.stores.sqlite import SqliteStore
 from tests.support.world import RULES
+
+
+def _same(change: Change, _: View) -> Change:
+    return change
 
 
 class TornStore(SqliteStore):
@@ -32,10 +37,10 @@ class TornStore(SqliteStore):
             os.sched_yield()
             try:
                 change = step(seen[-1])
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001
                 answers.append(error)
                 continue
-            answers += super().transact([(scope, lambda _, change=change: change)])
+            answers += super().transact([(scope, partial(_same, change))])
         return answers
 
 
@@ -55,7 +60,7 @@ def hold(flag: Path, counts: Counts) -> None:
         counts.together += 1
         return
     os.sched_yield()
-    os.unlink(flag)
+    flag.unlink()
 
 
 def race_for_locks(gate: LocalGate, me: str, on: str, flag: Path, attempts: int, counts: Counts) -> None:
@@ -94,11 +99,14 @@ def run(folder: str, race: str, me: str, on: str, attempts: int, torn: bool, res
             results.put((me, counts.admitted, counts.together))
 
 
-def contend(folder: Path, race: str, keys: Sequence[str], attempts: int, *, torn: bool = False) -> dict[str, tuple[int, int]]:
+def contend(
+    folder: Path, race: str, keys: Sequence[str], attempts: int, *, torn: bool = False
+) -> dict[str, tuple[int, int]]:
     """Runs one process a key, all on one file; returns what each saw."""
     (folder / "rules.json").write_text(RULES)
     SqliteStore(folder / "gate.db").close()
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
     results, start = context.Queue(), context.Barrier(len(keys))
     processes = [
         context.Process(target=run, args=(str(folder), race, f"s{number}", on, attempts, torn, results, start))

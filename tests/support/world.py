@@ -140,4 +140,16 @@ def kinds(decision: Decision) -> set[Kind]:
     return {conflict.kind for conflict in decision.conflicts}
 
 
-__all__ = ["RULES", "Call", "Decision", "Host", "Kind", "MakeStore", "Outcome", "Verdict", "World", "gate_time", "kinds"]
+__all__ = [
+    "RULES",
+    "Call",
+    "Decision",
+    "Host",
+    "Kind",
+    "MakeStore",
+    "Outcome",
+    "Verdict",
+    "World",
+    "gate_time",
+    "kinds",
+]

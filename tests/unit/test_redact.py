@@ -298,9 +298,7 @@ anything = st.recursive(
     | st.binary()
     | st.text(st.characters())
     | st.sampled_from(["password=", "token: ", "://a:b@", "sk-1", 'secret="', "-----BEGIN PRIVATE KEY-----"]),
-    lambda inner: (
-        st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner)
-    ),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text() | st.integers(), inner) | st.tuples(inner, inner),
     max_leaves=30,
 )
 

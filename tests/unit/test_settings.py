@@ -70,24 +70,17 @@ def test_the_nearest_file_up_to_the_repositorys_root(home: dict[str, str], cwd: 
     assert load(environ=home, cwd=cwd).namespace == "near"
     other = write(tmp_path, 'namespace = "named"', "other.toml")
     assert load(environ=home | {"CALLOSUM_CONFIG": str(other)}, cwd=cwd).namespace == "named"
-    assert (
-        load({"config": "callosum.toml"}, home | {"CALLOSUM_CONFIG": str(other)}, cwd.parent).namespace
-        == "near"
-    )
+    assert load({"config": "callosum.toml"}, home | {"CALLOSUM_CONFIG": str(other)}, cwd.parent).namespace == "near"
 
 
-def test_outside_of_a_repository_only_the_folder_itself_is_believed(
-    home: dict[str, str], tmp_path: Path
-) -> None:
+def test_outside_of_a_repository_only_the_folder_itself_is_believed(home: dict[str, str], tmp_path: Path) -> None:
     write(tmp_path / "a", 'namespace = "above"')
     (tmp_path / "a" / "b").mkdir()
     assert load(environ=home, cwd=tmp_path / "a" / "b").namespace == "default"
     assert load(environ=home, cwd=tmp_path / "a").namespace == "above"
 
 
-def test_paths_start_where_they_are_written(
-    home: dict[str, str], cwd: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_start_where_they_are_written(home: dict[str, str], cwd: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/mira")
     write(cwd.parent, 'state = "s"\nrules = "~/tiers.json"')
     found = load(environ=home, cwd=cwd)
@@ -112,9 +105,7 @@ def test_paths_start_where_they_are_written(
         ("NOTIFY", "notify-send 'Callosum asks'", ("notify-send", "Callosum asks")),
     ],
 )
-def test_values_from_the_environment(
-    home: dict[str, str], cwd: Path, variable: str, text: str, value: Any
-) -> None:
+def test_values_from_the_environment(home: dict[str, str], cwd: Path, variable: str, text: str, value: Any) -> None:
     found = load(environ=home | {f"CALLOSUM_{variable}": text}, cwd=cwd)
     assert getattr(found, variable.lower()) == value
 
@@ -174,9 +165,7 @@ def test_values_from_the_file(home: dict[str, str], cwd: Path) -> None:
         ("state = ", "callosum.toml: Invalid value (at "),
     ],
 )
-def test_a_fault_in_the_file_names_its_place(
-    home: dict[str, str], cwd: Path, text: str, message: str
-) -> None:
+def test_a_fault_in_the_file_names_its_place(home: dict[str, str], cwd: Path, text: str, message: str) -> None:
     write(cwd, text)
     with pytest.raises(ConfigError) as caught:
         load(environ=home, cwd=cwd)

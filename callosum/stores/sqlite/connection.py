@@ -9,6 +9,7 @@ A file that is not ours, or of another schema, is refused before anything is wri
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
@@ -26,12 +27,16 @@ try:
 except ImportError:  # pragma: no cover - Windows: writers retry without lining up
     fcntl = None  # type: ignore[assignment]
 
+logger = logging.getLogger("callosum")
+
 Execute = Callable[..., sqlite3.Cursor]
 
 APPLICATION_ID: Final = 0x43414C4F  # "CALO"
 SCHEMA: Final = 1
 BUSY_SECONDS: Final = 10.0
 """How long a transaction waits for its turn before ``StoreUnavailable``."""
+LOOK_EVERY: float = 0.5
+"""How often it is checked that the file is still there, in seconds."""
 LOG_LIMIT: Final = 32 * 1024 * 1024
 """Size in bytes at which the write-ahead log is cut back."""
 _fdatasync: Final = getattr(os, "fdatasync", os.fsync)
@@ -62,6 +67,8 @@ class _Link(threading.local):
     connection: sqlite3.Connection | None = None
     execute: Execute | None = None
     born: int = 0
+    inode: int = 0
+    looked: float = 0
     log: int = -1
     side: int = -1
 
@@ -87,6 +94,16 @@ class Connections:
     def begin(self) -> Execute:
         """Starts a write transaction, in turn, and returns what runs its statements."""
         link = self._link
+        now = time.monotonic()
+        if now - link.looked >= LOOK_EVERY:
+            link.looked = now
+            if link.connection is not None and not self._is_there(link):
+                logger.warning(
+                    "%s was removed or replaced while in use: going on with what is there", self.path
+                )
+                with self._guard:  # this thread's alone: others see for themselves, between transactions
+                    self._close((os.getpid(), threading.get_ident()))
+                link.connection = link.execute = None
         execute = link.execute
         if execute is None or link.born != _Forks.count:
             execute = self.get().cursor().execute
@@ -98,6 +115,13 @@ class Connections:
                 raise
             self._line_up(execute)
         return execute
+
+    def _is_there(self, link: _Link) -> bool:
+        """Whether the path still leads to the file that is open: what is written to another is lost."""
+        try:
+            return self.path.stat().st_ino == link.inode
+        except OSError:
+            return False
 
     def sync(self) -> None:
         """Puts all commits so far on disk: syncs the write-ahead log, as ``synchronous = FULL`` would.
@@ -157,6 +181,7 @@ class Connections:
                 raise
         link.connection, link.execute, link.born = connection, None, _Forks.count
         link.log, link.side = -1, side
+        link.inode, link.looked = self.path.stat().st_ino, time.monotonic()
         self._forget_the_dead()
         with self._guard:
             place = os.getpid(), threading.get_ident()

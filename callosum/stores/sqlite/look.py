@@ -212,7 +212,7 @@ class Look:
             if row[0] == me:
                 mark, own, found = mark_of(row), own_of(row), True
             elif len(latest) < LATEST:
-                self._add(latest, row, key.name, key.mode)
+                self._add(latest, row[MARK_WIDTH:], key.name, key.mode)
         if not found:
             row = self.execute(_OWN, (name, me)).fetchone()
             if row is not None:
@@ -247,7 +247,7 @@ class Look:
             shown = bare(other, space)
             for row in self.execute(_KEY, (other,)).fetchall():
                 if row[0] != scope.session:
-                    self._add(latest, row, shown, key.mode)
+                    self._add(latest, row[MARK_WIDTH:], shown, key.mode)
             row = self.execute(_OWN, (other, scope.session)).fetchone()
             if row is not None and row[1] > mark.read:
                 mark = replace(mark, read=row[1])
@@ -260,11 +260,9 @@ class Look:
                     for row in self.execute(_LIVE_BELOW, (low, high)).fetchall()
                     if row[0] != name
                 ]
-            latest += [
-                action_of(row, 1, bare(row[0], space), self.probe)
-                for row in self.execute(_LATEST_BELOW, (low, high, scope.session)).fetchall()
-                if row[0] != name
-            ]
+            for row in self.execute(_LATEST_BELOW, (low, high, scope.session)).fetchall():
+                if row[0] != name:
+                    self._add(latest, row[1:], bare(row[0], space), key.mode)
             if key.mode is Mode.WRITE:
                 stale += [
                     action_of(row, 1, bare(row[0], space), self.probe)
@@ -284,12 +282,12 @@ class Look:
 
     def _add(self, latest: list[Action], row: Sequence[Any], shown: str, asking: Mode) -> None:
         """A session's newest action, and behind it the newest that counts, if that is an older one."""
-        action = action_of(row, MARK_WIDTH, shown, self.probe)
+        action = action_of(row, 0, shown, self.probe)
         latest.append(action)
         floor = self.scope.floor
         if not floor or asking is Mode.READ:
             return
-        keys = row[MARK_WIDTH + 10]
+        keys = row[10]
         for _ in range(_WALK):
             if action.tier >= floor and not (asking is action.mode is Mode.APPEND):
                 break

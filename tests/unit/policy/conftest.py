@@ -15,7 +15,9 @@ ENGINE = os.environ.get("CALLOSUM_TEST_STORE", "memory")
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    make = None if ENGINE == "memory" else lambda clock, probe: SqliteStore(tmp_path / "gate.db", clock=clock, probe=probe)
+    make = (
+        None if ENGINE == "memory" else lambda clock, probe: SqliteStore(tmp_path / "gate.db", clock=clock, probe=probe)
+    )
     world = World(tmp_path, make)
     with gate_time(world.clock):
         yield world

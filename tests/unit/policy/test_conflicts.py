@@ -128,7 +128,9 @@ def test_the_sentence_of_a_block(world: World) -> None:
     world.after(1)
     warning = world.ask("mira", "send4", ON).warning
     assert warning is not None
-    assert warning.startswith('[Callosum] Conflict: session-2 has an active action on "doc:plan". Tier 4 action blocked.')
+    assert warning.startswith(
+        '[Callosum] Conflict: session-2 has an active action on "doc:plan". Tier 4 action blocked.'
+    )
 
 
 def test_tiers_0_to_2_hold_nothing(world: World) -> None:
@@ -173,7 +175,9 @@ def test_nearly_the_same_content_is_the_same(world: World) -> None:
 def test_another_number_is_another_content(world: World) -> None:
     world.do("doug", "send3", ON, params={"text": "please pay the invoice of 120 euros to the printer today"})
     world.after(5)
-    decision = world.ask("mira", "send3", ON, params={"text": "please pay the invoice of 210 euros to the printer today"})
+    decision = world.ask(
+        "mira", "send3", ON, params={"text": "please pay the invoice of 210 euros to the printer today"}
+    )
     assert kinds(decision) == {Kind.RECENT}
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from callosum.model import Event, Kind, State, Verdict
 from callosum.process import alive, host_of
+from callosum.stores.memory import MemoryStore
 from tests.support.world import Host, World, gate_time, kinds
 
 ALLOW, WARN, CONFIRM, ASK, BLOCK = Verdict
@@ -255,7 +256,7 @@ def test_actions_of_low_tiers_count_as_done(world: World) -> None:
 
 def test_waiting_outlasts_held(world: World) -> None:
     held = world.ask("doug", "now4", "/a")
-    world.each_sleep = lambda: world.end("doug", held) if world.clock.now > start + 10_000_000 else None  # type: ignore[assignment,return-value]
+    world.each_sleep = lambda: world.end("doug", held) if world.clock.now > start + 10_000_000 else None  # type: ignore[assignment]
     start = world.clock.now
     decision = world.ask("mira", "now4", "/a", wait=30)
     assert decision.verdict is ALLOW
@@ -265,7 +266,7 @@ def test_waiting_outlasts_held(world: World) -> None:
 
 def test_the_other_kinds_decide_after_the_wait(world: World) -> None:
     held = world.ask("doug", "send4", ON, params=ONE)
-    world.each_sleep = lambda: world.end("doug", held)  # type: ignore[assignment,return-value]
+    world.each_sleep = lambda: world.end("doug", held)  # type: ignore[assignment]
     decision = world.ask("mira", "send4", ON, params=TWO, wait=30)
     assert (decision.verdict, kinds(decision)) == (BLOCK, {Kind.RECENT})
 
@@ -373,7 +374,7 @@ def test_a_waiter_holds_its_place_on_all_its_keys(world: World) -> None:
 
 def test_who_waited_leaves_no_place_behind(world: World) -> None:
     held = world.ask("doug", "now4", "/a")
-    world.each_sleep = lambda: world.end("doug", held)  # type: ignore[assignment,return-value]
+    world.each_sleep = lambda: world.end("doug", held)  # type: ignore[assignment]
     world.end("mira", world.ask("mira", "now4", "/a", wait=30))
     assert world.gate.status().waiting == ()
     assert world.ask("anna", "now4", "/a").verdict is ALLOW
@@ -570,6 +571,4 @@ def test_a_lease_ends_with_a_real_process(tmp_path: Path) -> None:
 
 
 def _with_real_probe(clock: Any) -> Any:
-    from callosum.stores.memory import MemoryStore
-
     return MemoryStore(clock=clock, probe=alive)

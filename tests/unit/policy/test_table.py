@@ -121,7 +121,9 @@ def test_every_cell_paused(world: World, tier: int, kind: Kind, verdict: Verdict
     assert decision.verdict is (CONFIRM if verdict is WARN else verdict)
 
 
-@pytest.mark.parametrize(("seconds", "verdict"), [(1, CONFIRM), (119, CONFIRM), (121, WARN), (3000, WARN), (3601, ALLOW)])
+@pytest.mark.parametrize(
+    ("seconds", "verdict"), [(1, CONFIRM), (119, CONFIRM), (121, WARN), (3000, WARN), (3601, ALLOW)]
+)
 def test_recent_pauses_only_what_this_session_could_not_know(world: World, seconds: int, verdict: Verdict) -> None:
     world.do("doug", "act2", ON)
     world.after(seconds)

@@ -1,0 +1,140 @@
+"""The answer: the decision as the caller gets it, and the entry that the journal keeps of it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from callosum.model import (
+    NO_KEY,
+    SECOND,
+    Action,
+    Conflict,
+    Decision,
+    Entry,
+    Event,
+    Kind,
+    Lease,
+    State,
+    Verdict,
+    View,
+)
+from callosum.policy.ask import Ask, Case
+from callosum.policy.evidence import Evidence, lost
+from callosum.policy.sentence import sentence
+
+_ALLOW: Final = Verdict.ALLOW
+
+
+def again(earlier: Action) -> Decision:
+    """The answer that was given to this very call, from what was kept of it."""
+    body = msgspec.json.decode(earlier.answer, type=_Kept) if earlier.answer else _Kept()
+    return _from(earlier, body)
+
+
+class _Kept(Struct):
+    conflicts: tuple[Conflict, ...] = ()
+    count: int = 0
+    warning: str | None = None
+    observed: Verdict | None = None
+
+
+def _from(earlier: Action, kept: _Kept) -> Decision:
+    names = tuple(key.name for key in earlier.keys if not key.name.startswith(NO_KEY))
+    return Decision(
+        proceed=earlier.verdict.proceed,
+        tier=earlier.tier,
+        context_key=names[0] if names else None,
+        id=earlier.id,
+        verdict=earlier.verdict,
+        context_keys=names,
+        rule=earlier.rule,
+        conflicts=kept.conflicts,
+        conflict_count=kept.count,
+        warning=kept.warning,
+        lease=Lease(earlier.id, max(earlier.expires, earlier.limit) / SECOND) if earlier.state is State.OPEN else None,
+        observed=kept.observed,
+        repeated=True,
+    )
+
+
+def draft(ask: Ask, case: Case, observed: Verdict | None = None) -> Decision:
+    """The answer, still without its id and lease."""
+    verdict, count = case.verdict, len(case.items)
+    names = tuple([key.name for key in ask.found.keys])
+    silent = observed is not None or (verdict is _ALLOW and not case.note)
+    return Decision(
+        verdict.proceed,
+        ask.found.tier,
+        names[0] if names else None,
+        0,
+        verdict,
+        names,
+        ask.found.rule,
+        case.conflicts,
+        count,
+        None if silent else sentence(verdict, ask.found.tier, case.conflicts, count, case.note),
+        None,
+        observed,
+    )
+
+
+def conflicts_of(view: View, items: tuple[Evidence, ...]) -> tuple[Conflict, ...]:
+    """Evidence as it is shown, in its order."""
+    return tuple([_conflict(item, view.now) for item in items])
+
+
+def _conflict(item: Evidence, now: int) -> Conflict:
+    """Evidence as it is shown: ages and remaining times in seconds."""
+    action = item.action
+    held = item.kind is Kind.HELD
+    return Conflict(
+        kind=item.kind,
+        instance=action.session,
+        tool=action.tool,
+        tier=action.tier,
+        key="" if action.key.startswith(NO_KEY) else action.key,
+        id=action.id,
+        state=State.UNKNOWN if lost(action, now) else action.state,
+        age=round((now - action.started if held else item.age) / SECOND, 3),
+        expires_in=round((max(action.expires, action.limit) - now) / SECOND, 3) if held else None,
+        own=item.own,
+    )
+
+
+def body_of(ask: Ask, decision: Decision) -> dict[str, Any]:
+    """What the journal keeps beside the facts of the entry."""
+    body: dict[str, Any] = {}
+    if ask.summary is not None:
+        body["params"] = ask.summary
+    if decision.conflicts:
+        body["conflicts"] = decision.conflicts
+        body["count"] = decision.conflict_count
+    if decision.warning:
+        body["warning"] = decision.warning
+    if decision.observed is not None:
+        body["observed"] = decision.observed
+    if ask.found.gap:
+        body["gap"] = True
+    return body
+
+
+def entry_of(ask: Ask, event: Event, verdict: Verdict | None, body: dict[str, Any]) -> Entry:
+    """The journal entry of a decision; the store fills in its place."""
+    return Entry(
+        event,
+        ask.actor,
+        ask.call.namespace,
+        0,
+        0,
+        ask.call.tool,
+        ask.found.tier,
+        verdict,
+        ask.found.rule,
+        ask.call.run or "",
+        ask.keys,
+        None,
+        body,
+    )

@@ -1,0 +1,124 @@
+"""What a decision is made of: the call with all that is known of it, and how its case was weighed."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any, Final
+
+from msgspec import Struct
+
+from callosum.model import (
+    NO_KEY,
+    Call,
+    Classification,
+    Conflict,
+    Content,
+    Decision,
+    Key,
+    Mode,
+    Scope,
+    Verdict,
+)
+from callosum.policy.evidence import Evidence
+from callosum.rules.content import contrary
+
+_FLOORS: Final = (0, 0, 0, 2, 1)
+"""By tier: the lowest tier of an act that can be ``recent`` to it; none below tier 3 is told of any."""
+
+
+class Ask(Struct, frozen=True, gc=False):
+    """All that a decision needs beside the view.
+
+    ``call_print`` is the call id as bytes (empty without one). ``summary`` is what the journal
+    shows of the params. ``params`` (JSON) are set where an approval must be able to run them.
+    ``ttl`` is the lease's length in microseconds. ``waits``: the caller would still wait;
+    ``waiter`` is its place in the queue.
+    """
+
+    call: Call
+    actor: str
+    found: Classification
+    keys: tuple[Key, ...]
+    call_print: bytes
+    summary: Any
+    ttl: int
+    params: bytes | None = None
+    waits: bool = False
+    waiter: int = 0
+    observes: bool = False
+
+
+class Case(Struct, frozen=True, gc=False):
+    """What was weighed: the verdict, what is shown for it, all evidence, and a sentence of the gate's own.
+
+    ``items`` is the evidence the session is told of, gravest first; ``conflicts`` its first ten.
+    """
+
+    verdict: Verdict
+    items: tuple[Evidence, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    note: str = ""
+
+
+class Ruling(Struct, frozen=True, gc=False):
+    """A step's answer: the decision without the store's ids, or that the call waits its turn."""
+
+    decision: Decision
+    queued: bool = False
+
+
+def scope_of(ask: Ask, identity: bytes | None) -> Scope:
+    """What ``admit`` needs to see for this call."""
+    found, call = ask.found, ask.call
+    tier = found.tier
+    return Scope(
+        call.namespace,
+        ask.actor,
+        ask.keys,
+        identity,
+        _lookups(found.content) if tier >= 2 else (),
+        _FLOORS[tier],
+        tier >= 2 or _may_need_a_person(found),
+        ask.waits,
+        None,
+        call.parent or "",
+        call.continues or "",
+        tier >= 3,
+    )
+
+
+def keys_of(found: Classification) -> tuple[Key, ...]:
+    """The keys the store works with: the call's own, or the hidden one of its content."""
+    if found.keys or (found.tier < 2 and not _may_need_a_person(found)):
+        return found.keys
+    return (Key(NO_KEY + found.content.digest.hex(), Mode.WRITE),)
+
+
+def _may_need_a_person(found: Classification) -> bool:
+    """Whether the rule itself may have a call of any tier approved: its questions must be found again."""
+    if found.verdict is not None:
+        return found.verdict in (Verdict.ASK, Verdict.BLOCK)
+    return found.cells is not None and not {Verdict.ASK, Verdict.BLOCK}.isdisjoint(found.cells.values())
+
+
+def prints_of(content: Content) -> tuple[bytes, ...]:
+    """The digests under which later calls can find this act."""
+    return (*_repeatable(content), _stance_print(content.stance)) if content.stance else _repeatable(content)
+
+
+def _lookups(content: Content) -> tuple[bytes, ...]:
+    """The digests under which this call looks for earlier acts."""
+    if not content.stance:
+        return _repeatable(content)
+    return (*_repeatable(content), _stance_print(contrary(content.stance)))
+
+
+def _repeatable(content: Content) -> tuple[bytes, ...]:
+    if not content.repeats:
+        return ()
+    return (content.digest, content.origin) if content.origin else (content.digest,)
+
+
+def _stance_print(stance: str) -> bytes:
+    return blake2b(stance.encode(), digest_size=8, person=b"stance").digest()

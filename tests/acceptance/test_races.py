@@ -1,0 +1,59 @@
+"""Eight processes on one SQLite file, all wanting the same: never two holders at a time.
+
+Beside each race stands its negative control, the same race over a store that looks in one transaction
+and writes in another. It must be caught, or the race proves nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from callosum.model import State
+from callosum.stores.sqlite import SqliteStore
+from tests.support.racing import contend
+
+PROCESSES = 8
+FLAT = ["/repo/a.py"] * PROCESSES
+TREE_AND_FILE = ["/repo/", "/repo/a.py"] * (PROCESSES // 2)
+CASES = pytest.mark.parametrize(
+    ("race", "keys", "attempts"),
+    [
+        pytest.param("lock", FLAT, 2000, id="lock-flat"),
+        pytest.param("lock", TREE_AND_FILE, 300, id="lock-tree-and-file"),
+        pytest.param("call", FLAT, 1000, id="call-flat"),
+        pytest.param("call", TREE_AND_FILE, 300, id="call-tree-and-file"),
+    ],
+)
+
+
+@CASES
+def test_one_holder_at_a_time(tmp_path: Path, race: str, keys: list[str], attempts: int) -> None:
+    seen = contend(tmp_path, race, keys, attempts)
+    assert sum(together for _, together in seen.values()) == 0
+    admitted = [admitted for admitted, _ in seen.values()]
+    assert sum(admitted) >= attempts / 10, "hardly anybody was let in"
+    assert min(admitted) > 0, "somebody never had a turn"
+    store = SqliteStore(tmp_path / "gate.db")
+    assert not store.check().problems
+    assert store.live(None, list(State)) == []
+    store.close()
+
+
+@CASES
+def test_a_torn_store_is_caught(tmp_path: Path, race: str, keys: list[str], attempts: int) -> None:
+    """The negative control."""
+    together = 0
+    for number in range(10):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        try:
+            seen = contend(folder, race, keys, 100, torn=True)
+        except AssertionError:
+            together += 1  # somebody's lease was taken from under it
+        else:
+            together += sum(count for _, count in seen.values())
+        if together:
+            break
+    assert together > 0
