@@ -16,7 +16,7 @@ def rule(**fields: Any) -> str:
     return json.dumps({"rules": [good, {**good, **fields}]})
 
 
-BAD = [
+BAD: list[tuple[str | bytes, str]] = [
     ("", "tiers.json:1:1"),
     ("[1]", "tiers.json"),
     ("{", "tiers.json:1:2"),
