@@ -78,7 +78,7 @@ def scope_of(ask: Ask, identity: bytes | None) -> Scope:
         ask.keys,
         identity,
         _lookups(found.content) if tier >= 2 else (),
-        _FLOORS[tier],
+        _FLOORS[tier] or (2 if found.cells else 0),
         tier >= 2 or _may_need_a_person(found),
         ask.waits,
         None,

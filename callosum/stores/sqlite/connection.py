@@ -37,8 +37,12 @@ BUSY_SECONDS: Final = 10.0
 """How long a transaction waits for its turn before ``StoreUnavailable``."""
 LOOK_EVERY: float = 0.5
 """How often it is checked that the file is still there, in seconds."""
-LOG_LIMIT: Final = 32 * 1024 * 1024
-"""Size in bytes at which the write-ahead log is cut back."""
+LOG_LIMIT: Final = 16 * 1024 * 1024
+"""Size in bytes at which the write-ahead log is cut back, even if that takes a wait for readers."""
+_LOG_EVERY: Final = 256
+"""After how many transactions of a connection the log's size is looked at."""
+_LOG_WAIT: Final = 300
+"""How long readers are waited for when the log is cut back, in milliseconds."""
 _fdatasync: Final = getattr(os, "fdatasync", os.fsync)
 _POLL_DATABASE: Final = 0.00005
 _POLL_LINE: Final = 0.0002
@@ -69,6 +73,7 @@ class _Link(threading.local):
     born: int = 0
     inode: int = 0
     looked: float = 0
+    begun: int = 0
     log: int = -1
     side: int = -1
 
@@ -98,9 +103,7 @@ class Connections:
         if now - link.looked >= LOOK_EVERY:
             link.looked = now
             if link.connection is not None and not self._is_there(link):
-                logger.warning(
-                    "%s was removed or replaced while in use: going on with what is there", self.path
-                )
+                logger.warning("%s was removed or replaced while in use: going on with what is there", self.path)
                 with self._guard:  # this thread's alone: others see for themselves, between transactions
                     self._close((os.getpid(), threading.get_ident()))
                 link.connection = link.execute = None
@@ -108,6 +111,9 @@ class Connections:
         if execute is None or link.born != _Forks.count:
             execute = self.get().cursor().execute
             link.execute = execute
+        link.begun += 1
+        if link.begun % _LOG_EVERY == 0:
+            self._cut_log(execute)
         try:
             execute("begin immediate")
         except sqlite3.OperationalError as error:
@@ -115,6 +121,21 @@ class Connections:
                 raise
             self._line_up(execute)
         return execute
+
+    def _cut_log(self, execute: Execute) -> None:
+        """Cuts the write-ahead log back if it grew too large.
+
+        SQLite's own checkpoints cannot start it anew while readers overlap without a gap.
+        """
+        try:
+            if Path(f"{self.path}-wal").stat().st_size <= LOG_LIMIT:
+                return
+            execute(f"pragma busy_timeout = {_LOG_WAIT}")
+            execute("pragma wal_checkpoint(truncate)").fetchall()
+        except (OSError, sqlite3.OperationalError) as error:
+            logger.debug("the log of %s stays as it is for now: %s", self.path, error)
+        finally:
+            execute("pragma busy_timeout = 0")
 
     def _is_there(self, link: _Link) -> bool:
         """Whether the path still leads to the file that is open: what is written to another is lost."""

@@ -25,6 +25,7 @@ from callosum.model import (
     Find,
     Key,
     KeyView,
+    Kind,
     Mark,
     Mode,
     Scope,
@@ -60,7 +61,7 @@ _SEARCHED: Final = 20_000
 
 _KEY: Final = (
     f"select {MARK}, {ACTION} from mark m join journal j on j.seq = m.acted "
-    f"where m.key = ? and m.changed > 0 order by m.changed desc limit {LATEST + 1}"
+    "where m.key = ? and m.changed > 0 order by m.changed desc limit ?"
 )
 _OWN: Final = (
     f"select {MARK}, {ACTION} from mark m left join journal j on j.seq = m.acted where m.key = ? and m.session = ?"
@@ -68,7 +69,7 @@ _OWN: Final = (
 _LIVE: Final = (
     f"select l.key, {ACTION} from live l join journal j on j.seq = l.id where l.key = ?1 and l.open = 1 "
     f"union all select * from (select l.key, {ACTION} from live l join journal j on j.seq = l.id "
-    f"where l.key = ?1 and l.open = 0 order by l.id desc limit {LATEST})"
+    "where l.key = ?1 and l.open = 0 order by l.id desc limit ?2)"
 )
 _LIVE_BELOW: Final = (
     f"select l.key, {ACTION} from live l join journal j on j.seq = l.id where l.key >= ? and l.key < ? "
@@ -97,7 +98,13 @@ _QUEUES: Final = (
     "select l.key, j.session, j.state, j.expires from live l join journal j on j.seq = l.id "
     "where l.open = 1 and j.namespace = ? and (j.state = 'queued' or (j.state = 'open' and j.session = ?))"
 )
+_FEW: Final = 3
+"""How many of the newest are enough to see that nothing is new; then all ``LATEST`` are read."""
 _BY_ID: Final = f"select {ACTION} from journal j where j.seq = ?"
+_TOLD: Final = "select told from mark where key = ? and session = ?"
+_TOLD_FLOOR: Final = 2
+"""The floor of tier 3: what its marks say that it was told need not be looked at again."""
+_UNKNOWN: Final = Kind.UNKNOWN.gravity
 _WALK: Final = 64
 """How many of a session's own actions on a key may hide the newest that counts."""
 
@@ -208,7 +215,10 @@ class Look:
         mark, own = NO_MARK, None
         latest: list[Action] = []
         found = False
-        for row in self.execute(_KEY, (name,)).fetchall():
+        rows = self.execute(_KEY, (name, _FEW + 1)).fetchall()
+        if len(rows) > _FEW and self._news(rows, name):
+            rows = self.execute(_KEY, (name, LATEST + 1)).fetchall()
+        for row in rows:
             if row[0] == me:
                 mark, own, found = mark_of(row), own_of(row), True
             elif len(latest) < LATEST:
@@ -221,7 +231,7 @@ class Look:
             mark = _inherit(mark, self.execute(_OWN, (name, predecessor)).fetchone())
         if not (live or related or name[-1] == "/"):
             return KeyView(key, mark, (), tuple(latest), own)
-        alive = self._live(name, key.name) if self.scope.live else []
+        alive = self._live(name, key.name, mark) if self.scope.live else []
         stale: list[Action] = []
         if related or name[-1] == "/":
             mark = self._around(key, name, related, mark, latest, alive, stale)
@@ -245,14 +255,14 @@ class Look:
                 below.append((other, name + "}"))
                 continue
             shown = bare(other, space)
-            for row in self.execute(_KEY, (other,)).fetchall():
+            for row in self.execute(_KEY, (other, LATEST + 1)).fetchall():
                 if row[0] != scope.session:
                     self._add(latest, row[MARK_WIDTH:], shown, key.mode)
             row = self.execute(_OWN, (other, scope.session)).fetchone()
             if row is not None and row[1] > mark.read:
                 mark = replace(mark, read=row[1])
             if scope.live:
-                live += self._live(other, shown)
+                live += self._live(other, shown, NO_MARK)
         for low, high in below:
             if scope.live:
                 live += [
@@ -271,8 +281,28 @@ class Look:
                 ]
         return mark
 
-    def _live(self, name: str, shown: str) -> list[Action]:
-        found = [action_of(row, 1, shown, self.probe) for row in self.execute(_LIVE, (name,)).fetchall()]
+    def _news(self, rows: list[Any], name: str) -> bool:
+        """Whether acts older than these few can matter: not below tier 3, nor to one who was told of these."""
+        floor, me = self.scope.floor, self.scope.session
+        if floor != _TOLD_FLOOR:
+            return floor > 0
+        told = next((row[2] for row in rows if row[0] == me), None)
+        if told is None:
+            row = self.execute(_TOLD, (name, me)).fetchone()
+            told = row[0] if row else 0
+        oldest = rows[-2] if rows[-1][0] == me else rows[-1]
+        return bool(oldest[MARK_WIDTH] > told)
+
+    def _live(self, name: str, shown: str, mark: Mark) -> list[Action]:
+        rows = self.execute(_LIVE, (name, _FEW)).fetchall()
+        unknown = [row for row in rows if row[7] == "unknown"]
+        if (
+            len(unknown) == _FEW
+            and self.scope.floor
+            and not (self.scope.floor == _TOLD_FLOOR and mark.told_kind >= _UNKNOWN and unknown[0][1] <= mark.told)
+        ):
+            rows = self.execute(_LIVE, (name, LATEST)).fetchall()
+        found = [action_of(row, 1, shown, self.probe) for row in rows]
         return [self._with_params(a) if a.approved > 0 and a.session == self.scope.session else a for a in found]
 
     def _with_params(self, action: Action) -> Action:

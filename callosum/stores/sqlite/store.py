@@ -20,7 +20,7 @@ from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Ent
 from callosum.process import alive
 from callosum.stores.base import Clock, Health, Probe, Request
 from callosum.stores.sqlite.apply import Apply
-from callosum.stores.sqlite.connection import LOG_LIMIT, Connections, Execute, explain, explained
+from callosum.stores.sqlite.connection import Connections, Execute, explain, explained
 from callosum.stores.sqlite.look import REMEMBERED, Look, Memory
 from callosum.stores.sqlite.rows import (
     ACTION,
@@ -233,9 +233,6 @@ class SqliteStore:
             except BaseException:
                 self._connections.undo()
                 raise
-            log = Path(f"{self.path}-wal")
-            if log.exists() and log.stat().st_size > LOG_LIMIT:
-                connection.execute("pragma wal_checkpoint(truncate)").fetchall()
         return gone
 
     def _forget_calls(self, connection: sqlite3.Connection, budget: int) -> int:
