@@ -1,0 +1,1 @@
+"""What a gated call costs, beside named peers that run in the same breath. See README.md."""
