@@ -348,9 +348,9 @@ class KeyView(Struct, frozen=True, gc=False):
     unknown ones at least the newest ``LATEST``.
     ``latest``: the newest action of each other session that was neither failed nor cancelled, and
     behind it the newest that counts (tier ``floor`` or more, a mode that the key's meets) if that is
-    another; newest change first, cut at ``LATEST``. ``own``: this session's newest (its life; its keys and
-    content may be left out). ``stale``: the others'
-    newest change of something below a tree that this session has read before it.
+    another; newest change first, cut at ``LATEST``. ``own``: this session's newest; where nobody
+    else is about, no more of it than its id need be filled in. ``stale``: the others' newest change of
+    something below a tree that this session has read before it.
     """
 
     key: Key

@@ -22,7 +22,7 @@ from callosum.model import (
     View,
 )
 from callosum.policy.ask import Ask
-from callosum.policy.evidence import Evidence, last_look, moment, unreported
+from callosum.policy.evidence import Evidence, moment, unreported
 from callosum.policy.table import pause
 
 PAUSES: Final = 2
@@ -89,14 +89,8 @@ def moved(ask: Ask, view: View, verdict: Verdict, items: tuple[Evidence, ...]) -
             mine = [item for item in items if item.place == number]
             if mine or (verdict is _CONFIRM and not items and number == 0):
                 mark = _tell(ask, view, mark, mine, verdict)
-        if verdict.proceed:
-            if place.key.mode is Mode.READ:
-                if _worth_a_read(place, view):
-                    mark = replace(mark, read=view.now)
-            elif place.own is not None:
-                look = last_look(place, ask.found.window)
-                if look > mark.read:
-                    mark = replace(mark, read=look)
+        if verdict.proceed and place.key.mode is Mode.READ and _worth_a_read(place, view):
+            mark = replace(mark, read=view.now)
         if mark is not place.mark:
             moves.append(Move(place.key.name, mark))
     return moves

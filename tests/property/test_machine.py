@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -312,6 +312,8 @@ TestGates = Gates.TestCase
 DEEP = "CALLOSUM_EXAMPLES" in os.environ
 """How many sequences are tried can be said; by default they are the same few every time."""
 TestGates.settings = settings(
+    # Shrinking a sequence takes minutes; the seed repeats it: shrink by hand, or with CALLOSUM_SHRINK=1.
+    phases=tuple(Phase) if os.environ.get("CALLOSUM_SHRINK") else (Phase.explicit, Phase.generate),
     max_examples=int(os.environ.get("CALLOSUM_EXAMPLES", "100")),
     stateful_step_count=60 if DEEP else 30,
     derandomize=not DEEP,

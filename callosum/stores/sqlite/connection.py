@@ -131,11 +131,12 @@ class Connections:
             if Path(f"{self.path}-wal").stat().st_size <= LOG_LIMIT:
                 return
             execute(f"pragma busy_timeout = {_LOG_WAIT}")
-            execute("pragma wal_checkpoint(truncate)").fetchall()
+            try:
+                execute("pragma wal_checkpoint(truncate)").fetchall()
+            finally:
+                execute("pragma busy_timeout = 0")
         except (OSError, sqlite3.OperationalError) as error:
             logger.debug("the log of %s stays as it is for now: %s", self.path, error)
-        finally:
-            execute("pragma busy_timeout = 0")
 
     def _is_there(self, link: _Link) -> bool:
         """Whether the path still leads to the file that is open: what is written to another is lost."""
@@ -246,7 +247,7 @@ class Connections:
             raise StoreError(f"{self.path} has schema {version}, this version works with {SCHEMA}: {advice}")
         execute("pragma synchronous = normal")  # and `sync` where a commit must survive a power cut
         execute(f"pragma journal_size_limit = {LOG_LIMIT}")
-        execute("pragma cache_size = -8000")
+        execute("pragma cache_size = -20000")
         execute("pragma temp_store = memory")
         execute("pragma busy_timeout = 0")
 

@@ -59,9 +59,10 @@ _GENERATIONS: Final = 16
 _SEARCHED: Final = 20_000
 """How many entries a report without an id is looked for, where no index helps."""
 
+# The session's own newest action is not looked up here: alone on its key, its id is all that matters.
 _KEY: Final = (
-    f"select {MARK}, {ACTION} from mark m join journal j on j.seq = m.acted "
-    "where m.key = ? and m.changed > 0 order by m.changed desc limit ?"
+    f"select {MARK}, {ACTION} from mark m left join journal j on j.seq = m.acted and m.session <> ?3 "
+    "where m.key = ?1 and m.changed > 0 order by m.changed desc limit ?2"
 )
 _OWN: Final = (
     f"select {MARK}, {ACTION} from mark m left join journal j on j.seq = m.acted where m.key = ? and m.session = ?"
@@ -101,7 +102,7 @@ _QUEUES: Final = (
 _FEW: Final = 3
 """How many of the newest are enough to see that nothing is new; then all ``LATEST`` are read."""
 _BY_ID: Final = f"select {ACTION} from journal j where j.seq = ?"
-_TOLD: Final = "select told from mark where key = ? and session = ?"
+_TOLD: Final = "select told, kind from mark where key = ? and session = ?"
 _TOLD_FLOOR: Final = 2
 """The floor of tier 3: what its marks say that it was told need not be looked at again."""
 _UNKNOWN: Final = Kind.UNKNOWN.gravity
@@ -215,13 +216,13 @@ class Look:
         mark, own = NO_MARK, None
         latest: list[Action] = []
         found = False
-        rows = self.execute(_KEY, (name, _FEW + 1)).fetchall()
-        if len(rows) > _FEW and self._news(rows, name):
-            rows = self.execute(_KEY, (name, LATEST + 1)).fetchall()
+        rows = self.execute(_KEY, (name, _FEW + 1, me)).fetchall()
+        if len(rows) > _FEW and self._news(rows, name, key.mode):
+            rows = self.execute(_KEY, (name, LATEST + 1, me)).fetchall()
         for row in rows:
             if row[0] == me:
                 mark, own, found = mark_of(row), own_of(row), True
-            elif len(latest) < LATEST:
+            elif row[MARK_WIDTH] is not None and len(latest) < LATEST:
                 self._add(latest, row[MARK_WIDTH:], key.name, key.mode)
         if not found:
             row = self.execute(_OWN, (name, me)).fetchone()
@@ -229,12 +230,15 @@ class Look:
                 mark, own = mark_of(row), own_of(row)
         for predecessor in predecessors:
             mark = _inherit(mark, self.execute(_OWN, (name, predecessor)).fetchone())
-        if not (live or related or name[-1] == "/"):
-            return KeyView(key, mark, (), tuple(latest), own)
-        alive = self._live(name, key.name, mark) if self.scope.live else []
+        if not (live or latest or related or name[-1] == "/"):
+            return KeyView(key, mark, (), (), own)
+        alive = self._live(name, key.name, mark) if live and self.scope.live else []
         stale: list[Action] = []
         if related or name[-1] == "/":
             mark = self._around(key, name, related, mark, latest, alive, stale)
+        if own is not None:
+            row = self.execute(_BY_ID, (own.id,)).fetchone()
+            own = action_of(row, 0, key.name, self.probe) if row is not None else None
         return KeyView(key, mark, tuple(alive), tuple(latest), own, tuple(stale))
 
     def _around(
@@ -255,8 +259,8 @@ class Look:
                 below.append((other, name + "}"))
                 continue
             shown = bare(other, space)
-            for row in self.execute(_KEY, (other, LATEST + 1)).fetchall():
-                if row[0] != scope.session:
+            for row in self.execute(_KEY, (other, LATEST + 1, scope.session)).fetchall():
+                if row[MARK_WIDTH] is not None:
                     self._add(latest, row[MARK_WIDTH:], shown, key.mode)
             row = self.execute(_OWN, (other, scope.session)).fetchone()
             if row is not None and row[1] > mark.read:
@@ -281,17 +285,19 @@ class Look:
                 ]
         return mark
 
-    def _news(self, rows: list[Any], name: str) -> bool:
-        """Whether acts older than these few can matter: not below tier 3, nor to one who was told of these."""
+    def _news(self, rows: list[Any], name: str, asking: Mode) -> bool:
+        """Whether acts older than these few can matter to the asking session.
+
+        Not to what is only put beside them below tier 3, where no act is ``recent``; nor to a session
+        that was told of these as gravely as acts that are not of its own content can be.
+        """
         floor, me = self.scope.floor, self.scope.session
         if floor != _TOLD_FLOOR:
-            return floor > 0
-        told = next((row[2] for row in rows if row[0] == me), None)
-        if told is None:
-            row = self.execute(_TOLD, (name, me)).fetchone()
-            told = row[0] if row else 0
+            return floor > 0 or asking is Mode.WRITE
+        known = next((row[2:4] for row in rows if row[0] == me), None)
+        told, kind = known or self.execute(_TOLD, (name, me)).fetchone() or (0, 0)
         oldest = rows[-2] if rows[-1][0] == me else rows[-1]
-        return bool(oldest[MARK_WIDTH] > told)
+        return bool(kind < _UNKNOWN or oldest[MARK_WIDTH - 1] > told)
 
     def _live(self, name: str, shown: str, mark: Mark) -> list[Action]:
         rows = self.execute(_LIVE, (name, _FEW)).fetchall()

@@ -142,11 +142,9 @@ def action_of(row: Sequence[Any], at: int, key: str, probe: Probe, verdict: str 
 
 
 def own_of(row: Sequence[Any]) -> Action | None:
-    """This session's own newest action in a row of ``MARK`` and ``ACTION``: its life, not its content."""
-    seq, namespace, session, _, tool, tier, state, ended, expires = row[MARK_WIDTH : MARK_WIDTH + 9]
-    if seq is None:
-        return None
-    return Action(seq, namespace, session, tool or "", tier or 0, _STATES[state], seq, ended or 0, expires or 0)
+    """This session's own newest action in a row of ``MARK``: no more than its id."""
+    acted = row[MARK_WIDTH - 1]
+    return Action(acted, "", row[0], "", 0, State.DONE, acted) if acted is not None else None
 
 
 def answered(action: Action, body: str | None) -> Action:
