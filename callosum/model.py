@@ -155,7 +155,11 @@ def overlap(one: str, other: str) -> bool:
 
 
 class Host(Struct, frozen=True, gc=False, array_like=True):
-    """The process that lives while a tool runs: pid, start time (Unix seconds), machine id."""
+    """The process that lives while a tool runs: pid, start time, machine id.
+
+    ``started`` is in seconds, on Linux since the machine's start (a clock that is set changes nothing),
+    elsewhere since 1970. ``machine`` tells machines, their starts and their containers apart.
+    """
 
     pid: int
     started: float

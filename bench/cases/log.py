@@ -17,8 +17,8 @@ from callosum.gate import DATABASE
 
 SECONDS = 20.0
 READERS = 3
-LIMIT = 40.0
-"""Megabytes."""
+LIMIT = 64.0
+"""Megabytes: twice the size from which on the store empties its log."""
 
 
 def reader(file: Path, seed: int, stop: Event) -> None:

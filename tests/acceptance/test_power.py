@@ -84,3 +84,32 @@ def test_the_check_can_fail(disk: Disk) -> None:
         gate.intercept(Call("mira", "message", {**HIGH, "message": "This one is synced to the disk"}))
         told = acknowledged(gate, LOW, 40)
         assert not told & survived(disk.kept)
+
+
+def test_one_sync_serves_all_who_committed_before_it(disk: Disk) -> None:
+    """Who finds itself covered by a sync that began after its commit does not sync again."""
+    with LocalGate(disk.state) as gate:
+        decision = gate.intercept(Call("mira", "message", {**HIGH, "message": "This one is synced to the disk"}))
+        connections = connection.Connections(disk.state / "gate.db")
+        connections.get()
+        syncs = disk.syncs
+        connections.sync(decision.id)
+        assert disk.syncs == syncs
+        connections.sync(decision.id + 1)
+        assert disk.syncs == syncs + 1
+        connections.close()
+
+
+def test_a_record_of_another_file_covers_nothing(disk: Disk) -> None:
+    """A database that was made anew begins without syncs, whatever the small file says."""
+    with LocalGate(disk.state) as gate:
+        acknowledged(gate, HIGH, 1)
+    for file in disk.state.glob("gate.db*"):
+        if file.suffix != ".sync":
+            file.unlink()
+    (disk.state / "gate.db").touch()
+    (disk.state / "another").touch()  # so that the inode is not used again at once
+    with LocalGate(disk.state) as gate:
+        syncs = disk.syncs
+        acknowledged(gate, HIGH, 3)
+        assert disk.syncs == syncs + 3

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -44,6 +45,9 @@ _LOG_EVERY: Final = 256
 _LOG_WAIT: Final = 300
 """How long readers are waited for when the log is cut back, in milliseconds."""
 _fdatasync: Final = getattr(os, "fdatasync", os.fsync)
+_PAIR: Final = struct.Struct("<QQ")  # of which file (its inode), up to which entry
+_SYNC_SECONDS: Final = 1.0
+_POLL_SYNC: Final = 0.0001
 _POLL_DATABASE: Final = 0.00005
 _POLL_LINE: Final = 0.0002
 
@@ -75,6 +79,7 @@ class _Link(threading.local):
     looked: float = 0
     begun: int = 0
     log: int = -1
+    synced: int = -1
     side: int = -1
 
 
@@ -145,18 +150,51 @@ class Connections:
         except OSError:
             return False
 
-    def sync(self) -> None:
-        """Puts all commits so far on disk: syncs the write-ahead log, as ``synchronous = FULL`` would.
+    def sync(self, seq: int) -> None:
+        """Puts all commits up to entry ``seq`` on disk: syncs the log, as ``synchronous = FULL`` would.
 
-        Done after the commit, so that nobody waits for the disk while the file is locked; switching
-        the pragma to and fro costs a tenth of a gated call. What a checkpoint has moved meanwhile is
-        on disk already: it syncs the log before and the file after.
+        Done after the commit, so that nobody waits for the disk while the file is locked, and once for
+        all who wait: a small file tells up to which entry somebody has committed and synced. Who finds
+        itself covered by a sync that began after its commit is done. What a checkpoint has moved
+        meanwhile is on disk already: it syncs the log before and the file after.
         """
         link = self._link
         if link.log < 0:
-            link.log = os.open(f"{self.path}-wal", os.O_RDWR | os.O_CLOEXEC)
-            with self._guard:
-                self._files[os.getpid(), threading.get_ident()].append(link.log)
+            self._open_sync(link)
+        if fcntl is None:
+            _fdatasync(link.log)
+            return
+        os.pwrite(link.synced, _PAIR.pack(link.inode, seq), 0)
+        deadline = time.monotonic() + _SYNC_SECONDS
+        while not self._is_synced(link, seq):
+            try:
+                fcntl.flock(link.synced, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:  # who syncs was stopped: each for itself
+                    self._to_disk(link)
+                    return
+                time.sleep(_POLL_SYNC)
+                continue
+            try:
+                if not self._is_synced(link, seq):
+                    inode, committed = _PAIR.unpack(os.pread(link.synced, _PAIR.size, 0))
+                    self._to_disk(link)
+                    upto = max(seq, committed) if inode == link.inode else seq
+                    os.pwrite(link.synced, _PAIR.pack(link.inode, upto), _PAIR.size)
+            finally:
+                fcntl.flock(link.synced, fcntl.LOCK_UN)
+
+    def _open_sync(self, link: _Link) -> None:
+        link.log = os.open(f"{self.path}-wal", os.O_RDWR | os.O_CLOEXEC)
+        link.synced = os.open(f"{self.path}.sync", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with self._guard:
+            self._files[os.getpid(), threading.get_ident()] += [link.log, link.synced]
+
+    def _is_synced(self, link: _Link, seq: int) -> bool:
+        found = os.pread(link.synced, _PAIR.size, _PAIR.size)
+        return len(found) == _PAIR.size and _PAIR.unpack(found)[0] == link.inode and _PAIR.unpack(found)[1] >= seq
+
+    def _to_disk(self, link: _Link) -> None:
         if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone stops at the drive's cache
             fcntl.fcntl(link.log, fcntl.F_FULLFSYNC)
         else:
@@ -202,7 +240,7 @@ class Connections:
                 connection.close()
                 raise
         link.connection, link.execute, link.born = connection, None, _Forks.count
-        link.log, link.side = -1, side
+        link.log, link.synced, link.side = -1, -1, side
         link.inode, link.looked = self.path.stat().st_ino, time.monotonic()
         self._forget_the_dead()
         with self._guard:

@@ -54,6 +54,11 @@ def _clock() -> int:
     return time.time_ns() // 1000
 
 
+def _newest(answers: list[Applied | Exception]) -> int:
+    """The moment of the newest entry a batch wrote, or looked at."""
+    return max((a.ids[-1] if a.ids else a.now for a in answers if isinstance(a, Applied)), default=0)
+
+
 class _Swept:
     """How far this process has come in forgetting."""
 
@@ -125,8 +130,9 @@ class SqliteStore:
                     else:
                         answers.append(Applied(change, (), view.now))
                 execute("commit" if wrote else "rollback")
-                if durable:  # also where nothing was written: a repeated answer must be on disk too
-                    self._connections.sync()
+                if durable:
+                    # Up to the newest entry that was written or repeated: an answer must be on disk.
+                    self._connections.sync(_newest(answers))
             except BaseException:
                 self._connections.undo()
                 self._memory.sessions.clear()  # may hold what was just undone
@@ -298,8 +304,7 @@ class SqliteStore:
                     "and (?4 is null or seq in (select value from json_each(?4)))",
                     (until, horizon, limit, None if only is None else as_json(list(only))),
                 )
-                execute("commit")
-                self._connections.sync()
+                execute("commit")  # not synced: who copied keeps the copy, and an entry twice is read once
             except BaseException:
                 self._connections.undo()
                 raise
