@@ -30,8 +30,8 @@ _DONE, _OPEN_STATE, _READ = State.DONE, State.OPEN, Mode.READ  # an enum's attri
 
 _OPEN: Final = (
     "insert into journal(seq, event, namespace, session, run, tool, tier, verdict, rule, action, "
-    "key, keys, body, call, state, ended, expires, approved, content, extra) "
-    "values(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+    "outcome, key, keys, body, call, state, ended, expires, approved, content, extra) "
+    "values(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
 _NOTE: Final = "insert into journal(seq, event, namespace, session, action, outcome, body) values(?,?,?,?,?,?,?)"
 _SET_MARK: Final = (
@@ -116,6 +116,7 @@ class Apply:
                 verdict._value_ if verdict is not None else None,
                 entry.rule or None,
                 action or None,
+                entry.outcome._value_ if entry.outcome is not None else None,
                 scoped(entry.namespace, keys[0][0]) if keys else None,
                 as_json(keys) if keys else None,
                 as_json(entry.body) if entry.body else None,

@@ -218,26 +218,16 @@ class Connections:
 
     def _connect(self, link: _Link) -> sqlite3.Connection:
         with explained(self.path):
-            if self.path.exists() and self.path.stat().st_size > 0:
-                _refuse_foreign(self.path)
-            else:
-                self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                # Private from the first moment; the log and the index take over the file's mode.
-                os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-            connection = sqlite3.connect(
-                self.path,
-                isolation_level=None,
-                cached_statements=512,
-                check_same_thread=False,
-                timeout=BUSY_SECONDS,
-            )
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            side = -1
+            if fcntl is not None:
+                side = os.open(f"{self.path}.turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                self._prepare(connection)
-                side = -1
-                if fcntl is not None:
-                    side = os.open(f"{self.path}.turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                with self._alone(side):
+                    connection = self._open_file()
             except BaseException:
-                connection.close()
+                if side >= 0:
+                    os.close(side)
                 raise
         link.connection, link.execute, link.born = connection, None, _Forks.count
         link.log, link.synced, link.side = -1, -1, side
@@ -248,6 +238,40 @@ class Connections:
             self._open[place] = connection
             self._files[place] = [side] if side >= 0 else []
         return connection
+
+    def _open_file(self) -> sqlite3.Connection:
+        if self.path.exists() and self.path.stat().st_size > 0:
+            _refuse_foreign(self.path)
+        else:
+            # Private from the first moment; the log and the index take over the file's mode.
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        connection = sqlite3.connect(
+            self.path, isolation_level=None, cached_statements=512, check_same_thread=False, timeout=BUSY_SECONDS
+        )
+        try:
+            self._prepare(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextmanager
+    def _alone(self, side: int) -> Iterator[None]:
+        """One process at a time opens the file: a file that is being made answers "locked" at once."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while fcntl is not None:
+            try:
+                fcntl.flock(side, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    break  # who holds it was stopped; SQLite's own locks still stand
+                time.sleep(_POLL_LINE)
+        try:
+            yield
+        finally:
+            if fcntl is not None:
+                fcntl.flock(side, fcntl.LOCK_UN)
 
     def _forget_the_dead(self) -> None:
         """Closes the connections of threads that have ended."""
@@ -335,8 +359,11 @@ def _refuse_foreign(path: Path) -> None:
 
 def _is_ours(path: Path) -> bool:
     """Asks SQLite: until the first checkpoint our mark is in the log alone. Empty counts as ours."""
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS)
+    connection = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_SECONDS, isolation_level=None
+    )
     try:
+        connection.execute("begin")  # both looks at one moment: another process may be making the file
         (owner,) = connection.execute("pragma application_id").fetchone()
         found = connection.execute("select 1 from sqlite_master limit 1").fetchone()
     finally:

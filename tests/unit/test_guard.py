@@ -1,0 +1,234 @@
+"""``guard()`` and ``gated()``: what runs, what is reported, and what happens when the store is away."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum import (
+    AsyncGate,
+    Blocked,
+    Call,
+    Decision,
+    GateUnavailable,
+    LocalGate,
+    Outcome,
+    State,
+    StoreUnavailable,
+    gated,
+    guard,
+)
+from callosum.guard import outcome_of_error
+from callosum.model import Event
+from callosum.settings import Settings
+
+MAIL = {"to": "alice@example.com", "subject": "Friday", "body": "Friday works for me, see you at ten then."}
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[LocalGate]:
+    with LocalGate(settings=Settings(state=tmp_path)) as gate:
+        yield gate
+
+
+def send_email(to: str, subject: str, body: str) -> str:
+    """Send an e-mail."""
+    return f"sent {subject} to {to}: {body}"
+
+
+def states(gate: LocalGate) -> list[State]:
+    return [action.state for action in gate.status().recent_actions]
+
+
+# --- what is reported -------------------------------------------------------------------------------------
+
+
+class ReadTimeout(Exception):
+    """As an HTTP library of one's choice names it."""
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (ValueError("no such address"), Outcome.FAILED),
+        (ConnectionRefusedError(), Outcome.FAILED),
+        (TimeoutError(), Outcome.UNKNOWN),
+        (ConnectionResetError(), Outcome.UNKNOWN),
+        (BrokenPipeError(), Outcome.UNKNOWN),
+        (ReadTimeout(), Outcome.UNKNOWN),
+        (KeyboardInterrupt(), Outcome.UNKNOWN),
+        (SystemExit(), Outcome.UNKNOWN),
+        (asyncio.CancelledError(), Outcome.UNKNOWN),
+    ],
+)
+def test_only_a_definite_refusal_is_failed(gate: LocalGate, error: BaseException, outcome: Outcome) -> None:
+    assert outcome_of_error(error) is outcome
+    with pytest.raises(type(error)), guard(gate, Call("mira", "send_email", MAIL)):
+        raise error
+    assert states(gate) == [State(outcome)]
+
+
+def test_what_runs_to_its_end_is_done_and_its_result_is_journalled(gate: LocalGate) -> None:
+    tool = gated(send_email, gate=gate, instance="mira")
+    assert tool(**MAIL).startswith("sent Friday")
+    assert states(gate) == [State.DONE]
+    report = gate.entries()[-1]
+    assert report.event is Event.COMPLETE
+    assert report.body["result"].startswith("sent Friday")
+
+
+def test_a_function_keeps_its_signature_and_its_colour(gate: LocalGate) -> None:
+    async def book(room: str) -> str:
+        return room
+
+    assert inspect.signature(gated(send_email, gate=gate, instance="mira")) == inspect.signature(send_email)
+    assert gated(send_email, gate=gate, instance="mira").__doc__ == "Send an e-mail."
+    assert inspect.iscoroutinefunction(gated(book, gate=gate, instance="mira"))
+
+
+def test_a_no_is_raised_or_handed_to_the_model(gate: LocalGate) -> None:
+    ran: list[str] = []
+
+    def delete_account(account_id: str) -> str:
+        ran.append(account_id)
+        return "deleted"
+
+    gated(delete_account, gate=gate, instance="mira", session="a")("acme")
+    with pytest.raises(Blocked) as no:
+        gated(delete_account, gate=gate, instance="mira", session="b")("acme")
+    assert str(no.value) == no.value.decision.warning
+    told = gated(delete_account, gate=gate, instance="mira", session="c", blocked=lambda d: d.warning)("acme")
+    assert told.startswith("[Callosum] Conflict")
+    assert ran == ["acme"]
+
+
+def test_names_may_come_from_functions(gate: LocalGate) -> None:
+    names = iter(["first", "second"])
+    tool = gated(send_email, gate=gate, instance=lambda: "mira", session=lambda: next(names))
+    tool(**MAIL)
+    tool(**{**MAIL, "to": "bob@example.com"})
+    assert [action.instance for action in gate.status().recent_actions] == ["mira/second", "mira/first"]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"call": Call("mira", "x"), "instance": "mira"}])
+def test_a_guard_takes_a_call_or_an_instance(gate: LocalGate, arguments: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="either a call"):
+        guard(gate, **arguments)
+
+
+# --- async ------------------------------------------------------------------------------------------------
+
+
+def test_a_cancelled_tool_is_unknown(gate: LocalGate) -> None:
+    async def run() -> None:
+        begun = asyncio.Event()
+
+        async def never(to: str) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        tool = gated(never, gate=gate, instance="mira", name="send_email")
+        task = asyncio.create_task(tool("alice@example.com"))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    assert states(gate) == [State.UNKNOWN]
+
+
+def test_the_async_face_answers_like_the_gate(gate: LocalGate) -> None:
+    async def run() -> Decision:
+        face = AsyncGate(gate)
+        decision = await face.intercept(Call("mira", "send_email", MAIL))
+        assert (await face.complete("mira", id=decision.id)).ok
+        assert (await face.lock("mira", "deploy:prod")).acquired
+        assert (await face.release("mira", "deploy:prod")).ok
+        assert not (await face.status()).locks
+        return decision
+
+    assert asyncio.run(run()).proceed
+
+
+# --- leases -----------------------------------------------------------------------------------------------
+
+
+def test_a_lease_is_renewed_while_the_tool_runs(tmp_path: Path) -> None:
+    """A lease of 0.3 s outlives a tool that waits until it was renewed three times."""
+    with LocalGate(settings=Settings(state=tmp_path, lease_ttl=0.3)) as gate:
+        renewed = threading.Semaphore(0)
+        real = gate.renew
+
+        def renew(*args: Any, **named: Any) -> Any:
+            report = real(*args, **named)
+            renewed.release()
+            return report
+
+        gate.renew = renew  # type: ignore[method-assign]
+        with guard(gate, Call("mira", "send_email", MAIL)):
+            for _ in range(3):
+                assert renewed.acquire(timeout=10)
+            assert [lock.instance for lock in gate.status().locks] == ["mira"]
+        assert not gate.status().locks
+        assert states(gate) == [State.DONE]
+
+
+# --- the store is away ------------------------------------------------------------------------------------
+
+
+class Away:
+    """A store that cannot be reached for a while."""
+
+    def __init__(self, store: Any) -> None:
+        self.store, self.gone = store, False
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def method(*args: Any, **named: Any) -> Any:
+            if self.gone:
+                raise StoreUnavailable("the disk is full")
+            return getattr(self.store, name)(*args, **named)
+
+        return method
+
+
+def test_without_the_store_low_tiers_run_and_are_journalled_late(gate: LocalGate) -> None:
+    away = Away(gate.store)
+    gate.store = away
+    away.gone = True
+
+    def save(path: str, content: str) -> str:
+        return f"{path}: {content}"
+
+    tool = gated(save, gate=gate, instance="mira", name="write")
+    assert tool("/a.md", "x") == "/a.md: x"
+    away.gone = False
+    gate.intercept(Call("mira", "read", {"path": "/a.md"}))
+    late = [entry for entry in gate.entries() if entry.event is Event.LATE]
+    assert [(entry.tool, entry.outcome) for entry in late] == [("write", Outcome.DONE)]
+
+
+def test_without_the_store_high_tiers_do_not_run(gate: LocalGate) -> None:
+    away = Away(gate.store)
+    gate.store = away
+    away.gone = True
+    with pytest.raises(GateUnavailable, match="tier 3"):
+        gated(send_email, gate=gate, instance="mira")(**MAIL)
+    with pytest.raises(StoreUnavailable):  # the gate itself invents no decision
+        gate.intercept(Call("mira", "read", {"path": "/a.md"}))
+    away.gone = False
+
+
+def test_a_report_that_cannot_be_made_leaves_a_lease_that_runs_out(gate: LocalGate) -> None:
+    away = Away(gate.store)
+    gate.store = away
+    with guard(gate, Call("mira", "send_email", MAIL)):
+        away.gone = True
+    away.gone = False
+    assert [lock.instance for lock in gate.status().locks] == ["mira"]
