@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from pathlib import Path
 
-from bench import calls, peers
+from bench import calls, floor, peers
 from bench.harness import Case, Operation, Report, side_by_side
 from callosum import LocalGate
 
@@ -20,6 +20,7 @@ GATE = {
 }
 PEERS: dict[str, tuple[Callable[[Path], AbstractContextManager[Operation]], int]] = {
     "filelock": (peers.file_lock, 200),
+    "statements alone": (floor.statements, 200),
     "redis Lock": (peers.redis_lock, 100),
     "fdatasync": (peers.fdatasync, 100),
     "ctrlrun": (peers.ctrlrun, 30),
@@ -56,6 +57,8 @@ def run(folder: Path, rounds: int) -> Report:
     ratio("tier 1 / filelock", "tier 1", "filelock", at_most=1.25)
     ratio("tier 2 / filelock", "tier 2", "filelock", at_most=1.25)
     ratio("tier 1, eight folders deep / filelock", "tier 1, deep", "filelock", at_most=1.5)
+    ratio("the same statements without the gate / filelock", "statements alone", "filelock")
+    ratio("the same statements without the gate / redis Lock", "statements alone", "redis Lock")
     ratio("tier 1 / redis Lock", "tier 1", "redis Lock", at_most=0.35)
     ratio("tier 2 / redis Lock", "tier 2", "redis Lock", at_most=0.35)
     ratio("ctrlrun / tier 2", "ctrlrun", "tier 2", at_least=10)

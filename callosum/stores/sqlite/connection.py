@@ -48,6 +48,7 @@ _fdatasync: Final = getattr(os, "fdatasync", os.fsync)
 _PAIR: Final = struct.Struct("<QQ")  # of which file (its inode), up to which entry
 _SYNC_SECONDS: Final = 1.0
 _POLL_SYNC: Final = 0.0001
+_POLL_MOST: Final = 0.002
 _POLL_DATABASE: Final = 0.00005
 _POLL_LINE: Final = 0.0002
 
@@ -166,6 +167,7 @@ class Connections:
             return
         os.pwrite(link.synced, _PAIR.pack(link.inode, seq), 0)
         deadline = time.monotonic() + _SYNC_SECONDS
+        pause = _POLL_SYNC
         while not self._is_synced(link, seq):
             try:
                 fcntl.flock(link.synced, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -173,7 +175,8 @@ class Connections:
                 if time.monotonic() > deadline:  # who syncs was stopped: each for itself
                     self._to_disk(link)
                     return
-                time.sleep(_POLL_SYNC)
+                time.sleep(pause)
+                pause = min(pause * 1.5, _POLL_MOST)
                 continue
             try:
                 if not self._is_synced(link, seq):
@@ -317,6 +320,7 @@ class Connections:
         """Waits for its turn: first for the side file, then, as the only one, for the database."""
         deadline = time.monotonic() + BUSY_SECONDS
         side = self._link.side
+        pause = _POLL_LINE
         turn = fcntl is None
         try:
             while True:
@@ -334,7 +338,8 @@ class Connections:
                         return
                 if time.monotonic() > deadline:
                     raise StoreUnavailable(f"{self.path} was busy for {BUSY_SECONDS:.0f} s")
-                time.sleep(_POLL_DATABASE if turn else _POLL_LINE)
+                time.sleep(_POLL_DATABASE if turn else pause)
+                pause = min(pause * 1.5, _POLL_MOST)
         finally:
             if turn and fcntl is not None:
                 fcntl.flock(side, fcntl.LOCK_UN)
