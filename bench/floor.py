@@ -40,17 +40,15 @@ def statements(folder: Path) -> Iterator[Operation]:
             call = os.urandom(16)
             execute("begin immediate")
             execute(LOOK, (call, KEY + "|")).fetchone()
-            execute(look._KEY, (KEY, 4, "mira")).fetchall()  # noqa: SLF001 - the very statement is measured
-            execute(
-                apply._OPEN,  # noqa: SLF001
-                (seq, "intercept", "default", "mira", None, "write", 1, "allow", "file-write", seq, None)
-                + (KEY, KEYS, BODY, call, "done", 0, seq + 300_000_000, 0, b"content", None),
-            )
-            execute(apply._SET_MARK, (KEY, "mira", 0, 0, 0, None, seq, seq))  # noqa: SLF001
+            execute(look._KEY, (KEY, 4, "mira")).fetchall()
+            entry = (seq, "intercept", "default", "mira", None, "write", 1, "allow", "file-write", seq, None)
+            action = (KEY, KEYS, BODY, call, "done", 0, seq + 300_000_000, 0, b"content", None)
+            execute(apply._OPEN, (*entry, *action))
+            execute(apply._SET_MARK, (KEY, "mira", 0, 0, 0, None, seq, seq))
             execute("commit")
             execute("begin immediate")
-            execute(look._FOUND, (seq,)).fetchone()  # noqa: SLF001
-            execute(apply._NOTE, (seq + 1, "complete", "default", "mira", seq, "done", '{"result":{"ok":true}}'))  # noqa: SLF001
+            execute(look._FOUND, (seq,)).fetchone()
+            execute(apply._NOTE, (seq + 1, "complete", "default", "mira", seq, "done", '{"result":{"ok":true}}'))
             execute(END, ("done", seq + 1, seq))
             execute("commit")
 
