@@ -312,7 +312,7 @@ class Connections:
             raise StoreError(f"{self.path} has schema {version}, this version works with {SCHEMA}: {advice}")
         execute("pragma synchronous = normal")  # and `sync` where a commit must survive a power cut
         execute(f"pragma journal_size_limit = {LOG_LIMIT}")
-        execute("pragma cache_size = -20000")
+        execute("pragma cache_size = -16000")
         execute("pragma temp_store = memory")
         execute("pragma busy_timeout = 0")
 
