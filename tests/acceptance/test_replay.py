@@ -100,7 +100,8 @@ def test_with_pause_each_session_repeats_once(tmp_path: Path) -> None:
         "\n".join(recorded("write", f"task {number}", path="/a", content=str(number)) for number in range(6))
     )
     report = json.loads(run(tmp_path / "state", "replay", str(path), "-s", "2", "--pause", "--json", "-").stdout)
-    assert report["conflicts"]["stale"] == report["verdicts"]["confirm"] == report["confirmed"] > 0
+    # The repeat of one may meet a newer write of the other and be paused for that: then it is not confirmed.
+    assert report["conflicts"]["stale"] >= report["verdicts"]["confirm"] >= report["confirmed"] > 0
 
 
 def test_a_file_without_any_call_is_bad_input(tmp_path: Path) -> None:
