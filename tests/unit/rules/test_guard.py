@@ -78,7 +78,7 @@ FINE = [
     "curl localhost:8080",
     "python -m pytest tests/callosum",
     "python callosum_demo.py",
-    "cd /work/callosum && make test",
+    "cd /src/callosum && make test",
     "sed -n 1,5p /srv/rules/mine.json",
     "vi src/settings.json",
 ]
@@ -116,7 +116,7 @@ TOOLS: list[tuple[str, dict[str, Any], bool]] = [
     ("read", {"path": "/home/u/.claude/settings.json"}, False),
     ("Write", {"file_path": "/tmp/x", "content": "callosum off > ~/.claude/settings.json"}, False),
     ("message", {"action": "send", "target": "a", "message": "callosum off"}, False),
-    ("Write", {"file_path": "/work/tiers.json"}, False),
+    ("Write", {"file_path": "/src/tiers.json"}, False),
     ("Write", {"file_path": "/home/u/.local/state/callosum-other"}, False),
     ("WebFetch", {"url": "https://example.com/callosum"}, False),
 ]
