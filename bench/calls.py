@@ -30,7 +30,7 @@ def write(count: int) -> tuple[str, dict[str, object]]:
 
 def write_deep(count: int) -> tuple[str, dict[str, object]]:
     """Tier 1: write a file eight folders deep."""
-    path = f"/srv/agents/mira/work/site/content/posts/drafts/notes-{count % SPREAD}.md"
+    path = f"/srv/agents/mira/desk/site/content/posts/drafts/notes-{count % SPREAD}.md"
     return "write", {"path": path, "content": f"# Notes\n\n{message(count)}\n"}
 
 
