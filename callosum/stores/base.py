@@ -40,6 +40,23 @@ class Health(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
+class Prompt(Protocol):
+    """What a store can offer to a caller that must not wait, such as an event loop."""
+
+    def attempt(self, requests: Sequence[Request]) -> tuple[list[Applied | Exception], int] | None:
+        """As ``Store.transact``, but at once and without waiting for the disk.
+
+        Returns the answers, and up to which entry the caller must ``sync`` before it gives them away
+        where a scope was durable (0: nothing to sync). None: not now, somebody else is at it or a
+        request cannot be stored; use ``transact``, elsewhere.
+        """
+        ...
+
+    def sync(self, seq: int) -> None:
+        """Returns once everything up to entry ``seq`` survives power loss. For any thread."""
+        ...
+
+
 class Store(Protocol):
     """What every store does. Methods are safe to call from any thread; after ``fork`` too.
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-import callosum.gate
+import callosum.gate.local
 from callosum.gate import LocalGate
 from callosum.model import SECOND, Call, Decision, Host, Kind, Outcome, Report, Verdict
 from callosum.rulebook import Rulebook
@@ -132,7 +132,7 @@ def gate_time(clock: ManualClock) -> Iterator[None]:
         time_ns=lambda: clock.now * 1000,
         sleep=clock.sleep,
     )
-    with mock.patch.object(callosum.gate, "time", shim):
+    with mock.patch.object(callosum.gate.local, "time", shim):
         yield
 
 

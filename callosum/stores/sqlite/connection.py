@@ -53,6 +53,10 @@ _POLL_DATABASE: Final = 0.00005
 _POLL_LINE: Final = 0.0002
 
 
+class Busy(Exception):
+    """Another connection has the file just now."""
+
+
 class _Forks:
     """Counts how often this process was forked off: a connection must not cross a fork."""
 
@@ -102,8 +106,11 @@ class Connections:
             connection = self._connect(link)
         return connection
 
-    def begin(self) -> Execute:
-        """Starts a write transaction, in turn, and returns what runs its statements."""
+    def begin(self, *, wait: bool = True) -> Execute:
+        """Starts a write transaction, in turn, and returns what runs its statements.
+
+        Raises ``StoreUnavailable`` after ``BUSY_SECONDS``, or ``Busy`` at once without ``wait``.
+        """
         link = self._link
         now = time.monotonic()
         if now - link.looked >= LOOK_EVERY:
@@ -125,6 +132,8 @@ class Connections:
         except sqlite3.OperationalError as error:
             if not is_busy(error):
                 raise
+            if not wait:
+                raise Busy from None
             self._line_up(execute)
         return execute
 

@@ -20,7 +20,7 @@ from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Ent
 from callosum.process import alive
 from callosum.stores.base import Clock, Health, Probe, Request
 from callosum.stores.sqlite.apply import Apply
-from callosum.stores.sqlite.connection import Connections, Execute, explain, explained
+from callosum.stores.sqlite.connection import Busy, Connections, Execute, explain, explained
 from callosum.stores.sqlite.look import REMEMBERED, Look, Memory
 from callosum.stores.sqlite.rows import (
     ACTION,
@@ -91,7 +91,7 @@ class SqliteStore:
 
     def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
         try:
-            return self._transact(requests)
+            return self._synced(requests)
         except StoreUnavailable:
             raise
         except Exception:
@@ -101,20 +101,47 @@ class SqliteStore:
         answers: list[Applied | Exception] = []
         for request in requests:
             try:
-                answers += self._transact([request])
+                answers += self._synced([request])
             except StoreUnavailable:
                 raise
             except Exception as error:  # noqa: BLE001 - it is handed to the one who asked
                 answers.append(error)
         return answers
 
-    def _transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+    def attempt(self, requests: Sequence[Request]) -> tuple[list[Applied | Exception], int] | None:
+        try:
+            return self._committed(requests, wait=False)
+        except Busy:
+            return None
+        except StoreUnavailable:
+            raise
+        except Exception:
+            if len(requests) == 1:
+                raise
+        return None
+
+    def sync(self, seq: int) -> None:
+        with explained(self.path):
+            self._connections.get()  # this thread's own, which knows the file
+            self._connections.sync(seq)
+
+    def _synced(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+        answers, seq = self._committed(requests)
+        if seq:
+            try:
+                self._connections.sync(seq)
+            except (sqlite3.Error, OSError) as error:
+                raise explain(error, self.path) from error
+        return answers
+
+    def _committed(self, requests: Sequence[Request], *, wait: bool = True) -> tuple[list[Applied | Exception], int]:
+        """Runs and commits a batch; returns with the answers up to which entry it must be synced (0: need not)."""
         answers: list[Applied | Exception] = []
         wrote = durable = False
         for scope, _ in requests:
             durable = durable or scope.durable
         try:
-            execute = self._connections.begin()
+            execute = self._connections.begin(wait=wait)
             try:
                 for scope, step in requests:
                     look = Look(execute, scope, self._probe, self._memory)
@@ -130,16 +157,14 @@ class SqliteStore:
                     else:
                         answers.append(Applied(change, (), view.now))
                 execute("commit" if wrote else "rollback")
-                if durable:
-                    # Up to the newest entry that was written or repeated: an answer must be on disk.
-                    self._connections.sync(_newest(answers))
             except BaseException:
                 self._connections.undo()
                 self._memory.sessions.clear()  # may hold what was just undone
                 raise
         except (sqlite3.Error, OSError) as error:
             raise explain(error, self.path) from error
-        return answers
+        # Up to the newest entry that was written or repeated: an answer must be on disk.
+        return answers, _newest(answers) if durable else 0
 
     # --- reading ---
 

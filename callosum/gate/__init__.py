@@ -1,0 +1,32 @@
+"""The gate: what stands between a tool call and its execution.
+
+``Gate`` is the face that every gate has; ``LocalGate`` is the embedded one, over a store in the state
+folder. What the methods do is written once, as courses (``callosum.gate.course``), which a server
+drives in its own way.
+
+``intercept``, ``complete``, ``lock``, ``release``, ``renew``, ``resolve`` and ``approve`` are the same
+verb, ``Store.transact``, with different steps (``callosum.policy``). Each answers with a value and
+raises only when the gate itself failed (``StoreUnavailable``) or the input cannot be used
+(``ConfigError``).
+"""
+
+from callosum.gate.check import MAX_PARAMS, MAX_TTL, MAX_WAIT, outcome_of
+from callosum.gate.course import Course, Courses, Look, Observer, Pause
+from callosum.gate.face import Gate
+from callosum.gate.local import DATABASE, UPKEEP_EVERY, LocalGate
+
+__all__ = [
+    "DATABASE",
+    "MAX_PARAMS",
+    "MAX_TTL",
+    "MAX_WAIT",
+    "UPKEEP_EVERY",
+    "Course",
+    "Courses",
+    "Gate",
+    "LocalGate",
+    "Look",
+    "Observer",
+    "Pause",
+    "outcome_of",
+]

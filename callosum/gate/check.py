@@ -1,0 +1,162 @@
+"""What the gate takes: every fault in the input is named with its place, before anything happens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from callosum.errors import ConfigError
+from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, MAX_NAME, Call, Key, Outcome
+from callosum.policy.settle import Who
+from callosum.redact import summarise
+
+MAX_WAIT: Final = 60.0
+"""Longest ``wait`` of a call, in seconds."""
+MAX_PARAMS: Final = 4_000_000
+"""Longest params of a call, in bytes as JSON."""
+MAX_TTL: Final = 24 * 3600.0
+"""Longest lease, in seconds."""
+
+UNUSABLE: Final = r"\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+"""What no name and no key may hold, as the inside of a character class: controls, characters that are not
+seen or that turn the direction of the text, and broken Unicode."""
+_UNUSABLE: Final = re.compile(f"[{UNUSABLE}]")
+
+_encode = msgspec.json.Encoder(enc_hook=lambda value: f"<{type(value).__name__}>").encode
+
+
+def written(params: Mapping[str, Any]) -> bytes:
+    """The params as JSON; refuses what cannot be written so, or is too long."""
+    try:
+        found = _encode(params)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise ConfigError(f"cannot be written as JSON: {error}", at="params") from error
+    if len(found) > MAX_PARAMS:
+        raise ConfigError(f"{len(found)} bytes as JSON, at most {MAX_PARAMS} are taken", at="params")
+    return found
+
+
+def check_call(call: Call) -> None:
+    """Refuses a call that cannot be used, naming the field."""
+    check_name(call.instance, "instance")
+    check_name(call.tool, "tool")
+    if call.call_id is not None:
+        check_name(call.call_id, "callId")
+    if call.session is not None:
+        check_name(call.session, "session")
+    if call.run is not None:
+        check_name(call.run, "run")
+    if call.parent is not None:
+        check_name(call.parent, "parent")
+    if call.continues is not None:
+        check_name(call.continues, "continues")
+    if call.origin is not None:
+        check_name(call.origin, "origin")
+    if call.namespace != DEFAULT_NAMESPACE:
+        check_name(call.namespace, "namespace")
+    if not isinstance(call.params, Mapping):
+        raise ConfigError(f"expected an object, got {type(call.params).__name__}", at="params")
+    wait, timeout = call.wait, call.timeout
+    if wait != 0 and not (isinstance(wait, int | float) and 0 <= wait <= MAX_WAIT):
+        raise ConfigError(f"expected 0 to {MAX_WAIT:.0f} seconds, got {wait!r}", at="wait")
+    if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout <= MAX_TTL):
+        raise ConfigError(f"expected seconds, more than 0 and at most {MAX_TTL:.0f}", at="timeout")
+    if call.cwd is not None and type(call.cwd) is not str:
+        raise ConfigError(f"expected text, got {type(call.cwd).__name__}", at="cwd")
+    if call.after is not None and type(call.after) is not int:
+        raise ConfigError(f"expected the id of a decision, got {call.after!r}", at="after")
+
+
+def check_name(value: object, at: str) -> None:
+    """Refuses what is no name: text of 1 to ``MAX_NAME`` characters, all of which can be seen."""
+    if type(value) is not str:
+        raise ConfigError(f"expected text, got {type(value).__name__}", at=at)
+    if not 0 < len(value) <= MAX_NAME:
+        raise ConfigError(f"expected 1 to {MAX_NAME} characters, got {len(value)}", at=at)
+    if not value.isprintable() and _UNUSABLE.search(value):
+        raise ConfigError("control characters, invisible ones and broken Unicode are not allowed", at=at)
+
+
+def who_of(instance: str, session: str | None, namespace: str, *, by: str = "", force: bool = False) -> Who:
+    """The actor of a report; a person who forces needs no instance."""
+    if not force or instance:
+        check_name(instance, "instance")
+    if session is not None:
+        check_name(session, "session")
+    check_name(namespace, "namespace")
+    return Who(f"{instance}/{session}" if session else instance, namespace, check_note(by, "by"), force)
+
+
+def check_note(value: str, at: str) -> str:
+    """A person's words for the journal: any text that can be stored."""
+    if type(value) is not str or len(value) > 4096:
+        raise ConfigError("expected a text of at most 4096 characters", at=at)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ConfigError("broken Unicode is not allowed", at=at) from None
+    return value
+
+
+def key_of(name: str) -> Key:
+    """The key of that name, of at most ``MAX_KEY`` characters."""
+    if type(name) is not str:
+        raise ConfigError(f"expected text, got {type(name).__name__}", at="contextKey")
+    if not 0 < len(name) <= MAX_KEY:
+        raise ConfigError(f"expected 1 to {MAX_KEY} characters, got {len(name)}", at="contextKey")
+    if not name.isprintable() and _UNUSABLE.search(name):
+        raise ConfigError("control characters, invisible ones and broken Unicode are not allowed", at="contextKey")
+    return Key(name)
+
+
+def id_of(value: int) -> int:
+    """The id of a decision."""
+    if type(value) is not int or not 0 < value < 2**63:
+        raise ConfigError(f"expected the id of a decision, got {value!r}", at="id")
+    return value
+
+
+_LOST_WORDS: Final = (
+    "timeout",
+    "timed out",
+    "connection reset",
+    "connection lost",
+    "connection closed",
+    "econnreset",
+)
+
+
+def outcome_of(result: Any, outcome: Outcome | str | None) -> Outcome:
+    """What a report says: an ``error`` in the result is ``failed``, otherwise ``outcome``, else done.
+
+    Only a definite refusal is ``failed``: an error that speaks of a timeout or a lost connection
+    leaves it ``unknown``, as does an explicit ``unknown``. Raises ``ConfigError`` at ``outcome``.
+    """
+    if outcome is not None:
+        try:
+            outcome = Outcome(outcome)
+        except ValueError:
+            choices = ", ".join(Outcome)
+            raise ConfigError(f"expected one of {choices}, got {outcome!r}", at="outcome") from None
+    error = result.get("error") if isinstance(result, Mapping) else None
+    if not error:
+        return outcome or Outcome.DONE
+    if outcome in (Outcome.UNKNOWN, Outcome.CANCELLED):
+        return outcome
+    text = error if isinstance(error, str) else str(error)[:1000]
+    lowered = text[:1000].lower()
+    if outcome is None and any(word in lowered for word in _LOST_WORDS):
+        return Outcome.UNKNOWN
+    return Outcome.FAILED
+
+
+def kept_of(result: Any, mode: Literal["summary", "full", "none"]) -> Any:
+    """What the journal keeps of a result: like params."""
+    if result is None or mode == "none":
+        return None
+    if isinstance(result, dict):
+        return summarise(result, mode=mode)
+    return summarise({"result": result}, mode=mode)["result"]

@@ -1,0 +1,446 @@
+"""What each method of the gate does, written once for every way to wait.
+
+A **course** is a generator: it yields what it needs next and is sent the answer.
+
+* a ``Request`` (scope, step): run it in a transaction of the store; the answer is the ``Applied``,
+* a ``Pause``: let so many seconds pass; the answer does not matter,
+* a ``Look``: call it (it reads from the store); the answer is what it returns.
+
+Its return value is the method's. The embedded gate drives a course with calls that block, a server
+with awaits; so there is no second gate to keep alike. One call, all the way::
+
+    Call ──classify──> Classification ──scope_of──> Scope ─┐
+                                                           ├─ Request(scope, admit) ─> Decision
+                                     Ask (all but the view)┘
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import partial
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from callosum.errors import ConfigError
+from callosum.gate.check import (
+    MAX_TTL,
+    MAX_WAIT,
+    check_call,
+    check_note,
+    id_of,
+    kept_of,
+    key_of,
+    outcome_of,
+    who_of,
+    written,
+)
+from callosum.model import (
+    DEFAULT_NAMESPACE,
+    SECOND,
+    Action,
+    Applied,
+    Call,
+    Change,
+    Classification,
+    Decision,
+    Entry,
+    Event,
+    Find,
+    Holding,
+    Host,
+    Lease,
+    LockResult,
+    Observation,
+    Outcome,
+    RecentAction,
+    Report,
+    Scope,
+    State,
+    Status,
+    Tier,
+    View,
+)
+from callosum.policy import settle
+from callosum.policy.admit import APPROVAL_TTL, admit
+from callosum.policy.ask import Ask, Ruling, keys_of, scope_of
+from callosum.policy.settle import Who, visible
+from callosum.redact import summarise
+from callosum.rulebook import Rulebook
+from callosum.settings import Settings
+from callosum.stores.base import Request, Store
+
+logger = logging.getLogger("callosum")
+
+_POLL_FIRST: Final = 0.01
+_POLL_LAST: Final = 0.25
+
+Observer = Callable[[Observation], None]
+"""Is handed each decision and each outcome after it is in the store; what it raises is logged."""
+
+
+class Pause(NamedTuple):
+    """So many seconds shall pass."""
+
+    seconds: float
+
+
+class Look(NamedTuple):
+    """Something is to be read from the store."""
+
+    read: Callable[[], Any]
+
+
+T = TypeVar("T")
+Course = Generator[Request | Pause | Look, Any, T]
+
+
+class Courses:
+    """The methods of a gate as courses; arguments, answers and errors as in ``Gate``."""
+
+    def __init__(self, settings: Settings, store: Store, rules: Rulebook, observer: Observer | None = None) -> None:
+        self.settings = settings
+        self.store = store
+        self.rules = rules
+        self.observer = observer
+        self._ttl = int(settings.lease_ttl * SECOND)
+        self._observes = settings.mode == "observe"
+
+    # --- the decision ----------------------------------------------------------------------------
+
+    def intercept(self, call: Call) -> Course[Decision]:
+        """Decides a call; waits in the queue if the call wants to."""
+        began = time.perf_counter()
+        ask, identity = self._ask(call)
+        applied: Applied = yield scope_of(ask, identity), partial(admit, ask)
+        ruling: Ruling = applied.change.answer
+        if ruling.queued:
+            ruling, applied = yield from self._wait(ask, identity, applied)
+        decision = _filled(ruling.decision, applied)
+        if self.observer is not None:
+            self._observe(
+                Event.INTERCEPT,
+                ask.actor,
+                call.namespace,
+                began,
+                call=call,
+                classification=ask.found,
+                decision=decision,
+            )
+        return decision
+
+    def explain(self, call: Call) -> Course[tuple[Classification, Decision]]:
+        """Says what a call would get now, and why. Nothing is recorded and nothing waits."""
+        ask, identity = self._ask(replace(call, wait=0))
+        shown: list[Decision] = []
+
+        def look(view: View) -> Change:
+            shown[:] = [admit(ask, view).answer.decision]
+            return Change()
+
+        yield scope_of(ask, identity), look
+        return ask.found, shown[0]
+
+    def _ask(self, call: Call) -> tuple[Ask, bytes | None]:
+        check_call(call)
+        params = written(call.params)
+        found = self.rules.current().classify(call)
+        actor = call.actor
+        identity = None
+        call_print = b""
+        if call.call_id:
+            call_print = call.call_id.encode()
+            who = f"{call.namespace}\0{actor}\0".encode()
+            identity = blake2b(who + call_print + found.content.digest, digest_size=16).digest()
+        return (
+            Ask(
+                call,
+                actor,
+                found,
+                keys_of(found),
+                call_print,
+                summarise(call.params, mode=self.settings.journal_params) if call.params else None,
+                self._ttl,
+                params if call.rewrite else None,
+                call.wait > 0,
+                0,
+                self._observes,
+            ),
+            identity,
+        )
+
+    def _wait(self, ask: Ask, identity: bytes | None, applied: Applied) -> Course[tuple[Ruling, Applied]]:
+        """Polls from a place in the queue until its turn comes or the time is up."""
+        ends = applied.now + int(min(ask.call.wait, MAX_WAIT) * SECOND)
+        pause = _POLL_FIRST
+        waiter = applied.ids[-1]
+        while True:
+            left = (ends - applied.now) / SECOND
+            yield Pause(min(pause, max(left, 0)))
+            pause = min(pause * 1.5, _POLL_LAST)
+            ask = replace(ask, waiter=waiter, waits=left > 0)
+            applied = yield scope_of(ask, identity), partial(admit, ask)
+            ruling: Ruling = applied.change.answer
+            if not ruling.queued:
+                return ruling, applied
+            if applied.change.open is not None:
+                waiter = applied.ids[-1]  # its place was given up while this process slept too long
+
+    # --- the outcome -----------------------------------------------------------------------------
+
+    def complete(
+        self,
+        instance: str,
+        *,
+        id: int | None = None,
+        context_key: str | None = None,
+        tool: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        action: str | None = None,
+        result: Any = None,
+        outcome: Outcome | str | None = None,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> Course[Report]:
+        """Reports how an action ended."""
+        began = time.perf_counter()
+        who = who_of(instance, session, namespace)
+        ended = outcome_of(result, outcome)
+        if id is not None:
+            find = Find(id=id_of(id))
+        elif tool is not None:
+            call = Call(instance, tool, params or {}, action=action, session=session, namespace=namespace)
+            check_call(call)
+            find = Find(digest=self.rules.current().classify(call).content.digest)
+        else:
+            find = Find(key=key_of(context_key).name if context_key else "")
+        kept = kept_of(result, self.settings.journal_params)
+        report = yield from _settle(who, find, partial(settle.finish, who, ended, kept))
+        if self.observer is not None:
+            self._observe(Event.COMPLETE, who.session, namespace, began, report=report, outcome=ended, result=kept)
+        return report
+
+    def late(self, call: Call, outcome: Outcome, note: str) -> Course[None]:
+        """Journals a call that ran while the gate could not be asked."""
+        check_call(call)
+        written(call.params)
+        body = {"params": summarise(call.params, mode=self.settings.journal_params), "note": check_note(note, "note")}
+        entry = Entry(Event.LATE, call.actor, call.namespace, tool=call.tool, outcome=outcome, body=body)
+        yield Scope(call.namespace, call.actor), partial(_just, Change((entry,)))
+
+    # --- leases ----------------------------------------------------------------------------------
+
+    def lock(
+        self,
+        instance: str,
+        context_key: str,
+        tier: int = 3,
+        ttl: float | None = None,
+        *,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        host: Host | None = None,
+    ) -> Course[LockResult]:
+        """Takes a lease without a tool call."""
+        who = who_of(instance, session, namespace)
+        key = key_of(context_key)
+        if type(tier) is not int or not 0 <= tier <= Tier.CRITICAL:
+            raise ConfigError(f"expected an integer from 0 to 4, got {tier!r}", at="tier")
+        scope = Scope(namespace, who.session, (key,), floor=2, live=True, durable=True)
+        step = partial(settle.lock, who, key, tier, self._duration(ttl), host)
+        applied: Applied = yield scope, step
+        result: LockResult = applied.change.answer
+        if result.lease is not None and not result.lease.token:
+            id = applied.ids[-1]
+            result = replace(result, id=id, lease=replace(result.lease, token=id))
+        return result
+
+    def release(
+        self,
+        instance: str,
+        context_key: str,
+        *,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        by: str = "",
+        force: bool = False,
+    ) -> Course[Report]:
+        """Frees leases on a key."""
+        who = who_of(instance, session, namespace, by=by, force=force)
+        key = key_of(context_key)
+        scope = Scope(namespace, who.session, (key,), live=True)
+        applied: Applied = yield scope, partial(settle.release, who, key.name)
+        answer: Report = applied.change.answer
+        return answer
+
+    def renew(
+        self,
+        instance: str,
+        id: int,
+        ttl: float | None = None,
+        *,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> Course[Report]:
+        """Moves the end of a lease."""
+        who = who_of(instance, session, namespace)
+        wanted = self._duration(ttl)
+        # An action's keys never change, so looking before the transaction is safe.
+        action: Action | None = yield Look(partial(self.store.action, namespace, id_of(id)))
+        keys = action.keys if action is not None else ()
+        scope = Scope(namespace, who.session, keys, floor=2, live=True, find=Find(id=id), durable=True)
+        applied: Applied = yield scope, partial(settle.renew, who, wanted)
+        answer: Report = applied.change.answer
+        return answer
+
+    # --- people ----------------------------------------------------------------------------------
+
+    def resolve(
+        self, id: int, *, happened: bool, by: str = "", note: str = "", namespace: str = DEFAULT_NAMESPACE
+    ) -> Course[Report]:
+        """Ends an ``unknown`` action."""
+        who = Who("", namespace, by=check_note(by, "by"), force=True)
+        check_note(note, "note")
+        step = partial(settle.resolve, who, happened, note)
+        return (yield from _settle(who, Find(id=id_of(id)), step, durable=True))
+
+    def answer(
+        self, id: int, *, agrees: bool, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE
+    ) -> Course[Report]:
+        """A person's word on a call that was asked or blocked."""
+        began = time.perf_counter()
+        check_note(by, "by")
+        check_note(channel, "channel")
+        who = Who("", namespace, by=" ".join(part for part in (by, f"({channel})" if channel else "") if part))
+        step = partial(settle.answer, who, agrees, APPROVAL_TTL)
+        report = yield from _settle(who, Find(id=id_of(id)), step, durable=True)
+        if report.ok:
+            event = Event.APPROVE if agrees else Event.DENY
+            self._observe(event, channel, namespace, began, report=report)
+        return report
+
+    def observe(self, seconds: float, *, by: str = "", namespace: str = DEFAULT_NAMESPACE) -> Course[float]:
+        """Lets everything pass for a while."""
+        if not 0 <= seconds <= 30 * 86_400:
+            raise ConfigError("expected 0 to 30 days, in seconds", at="seconds")
+        check_note(by, "by")
+
+        def step(view: View) -> Change:
+            until = view.now + int(seconds * SECOND) if seconds else 0
+            body = {"until": until / SECOND, "by": by} if by else {"until": until / SECOND}
+            entry = Entry(Event.OBSERVE, by or "person", namespace, body=body)
+            return Change((entry,), observe_until=until, answer=until)
+
+        applied: Applied = yield Scope(namespace, by or "person", durable=True), step
+        until: int = applied.change.answer
+        return until / SECOND
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    def status(self, context_key: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> Course[Status]:
+        """Shows live leases and recent actions."""
+        key = key_of(context_key).name if context_key else None
+        status: Status = yield Look(partial(status_of, self.store, namespace, key))
+        return status
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _duration(self, ttl: float | None) -> int:
+        if ttl is None:
+            return self._ttl
+        if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl <= MAX_TTL:
+            raise ConfigError(f"expected seconds, more than 0 and at most {MAX_TTL:.0f}, got {ttl!r}", at="ttl")
+        return int(ttl * SECOND)
+
+    def _observe(self, event: Event, session: str, namespace: str, began: float, **facts: Any) -> None:
+        if self.observer is None:
+            return
+        try:
+            self.observer(Observation(event, session, namespace, time.perf_counter() - began, **facts))
+        except Exception:
+            logger.exception("the observer failed on %s", event)
+
+
+def _settle(who: Who, find: Find, step: Callable[[View], Change], *, durable: bool = False) -> Course[Report]:
+    applied: Applied = yield Scope(who.namespace, who.session, find=find, durable=durable), step
+    answer: Report = applied.change.answer
+    return answer
+
+
+def _just(change: Change, _view: View) -> Change:
+    """A step that wants the same whatever it sees."""
+    return change
+
+
+# --- output -----------------------------------------------------------------------------------------
+
+
+def status_of(store: Store, namespace: str, key: str | None) -> Status:
+    """What the store shows of live leases and recent actions, of one key or of all."""
+    states = (State.OPEN, State.QUEUED, State.ASKED, State.UNKNOWN)
+    actions = store.live(namespace, states, key)
+    live = [_holding(action) for action in actions if action.approved >= 0]  # a refused question is answered
+    now = store.now() / SECOND
+    until = store.observing() / SECOND
+    return Status(
+        locks=tuple(h for h in live if h.state is State.OPEN and h.expires > now),
+        recent_actions=tuple(_recent(action) for action in store.recent(namespace, key)),
+        unknown=tuple(
+            replace(h, state=State.UNKNOWN)
+            for h in live
+            if h.state is State.UNKNOWN or (h.state is State.OPEN and h.expires <= now)
+        ),
+        waiting=tuple(h for h in live if h.state is State.QUEUED and h.expires > now),
+        asked=tuple(h for h in live if h.state is State.ASKED and h.expires > now and not h.approved),
+        observing_until=until if until > now else None,
+    )
+
+
+def _filled(decision: Decision, applied: Applied) -> Decision:
+    """The decision with what the store knows: its id, and the lease of a repeated answer."""
+    opening = applied.change.open
+    id = decision.id or applied.ids[-1]
+    if decision.repeated:
+        return decision
+    lease = None
+    if opening is not None and opening.state is State.OPEN:
+        lease = Lease(id, max(opening.expires, opening.limit) / SECOND)
+    return replace(decision, id=id, lease=lease)
+
+
+def _first(names: Iterable[str]) -> str | None:
+    return next(iter(names), None)
+
+
+def _holding(action: Action) -> Holding:
+    return Holding(
+        context_key=_first(visible(action.keys)),
+        instance=action.session,
+        tool=action.tool,
+        tier=action.tier,
+        state=action.state,
+        id=action.id,
+        token=action.id,
+        at=action.started / SECOND,
+        expires=(max(action.expires, action.limit) if action.alive else action.expires) / SECOND
+        if action.alive is not False
+        else 0.0,
+        lock=action.lock,
+        approved=action.approved > 0,
+    )
+
+
+def _recent(action: Action) -> RecentAction:
+    return RecentAction(
+        context_key=_first(visible(action.keys)),
+        instance=action.session,
+        tool=action.tool,
+        tier=action.tier,
+        state=action.state,
+        id=action.id,
+        at=(action.ended or action.started) / SECOND,
+        reported=bool(action.ended),
+    )

@@ -1,0 +1,261 @@
+"""The gate embedded in this process."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Self, TypeVar
+
+from callosum.errors import StoreError, StoreUnavailable
+from callosum.gate.course import Course, Courses, Look, Observer, Pause
+from callosum.journal import Rotation
+from callosum.model import (
+    DEFAULT_NAMESPACE,
+    Call,
+    Classification,
+    Decision,
+    Entry,
+    Host,
+    LockResult,
+    Outcome,
+    Report,
+    Status,
+)
+from callosum.policy.evidence import LONGEST_LOOK
+from callosum.rulebook import Rulebook, content_secret
+from callosum.settings import Settings, load
+from callosum.stores.base import Store
+from callosum.stores.sqlite import SqliteStore
+
+logger = logging.getLogger("callosum")
+
+DATABASE: Final = "gate.db"
+UPKEEP_EVERY: Final = 1000
+"""One decision in so many also forgets what nobody can ask for, and rotates the journal.
+
+Which ones is told by their ids, so that processes which decide once and end do their share.
+"""
+_BACKLOG: Final = 1000
+_AWAY: Final = "ran while the store was away"
+
+T = TypeVar("T")
+
+
+class LocalGate:
+    """The gate embedded in this process, over a store that other processes may share.
+
+    ``state`` is the state folder (default: settings). ``settings`` replaces the configuration that
+    would be looked up, ``store`` the SQLite file in the state folder. ``observer`` is handed each
+    decision and each outcome after it is in the store; what it raises is logged and harms nobody.
+    ``sleep`` is for tests. Close it, or use it as a context manager; usable from any thread.
+    """
+
+    def __init__(
+        self,
+        state: str | Path | None = None,
+        *,
+        settings: Settings | None = None,
+        store: Store | None = None,
+        rules: Rulebook | None = None,
+        observer: Observer | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        if settings is None:
+            settings = load({"state": str(state)} if state is not None else None)
+        self.settings = settings
+        self._sleep = sleep
+        folder = Path(settings.state)
+        self.store: Store = store if store is not None else SqliteStore(folder / DATABASE)
+        if rules is None:
+            secret = content_secret(folder) if store is None else b""
+            rules = Rulebook(settings.rules or folder / "tiers.json", secret=secret, protected=(str(folder),))
+        self.rules = rules
+        self.courses = Courses(settings, self.store, rules, observer)
+        self._rotation = Rotation(self.store, folder, age=settings.journal_age, size=settings.journal_size)
+        self._backlog: deque[tuple[Call, str]] = deque(maxlen=_BACKLOG)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the store's connections. Idempotent."""
+        self.store.close()
+
+    @property
+    def observer(self) -> Observer | None:
+        """Who is handed each decision and each outcome."""
+        return self.courses.observer
+
+    @observer.setter
+    def observer(self, observer: Observer | None) -> None:
+        self.courses.observer = observer
+
+    # --- the gate's face -------------------------------------------------------------------------
+
+    def intercept(self, call: Call) -> Decision:
+        decision = self._drive(self.courses.intercept(call))
+        if self._backlog:
+            self._flush_backlog()
+        if decision.id % UPKEEP_EVERY == 0:
+            self.upkeep()
+        return decision
+
+    def explain(self, call: Call) -> tuple[Classification, Decision]:
+        """Says what a call would get now, and why. Nothing is recorded and nothing waits."""
+        return self._drive(self.courses.explain(call))
+
+    def complete(
+        self,
+        instance: str,
+        *,
+        id: int | None = None,
+        context_key: str | None = None,
+        tool: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        action: str | None = None,
+        result: Any = None,
+        outcome: Outcome | str | None = None,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> Report:
+        return self._drive(
+            self.courses.complete(
+                instance,
+                id=id,
+                context_key=context_key,
+                tool=tool,
+                params=params,
+                action=action,
+                result=result,
+                outcome=outcome,
+                session=session,
+                namespace=namespace,
+            )
+        )
+
+    def lock(
+        self,
+        instance: str,
+        context_key: str,
+        tier: int = 3,
+        ttl: float | None = None,
+        *,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        host: Host | None = None,
+    ) -> LockResult:
+        return self._drive(
+            self.courses.lock(instance, context_key, tier, ttl, session=session, namespace=namespace, host=host)
+        )
+
+    def release(
+        self,
+        instance: str,
+        context_key: str,
+        *,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        by: str = "",
+        force: bool = False,
+    ) -> Report:
+        return self._drive(
+            self.courses.release(instance, context_key, session=session, namespace=namespace, by=by, force=force)
+        )
+
+    def renew(
+        self,
+        instance: str,
+        id: int,
+        ttl: float | None = None,
+        *,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> Report:
+        return self._drive(self.courses.renew(instance, id, ttl, session=session, namespace=namespace))
+
+    def resolve(
+        self, id: int, *, happened: bool, by: str = "", note: str = "", namespace: str = DEFAULT_NAMESPACE
+    ) -> Report:
+        return self._drive(self.courses.resolve(id, happened=happened, by=by, note=note, namespace=namespace))
+
+    def approve(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:
+        return self._drive(self.courses.answer(id, agrees=True, by=by, channel=channel, namespace=namespace))
+
+    def deny(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:
+        return self._drive(self.courses.answer(id, agrees=False, by=by, channel=channel, namespace=namespace))
+
+    def observe(self, seconds: float, *, by: str = "", namespace: str = DEFAULT_NAMESPACE) -> float:
+        """Lets everything pass for ``seconds`` (0 ends it), in all processes; returns until when.
+
+        Everything is still decided and journalled, with what would have been stopped.
+        """
+        return self._drive(self.courses.observe(seconds, by=by, namespace=namespace))
+
+    def status(self, context_key: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> Status:
+        return self._drive(self.courses.status(context_key, namespace=namespace))
+
+    def entries(
+        self,
+        *,
+        after: int = 0,
+        limit: int = 500,
+        namespace: str | None = None,
+        session: str | None = None,
+        key: str | None = None,
+        newest: bool = False,
+    ) -> list[Entry]:
+        """Returns a page of the journal, as ``Store.entries`` does (without rotated segments)."""
+        return self.store.entries(
+            after=after, limit=limit, namespace=namespace, session=session, key=key, newest=newest
+        )
+
+    # --- when the store is away -------------------------------------------------------------------
+
+    def remember_late(self, call: Call, outcome: str) -> None:
+        """Keeps a call that ran while the store was away, to journal it once it is back."""
+        self._backlog.append((call, outcome))
+
+    def _flush_backlog(self) -> None:
+        while self._backlog:
+            call, outcome = self._backlog[0]
+            try:
+                self._drive(self.courses.late(call, Outcome(outcome), _AWAY))
+            except StoreUnavailable:
+                return
+            self._backlog.popleft()
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _drive(self, course: Course[T]) -> T:
+        """Runs a course to its end, with calls that block."""
+        transact = self.store.transact
+        answer: Any = None
+        try:
+            while True:
+                need = course.send(answer)
+                if type(need) is Pause:
+                    answer = self._sleep(need.seconds)
+                elif type(need) is Look:
+                    answer = need.read()
+                else:
+                    (answer,) = transact((need,))  # type: ignore[arg-type]  # what is left is a Request
+                    if isinstance(answer, Exception):
+                        raise answer
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+    def upkeep(self) -> None:
+        """Forgets a little and rotates the journal. A failure here is no failure of a call."""
+        horizon = time.time_ns() // 1000 - max(LONGEST_LOOK, self.rules.current().longest_window)
+        try:
+            self.store.maintain(horizon)
+            self._rotation.run(horizon)
+        except StoreError as error:
+            logger.warning("upkeep put off: %s", error)

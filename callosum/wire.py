@@ -1,0 +1,228 @@
+"""The wire: what requests look like, and how they are read, faults with their place.
+
+Every message is JSON in camelCase. A request is read into one of the structs here (``Call`` for an
+intercept); answers are the model's own structs. Both ends use this module: the server reads requests
+with ``read``, a client reads answers with ``msgspec`` decoders of the model's types.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from callosum.errors import ConfigError
+from callosum.model import (
+    DEFAULT_NAMESPACE,
+    Call,
+    Conflict,
+    Entry,
+    Outcome,
+)
+
+PORT: Final = 7700
+"""Where a server listens unless it is told otherwise."""
+MAX_BODY: Final = 5_000_000
+"""Longest request body, in bytes."""
+MAX_EVENTS: Final = 1000
+"""Most events, or late calls, of one request."""
+
+Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
+
+
+class Complete(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """``POST /complete``: the outcome of an action, found by id, else by tool and params, else by key."""
+
+    instance: str
+    id: int | None = None
+    context_key: str | None = None
+    tool: str | None = None
+    params: Mapping[str, Any] | None = None
+    action: str | None = None
+    result: Any = None
+    outcome: Outcome | None = None
+    session: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+
+
+class Lock(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """``POST /lock``: a lease of ``ttl`` seconds without a tool call."""
+
+    instance: str
+    context_key: str
+    tier: int = 3
+    ttl: float | None = None
+    session: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+
+
+class Release(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """``DELETE /lock/{key}``; ``force`` is a person's, named by ``by``."""
+
+    instance: str = ""
+    session: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+    by: str = ""
+    force: bool = False
+
+
+class Renew(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """``POST /renew``: moves the end of a lease to ``ttl`` seconds from now."""
+
+    instance: str
+    id: int
+    ttl: float | None = None
+    session: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+
+
+class Resolve(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """``POST /resolve``: somebody looked, and an ``unknown`` action happened or it did not."""
+
+    id: int
+    happened: bool
+    by: str = ""
+    note: str = ""
+    namespace: str = DEFAULT_NAMESPACE
+
+
+class Answer(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """``POST /approvals/{id}``: a person's word on a call that was asked or blocked."""
+
+    approve: bool
+    by: str = ""
+    channel: str = ""
+    namespace: str = DEFAULT_NAMESPACE
+
+
+class LateCall(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """A call that ran while no gate could be asked, and how it ended."""
+
+    call: Call
+    outcome: Outcome = Outcome.DONE
+
+
+class Late(Struct, frozen=True, rename="camel", kw_only=True):
+    """``POST /late``."""
+
+    calls: Annotated[list[LateCall], Meta(max_length=MAX_EVENTS)]
+
+
+class Accepted(Struct, frozen=True, rename="camel"):
+    """How many events, or late calls, were taken."""
+
+    accepted: int
+
+
+class Approval(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """A call that waits for a person. ``at`` and ``expires`` are Unix seconds; ``params`` are summarised."""
+
+    id: int
+    instance: str
+    tool: str
+    tier: int
+    context_key: str | None
+    at: float
+    expires: float
+    rule: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    conflicts: tuple[Conflict, ...] = ()
+    warning: str | None = None
+
+
+class Approvals(Struct, frozen=True, rename="camel"):
+    """``GET /approvals``, oldest first."""
+
+    approvals: tuple[Approval, ...]
+
+
+class JournalPage(Struct, frozen=True, rename="camel"):
+    """``GET /journal``: entries in order, and the cursor from which the next page goes on."""
+
+    entries: tuple[Entry, ...]
+    cursor: str
+
+
+class FallbackTable(Struct, frozen=True, rename="camel"):
+    """``GET /fallback``: tool name and the highest tier it can have. What is not in it counts as 3."""
+
+    tools: Mapping[str, int]
+
+
+class Fault(Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Every 4xx and 5xx. ``at`` names the field or the part of the request at fault."""
+
+    error: str
+    at: str = ""
+
+
+class BadRequest(ConfigError):
+    """A request that cannot be read."""
+
+
+T = TypeVar("T")
+
+# Strings in order, each with the colon that makes it a name. Aligned: it takes every string whole.
+_STRINGS: Final = re.compile(rb'"((?:[^"\\]++|\\.)*+)"[ \t\r\n]*+(:)?', re.DOTALL)
+_PLACE: Final = re.compile(r" - at `(?P<place>[^`]*)`\Z")
+
+encode: Final = msgspec.json.Encoder(order=None).encode
+
+
+def read(decoder: msgspec.json.Decoder[T], body: bytes | bytearray) -> T:
+    """Reads a request's body.
+
+    Raises ``BadRequest`` with the place of the fault: no JSON, invalid UTF-8, a wrong or missing field,
+    a name that stands twice in one object, nesting that is too deep, a number out of range.
+    """
+    try:
+        found = decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise fault_of(error) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadRequest(f"no valid JSON: {error}", at="body") from None
+    except RecursionError:
+        raise BadRequest("nested too deeply", at="body") from None
+    _no_name_twice(bytes(body))
+    return found
+
+
+def fault_of(error: msgspec.ValidationError) -> BadRequest:
+    """Turns the words of the decoder into a message and a place."""
+    text = str(error)
+    match = _PLACE.search(text)
+    if match is None:
+        missing = re.search(r"missing required field `([^`]+)`", text)
+        return BadRequest(text, at=missing[1] if missing else "body")
+    place = match["place"].removeprefix("$").removeprefix(".")
+    text = text[: match.start()]
+    missing = re.search(r"missing required field `([^`]+)`", text)
+    if missing:
+        place = f"{place}.{missing[1]}" if place else missing[1]
+    return BadRequest(text, at=place or "body")
+
+
+def _no_name_twice(body: bytes) -> None:
+    """Refuses an object that has a name twice: nobody could tell which of the two was judged."""
+    names = [name for name, colon in _STRINGS.findall(body) if colon]
+    if len(set(names)) == len(names) and not any(b"\\" in name for name in names):
+        return
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(found)
+        if len(made) != len(found):
+            seen: set[str] = set()
+            for name, _ in found:
+                if name in seen:
+                    raise BadRequest("stands twice in one object", at=name[:100])
+                seen.add(name)
+        return made
+
+    try:
+        json.loads(body, object_pairs_hook=pairs)
+    except RecursionError:
+        raise BadRequest("nested too deeply", at="body") from None
