@@ -56,6 +56,10 @@ class Prompt(Protocol):
         """Returns once everything up to entry ``seq`` survives power loss. For any thread."""
         ...
 
+    def tend(self) -> None:
+        """Does in this thread what would otherwise make some ``attempt`` long. Call it every now and then."""
+        ...
+
 
 class Store(Protocol):
     """What every store does. Methods are safe to call from any thread; after ``fork`` too.

@@ -42,6 +42,8 @@ LOG_LIMIT: Final = 16 * 1024 * 1024
 """Size in bytes at which the write-ahead log is cut back, even if that takes a wait for readers."""
 _LOG_EVERY: Final = 256
 """After how many transactions of a connection the log's size is looked at."""
+_LOG_TENDED: Final = 2 * 1024 * 1024
+"""Size in bytes from which the log is moved into the file by who tends it."""
 _LOG_WAIT: Final = 300
 """How long readers are waited for when the log is cut back, in milliseconds."""
 _fdatasync: Final = getattr(os, "fdatasync", os.fsync)
@@ -86,6 +88,7 @@ class _Link(threading.local):
     log: int = -1
     synced: int = -1
     side: int = -1
+    tended: bool = False
 
 
 class Connections:
@@ -97,6 +100,8 @@ class Connections:
         self._open: dict[tuple[int, int], sqlite3.Connection] = {}
         self._files: dict[tuple[int, int], list[int]] = {}
         self._guard = threading.Lock()
+        self._tended = False
+        self._full = False
 
     def get(self) -> sqlite3.Connection:
         """Returns this thread's connection, opening it (and making the file) if need be."""
@@ -125,7 +130,9 @@ class Connections:
             execute = self.get().cursor().execute
             link.execute = execute
         link.begun += 1
-        if link.begun % _LOG_EVERY == 0:
+        if self._tended:
+            self._leave_log(link, execute)
+        elif link.begun % _LOG_EVERY == 0:
             self._cut_log(execute)
         try:
             execute("begin immediate")
@@ -137,13 +144,13 @@ class Connections:
             self._line_up(execute)
         return execute
 
-    def _cut_log(self, execute: Execute) -> None:
+    def _cut_log(self, execute: Execute, limit: int = LOG_LIMIT) -> None:
         """Cuts the write-ahead log back if it grew too large.
 
         SQLite's own checkpoints cannot start it anew while readers overlap without a gap.
         """
         try:
-            if Path(f"{self.path}-wal").stat().st_size <= LOG_LIMIT:
+            if Path(f"{self.path}-wal").stat().st_size <= limit:
                 return
             execute(f"pragma busy_timeout = {_LOG_WAIT}")
             try:
@@ -152,6 +159,32 @@ class Connections:
                 execute("pragma busy_timeout = 0")
         except (OSError, sqlite3.OperationalError) as error:
             logger.debug("the log of %s stays as it is for now: %s", self.path, error)
+
+    def tend(self) -> None:
+        """Moves what is committed from the log into the file, from a thread of its own.
+
+        From the first time on, committing no longer does so. While others commit, the log's end cannot
+        be reached from here; ``begin`` does the little that is left once the log is large.
+        """
+        execute = self.get().execute
+        self._tended = True
+        if Path(f"{self.path}-wal").stat().st_size < _LOG_TENDED:
+            return
+        _, length, moved = execute("pragma wal_checkpoint(passive)").fetchone()
+        self._full = length * 4096 > LOG_LIMIT // 2 and length - moved < length // 2
+
+    def _leave_log(self, link: _Link, execute: Execute) -> None:
+        if not link.tended:
+            link.tended = True
+            execute("pragma wal_autocheckpoint = 0").fetchall()
+        if self._full:
+            self._full = False
+            try:
+                execute("pragma wal_checkpoint(restart)").fetchall()
+            except sqlite3.OperationalError as error:
+                logger.debug("the log of %s goes on growing for now: %s", self.path, error)
+        elif link.begun % _LOG_EVERY == 0:
+            self._cut_log(execute, LOG_LIMIT * 8)
 
     def _is_there(self, link: _Link) -> bool:
         """Whether the path still leads to the file that is open: what is written to another is lost."""
@@ -242,7 +275,7 @@ class Connections:
                     os.close(side)
                 raise
         link.connection, link.execute, link.born = connection, None, _Forks.count
-        link.log, link.synced, link.side = -1, -1, side
+        link.log, link.synced, link.side, link.tended = -1, -1, side, False
         link.inode, link.looked = self.path.stat().st_ino, time.monotonic()
         self._forget_the_dead()
         with self._guard:

@@ -60,9 +60,10 @@ _SEARCHED: Final = 20_000
 """How many entries a report without an id is looked for, where no index helps."""
 
 # The session's own newest action is not looked up here: alone on its key, its id is all that matters.
+# Sessions that only looked stand last, so that an answer with room left has all there are.
 _KEY: Final = (
     f"select {MARK}, {ACTION} from mark m left join journal j on j.seq = m.acted and m.session <> ?3 "
-    "where m.key = ?1 and m.changed > 0 order by m.changed desc limit ?2"
+    "where m.key = ?1 order by m.changed desc limit ?2"
 )
 _OWN: Final = (
     f"select {MARK}, {ACTION} from mark m left join journal j on j.seq = m.acted where m.key = ? and m.session = ?"
@@ -217,14 +218,15 @@ class Look:
         latest: list[Action] = []
         found = False
         rows = self.execute(_KEY, (name, _FEW + 1, me)).fetchall()
-        if len(rows) > _FEW and self._news(rows, name, key.mode):
+        whole = len(rows) <= _FEW
+        if not whole and rows[-1][MARK_WIDTH - 1] is not None and self._news(rows, name, key.mode):
             rows = self.execute(_KEY, (name, LATEST + 1, me)).fetchall()
         for row in rows:
             if row[0] == me:
                 mark, own, found = mark_of(row), own_of(row), True
             elif row[MARK_WIDTH] is not None and len(latest) < LATEST:
                 self._add(latest, row[MARK_WIDTH:], key.name, key.mode)
-        if not found:
+        if not found and not whole:
             row = self.execute(_OWN, (name, me)).fetchone()
             if row is not None:
                 mark, own = mark_of(row), own_of(row)

@@ -125,6 +125,10 @@ class SqliteStore:
             self._connections.get()  # this thread's own, which knows the file
             self._connections.sync(seq)
 
+    def tend(self) -> None:
+        with explained(self.path):
+            self._connections.tend()
+
     def _synced(self, requests: Sequence[Request]) -> list[Applied | Exception]:
         answers, seq = self._committed(requests)
         if seq:

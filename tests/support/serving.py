@@ -1,0 +1,168 @@
+"""A real server in a process of its own, and one plain HTTP request to it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+SECONDS = 20.0
+"""How long a server may take to start or to stop."""
+
+
+class Server:
+    """A running server: its process, the state folder, where it listens."""
+
+    def __init__(self, process: subprocess.Popen[bytes], state: Path, address: str, log: Path) -> None:
+        self.process = process
+        self.state = state
+        self.address = address
+        self.log = log
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Host and port."""
+        host, _, port = self.address.partition("://")[2].rpartition(":")
+        return host, int(port)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        raw: bytes | None = None,
+        token: str | None = None,
+        timeout: float = 30,
+    ) -> Any:
+        """One request on a connection of its own: ``status``, ``headers``, ``body`` (JSON where it is)."""
+        if self.address.startswith("unix:"):
+            connection = _Unix(self.address.removeprefix("unix:"), timeout)
+        else:
+            connection = http.client.HTTPConnection(*self.place, timeout=timeout)
+        sent = raw if raw is not None else None if body is None else json.dumps(body).encode()
+        try:
+            said = dict(headers or {})
+            if token is not None:
+                said["Authorization"] = f"Bearer {token}"
+            connection.request(method, path, sent, said)
+            answer = connection.getresponse()
+            content = answer.read()
+        finally:
+            connection.close()
+        kind = answer.headers.get_content_type()
+        return SimpleNamespace(
+            status=answer.status,
+            headers=answer.headers,
+            text=content.decode("utf-8", "replace"),
+            body=json.loads(content) if kind == "application/json" else None,
+        )
+
+    def post(self, path: str, body: Any = None, **more: Any) -> Any:
+        """The JSON of the answer to a POST that must be a 200."""
+        found = self.ask("POST", path, {} if body is None else body, **more)
+        assert found.status == 200, (found.status, found.text)
+        return found.body
+
+    def get(self, path: str, **more: Any) -> Any:
+        """The JSON of the answer to a GET that must be a 200."""
+        found = self.ask("GET", path, **more)
+        assert found.status == 200, (found.status, found.text)
+        return found.body
+
+    def kill(self) -> None:
+        """Ends it at once, as a crash would."""
+        self.process.kill()
+        self.process.wait(SECONDS)
+
+    def stop(self) -> int:
+        """Asks it to end and waits; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(SECONDS)
+
+
+class _Unix(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def launch(state: Path, *options: str, environ: Mapping[str, str] | None = None) -> Server:
+    """Starts a server on a free port of the loopback (or as the options say) and waits until it answers."""
+    state.mkdir(parents=True, exist_ok=True)
+    read, write = os.pipe()
+    log = state.parent / f"{state.name}-server.log"
+    where = () if any(o in ("--socket", "--host", "--port") for o in options) else ("--port", "0")
+    command = [sys.executable, "-m", "callosum.cli", "serve", "--state", str(state), *where, *options]
+    with log.open("ab") as errors:
+        process = subprocess.Popen(
+            [*command, "--ready-fd", str(write)],
+            stdin=subprocess.DEVNULL,
+            stdout=errors,
+            stderr=errors,
+            pass_fds=(write,),
+            env={**os.environ, **(environ or {})},
+        )
+    os.close(write)
+    address = _line(read)
+    if not address:
+        process.kill()
+        process.wait()
+        raise AssertionError(f"the server did not start: {log.read_text()[-2000:]}")
+    return Server(process, state, address, log)
+
+
+def _line(read: int) -> str:
+    ends = time.monotonic() + SECONDS
+    said = b""
+    with os.fdopen(read, "rb", buffering=0) as pipe:
+        while not said.endswith(b"\n"):
+            if not select.select([pipe], [], [], max(0.0, ends - time.monotonic()))[0]:
+                break
+            more = pipe.read(4096)
+            if not more:
+                break
+            said += more
+    return said.decode().strip()
+
+
+@contextmanager
+def serving(state: Path, *options: str, environ: Mapping[str, str] | None = None) -> Iterator[Server]:
+    """A server for the length of a block; it must not have failed by itself."""
+    server = launch(state, *options, environ=environ)
+    try:
+        yield server
+        if server.process.poll() is None:
+            assert server.stop() == 0, server.log.read_text()[-3000:]
+    finally:
+        if server.process.poll() is None:
+            server.kill()
+    assert "Traceback" not in server.log.read_text(), server.log.read_text()[-3000:]
+
+
+def until(true: Any, seconds: float = SECONDS) -> Any:
+    """Asks again and again until the answer is true, for what another process does in its own time."""
+    ends = time.monotonic() + seconds
+    while True:
+        found = true()
+        if found:
+            return found
+        assert time.monotonic() < ends, "it did not come true in time"
+        select.select([], [], [], 0.01)
