@@ -1,0 +1,970 @@
+/**
+ * The client of a Callosum gate: asks before a tool call runs, and reports how it ended.
+ *
+ *     const gate = new CallosumClient({ instance: "mira", session: "chat" });
+ *     await gate.guard({ tool: "send_email", params }, () => send(params));
+ *
+ * Runs in Node 20+ and in browsers, without dependencies. Types and what each method promises stand
+ * in callosum.d.ts.
+ *
+ * While the gate is away a client decides by itself, within its deadline: a tool whose highest tier
+ * is 0 to 2 runs and is journalled once the gate is back, a graver one does not run.
+ */
+
+const URL_OF_GATE = "http://127.0.0.1:7700";
+const DEADLINE = 1000;
+/** Pauses between two attempts, in milliseconds. */
+const FIRST_PAUSE = 25;
+const LAST_PAUSE = 250;
+/** Longest `wait`, in seconds; longest request and answer, in bytes. All but the last are the gate's limits. */
+const MAX_WAIT = 60;
+const MAX_REQUEST = 5_000_000;
+const MAX_ANSWER = 64_000_000;
+/** Longest result that a guard reports, in characters of JSON; the journal keeps a summary anyway. */
+const MAX_RESULT = 1_000_000;
+/** The highest tier that runs without the gate, and the one of a tool of which nothing is known. */
+const HIGHEST_WITHOUT_GATE = 2;
+const UNKNOWN_TOOL = 3;
+/** How many calls that ran without the gate are kept, and how much of them, in characters of JSON. */
+const MAX_LATE = 1000;
+const MAX_LATE_SIZE = 32_000_000;
+/** How long such a call waits for its report, in milliseconds, before it counts as done. */
+const LATE_PATIENCE = 300_000;
+/** How much longer than others a request may take that brings them, in seconds: nobody waits for it. */
+const LATE_TIME = 10;
+/** The longest lease, in seconds, whose third is waited for before it is renewed. */
+const LEASE = 300;
+/** Event streams, in milliseconds: pauses before connecting again, and after what silence that is done. */
+const FIRST_RECONNECT = 250;
+const LAST_RECONNECT = 10_000;
+const SILENCE = 90_000;
+/** Longest single event, in characters. */
+const MAX_EVENT = 16_000_000;
+
+/** Whatever goes wrong on purpose. `status` is the gate's (0: it never came to that), `at` the field at fault. */
+export class CallosumError extends Error {
+    constructor(message, { status = 0, at = "", cause } = {}) {
+        super(at ? `${at}: ${message}` : message, cause === undefined ? undefined : { cause });
+        this.name = "CallosumError";
+        this.status = status;
+        this.at = at;
+    }
+}
+
+/** The gate cannot be asked, and this may not be done without it. `tier` and `callId` are the call's, if it was one. */
+export class GateUnavailable extends CallosumError {
+    constructor(message, { status, at, tier = null, callId = null, cause } = {}) {
+        super(message, { status, cause });
+        this.at = at ?? "";
+        this.name = "GateUnavailable";
+        this.tier = tier;
+        this.callId = callId;
+    }
+}
+
+/** A guarded call may not run now. `message` is the sentence for the agent, `decision` the whole answer. */
+export class Blocked extends CallosumError {
+    constructor(decision) {
+        super(decision.warning ?? `[Callosum] ${decision.verdict}`);
+        this.name = "Blocked";
+        this.decision = decision;
+    }
+}
+
+/**
+ * An attempt that failed. `unsent`: nothing came of it for certain, so that it may be made again whatever
+ * it asks. `store`: a gate is there, but it cannot decide.
+ */
+class Failure extends Error {
+    constructor(message, { cause, unsent = false, store = false } = {}) {
+        super(message, { cause });
+        this.unsent = unsent;
+        this.store = store;
+    }
+}
+
+export class CallosumClient {
+    #base;
+    #who;
+    #headers;
+    #deadline;
+    #fetch;
+    #table; // tool -> highest tier; null until it is known
+    #late = new Backlog();
+    #actors = new WeakMap(); // decision -> who asked for it
+    #chores = null; // what is done beside the calls: the table is fetched, late calls are sent
+
+    constructor(options = {}, instance = undefined) {
+        const given = typeof options === "string" || options instanceof URL ? { url: options, instance } : options;
+        this.#base = baseOf(given.url ?? URL_OF_GATE);
+        this.#who = defined({ instance: given.instance, session: given.session, namespace: given.namespace });
+        this.#headers = headersOf(given.token);
+        this.#deadline = given.deadline ?? DEADLINE;
+        if (!(Number.isFinite(this.#deadline) && this.#deadline > 0)) {
+            throw new TypeError(`deadline: expected milliseconds above 0, got ${this.#deadline}`);
+        }
+        this.#fetch = given.fetch ?? globalThis.fetch;
+        this.#table = given.fallback === undefined ? null : tableOf(given.fallback);
+    }
+
+    // --- the decision -------------------------------------------------------------------------
+
+    async intercept(call, { signal } = {}) {
+        const asked = this.#asked(call);
+        const wait = asked.wait ?? 0;
+        // A repeat waits only as long as there is time for it.
+        const rest = (left) => ({ ...asked, wait: between(0, Math.ceil(left - this.#deadline) / 1000, wait) });
+        const body = wait ? rest : asked;
+        let decision;
+        try {
+            decision = await this.#request("POST", "/intercept", { body, shape: isDecision, wait, signal });
+            decision = { contextKeys: [], rule: "", ...decision, callId: asked.callId };
+        } catch (error) {
+            if (!(error instanceof GateUnavailable) || error.at === STORE) throw error;
+            decision = this.#withoutGate(asked, error);
+        }
+        this.#actors.set(decision, whoOf(asked));
+        return decision;
+    }
+
+    #asked(call) {
+        const asked = { ...this.#who, ...defined(call), callId: call.callId ?? newId() };
+        named(asked.instance, "instance");
+        named(asked.tool, "tool");
+        if (asked.wait !== undefined && !(Number.isFinite(asked.wait) && asked.wait >= 0 && asked.wait <= MAX_WAIT)) {
+            throw new CallosumError(`expected 0 to ${MAX_WAIT} seconds, got ${asked.wait}`, { at: "wait" });
+        }
+        return asked;
+    }
+
+    #withoutGate(asked, away) {
+        const { tool, callId, params } = asked;
+        const tier = tierOf(tool, params, this.#table);
+        if (tier > HIGHEST_WITHOUT_GATE) {
+            const why = `"${tool.slice(0, 100)}" counts as tier ${tier} and does not run without it`;
+            throw new GateUnavailable(`${away.message}; ${why}`, { tier, callId, cause: away.cause });
+        }
+        this.#late.add(asked);
+        const answer = { proceed: true, tier, contextKey: null, id: 0, verdict: "allow" };
+        return { ...answer, contextKeys: [], rule: "", fallback: true, callId };
+    }
+
+    async guard(call, run, { signal } = {}) {
+        if (typeof run !== "function") throw new TypeError("guard() needs a function to run");
+        const decision = await this.intercept(call, { signal });
+        if (!decision.proceed) throw new Blocked(decision);
+        const stop = this.#renewing(decision);
+        let result;
+        try {
+            result = await run(decision);
+        } catch (error) {
+            stop();
+            await this.#report(decision, { error: described(error) }, outcomeOf(error));
+            throw error;
+        }
+        stop();
+        await this.#report(decision, reportable(result), "done");
+        return result;
+    }
+
+    /** Renews the lease of `decision` each time a third of it is over. Returns what ends that. */
+    #renewing(decision) {
+        if (!decision.lease) return () => {};
+        const over = new AbortController();
+        const { signal } = over;
+        const every = (timeOf(decision.lease) * 1000) / 3;
+        let timer;
+        const next = () => {
+            timer = setTimeout(async () => {
+                try {
+                    const report = await this.renew(decision.id, { ...this.#actors.get(decision), signal });
+                    if (!report.ok) return;
+                } catch (error) {
+                    if (!(error instanceof GateUnavailable)) return;
+                }
+                if (!signal.aborted) next();
+            }, every);
+            timer.unref?.(); // in Node a lease keeps no process alive
+        };
+        next();
+        return () => {
+            clearTimeout(timer);
+            over.abort();
+        };
+    }
+
+    /** Reports without harm to the tool, which has run: an action without a report becomes `unknown`, which is safe. */
+    async #report(decision, result, outcome) {
+        try {
+            await this.complete(decision, result, { outcome });
+        } catch (error) {
+            console.warn(`[callosum] how ${decision.callId} ended could not be reported: ${error.message}`);
+        }
+    }
+
+    async complete(what, result, { outcome, signal, ...who } = {}) {
+        if (outcome !== undefined && !OUTCOMES.has(outcome)) {
+            throw new CallosumError(`expected one of ${[...OUTCOMES].join(", ")}, got ${outcome}`, { at: "outcome" });
+        }
+        const actor = this.#actor(who, what);
+        if (what?.fallback || what?.id === 0) {
+            const call = what.callId ? this.#late.ofId(what.callId) : this.#late.only(actor);
+            return reportOf(call, result, outcome);
+        }
+        const body = { ...actor, ...placeOf(what ?? {}), ...defined({ result, outcome }) };
+        const call = body.tool === undefined ? undefined : this.#late.alike(body);
+        if (call !== undefined) return reportOf(call, result, outcome);
+        // By key or by tool the next open action would be closed by a repeat.
+        const repeatable = body.id !== undefined;
+        return this.#request("POST", "/complete", { body, shape: isReport, repeatable, signal });
+    }
+
+    // --- leases -------------------------------------------------------------------------------
+
+    async lock(contextKey, { tier = 3, ttl, signal, ...who } = {}) {
+        const body = { ...this.#actor(who), contextKey, tier, ...defined({ ttl }) };
+        return this.#request("POST", "/lock", { body, shape: isLockResult, signal });
+    }
+
+    async release(contextKey, { force, by, signal, ...who } = {}) {
+        const query = { ...this.#actor(who), force: force || null, by };
+        return this.#request("DELETE", `/lock/${segment(contextKey)}`, {
+            query,
+            shape: isReport,
+            repeatable: false, // the first frees the locks, a second would free the calls
+            signal,
+        });
+    }
+
+    async renew(id, { ttl, signal, ...who } = {}) {
+        const body = { ...this.#actor(who), id, ...defined({ ttl }) };
+        return this.#request("POST", "/renew", { body, shape: isReport, signal });
+    }
+
+    // --- people -------------------------------------------------------------------------------
+
+    async resolve(id, { happened, by, note, namespace, signal } = {}) {
+        const body = { ...this.#space(namespace), id, happened, ...defined({ by, note }) };
+        return this.#request("POST", "/resolve", { body, shape: isReport, repeatable: false, signal });
+    }
+
+    async approvals({ namespace, signal } = {}) {
+        return this.#request("GET", "/approvals", { query: this.#space(namespace), shape: isApprovals, signal });
+    }
+
+    async approve(id, options = {}) {
+        return this.#answer(id, true, options);
+    }
+
+    async deny(id, options = {}) {
+        return this.#answer(id, false, options);
+    }
+
+    #answer(id, approve, { by, channel, namespace, signal }) {
+        const body = { ...this.#space(namespace), approve, ...defined({ by, channel }) };
+        const path = `/approvals/${segment(String(id))}`;
+        return this.#request("POST", path, { body, shape: isReport, repeatable: false, signal });
+    }
+
+    // --- looking ------------------------------------------------------------------------------
+
+    async status(contextKey = undefined, { namespace, signal } = {}) {
+        const query = { ...this.#space(namespace), contextKey };
+        return this.#request("GET", "/status", { query, shape: isStatus, signal });
+    }
+
+    async journal({ cursor, limit, session, contextKey, newest, wait = 0, namespace, signal } = {}) {
+        const page = { cursor, limit, session, contextKey, newest: newest || null, wait: wait || null };
+        const query = { ...this.#space(namespace), ...page };
+        return this.#request("GET", "/journal", { query, shape: isJournalPage, wait, signal });
+    }
+
+    async *events({ types, lastEventId, namespace, signal } = {}) {
+        const query = { ...this.#space(namespace), types: types?.join(",") };
+        let last = lastEventId ?? "";
+        let first = FIRST_RECONNECT;
+        let pause = first;
+        while (!signal?.aborted) {
+            const cancel = new AbortController();
+            const unlink = linked(signal, () => cancel.abort());
+            const alive = watchdog(SILENCE, () => cancel.abort());
+            try {
+                const body = await this.#stream(query, last, cancel.signal);
+                if (body === null) return;
+                for await (const block of blocksOf(body, cancel.signal, alive)) {
+                    if (signal?.aborted) return;
+                    if (block.retry !== undefined) first = between(1, block.retry, LAST_RECONNECT);
+                    if (block.id !== undefined) last = block.id;
+                    pause = first;
+                    if (block.data === undefined) continue;
+                    alive.stop(); // until the next is read: a slow reader is no silent gate
+                    yield { id: last, type: block.type, data: jsonOr(block.data) };
+                }
+            } catch (error) {
+                if (!(error instanceof Failure)) throw error;
+            } finally {
+                alive.stop();
+                unlink();
+                cancel.abort();
+            }
+            await sleep(pause * (0.5 + Math.random() / 2), signal).catch(() => {}); // aborted: the loop ends
+            pause = between(FIRST_RECONNECT, pause * 2, LAST_RECONNECT);
+        }
+    }
+
+    async emit(events, { signal } = {}) {
+        // An event has one name for who acts.
+        const { instance, session, namespace } = this.#who;
+        const who = defined({ instance: instance && session ? `${instance}/${session}` : instance, namespace });
+        const named = (event) => ({ ...who, ...event });
+        const { accepted } = await this.#request("POST", "/events", {
+            body: Array.isArray(events) ? events.map(named) : named(events),
+            shape: isAccepted,
+            repeatable: false,
+            signal,
+        });
+        return accepted;
+    }
+
+    // --- while the gate was away --------------------------------------------------------------
+
+    async flush() {
+        await this.#chores;
+        return this.#sendLate(true);
+    }
+
+    /** After each success: what is due is done beside the calls, which need not wait for it. */
+    #reached() {
+        if (this.#chores !== null || (this.#table !== null && !this.#late.due())) return;
+        const chores = async () => {
+            if (this.#table === null) await this.#fetchTable();
+            await this.#sendLate(false);
+        };
+        this.#chores = chores()
+            .catch(() => {}) // the gate has gone again; the next success begins anew
+            .finally(() => {
+                this.#chores = null;
+            });
+    }
+
+    async #fetchTable() {
+        try {
+            const { tools } = await this.#request("GET", "/fallback", { shape: isTable, repeatable: false });
+            this.#table = tableOf(tools);
+        } catch (error) {
+            // A gate that has none will not have one a moment later.
+            if (!(error instanceof GateUnavailable)) this.#table = new Map();
+        }
+    }
+
+    /** Sends late calls, with `all` also those of which no outcome is known. Returns how many were taken. */
+    async #sendLate(all) {
+        let sent = 0;
+        for (let batch = this.#late.batch(all); batch.length; batch = this.#late.batch(all)) {
+            sent += await this.#sendBatch(batch);
+        }
+        return sent;
+    }
+
+    /** Calls that the gate cannot read are given up: they would stand in the way of all others for ever. */
+    async #sendBatch(batch) {
+        if (batch.length === 0) return 0;
+        const text = `{"calls":[${batch.map(lateText).join(",")}]}`;
+        try {
+            const { accepted } = await this.#request("POST", "/late", { text, shape: isAccepted, wait: LATE_TIME });
+            this.#late.drop(batch);
+            return accepted;
+        } catch (error) {
+            if (!UNREADABLE.has(error.status)) throw error;
+            const one = batch[/^calls\[(\d+)\]/.exec(error.at)?.[1]];
+            if (one === undefined && batch.length > 1) {
+                const half = batch.length >> 1;
+                return (await this.#sendBatch(batch.slice(0, half))) + (await this.#sendBatch(batch.slice(half)));
+            }
+            console.warn(`[callosum] a call that ran without the gate is not journalled: ${error.message}`);
+            this.#late.drop([one ?? batch[0]]);
+            return this.#sendBatch(batch.filter((call) => call !== (one ?? batch[0])));
+        }
+    }
+
+    // --- asking -------------------------------------------------------------------------------
+
+    #actor(who, decision = undefined) {
+        const actor = { ...this.#who, ...this.#actors.get(decision), ...defined(whoOf(who)) };
+        named(actor.instance, "instance");
+        return actor;
+    }
+
+    #space(namespace) {
+        return defined({ namespace: namespace ?? this.#who.namespace });
+    }
+
+    /**
+     * Asks until there is an answer of the right shape, or the time is over: then `GateUnavailable`.
+     *
+     * An attempt may take the deadline and `wait`. A gate that does not answer is tried again for one
+     * deadline; the wait is for a key that is held, not for a gate that is away.
+     */
+    async #request(method, path, { body, text, query, shape, wait = 0, repeatable = true, signal }) {
+        const url = this.#url(path, query);
+        const fixed = typeof body === "function" ? undefined : (text ?? textOf(body));
+        const ends = performance.now() + this.#deadline + wait * 1000;
+        let since = performance.now();
+        for (let pause = FIRST_PAUSE; ; pause = Math.min(pause * 2, LAST_PAUSE)) {
+            const began = performance.now();
+            const sent = fixed ?? textOf(body?.(ends - began));
+            try {
+                const answer = await this.#attempt(method, url, sent, shape, ends, signal);
+                this.#reached();
+                return answer;
+            } catch (error) {
+                if (!(error instanceof Failure)) throw error;
+                const now = performance.now();
+                if (now - began >= this.#deadline) since = now; // it was held, and then cut
+                const rest = pause * (0.5 + Math.random() / 2);
+                if ((!repeatable && !error.unsent) || now + rest >= Math.min(ends, since + this.#deadline)) {
+                    const message = `the gate at ${this.#base} cannot be asked: ${error.message}`;
+                    const place = error.store ? { status: 503, at: STORE } : {};
+                    throw new GateUnavailable(message, { ...place, cause: error.cause ?? error });
+                }
+                await sleep(rest, signal);
+            }
+        }
+    }
+
+    /** One attempt, which ends in time whatever `fetch` does. */
+    async #attempt(method, url, text, shape, ends, signal) {
+        signal?.throwIfAborted();
+        const cancel = new AbortController();
+        let unlink = () => {};
+        let timer;
+        const stopped = new Promise((_, reject) => {
+            timer = setTimeout(() => reject(new Failure("no answer in time")), ends - performance.now());
+            unlink = linked(signal, () => reject(signal.reason));
+        });
+        try {
+            return await Promise.race([stopped, this.#exchange(method, url, text, shape, cancel.signal)]);
+        } finally {
+            clearTimeout(timer);
+            unlink();
+            cancel.abort(); // frees the connection of an answer that was not read to its end
+        }
+    }
+
+    async #exchange(method, url, text, shape, signal) {
+        const response = await this.#send(url, { method, body: text, signal });
+        const answer = jsonOr(await textOfAnswer(response), undefined);
+        if (response.ok && shape(answer)) return answer;
+        throw refusalOf(response.status, answer);
+    }
+
+    async #stream(query, last, signal) {
+        const url = this.#url("/events", query);
+        const headers = { accept: "text/event-stream", ...(last && { "last-event-id": last }) };
+        const response = await this.#send(url, { headers, signal });
+        if (response.status === 204) return null;
+        const type = response.headers.get("content-type") ?? "";
+        if (response.ok && response.body && type.startsWith("text/event-stream")) return response.body;
+        throw refusalOf(response.status, response.ok ? undefined : jsonOr(await textOfAnswer(response), undefined));
+    }
+
+    async #send(url, { method, body, headers, signal }) {
+        const send = this.#fetch; // called as a function: a browser's fetch refuses any other `this`
+        const type = body === undefined ? {} : { "content-type": "application/json" };
+        try {
+            return await send(url, {
+                method: method ?? "GET",
+                headers: { accept: "application/json", ...type, ...this.#headers, ...headers },
+                body,
+                signal,
+                cache: "no-store",
+                redirect: "error", // a gate never redirects, and the token is for nobody else
+            });
+        } catch (error) {
+            const code = codesOf(error).find((one) => UNSENT.has(one));
+            throw new Failure(reasonOf(error), { cause: error, unsent: code !== undefined });
+        }
+    }
+
+    #url(path, query = {}) {
+        const given = new URLSearchParams(Object.entries(query).filter(([, value]) => value != null)).toString();
+        return `${this.#base}${path}${given && "?"}${given}`;
+    }
+}
+
+// --- calls that ran without the gate -----------------------------------------------------------
+
+/** Calls that ran without the gate, oldest first, until they are journalled. The oldest make room for new ones. */
+class Backlog {
+    #calls = [];
+    #size = 0;
+
+    add(asked) {
+        const { wait, ...call } = asked;
+        const text = textOf(call);
+        const kept = { ...whoOf(call), callId: call.callId, tool: call.tool };
+        this.#calls.push({ ...kept, text, outcome: undefined, at: performance.now() });
+        this.#size += text.length;
+        while (this.#calls.length > MAX_LATE || this.#size > MAX_LATE_SIZE) this.drop(this.#calls.slice(0, 1));
+    }
+
+    /** The call of a decision, `undefined` if it is reported already. */
+    ofId(callId) {
+        return this.#calls.findLast((call) => call.callId === callId && call.outcome === undefined);
+    }
+
+    /** The only unreported call of an actor. */
+    only(actor) {
+        const open = this.#calls.filter((call) => call.outcome === undefined && sameActor(call, actor));
+        return open.length === 1 ? open[0] : undefined;
+    }
+
+    /** The oldest unreported call with the same tool and params. */
+    alike(place) {
+        const open = this.#calls.filter((call) => call.outcome === undefined && call.tool === place.tool);
+        const content = open.length ? contentOf(place) : "";
+        return open.find((call) => contentOf(JSON.parse(call.text)) === content);
+    }
+
+    due() {
+        return this.#calls.some(isDue);
+    }
+
+    /** The oldest calls that can be sent, as many as fit into one request. */
+    batch(all) {
+        const found = [];
+        let size = 0;
+        for (const call of this.#calls) {
+            if (!all && !isDue(call)) continue;
+            size += 3 * call.text.length + 100; // at most three bytes a character
+            if (found.length && size > MAX_REQUEST) break;
+            found.push(call);
+        }
+        return found;
+    }
+
+    drop(calls) {
+        const gone = new Set(calls);
+        this.#calls = this.#calls.filter((call) => !gone.has(call));
+        this.#size = this.#calls.reduce((sum, call) => sum + call.text.length, 0);
+    }
+}
+
+/** Tiers 0 to 2 count as done unless they are reported otherwise, so nothing waits for a report for ever. */
+function isDue(call) {
+    return call.outcome !== undefined || performance.now() - call.at >= LATE_PATIENCE;
+}
+
+function lateText(call) {
+    return `{"call":${call.text},"outcome":"${call.outcome ?? "done"}"}`;
+}
+
+/** What the gate's own reading of a report would be: an error is a failure unless the outcome says less. */
+function reportOf(call, result, outcome) {
+    if (call === undefined) return { ok: false, note: "no call without a report ran here while the gate was away" };
+    const vague = outcome === "unknown" || outcome === "cancelled";
+    call.outcome = isObject(result) && result.error && !vague ? "failed" : (outcome ?? "done");
+    return { ok: true, state: call.outcome, note: "the gate was away; this is journalled when it is back" };
+}
+
+/** Refusals that mean the calls, not the client that sends them. */
+const UNREADABLE = new Set([400, 413, 422]);
+
+function contentOf({ instance, session, namespace, tool, action, params }) {
+    return textOf([instance, session, namespace, tool, action, params ?? {}]);
+}
+
+function sameActor(one, other) {
+    return ["instance", "session", "namespace"].every((name) => (one[name] ?? null) === (other[name] ?? null));
+}
+
+// --- the table of tiers ------------------------------------------------------------------------
+
+/** What runs commands can do anything, whatever a table says. Lower case, without what joins the words. */
+const SHELLS = new Set(
+    `bash bashexec bashtool cmd cmdexe commandexec exec execbash execcommand execshell executebash executecommand
+    executeshell executeshellcommand fish localshell powershell pwsh runbash runcmd runcommand runcommandline
+    runinterminal runpowershell runshell runshellcommand runterminal runterminalcmd runterminalcommand sh shell
+    shellcommand shellexec shelltool ssh terminal terminalcommand terminalexec zsh`.split(/\s+/),
+);
+
+/** The highest tier that a call can have; `_tier` among its params can raise it, as it does at the gate. */
+function tierOf(tool, params, table) {
+    const last = tool.split(/__|[.:/]/).findLast((part) => part !== "") ?? "";
+    const shell = SHELLS.has(last.toLowerCase().replace(/[\s_-]/g, ""));
+    const tier = table?.get(tool) ?? UNKNOWN_TOOL;
+    const said = Math.ceil(Number(params?._tier ?? 0));
+    return Math.max(tier, shell ? UNKNOWN_TOOL : 0, said > 0 ? Math.min(said, 4) : 0);
+}
+
+function tableOf(tools) {
+    const table = new Map(tools instanceof Map ? tools : Object.entries(tools));
+    for (const [tool, tier] of table) {
+        if (!isTier(tier)) throw new TypeError(`fallback: expected a tier from 0 to 4 for "${tool}", got ${tier}`);
+    }
+    return table;
+}
+
+// --- the shapes of answers ---------------------------------------------------------------------
+
+const PROCEEDS = new Map([
+    ["allow", true],
+    ["warn", true],
+    ["confirm", false],
+    ["ask", false],
+    ["block", false],
+]);
+const OUTCOMES = new Set(["done", "failed", "cancelled", "unknown"]);
+
+function isObject(value) {
+    return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function isTier(value) {
+    return Number.isInteger(value) && value >= 0 && value <= 4;
+}
+
+/** Strict in what lets a tool run: what contradicts itself is no decision. */
+function isDecision(value) {
+    return (
+        isObject(value) &&
+        typeof value.proceed === "boolean" &&
+        PROCEEDS.get(value.verdict) === value.proceed &&
+        isTier(value.tier) &&
+        Number.isSafeInteger(value.id) &&
+        (value.contextKey === null || typeof value.contextKey === "string") &&
+        (value.lease == null || (isObject(value.lease) && Number.isFinite(value.lease.expires)))
+    );
+}
+
+function isReport(value) {
+    return isObject(value) && typeof value.ok === "boolean";
+}
+
+function isLockResult(value) {
+    return isObject(value) && typeof value.acquired === "boolean";
+}
+
+function isStatus(value) {
+    return isObject(value) && Array.isArray(value.locks) && Array.isArray(value.recentActions);
+}
+
+function isApprovals(value) {
+    return isObject(value) && Array.isArray(value.approvals);
+}
+
+function isJournalPage(value) {
+    return isObject(value) && Array.isArray(value.entries) && typeof value.cursor === "string";
+}
+
+function isAccepted(value) {
+    return isObject(value) && Number.isInteger(value.accepted);
+}
+
+function isTable(value) {
+    return isObject(value) && isObject(value.tools) && Object.values(value.tools).every(isTier);
+}
+
+/** With these a gate says that it did nothing, and may do it a moment later. */
+const NOT_DONE = new Set([408, 425, 429, 503]);
+/** The place of the fault where the gate is there, but its store is away: then nobody decides in its stead. */
+const STORE = "store";
+
+/** What an answer means that is not the one hoped for: a refusal by the gate, or no answer of a gate at all. */
+function refusalOf(status, answer) {
+    const said = isObject(answer) && typeof answer.error === "string" ? answer.error : undefined;
+    const at = said !== undefined && typeof answer.at === "string" ? answer.at : "";
+    const passing = NOT_DONE.has(status);
+    if (said !== undefined && status >= 400 && status < 500 && !passing) return new CallosumError(said, { status, at });
+    if (status < 300) return new Failure("its answer makes no sense");
+    const store = status === 503 && at === STORE;
+    return new Failure(`status ${status}${said ? `, ${said}` : ""}`, { unsent: passing, store });
+}
+
+/** The text of an answer, which must be UTF-8 and end. */
+async function textOfAnswer(response) {
+    try {
+        if (!response.body) return await response.text();
+        const reader = response.body.getReader();
+        const decoder = new TextDecoder("utf-8", { fatal: true });
+        let text = "";
+        for (let size = 0; size <= MAX_ANSWER;) {
+            const { done, value } = await reader.read();
+            if (done) return text + decoder.decode();
+            size += value.length;
+            text += decoder.decode(value, { stream: true });
+        }
+    } catch (error) {
+        throw new Failure(reasonOf(error), { cause: error });
+    }
+    throw new Failure("its answer does not end");
+}
+
+// --- the event stream --------------------------------------------------------------------------
+
+/**
+ * The blocks of a `text/event-stream`: `{type, id?, data?, retry?}`, whatever the borders of its chunks.
+ *
+ * A block without data sets the id and the pause only. What stands after the last empty line when the
+ * stream ends is dropped, as the format says.
+ */
+async function* blocksOf(body, signal, alive) {
+    const reader = body.getReader();
+    const unlink = linked(signal, () => reader.cancel().catch(() => {}));
+    const decoder = new TextDecoder(); // takes a byte order mark away
+    let rest = "";
+    let afterReturn = false;
+    let block = new Block();
+    try {
+        for (;;) {
+            alive();
+            const { done, value } = await reader.read();
+            if (done) return;
+            let text = decoder.decode(value, { stream: true });
+            if (text === "") continue;
+            const ends = text.endsWith("\r");
+            // A carriage return ends its line at once; a line feed that follows belongs to it.
+            if (afterReturn && text.startsWith("\n")) text = text.slice(1);
+            afterReturn = ends;
+            const lines = (rest + text).split(/\r\n|\r|\n/);
+            rest = lines.pop();
+            for (const line of lines) {
+                if (line !== "") {
+                    block.take(line);
+                } else {
+                    if (!block.empty) yield block.told();
+                    block = new Block();
+                }
+            }
+            if (rest.length + block.size > MAX_EVENT) throw new Failure("an event does not end");
+        }
+    } catch (error) {
+        throw error instanceof Failure ? error : new Failure(reasonOf(error), { cause: error });
+    } finally {
+        unlink();
+        reader.cancel().catch(() => {});
+    }
+}
+
+class Block {
+    size = 0;
+    #type = "";
+    #data = [];
+    #id;
+    #retry;
+
+    get empty() {
+        return this.#data.length === 0 && this.#id === undefined && this.#retry === undefined;
+    }
+
+    take(line) {
+        const colon = line.indexOf(":");
+        const field = colon < 0 ? line : line.slice(0, colon);
+        const value = colon < 0 ? "" : line.slice(colon + (line[colon + 1] === " " ? 2 : 1));
+        if (field === "data") {
+            this.#data.push(value);
+            this.size += value.length + 1;
+        } else if (field === "event") {
+            this.#type = value;
+        } else if (field === "id" && !value.includes("\0")) {
+            this.#id = value;
+        } else if (field === "retry" && /^\d+$/.test(value)) {
+            this.#retry = Number(value);
+        } // anything else, and a comment, whose field is empty, is passed over
+    }
+
+    told() {
+        const data = this.#data.length ? this.#data.join("\n") : undefined;
+        return { type: this.#type || "message", data, id: this.#id, retry: this.#retry };
+    }
+}
+
+/** Calls `act` after `silence` milliseconds in which the function it returns was not called. */
+function watchdog(silence, act) {
+    let timer = setTimeout(act, silence);
+    const alive = () => {
+        clearTimeout(timer);
+        timer = setTimeout(act, silence);
+    };
+    alive.stop = () => clearTimeout(timer);
+    return alive;
+}
+
+// --- what an error means -----------------------------------------------------------------------
+
+const UNSENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH"]);
+const LOST_CODE = /ERR_NETWORK|RESET|ABORT|TIMEOUT|TIMEDOUT|EPIPE|UND_ERR_SOCKET|PREMATURE_CLOSE|DISCONNECT/;
+const LOST_NAME = /timeout|abort|connection(?:reset|lost|closed)|brokenpipe|disconnect/i;
+/** What browsers, and Node around the real cause, say of any request that came to nothing. */
+const LOST_TEXT = /^(?:failed to fetch|load failed|fetch failed|network ?error\b.*)$/i;
+
+/**
+ * How a call ended that threw: `failed` only after a definite refusal.
+ *
+ * A timeout, an abort or a cut connection leave open whether it happened: `unknown`. A refused
+ * connection never reached anybody: `failed`.
+ */
+function outcomeOf(error) {
+    const codes = codesOf(error);
+    if (codes.some((code) => UNSENT.has(code))) return "failed";
+    const lost =
+        codes.some((code) => LOST_CODE.test(code)) ||
+        causesOf(error).some((one) => LOST_NAME.test(one.name ?? "") || LOST_NAME.test(one.constructor?.name ?? "")) ||
+        (codes.length === 0 && LOST_TEXT.test(error?.message ?? ""));
+    return lost ? "unknown" : "failed";
+}
+
+function described(error) {
+    try {
+        return `${error?.name ?? "Error"}: ${error?.message ?? String(error)}`.slice(0, 1000);
+    } catch {
+        return "Error: something that has no words";
+    }
+}
+
+function causesOf(error) {
+    const found = [];
+    for (let one = error; isObject(one) && found.length < 8; one = one.cause) found.push(one);
+    return found;
+}
+
+function codesOf(error) {
+    return causesOf(error)
+        .map((one) => one.code)
+        .filter((code) => typeof code === "string");
+}
+
+function reasonOf(error) {
+    const deepest = causesOf(error).at(-1);
+    return String(codesOf(error).at(-1) ?? deepest?.message ?? error).slice(0, 200);
+}
+
+// --- requests ----------------------------------------------------------------------------------
+
+function baseOf(url) {
+    const { protocol, username, password, search, hash, href } = new URL(url);
+    if ((protocol !== "http:" && protocol !== "https:") || username || password || search || hash) {
+        throw new TypeError("url: expected http:// or https:// and an address, without user, query and fragment");
+    }
+    return href.replace(/\/+$/, "");
+}
+
+function headersOf(token) {
+    if (token === undefined || token === null) return {};
+    // Said here: fetch would refuse it at each call, which looks like a gate that is away.
+    if (typeof token !== "string" || !/^[\x21-\x7e]+$/.test(token)) {
+        throw new TypeError("token: expected visible ASCII characters");
+    }
+    return { authorization: `Bearer ${token}` };
+}
+
+function placeOf({ id, contextKey, tool, params, action }) {
+    if (id !== undefined) return { id };
+    if (tool !== undefined) return defined({ tool, params, action });
+    if (contextKey !== undefined) return { contextKey };
+    throw new CallosumError("expected a decision, an id, a contextKey, or a tool and its params", { at: "id" });
+}
+
+function whoOf({ instance, session, namespace }) {
+    return { instance, session, namespace };
+}
+
+function named(value, at) {
+    if (typeof value !== "string" || value === "") throw new CallosumError("expected a name", { at });
+}
+
+/** One segment of a path. Dots alone would be taken for a way up, even encoded. */
+function segment(text) {
+    if (typeof text !== "string" || /^\.{0,2}$/.test(text)) {
+        throw new CallosumError(`${JSON.stringify(text)} cannot be a part of a path`, { at: "contextKey" });
+    }
+    return encodeURIComponent(text.replace(LONE, "\ufffd"));
+}
+
+const LONE = /\p{Surrogate}/gu;
+const LONE_ESCAPED = /(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/g;
+
+/** JSON as the gate takes it. Half a surrogate pair, which no UTF-8 can hold, becomes U+FFFD. */
+function textOf(body) {
+    if (body === undefined) return undefined;
+    let text;
+    try {
+        text = JSON.stringify(body);
+    } catch (error) {
+        throw new CallosumError(`cannot be written as JSON: ${error.message}`, { at: "body", cause: error });
+    }
+    if (text.length > MAX_REQUEST) {
+        throw new CallosumError(`longer than ${MAX_REQUEST} bytes as JSON`, { at: "body" });
+    }
+    return text.includes("\\ud") ? text.replace(LONE_ESCAPED, "$1\ufffd") : text;
+}
+
+/** What a guard reports of a result: itself, unless it cannot be written or is too long. */
+function reportable(result) {
+    try {
+        const length = JSON.stringify(result)?.length;
+        if (length === undefined) return undefined; // undefined, a function, a symbol
+        if (length <= MAX_RESULT) return result;
+        const error = isObject(result) && result.error ? { error: String(result.error).slice(0, 1000) } : {};
+        return { ...error, note: `${length} characters of JSON, left out` };
+    } catch {
+        return { note: "cannot be written as JSON" };
+    }
+}
+
+// --- small things ------------------------------------------------------------------------------
+
+function newId() {
+    // Only pages that came encrypted or from this machine have randomUUID.
+    if (crypto.randomUUID) return crypto.randomUUID();
+    const bytes = crypto.getRandomValues(new Uint8Array(16));
+    return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+/** How long a lease is, in seconds. The token is the gate's moment of the decision, so clocks need not agree. */
+function timeOf({ token, expires }) {
+    const whole = expires - token / 1_000_000;
+    const length = whole > 0.01 && whole <= 86_400 ? whole : Math.max(1, expires - Date.now() / 1000);
+    return Math.min(length, LEASE);
+}
+
+function between(least, value, most) {
+    return Math.min(Math.max(value, least), most);
+}
+
+function defined(fields) {
+    return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+}
+
+function jsonOr(text, otherwise = text) {
+    try {
+        return JSON.parse(text);
+    } catch {
+        return otherwise;
+    }
+}
+
+function sleep(milliseconds, signal) {
+    return new Promise((resolve, reject) => {
+        let unlink = () => {};
+        const timer = setTimeout(() => {
+            unlink();
+            resolve();
+        }, milliseconds);
+        unlink = linked(signal, () => {
+            clearTimeout(timer);
+            reject(signal.reason);
+        });
+    });
+}
+
+/** Calls `act` when `signal` is aborted, at once if it is already. Returns what takes that back. */
+function linked(signal, act) {
+    if (!signal) return () => {};
+    if (signal.aborted) {
+        act();
+        return () => {};
+    }
+    signal.addEventListener("abort", act, { once: true });
+    return () => signal.removeEventListener("abort", act);
+}

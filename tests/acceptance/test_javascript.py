@@ -1,0 +1,90 @@
+"""The JavaScript client: its own tests, and its types against the model they mirror."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from enum import Enum
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import fields
+
+from callosum import model, wire
+
+CLIENT = Path(__file__).parents[2] / "clients" / "javascript"
+TYPES = re.sub(r"/\*.*?\*/|//.*?$", "", (CLIENT / "callosum.d.ts").read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+OLDEST = 20
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    """The program; a machine without a new enough one is told so in the summary."""
+    found = shutil.which("node")
+    if found is None:
+        pytest.skip("the JavaScript client is NOT tested: there is no node")
+    version = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    if int(version.strip().removeprefix("v").partition(".")[0]) < OLDEST:
+        pytest.skip(f"the JavaScript client is NOT tested: node {OLDEST} or later is needed, this is {version.strip()}")
+    return found
+
+
+def test_passes_its_own_tests(node: str) -> None:
+    done = subprocess.run(
+        [node, "--test", "--test-reporter=tap"], cwd=CLIENT, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
+    assert int(re.findall(r"^# pass (\d+)$", done.stdout, re.MULTILINE)[0]) > 100
+    assert "Warning" not in done.stdout + done.stderr
+
+
+def declared(name: str) -> dict[str, bool]:
+    """The fields of an interface, and whether each may be absent; with those of what it extends."""
+    match = re.search(rf"^export interface {name}(?: extends (\w+))? {{\n(.*?)^}}", TYPES, re.DOTALL | re.MULTILINE)
+    assert match is not None, name
+    above = declared(match[1]) if match[1] else {}
+    return above | {field: bool(mark) for field, mark in re.findall(r"^ {4}(\w+)(\??):", match[2], re.MULTILINE)}
+
+
+def mirrored(struct: type[Struct]) -> dict[str, bool]:
+    return {field.encode_name: not field.required for field in fields(struct)}
+
+
+@pytest.mark.parametrize(
+    "struct",
+    [
+        model.Conflict,
+        model.Lease,
+        model.LockResult,
+        model.Report,
+        model.Holding,
+        model.RecentAction,
+        model.Status,
+        model.Entry,
+        wire.Approval,
+        wire.Approvals,
+        wire.JournalPage,
+    ],
+)
+def test_an_answer_has_the_fields_of_its_type(struct: type[Struct]) -> None:
+    assert declared(struct.__name__) == mirrored(struct)
+
+
+def test_a_decision_has_what_the_client_adds() -> None:
+    filled = {"contextKeys": False, "rule": False, "callId": False}
+    assert declared("Decision") == mirrored(model.Decision) | filled
+
+
+def test_a_call_needs_no_instance_for_the_client_has_one() -> None:
+    assert declared("Call") == mirrored(model.Call) | {"instance": True}
+
+
+@pytest.mark.parametrize(
+    "kind", [model.Verdict, model.Kind, model.State, model.Outcome, model.Mode, model.Event, model.Tier]
+)
+def test_a_union_has_the_values_of_its_enumeration(kind: type[Enum]) -> None:
+    match = re.search(rf"^export type {kind.__name__} =(.*?);", TYPES, re.DOTALL | re.MULTILINE)
+    assert match is not None
+    assert [one.strip(' "\n') for one in match[1].strip(" \n|").split("|")] == [str(one.value) for one in kind]
