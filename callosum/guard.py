@@ -31,9 +31,8 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 from msgspec.structs import replace
 
 from callosum.errors import Blocked, GateUnavailable, StoreUnavailable
-from callosum.gate import Gate, LocalGate
-from callosum.model import DEFAULT_NAMESPACE, Call, Decision, Outcome, Tier, Verdict
-from callosum.policy.table import fallback
+from callosum.gate import Gate, LocalGate, Standby
+from callosum.model import DEFAULT_NAMESPACE, Call, Decision, Outcome
 from callosum.process import this_process
 
 logger = logging.getLogger("callosum")
@@ -272,21 +271,17 @@ def _threaded(method: Callable[P, R]) -> Callable[P, Awaitable[R]]:
 def _ask(gate: Gate, call: Call) -> Decision:
     try:
         return gate.intercept(call)
-    except (StoreUnavailable, GateUnavailable) as error:
-        tier = gate.rules.current().classify(call).tier if isinstance(gate, LocalGate) else Tier.CRITICAL
-        if not fallback(tier).proceed:
-            raise GateUnavailable(
-                f"the gate cannot be asked ({error}), and a tier {tier} call does not run without it"
-            ) from error
-        logger.warning("%s runs without the gate: %s", call.tool, error)
-        return Decision(proceed=True, tier=tier, context_key=None, id=0, verdict=Verdict.ALLOW, fallback=True)
+    except StoreUnavailable as error:
+        if isinstance(gate, Standby):
+            return gate.fallback(call, error)
+        raise GateUnavailable(f"the gate cannot be asked: {error}") from error
 
 
 def _report(gate: Gate, call: Call, decision: Decision, outcome: Outcome, result: Any) -> None:
     if decision.lease is not None:
         _renewer.drop(decision.id)
     if decision.fallback:
-        if isinstance(gate, LocalGate):
+        if isinstance(gate, Standby):
             gate.remember_late(call, outcome)
         return
     try:

@@ -132,6 +132,7 @@ class Event(StrEnum):
     QUEUE = "queue"
     OBSERVE = "observe"
     LATE = "late"
+    REFUSE = "refuse"
 
 
 class Key(Struct, frozen=True, gc=False, array_like=True):
@@ -430,8 +431,8 @@ class Decision(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True
     context_key: str | None
     id: int
     verdict: Verdict
-    context_keys: tuple[str, ...] = ()
-    rule: str = ""
+    context_keys: tuple[str, ...]
+    rule: str
     conflicts: tuple[Conflict, ...] = ()
     conflict_count: int = 0
     warning: str | None = None

@@ -25,6 +25,15 @@ A setting is looked for in four places, the first that has it wins:
     params = "summary"            # or "full", "none"
     age = "30d"                   # rotated when older ...
     size = "64MB"                 # ... or larger
+
+    [server]
+    host = "127.0.0.1"
+    port = 7700
+    socket = "gate.sock"          # in place of host and port
+    tls_cert = "cert.pem"         # with tls_key; what others can reach needs TLS and tokens
+    tls_key = "key.pem"
+    hosts = ["gate.example.com"]  # further names that clients call it by
+    origins = []                  # further origins of web pages that may use it
 """
 
 from __future__ import annotations
@@ -55,6 +64,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     judged before the default ones. ``notify``: the command that tells a person of a waiting approval,
     as arguments. ``journal_params``: what the journal keeps of a call's params. ``journal_age`` (in
     seconds) and ``journal_size`` (in bytes): what the live journal keeps before it is rotated.
+    ``server_...``: where ``callosum serve`` listens and whom it believes, see its options.
     ``config``: the file that was read, None if there was none.
     """
 
@@ -68,6 +78,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     journal_params: Literal["summary", "full", "none"] = "summary"
     journal_age: float = 30 * 86400.0
     journal_size: int = 64_000_000
+    server_host: str = "127.0.0.1"
+    server_port: int = 7700
+    server_socket: Path | None = None
+    server_tls_cert: Path | None = None
+    server_tls_key: Path | None = None
+    server_hosts: tuple[str, ...] = ()
+    server_origins: tuple[str, ...] = ()
     config: Path | None = None
 
 
@@ -185,6 +202,21 @@ def _path(value: Any, base: Path) -> Path:
         raise _Bad("a path that starts with a home folder that exists") from fault
 
 
+def _port(value: Any, _: Path) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 5:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 65535:
+        raise _Bad("a port from 0 to 65535")
+    return value
+
+
+def _names(value: Any, base: Path) -> tuple[str, ...]:
+    words = [word.strip() for word in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(words, list | tuple):
+        raise _Bad("a list of names, or names with commas between")
+    return tuple(_name(word, base) for word in words if word)
+
+
 def _command(value: Any, _: Path) -> tuple[str, ...]:
     try:
         words = shlex.split(value) if isinstance(value, str) else list(value)
@@ -206,6 +238,13 @@ _READ: Final[Mapping[str, _Reader]] = {
     "journal_params": _one_of("summary", "full", "none"),
     "journal_age": _seconds(3600, 36500 * 86400),
     "journal_size": _bytes(1_000_000),
+    "server_host": _name,
+    "server_port": _port,
+    "server_socket": _path,
+    "server_tls_cert": _path,
+    "server_tls_key": _path,
+    "server_hosts": _names,
+    "server_origins": _names,
 }
 
 
@@ -244,7 +283,7 @@ class _Place(NamedTuple):
     key: str
 
 
-_TABLES: Final = ("lease", "journal")
+_TABLES: Final = ("lease", "journal", "server")
 
 
 def _place(name: str) -> _Place:

@@ -226,3 +226,5 @@ def _no_name_twice(body: bytes) -> None:
         json.loads(body, object_pairs_hook=pairs)
     except RecursionError:
         raise BadRequest("nested too deeply", at="body") from None
+    except ValueError as error:  # in a field that is not looked at: a number of thousands of digits, no UTF-8
+        raise BadRequest(f"no valid JSON: {error}", at="body") from None

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from callosum.cli import decide, demo, doctor, journal, look, people, replay, rules, watch
+from callosum.cli import decide, demo, doctor, journal, look, people, replay, rules, serve, stdio, watch
 from callosum.cli.codes import EPILOG
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 
 _LOOK = "Look"
 _SETTLE = "Settle (a person, at a terminal)"
+_SERVE = "Serve (for sessions of other processes and machines)"
 _CHECK = "Try and check"
 
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(look.status)
@@ -35,6 +36,9 @@ app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.resolve)
 app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.release)
 app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.off)
 app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.on)
+app.command(rich_help_panel=_SERVE, epilog=EPILOG)(serve.serve)
+app.command(rich_help_panel=_SERVE, epilog=EPILOG)(serve.stop)
+app.command(rich_help_panel=_SERVE, epilog=EPILOG)(stdio.stdio)
 app.command(rich_help_panel=_CHECK, epilog=EPILOG)(demo.demo)
 app.command(rich_help_panel=_CHECK, epilog=EPILOG)(replay.replay)
 app.command(rich_help_panel=_CHECK, epilog=EPILOG)(doctor.doctor)

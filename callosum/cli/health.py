@@ -48,6 +48,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from _rules(settings)
     yield from _store(settings)
     yield from _segments(settings)
+    yield from _servers(settings)
 
 
 def _versions() -> Finding:
@@ -101,7 +102,7 @@ def _own_files(folder: Path) -> Iterator[Path]:
         return
     if folder.stat().st_mode & 0o022:
         yield folder
-    for name in ("gate.db", "gate.db-wal", "content.key", "journal"):
+    for name in ("gate.db", "gate.db-wal", "content.key", "journal", "tokens.json"):
         if (folder / name).exists():
             yield folder / name
 
@@ -207,3 +208,22 @@ def _segments(settings: Settings) -> Iterator[Finding]:
     if segments:
         size = sum(segment.path.stat().st_size for segment in segments)
         yield Finding("segments", "ok", f"{len(segments)} of the journal, {count} entries, {size / 1e6:.1f} MB")
+
+
+def _servers(settings: Settings) -> Iterator[Finding]:
+    from callosum.client import CallosumClient
+    from callosum.server.place import running
+
+    for one in running(settings.state):
+        try:
+            with CallosumClient(one.address, deadline=2, verify=False) as client:
+                found = client.health()
+        except CallosumError as error:
+            yield Finding(
+                "server",
+                "wrong",
+                f"{one.address} (process {one.process.pid}): {error}",
+                "callosum stop, and serve again",
+            )
+        else:
+            yield Finding("server", "ok", f"{one.address} (process {one.process.pid}), version {found['version']}")

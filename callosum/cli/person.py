@@ -55,7 +55,7 @@ def require_person(store: Store, what: str) -> str:
     host = next((name for one in above if (name := host_name(one.pid))), None)
     if host is not None:
         raise NotAPerson(f"only a person can {what}: this process descends from {host}")
-    holder = _holder(above, store)
+    holder = holder_of(above, store)
     if holder is not None:
         raise NotAPerson(
             f"only a person can {what}: this process descends from process {holder}, which runs gated calls"
@@ -112,7 +112,7 @@ def _command(pid: int) -> list[str]:
         return []
 
 
-def _holder(above: list[Host], store: Store) -> int | None:
+def holder_of(above: list[Host], store: Store) -> int | None:
     """The pid of an ancestor that is the host of an open action, in any namespace."""
     if not above:
         return None

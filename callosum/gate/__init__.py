@@ -12,7 +12,7 @@ raises only when the gate itself failed (``StoreUnavailable``) or the input cann
 
 from callosum.gate.check import MAX_PARAMS, MAX_TTL, MAX_WAIT, outcome_of
 from callosum.gate.course import Course, Courses, Look, Observer, Pause
-from callosum.gate.face import Gate
+from callosum.gate.face import Gate, Standby
 from callosum.gate.local import DATABASE, UPKEEP_EVERY, LocalGate
 
 __all__ = [
@@ -28,5 +28,6 @@ __all__ = [
     "Look",
     "Observer",
     "Pause",
+    "Standby",
     "outcome_of",
 ]

@@ -231,6 +231,11 @@ class Courses:
         entry = Entry(Event.LATE, call.actor, call.namespace, tool=call.tool, outcome=outcome, body=body)
         yield Scope(call.namespace, call.actor), partial(_just, Change((entry,)))
 
+    def refuse(self, reason: str, details: Mapping[str, Any]) -> Course[None]:
+        """Journals that a request was refused for who sent it; ``details`` must hold no secret."""
+        entry = Entry(Event.REFUSE, "server", body={"reason": reason, **summarise(details, mode="summary")})
+        yield Scope(DEFAULT_NAMESPACE, "server"), partial(_just, Change((entry,)))
+
     # --- leases ----------------------------------------------------------------------------------
 
     def lock(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from callosum.model import DEFAULT_NAMESPACE, Call, Decision, Host, LockResult, Outcome, Report, Status
 
@@ -100,4 +100,17 @@ class Gate(Protocol):
 
     def status(self, context_key: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> Status:
         """Shows live leases and recent actions, of one key or of all."""
+        ...
+
+
+@runtime_checkable
+class Standby(Protocol):
+    """What a gate does for a call that it cannot decide just now."""
+
+    def fallback(self, call: Call, error: Exception) -> Decision:
+        """Lets a call of tier 0 to 2 go on; raises ``GateUnavailable`` from ``error`` for a graver one."""
+        ...
+
+    def remember_late(self, call: Call, outcome: Outcome | str) -> None:
+        """Keeps a call that ran so, and how it ended, to journal it once that is possible."""
         ...

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from callosum.errors import StoreError, StoreUnavailable
+from callosum.errors import GateUnavailable, StoreError, StoreUnavailable
 from callosum.gate.course import Course, Courses, Look, Observer, Pause
 from callosum.journal import Rotation
 from callosum.model import (
@@ -23,8 +23,10 @@ from callosum.model import (
     Outcome,
     Report,
     Status,
+    Verdict,
 )
 from callosum.policy.evidence import LONGEST_LOOK
+from callosum.policy.table import fallback as without_gate
 from callosum.rulebook import Rulebook, content_secret
 from callosum.settings import Settings, load
 from callosum.stores.base import Store
@@ -75,7 +77,7 @@ class LocalGate:
         self.rules = rules
         self.courses = Courses(settings, self.store, rules, observer)
         self._rotation = Rotation(self.store, folder, age=settings.journal_age, size=settings.journal_size)
-        self._backlog: deque[tuple[Call, str]] = deque(maxlen=_BACKLOG)
+        self._backlog: deque[tuple[Call, Outcome]] = deque(maxlen=_BACKLOG)
 
     def __enter__(self) -> Self:
         return self
@@ -217,15 +219,34 @@ class LocalGate:
 
     # --- when the store is away -------------------------------------------------------------------
 
-    def remember_late(self, call: Call, outcome: str) -> None:
+    def fallback(self, call: Call, error: Exception) -> Decision:
+        """Decides by the call's tier alone, as ``Standby`` says: the rules are here, only the store is away."""
+        tier = self.rules.current().classify(call).tier
+        if not without_gate(tier).proceed:
+            raise GateUnavailable(
+                f"the gate cannot be asked ({error}), and a tier {tier} call does not run without it"
+            ) from error
+        logger.warning("%s runs without the gate: %s", call.tool, error)
+        return Decision(
+            proceed=True,
+            tier=tier,
+            context_key=None,
+            id=0,
+            verdict=Verdict.ALLOW,
+            context_keys=(),
+            rule="",
+            fallback=True,
+        )
+
+    def remember_late(self, call: Call, outcome: Outcome | str) -> None:
         """Keeps a call that ran while the store was away, to journal it once it is back."""
-        self._backlog.append((call, outcome))
+        self._backlog.append((call, Outcome(outcome)))
 
     def _flush_backlog(self) -> None:
         while self._backlog:
             call, outcome = self._backlog[0]
             try:
-                self._drive(self.courses.late(call, Outcome(outcome), _AWAY))
+                self._drive(self.courses.late(call, outcome, _AWAY))
             except StoreUnavailable:
                 return
             self._backlog.popleft()

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from callosum.rules import command, keys
 
-_VERBS: Final = frozenset("approve deny release resolve off uninstall stop observe disable".split())
+_VERBS: Final = frozenset("approve deny release resolve off uninstall stop observe disable stdio token serve".split())
 _VALUE_OPTIONS: Final = frozenset(
     ("--state", "--db", "--rules", "--url", "--namespace", "--store", "--config", "-n", "-c")
 )

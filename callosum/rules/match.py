@@ -205,11 +205,21 @@ class Index:
         known = self._memo.get(tool)
         return known if known is not None else self._find(tool)
 
-    def _find(self, tool: str) -> Candidates:
+    @property
+    def names(self) -> list[str]:
+        """The tools that rules name in full."""
+        return list(self._exact)
+
+    def naming(self, tool: str) -> set[int]:
+        """The places of the rules that name a tool, in full or by a pattern; not those for all tools."""
         named = set(self._exact.get(tool.strip(), ()))
         if self._globs:
             data = _utf8(tool.strip())
             named.update(place for place, pattern in self._globs if pattern.search(data) is not None)
+        return named
+
+    def _find(self, tool: str) -> Candidates:
+        named = self.naming(tool)
         # Most names share a group, so that a flood of new names compiles nothing.
         group = frozenset(named)
         known = self._groups.get(group)

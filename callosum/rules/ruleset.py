@@ -111,6 +111,25 @@ class RuleSet:
                 return first if first.tier >= second.tier else second
         return self._classify(call, params)
 
+    def highest_tiers(self) -> dict[str, int]:
+        """Returns, for every tool that a rule names in full, the highest tier it can have.
+
+        A tool that runs commands counts as 3 at least. What only the guard or the call itself could
+        raise (``_tier``) is not in it. For clients that cannot ask: PROTOCOL section 8.
+        """
+        found = {}
+        for tool in self._index.names:
+            places = sorted(self._index.naming(tool) | {p for p, rule in enumerate(self.rules) if "*" in rule.tools})
+            highest = 0
+            for place in places:
+                rule = self.rules[place]
+                highest = max(highest, rule.tier, Tier.HIGH if rule.pattern is not None else 0)
+                bare = not (rule.params or rule.present or rule.pattern)
+                if bare and not self._compiled[place].floor:
+                    break  # it matches every call of this tool: nothing after it can decide
+            found[tool] = highest
+        return found
+
     def digest(self, tool: str, params: Mapping[str, Any], action: str | None = None) -> bytes:
         """Returns the digest that ``classify`` gives a call of this tool with these params."""
         if action is not None and params.get("action") is None:

@@ -1,0 +1,202 @@
+"""``callosum serve`` and ``callosum stop``: the gate as a server."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from callosum.cli.codes import NO
+from callosum.cli.options import Config, Json, State, settings_of
+from callosum.errors import ConfigError
+
+if TYPE_CHECKING:
+    from callosum.settings import Settings
+
+START_SECONDS = 15.0
+"""How long a server in the background may take until it answers."""
+STOP_SECONDS = 30.0
+
+
+def serve(  # noqa: PLR0917  typer names them all
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen (default 127.0.0.1).")
+    ] = None,
+    port: Annotated[int | None, typer.Option("--port", help="The port (default 7700; 0 takes a free one).")] = None,
+    socket: Annotated[
+        Path | None, typer.Option("--socket", metavar="PATH", help="A Unix socket in place of host and port.")
+    ] = None,
+    background: Annotated[
+        bool, typer.Option("--background", help="Start it and return; `callosum stop` ends it.")
+    ] = False,
+    idle: Annotated[
+        float | None,
+        typer.Option(
+            "--idle", metavar="SECONDS", min=1, help="End when nobody has asked for so long and nothing is open."
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate chain (PEM).")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its private key (PEM).")] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Let other machines reach it without TLS (something in front encrypts).")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="A further name clients call it by.")
+    ] = None,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option("--allow-origin", metavar="ORIGIN", help="A further origin of web pages that may use it."),
+    ] = None,
+    state: State = None,
+    config: Config = None,
+    ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,
+) -> None:
+    """Serve the gate to sessions of other processes and machines, until SIGTERM or Ctrl-C."""
+    settings = settings_of(
+        state,
+        None,
+        config,
+        server_host=host,
+        server_port=port,
+        server_socket=socket,
+        server_tls_cert=tls_cert,
+        server_tls_key=tls_key,
+        server_hosts=allow_host or None,
+        server_origins=allow_origin or None,
+    )
+    if socket is None and (host is not None or port is not None):
+        import msgspec
+
+        settings = msgspec.structs.replace(settings, server_socket=None)
+    if background:
+        _in_background(settings)
+        return
+    _serve(settings, insecure=insecure, idle=idle, ready_fd=ready_fd)
+
+
+def _serve(settings: Settings, *, insecure: bool, idle: float | None, ready_fd: int | None) -> None:
+    import logging
+
+    from callosum.cli import show
+
+    try:
+        from callosum.server.run import Options
+        from callosum.server.run import serve as run
+    except ImportError as missing:
+        raise ConfigError(
+            f"{missing.name} is not installed: pip install 'callosum-protocol[server]'", at="callosum serve"
+        ) from None
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    options = Options(
+        host=settings.server_host,
+        port=settings.server_port,
+        socket=settings.server_socket,
+        tls_cert=settings.server_tls_cert,
+        tls_key=settings.server_tls_key,
+        insecure=insecure,
+        allow_hosts=settings.server_hosts,
+        allow_origins=settings.server_origins,
+        idle=idle,
+    )
+
+    def ready(address: str) -> None:
+        if ready_fd is not None:
+            os.write(ready_fd, address.encode() + b"\n")
+            os.close(ready_fd)
+        else:
+            show.line(f"Callosum listens on {address}", "green")
+            if not address.startswith("unix:"):
+                show.line(f"state in {settings.state} · {address}/docs tells the endpoints · Ctrl-C ends it")
+
+    run(settings, options, ready)
+
+
+def _in_background(settings: Settings) -> None:
+    from callosum.cli import show
+    from callosum.server.place import AlreadyServed, running
+
+    read, write = os.pipe()
+    log = settings.state / "server.log"
+    settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    arguments = [argument for argument in sys.argv[1:] if argument != "--background"]
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as errors:
+        child = subprocess.Popen(  # noqa: S603 - ourselves
+            [sys.executable, "-m", "callosum.cli", *arguments, "--ready-fd", str(write)],
+            stdin=subprocess.DEVNULL,
+            stdout=errors,
+            stderr=errors,
+            pass_fds=(write,),
+            start_new_session=True,
+        )
+    os.close(write)
+    address = _heard(read, START_SECONDS)
+    if address:
+        show.line(f"Callosum listens on {address} (process {child.pid}); `callosum stop` ends it", "green")
+        return
+    code = child.poll()
+    others = [one for one in running(settings.state) if one.process.pid != child.pid]
+    if settings.server_socket is not None and any(one.address == f"unix:{settings.server_socket}" for one in others):
+        raise AlreadyServed(f"unix:{settings.server_socket}")
+    if code is None:
+        child.terminate()
+    last = log.read_text("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
+    raise ConfigError(f"the server did not start: {last[0]}", at=str(log))
+
+
+def _heard(read: int, seconds: float) -> str:
+    """What the child says before it closes the pipe, "" if nothing in time."""
+    import select
+
+    ends = time.monotonic() + seconds
+    said = b""
+    with os.fdopen(read, "rb", buffering=0) as pipe:
+        while not said.endswith(b"\n"):
+            if not select.select([pipe], [], [], max(0.0, ends - time.monotonic()))[0]:
+                break
+            more = pipe.read(4096)
+            if not more:
+                break
+            said += more
+    return said.decode().strip()
+
+
+def stop(state: State = None, config: Config = None, json: Json = False) -> None:
+    """Stop the servers of this state folder; they answer what they have taken first."""
+    import signal
+
+    from callosum.cli import show
+    from callosum.process import alive
+    from callosum.server.place import running
+
+    settings = settings_of(state, None, config)
+    found = [one for one in running(settings.state) if alive(one.process)]
+    for one in found:
+        os.kill(one.process.pid, signal.SIGTERM)
+    ends = time.monotonic() + STOP_SECONDS
+    while any(alive(one.process) for one in found) and time.monotonic() < ends:
+        time.sleep(0.02)
+    left = [one for one in found if alive(one.process)]
+    if json:
+        told: list[dict[str, Any]] = [
+            {"address": one.address, "pid": one.process.pid, "stopped": one not in left} for one in found
+        ]
+        show.json({"servers": told})
+    for one in () if json else found:
+        if one in left:
+            show.line(
+                f"{one.address} (process {one.process.pid}) is still answering after {STOP_SECONDS:.0f} s", "yellow"
+            )
+        else:
+            show.line(f"{one.address} (process {one.process.pid}) has stopped")
+    if not found and not json:
+        show.line("no server runs over this state folder")
+    if left or not found:
+        raise typer.Exit(NO)

@@ -1,0 +1,187 @@
+"""``callosum token``: who may speak to the server."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from callosum.cli.codes import EPILOG, NO
+from callosum.cli.options import Config, Json, State, open_gate, settings_of
+
+if TYPE_CHECKING:
+    from callosum.server.tokens import Token, Tokens
+    from callosum.settings import Settings
+
+app = typer.Typer(help="The tokens of the server's clients.", no_args_is_help=True, epilog=EPILOG)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The token's name, which the journal shows.")]
+
+
+@app.command(epilog=EPILOG)
+def add(
+    name: Name,
+    role: Annotated[
+        str, typer.Option("--role", metavar="ROLE", help="actor (for an agent's host) or approver (for a person).")
+    ] = "actor",
+    instance: Annotated[
+        str | None,
+        typer.Option("--instance", metavar="NAME", help="The only instance it may speak for.", show_default=False),
+    ] = None,
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option("--namespace", metavar="NAME", help="The only namespaces it works in.", show_default=False),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option("--expires", metavar="TIME", help='When it ends, as in "12h", "30d".', show_default=False),
+    ] = None,
+    state: State = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Make a token and print it, this once; an approver's only for a person at a terminal."""
+    from callosum.cli.times import seconds
+    from callosum.errors import ConfigError
+    from callosum.server.tokens import Role
+
+    settings = settings_of(state, None, config)
+    tokens = _tokens(settings)
+    if role not in tuple(Role):
+        raise ConfigError(f'expected "actor" or "approver", not {role!r:.60}', at="--role")
+    until = time.time() + seconds(expires, "--expires") if expires is not None else None
+    if role == Role.APPROVER:
+        _require_person(settings)
+    secret = tokens.add(
+        name, role=Role(role), instance=instance, namespaces=tuple(namespace) if namespace else None, expires=until
+    )
+    _hand_over(secret, _of(tokens, name), json=json)
+
+
+@app.command("list", epilog=EPILOG)
+def list_(state: State = None, config: Config = None, json: Json = False) -> None:
+    """List the tokens, without their secrets, which are kept nowhere."""
+    from callosum.cli import show
+    from callosum.cli.times import clock, until
+
+    found = _tokens(settings_of(state, None, config)).list()
+    if json:
+        show.json({"tokens": [_facts(token) for token in found]})
+        return
+    if not found:
+        show.line("There are no tokens.")
+        return
+    rows = [
+        (
+            show.cell(token.name),
+            show.cell(token.role.value),
+            show.cell(token.instance or "any"),
+            show.cell(", ".join(token.namespaces or ("all",)), limit=120),
+            show.cell(clock(token.created)),
+            show.cell(until(token.expires) if token.expires is not None else None),
+            show.cell(until(token.former_until) if (token.former_until or 0) > time.time() else None),
+        )
+        for token in found
+    ]
+    columns = ("<name", "role", "instance", "namespaces", "made", "ends in", "old one ends in")
+    show.put(show.table("Tokens", columns, rows))
+
+
+@app.command(epilog=EPILOG)
+def remove(name: Name, state: State = None, config: Config = None, json: Json = False) -> None:
+    """End a token; the server refuses it from then on, without a restart."""
+    from callosum.cli import show
+    from callosum.cli.text import clean
+
+    tokens = _tokens(settings_of(state, None, config))
+    _of(tokens, name)
+    tokens.remove(name)
+    if json:
+        show.json({"removed": name})
+    else:
+        show.line(f"The token {clean(name)} has ended.", "green")
+
+
+@app.command(epilog=EPILOG)
+def rotate(
+    name: Name,
+    grace: Annotated[
+        str, typer.Option("--grace", metavar="TIME", help='How long the old secret goes on, as in "10m", "1h".')
+    ] = "0",
+    state: State = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Give a token a new secret and print it, this once."""
+    from callosum.cli.times import seconds
+    from callosum.server.tokens import Role
+
+    settings = settings_of(state, None, config)
+    tokens = _tokens(settings)
+    span = seconds(grace, "--grace")
+    if _of(tokens, name).role is Role.APPROVER:
+        _require_person(settings)
+    secret = tokens.rotate(name, span)
+    _hand_over(secret, _of(tokens, name), json=json)
+
+
+def _tokens(settings: Settings) -> Tokens:
+    from callosum.server.tokens import FILE, Tokens
+
+    return Tokens(settings.state / FILE)
+
+
+def _of(tokens: Tokens, name: str) -> Token:
+    """The token of this name; where there is none, the command ends with a "no"."""
+    from callosum.cli.text import clean
+
+    for token in tokens.list():
+        if token.name == name:
+            return token
+    typer.echo(f"callosum: there is no token {clean(name)}; callosum token list shows them", err=True)
+    raise typer.Exit(NO)
+
+
+def _require_person(settings: Settings) -> None:
+    """With an approver's token an agent could say yes to itself."""
+    from callosum.cli.person import require_person
+
+    with open_gate(settings) as gate:
+        require_person(gate.store, "have an approver's token")
+
+
+def _facts(token: Token) -> dict[str, Any]:
+    return {
+        "name": token.name,
+        "role": token.role.value,
+        "instance": token.instance,
+        "namespaces": token.namespaces,
+        "created": token.created,
+        "expires": token.expires,
+        "formerUntil": token.former_until,
+    }
+
+
+def _hand_over(secret: str, token: Token, *, json: bool) -> None:
+    """The secret alone on standard output, what to know about it on standard error."""
+    from callosum.cli import show
+    from callosum.cli.text import clean
+    from callosum.cli.times import clock
+
+    if json:
+        show.json({**_facts(token), "token": secret})
+        return
+    where = f"in {clean(', '.join(token.namespaces), 300)}" if token.namespaces else "in all namespaces"
+    whom = f" for {clean(token.instance)} alone" if token.instance else ""
+    facts = [f"{token.name}: an {token.role.value}'s token{whom}, {where}."]
+    if token.expires is not None:
+        facts.append(f"It ends {clock(token.expires)}.")
+    if token.former_until is not None:
+        facts.append(f"The old one goes on until {clock(token.former_until)}.")
+    facts.append('It is shown this once; a client sends it as "Authorization: Bearer ...".')
+    typer.echo(" ".join(facts), err=True)
+    sys.stdout.write(f"{secret}\n")
+    sys.stdout.flush()

@@ -1,0 +1,766 @@
+"""``CallosumClient``: the gate behind a server, with the face of the embedded one.
+
+A request in time::
+
+    began ──── try ── pause ── try ── ... ──── began + deadline      nobody answers: the fallback decides
+    began ──── try: waits for its turn ─────── began + deadline + wait
+
+Every try of one call bears the same call id, so that the gate decides it once. What may be carried out twice
+without harm is sent again after any failure (intercept, lock, renew, a report by id, and all that only looks);
+the rest only where the gate cannot have got it or has said that it did nothing with it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any, Final, NamedTuple, NoReturn, Self, TypeVar
+from urllib.parse import quote, urlencode
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+
+from callosum import wire
+from callosum.client.errors import BadAnswer, TransportError, Unreachable
+from callosum.client.fallback import Table
+from callosum.client.late import Late, Refused
+from callosum.client.sse import Events
+from callosum.client.transport import Answer, Stream, Transport
+from callosum.errors import CallosumError, ConfigError, GateUnavailable, StoreUnavailable
+from callosum.model import (
+    DEFAULT_NAMESPACE,
+    MAX_KEY,
+    Call,
+    Decision,
+    Host,
+    LockResult,
+    Outcome,
+    Report,
+    Status,
+    Tier,
+    Verdict,
+)
+from callosum.policy.table import fallback as verdict_without_gate
+
+logger = logging.getLogger("callosum")
+
+URL: Final = f"http://127.0.0.1:{wire.PORT}"
+"""Where a gate is looked for, if nothing is said."""
+CHORES_EVERY: Final = 10.0
+"""How often, in seconds, a client that is in use looks whether late calls wait."""
+_TABLE_EVERY: Final = 300.0
+_FIRST_PAUSE: Final = 0.01
+_LAST_PAUSE: Final = 0.2
+_MAX_TEXT: Final = 2000
+_NOT_DONE: Final = frozenset((408, 425, 429))
+_CALL_AT: Final = re.compile(r"calls\[(\d+)\]")
+
+T = TypeVar("T")
+
+
+class StreamEvent(NamedTuple):
+    """One event of the gate's stream; ``data`` is what its JSON says. ``id`` is what to go on from."""
+
+    id: str
+    type: str
+    data: Any
+
+
+class CallosumClient:
+    """The gate behind a server, as a ``Gate``. Usable from any thread and after a fork; close it.
+
+    ``url``: ``http://HOST:PORT``, ``https://...`` or ``unix:/PATH`` (default: ``CALLOSUM_URL``, else
+    port 7700 of this machine). ``token``: the secret that the server knows this client by (default:
+    ``CALLOSUM_TOKEN``). ``deadline``: how long a request may take, in seconds, all tries together; a call's
+    ``wait`` comes on top. ``cafile``: certificates to believe instead of the system's. ``verify`` False believes
+    any certificate (for tests).
+
+    When no answer comes in time, a call whose tool is of tier ``highest`` at most goes on (``Decision.fallback``)
+    and is journalled once the gate is back; a graver one raises ``GateUnavailable``. How grave a tool can be is
+    looked up in ``fallback`` (a table ``{tool: tier}``, or the path of its file), else in ``fallback.json`` in
+    the folder ``state`` (default: ``CALLOSUM_STATE``, else none), else in the table that the gate gave. In
+    ``state`` the late calls are kept too, so that they outlive this process; else they are kept in memory.
+
+    ``start(seconds)`` is called, once a request, where nobody listens at the address, and may bring up a gate
+    there within that time. ``sleep`` and ``clock`` are for tests. Raises ``ConfigError`` for what cannot be used.
+
+    Methods raise ``ConfigError`` for input that the gate refuses (a token that may not do this, too),
+    ``StoreUnavailable`` if the gate cannot reach its store, ``GateUnavailable`` if it cannot be asked.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        deadline: float = 1.0,
+        fallback: Mapping[str, int] | str | os.PathLike[str] | None = None,
+        state: str | os.PathLike[str] | None = None,
+        highest: int = Tier.MEDIUM,
+        cafile: str | os.PathLike[str] | None = None,
+        verify: bool = True,
+        start: Callable[[float], object] | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        if not 0 < deadline <= 3600:
+            raise ConfigError(f"expected seconds, more than 0 and at most 3600, got {deadline!r}", at="deadline")
+        state = state or os.environ.get("CALLOSUM_STATE") or None
+        folder = os.path.expanduser(state) if state is not None else None  # noqa: PTH111
+        self.url = url or os.environ.get("CALLOSUM_URL") or URL
+        self.deadline = deadline
+        self._highest = highest
+        self._start = start
+        self._sleep = sleep
+        self._clock = clock
+        self._transport = self._open(token, cafile, verify=verify)
+        try:
+            self._table = Table(fallback, folder)
+        except ValueError as error:
+            raise ConfigError(str(error), at="fallback") from None
+        self._late = Late(folder)
+        self._streams: set[EventStream] = set()
+        self._met = False
+        self._chores_at = float("-inf")
+        self._table_at = float("-inf")
+
+    def _open(self, token: str | None, cafile: str | os.PathLike[str] | None, *, verify: bool) -> Transport:
+        token = token or os.environ.get("CALLOSUM_TOKEN")
+        try:
+            Transport(self.url)
+        except ValueError as error:
+            raise ConfigError(str(error), at="url") from None
+        try:
+            return Transport(
+                self.url,
+                token=token,
+                cafile=os.fspath(cafile) if cafile is not None else None,
+                verify=verify,
+                clock=self._clock,
+            )
+        except ValueError as error:
+            raise ConfigError(str(error), at="token") from None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.url!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections, which ends what other threads wait for. Idempotent.
+
+        Late calls that are in memory alone are offered to the gate once more before.
+        """
+        if not self._transport.closed and self._met and self._late.waiting():
+            self._flush(self._clock() + self.deadline)
+        self._transport.close()
+        for stream in tuple(self._streams):
+            stream.close()
+
+    # --- the gate's face -------------------------------------------------------------------------
+
+    def intercept(self, call: Call) -> Decision:
+        """Decides a call before it runs, as every gate does; without the gate as ``fallback`` does.
+
+        A call without a call id gets one.
+        """
+        asked = call if call.call_id is not None else replace(call, call_id=uuid4().hex)
+        if call.wait != 0 or call.timeout is not None:
+            _check_times(call)
+        body = _written(asked, lambda: _refuse_call(asked))
+        shorten = None
+        if call.wait:
+
+            def shorten(left: float) -> bytes:
+                return _encode(replace(asked, wait=left))
+
+        try:
+            return self._ask("POST", "/intercept", body, _decision, again=True, wait=call.wait, shorten=shorten)
+        except GateUnavailable as error:
+            if self._transport.closed:
+                raise
+            return self.fallback(call, error)
+
+    def complete(
+        self,
+        instance: str,
+        *,
+        id: int | None = None,
+        context_key: str | None = None,
+        tool: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        action: str | None = None,
+        result: Any = None,
+        outcome: Outcome | str | None = None,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> Report:
+        """Reports how an action ended. A result that cannot be written as JSON, or is too long, is summarised."""
+        if id is not None:
+            _check_id(id)
+        report = wire.Complete(
+            instance=instance,
+            id=id,
+            context_key=context_key,
+            tool=tool,
+            params=params,
+            action=action,
+            result=result,
+            outcome=outcome,  # type: ignore[arg-type]  # the gate says which words it takes
+            session=session,
+            namespace=namespace,
+        )
+        body = _written_report(report)
+        return self._ask("POST", "/complete", body, _reader(_REPORT), again=id is not None)
+
+    def lock(
+        self,
+        instance: str,
+        context_key: str,
+        tier: int = 3,
+        ttl: float | None = None,
+        *,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        host: Host | None = None,  # noqa: ARG002 - the wire has no place for it: such a lease ends by time
+    ) -> LockResult:
+        _check_ttl(ttl)
+        asked = wire.Lock(
+            instance=instance, context_key=context_key, tier=tier, ttl=ttl, session=session, namespace=namespace
+        )
+        body = _written(asked, lambda: _refuse_key(context_key))
+        return self._ask("POST", "/lock", body, _reader(_LOCKED), again=True)
+
+    def release(
+        self,
+        instance: str,
+        context_key: str,
+        *,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        by: str = "",
+        force: bool = False,
+    ) -> Report:
+        _refuse_key(context_key)
+        query = _query(
+            instance=instance or None, session=session, namespace=namespace, by=by or None, force=force or None
+        )
+        return self._ask("DELETE", f"/lock/{quote(context_key, safe='')}{query}", None, _reader(_REPORT), again=False)
+
+    def renew(
+        self,
+        instance: str,
+        id: int,
+        ttl: float | None = None,
+        *,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> Report:
+        _check_id(id)
+        _check_ttl(ttl)
+        asked = wire.Renew(instance=instance, id=id, ttl=ttl, session=session, namespace=namespace)
+        return self._ask("POST", "/renew", _written(asked), _reader(_REPORT), again=True)
+
+    def resolve(
+        self, id: int, *, happened: bool, by: str = "", note: str = "", namespace: str = DEFAULT_NAMESPACE
+    ) -> Report:
+        _check_id(id)
+        asked = wire.Resolve(id=id, happened=happened, by=by, note=note, namespace=namespace)
+        return self._ask("POST", "/resolve", _written(asked), _reader(_REPORT), again=False)
+
+    def approve(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:
+        """Lets a call that was asked or blocked run once. Needs an approver's token."""
+        return self._answer(id, wire.Answer(approve=True, by=by, channel=channel, namespace=namespace))
+
+    def deny(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:
+        """Refuses a call that was asked. Needs an approver's token."""
+        return self._answer(id, wire.Answer(approve=False, by=by, channel=channel, namespace=namespace))
+
+    def _answer(self, id: int, answer: wire.Answer) -> Report:
+        _check_id(id)
+        return self._ask("POST", f"/approvals/{id}", _written(answer), _reader(_REPORT), again=False)
+
+    def status(self, context_key: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> Status:
+        if context_key:
+            _refuse_key(context_key)
+        query = _query(contextKey=context_key or None, namespace=namespace)
+        return self._ask("GET", f"/status{query}", None, _reader(_STATUS), again=True)
+
+    # --- what a server has besides ---------------------------------------------------------------
+
+    def approvals(self, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[wire.Approval, ...]:
+        """Returns the calls that wait for a person, oldest first."""
+        query = _query(namespace=namespace)
+        return self._ask("GET", f"/approvals{query}", None, _reader(_APPROVALS), again=True).approvals
+
+    def journal(
+        self,
+        cursor: str = "",
+        *,
+        limit: int = 100,
+        session: str | None = None,
+        context_key: str | None = None,
+        newest: bool = False,
+        wait: float = 0,
+        namespace: str | None = None,
+    ) -> wire.JournalPage:
+        """Returns a page of the journal after ``cursor``; its own ``cursor`` leads to the next.
+
+        With ``wait`` (seconds, at most 60) it waits for something new. ``namespace`` None means all.
+        """
+        _check_wait(wait)
+        query = _query(
+            cursor=cursor or None,
+            limit=limit,
+            session=session,
+            contextKey=context_key,
+            newest=newest or None,
+            wait=wait or None,
+            namespace=namespace,
+        )
+        return self._ask("GET", f"/journal{query}", None, _reader(_JOURNAL), again=True, wait=wait)
+
+    def events(self, types: str = "*", *, last_id: str = "", namespace: str | None = None) -> EventStream:
+        """Opens the stream of events: ``types`` are names with commas between (``safety.*,tool.called``).
+
+        ``last_id`` is the id of the newest event that was seen, to go on from there.
+        """
+        if not last_id.isprintable():
+            raise ConfigError("control characters are not allowed", at="last_id")
+        target = f"/events{_query(types=types, namespace=namespace)}"
+        try:
+            return EventStream(self, lambda last: self._connect(target, last), last_id)
+        except TransportError as error:
+            self._fail(error)
+
+    def _connect(self, target: str, last_id: str) -> Stream:
+        headers = ["Accept: text/event-stream"]
+        if last_id:
+            headers.append(f"Last-Event-ID: {last_id}")
+        deadline = self._clock() + self.deadline
+        stream = self._transport.open(target, headers, deadline=deadline)
+        fault: Exception = BadAnswer("the answer is no stream of events")
+        try:
+            if stream.status != 200:
+                fault = _fault(stream.read_all(deadline))
+            elif stream.headers.get(b"content-type", b"").lower().startswith(b"text/event-stream"):
+                return stream
+        except TransportError as error:
+            fault = error
+        stream.close()
+        raise BadAnswer(str(fault)) if isinstance(fault, StoreUnavailable) else fault
+
+    def emit(self, *events: Mapping[str, Any]) -> int:
+        """Reports what a host saw happen; returns how many events the gate took.
+
+        Each is an object with ``type`` and its fields, in the words of the wire. They are not sent twice: if
+        ``GateUnavailable`` is raised, some of them may have been taken.
+        """
+        taken = 0
+        for first in range(0, len(events), wire.MAX_EVENTS):
+            body = _written(events[first : first + wire.MAX_EVENTS])
+            taken += self._ask("POST", "/events", body, _reader(_ACCEPTED), again=False).accepted
+        return taken
+
+    def health(self) -> Mapping[str, Any]:
+        """Returns what the gate says of itself: ``status`` (``ok`` or what is wrong), ``version``, ``store``."""
+        return self._ask("GET", "/health", None, _health, again=True)
+
+    # --- without the gate ------------------------------------------------------------------------
+
+    def fallback(self, call: Call, error: Exception) -> Decision:
+        """Decides a call that the gate could not be asked about (``error`` says why), by the tool's highest tier.
+
+        It goes on and will be journalled, or raises ``GateUnavailable``. Source: PROTOCOL section 8.
+        """
+        tier = self._table.tier(call.tool, call.params)
+        if not verdict_without_gate(tier, self._highest).proceed:
+            raise GateUnavailable(f"{error}; a tier {tier} call does not run without it") from (
+                error.__cause__ or error
+            )
+        logger.warning("%s runs without the gate: %s", call.tool, error)
+        self._late.let_through(_plain(call))
+        self._chores_at = float("-inf")
+        return Decision(
+            proceed=True,
+            tier=tier,
+            context_key=None,
+            id=0,
+            verdict=Verdict.ALLOW,
+            context_keys=(),
+            rule="",
+            fallback=True,
+        )
+
+    def remember_late(self, call: Call, outcome: Outcome | str) -> None:
+        """Says how a call ended that ran without the gate, for the journal.
+
+        Raises ``ConfigError`` for an outcome that is none.
+        """
+        try:
+            said = Outcome(outcome)
+        except ValueError:
+            raise ConfigError(f"expected one of {', '.join(Outcome)}, got {outcome!r}", at="outcome") from None
+        self._late.report(_plain(call), said.value)
+        self._chores_at = float("-inf")
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def _ask(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None,
+        read: Callable[[Answer], T],
+        *,
+        again: bool,
+        wait: float = 0.0,
+        shorten: Callable[[float], bytes] | None = None,
+    ) -> T:
+        """Sends a request until it is answered or the time is up.
+
+        ``again``: it may be carried out twice. ``wait``: how long the gate may let it wait; ``shorten`` writes the
+        body for what is left of it. A try that lasted longer than the deadline was waiting for its turn, so after
+        that the gate gets the deadline once more to come back.
+        """
+        now = self._clock()
+        ends = now + self.deadline + wait
+        limit = now + self.deadline
+        pause = _FIRST_PAUSE
+        start = self._start
+        while True:
+            tried = now
+            try:
+                answer = self._transport.request(method, target, body, deadline=ends, connect_by=limit, again=again)
+                found = read(answer)
+            except (TransportError, StoreUnavailable) as error:
+                if self._transport.closed or not (again or not getattr(error, "sent", True)):
+                    self._fail(error)
+                now = self._clock()
+                if now - tried > self.deadline:
+                    limit = min(ends, now + self.deadline)
+                if start is not None and isinstance(error, Unreachable) and error.absent:
+                    self._bring_up(start, limit - now)
+                    start = None
+                else:
+                    length = pause * (0.5 + os.urandom(1)[0] / 510)
+                    if length >= limit - now:
+                        self._fail(error)
+                    self._sleep(length)
+                    pause = min(pause * 2, _LAST_PAUSE)
+                now = self._clock()
+                if shorten is not None:
+                    body = shorten(max(0.0, ends - self.deadline - now))
+            else:
+                now = self._clock()
+                if now >= self._chores_at:
+                    self._chores(min(ends, now + self.deadline))
+                return found
+
+    def _fail(self, error: Exception) -> NoReturn:
+        if isinstance(error, StoreUnavailable):
+            raise error
+        raise GateUnavailable(f"the gate at {self.url} cannot be asked: {error}") from error
+
+    def _bring_up(self, start: Callable[[float], object], seconds: float) -> None:
+        try:
+            start(max(0.0, seconds))
+        except (OSError, CallosumError) as error:
+            logger.warning("no gate could be started: %s", error)
+
+    # --- beside the requests ---------------------------------------------------------------------
+
+    def _chores(self, deadline: float) -> None:
+        """What is done now and then after an answer, in what is left of its time: late calls, the table.
+
+        The first answer of all is not made to wait for the table: the second is.
+        """
+        now = self._clock()
+        self._chores_at = now + CHORES_EVERY
+        if self._late.waiting() and not self._flush(deadline):
+            return
+        if not self._met:
+            self._met = True
+            self._chores_at = now
+        elif now >= self._table_at and self._table.wanted():
+            self._table_at = now + CHORES_EVERY
+            try:
+                answer = self._transport.request("GET", "/fallback", deadline=deadline, again=True)
+                self._table.learn(_reader(_ANY)(answer))
+            except (TransportError, CallosumError, ValueError) as error:
+                logger.debug("no fallback table: %s", error)
+            else:
+                self._table_at = now + _TABLE_EVERY
+
+    def _flush(self, deadline: float) -> bool:
+        """Offers the late calls to the gate; returns whether it took them."""
+        try:
+            self._late.flush(lambda body, _: self._post_late(body, deadline))
+        except (TransportError, CallosumError, OSError) as error:
+            logger.debug("late calls are kept for later: %s", error)
+            return False
+        return True
+
+    def _post_late(self, body: bytes, deadline: float) -> None:
+        answer = self._transport.request("POST", "/late", body, deadline=deadline)
+        try:
+            _reader(_ACCEPTED)(answer)
+        except ConfigError as error:
+            place = _CALL_AT.match(error.at)
+            theirs = answer.status == 403
+            if answer.status in (400, 413, 422) or (theirs and place is not None):
+                raise Refused(str(error), int(place[1]) if place else None, theirs=theirs) from None
+            raise
+
+
+class EventStream:
+    """An endless iterator over ``StreamEvent``; lost connections are replaced, going on where it was.
+
+    Close it, or use it as a context manager; ``close`` may come from any thread.
+    """
+
+    def __init__(self, client: CallosumClient, connect: Callable[[str], Stream], last_id: str) -> None:
+        self._client = client
+        self._ended = threading.Event()
+        self._events = Events(connect, last_id=last_id, wait=self._wait, clock=client._clock)  # noqa: SLF001
+        client._streams.add(self)  # noqa: SLF001 - closed with its client
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> StreamEvent:
+        id, type, text = next(self._events)
+        try:
+            return StreamEvent(id, type, msgspec.json.decode(text))
+        except (msgspec.DecodeError, RecursionError):
+            return StreamEvent(id, type, text)
+
+    def close(self) -> None:
+        """Ends the iteration. Idempotent."""
+        self._ended.set()
+        self._events.close()
+        self._client._streams.discard(self)  # noqa: SLF001
+
+    def _wait(self, seconds: float) -> bool:
+        return not self._ended.wait(seconds * (0.5 + os.urandom(1)[0] / 510))
+
+
+# --- reading answers -----------------------------------------------------------------------------------
+
+_DECISION: Final = msgspec.json.Decoder(Decision)
+_REPORT: Final = msgspec.json.Decoder(Report)
+_LOCKED: Final = msgspec.json.Decoder(LockResult)
+_STATUS: Final = msgspec.json.Decoder(Status)
+_APPROVALS: Final = msgspec.json.Decoder(wire.Approvals)
+_JOURNAL: Final = msgspec.json.Decoder(wire.JournalPage)
+_ACCEPTED: Final = msgspec.json.Decoder(wire.Accepted)
+_FAULT: Final = msgspec.json.Decoder(wire.Fault)
+_ANY: Final = msgspec.json.Decoder()
+
+
+def _reader(decoder: msgspec.json.Decoder[T]) -> Callable[[Answer], T]:
+    """Reads an answer of this shape. Raises what another answer means."""
+
+    def read(answer: Answer) -> T:
+        if answer.status != 200:
+            raise _fault(answer)
+        return _decoded(decoder, answer.body)
+
+    return read
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadAnswer(f"the answer is not what a gate says: {error}") from error
+
+
+def _decision(answer: Answer) -> Decision:
+    """A decision that does not contradict itself."""
+    if answer.status != 200:
+        raise _fault(answer)
+    decision = _decoded(_DECISION, answer.body)
+    if decision.proceed is not decision.verdict.proceed or not 0 <= decision.tier <= Tier.CRITICAL:
+        raise BadAnswer("the answer is not what a gate says: it contradicts itself")
+    return decision
+
+
+def _health(answer: Answer) -> Mapping[str, Any]:
+    found = _decoded(_ANY, answer.body) if answer.status in (200, 503) else None
+    if isinstance(found, dict) and "status" in found:
+        return found
+    raise _fault(answer)
+
+
+def _fault(answer: Answer) -> Exception:
+    """What an answer without a value means: bad input, the store is away, or no word of a gate."""
+    status = answer.status
+    try:
+        fault = _FAULT.decode(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return BadAnswer(f"status {status} without a word of a gate")
+    text = fault.error[:_MAX_TEXT]
+    if status == 503:
+        return StoreUnavailable(text) if fault.at == "store" else BadAnswer(text, sent=False)
+    if 400 <= status < 500 and status not in _NOT_DONE:
+        return ConfigError(text, fault.at)
+    return BadAnswer(f"status {status}: {text}", sent=status not in _NOT_DONE)
+
+
+# --- writing requests ----------------------------------------------------------------------------------
+
+
+def _plainer(value: Any) -> Any:
+    """What JSON knows of a value that it does not know, as at the embedded gate: its type."""
+    return dict(value) if isinstance(value, Mapping) else f"<{type(value).__name__}>"
+
+
+_encode: Final = msgspec.json.Encoder(enc_hook=_plainer).encode
+_UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
+
+
+def _written(value: Any, refuse: Callable[[], object] | None = None) -> bytes:
+    """The body of a request. Where it cannot be written, or is long, ``refuse`` looks for the field at fault."""
+    try:
+        body = _encode(value)
+    except _UNWRITABLE as error:
+        if refuse is not None:
+            refuse()
+        _refuse_fields(value)
+        raise ConfigError(f"cannot be written as JSON: {error}", at="body") from error
+    if len(body) > _LONG:
+        if refuse is not None:
+            refuse()
+        if len(body) > wire.MAX_BODY:
+            raise ConfigError(f"{len(body)} bytes as JSON, at most {wire.MAX_BODY} are taken", at="body")
+    return body
+
+
+_LONG: Final = 4_000_000
+"""From this length on, in bytes, params may be too long."""
+
+
+def _written_report(report: wire.Complete) -> bytes:
+    """A report whatever the tool returned: the outcome counts, with as much of the result as can be sent."""
+    try:
+        body = _encode(report)
+    except _UNWRITABLE:
+        body = b""
+    if body and len(body) <= wire.MAX_BODY:
+        return body
+    from callosum.redact import summarise  # noqa: PLC0415 - for odd results alone
+
+    result = report.result
+    kept = summarise({"result": result}, mode="full" if not body else "summary")["result"]
+    error = result.get("error") if isinstance(result, Mapping) else None
+    if isinstance(error, str) and isinstance(kept, dict):
+        kept["error"] = error[:1000].encode("utf-8", "replace").decode()
+    return _written(replace(report, result=kept))
+
+
+def _query(**fields: object) -> str:
+    """The query of a request, without what is None and without the default namespace."""
+    if fields.get("namespace") == DEFAULT_NAMESPACE:
+        del fields["namespace"]
+    said = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in fields.items()
+        if value is not None
+    }
+    try:
+        return f"?{urlencode(said, quote_via=quote)}" if said else ""
+    except UnicodeEncodeError:
+        _refuse_fields(said)
+        raise
+
+
+def _plain(call: Call) -> dict[str, Any]:
+    """A call in the words of the wire, its params as they are."""
+    return {
+        "instance": call.instance,
+        "tool": call.tool,
+        "params": call.params,
+        "action": call.action,
+        "session": call.session,
+        "namespace": call.namespace,
+        "callId": call.call_id,
+        "cwd": call.cwd,
+        "run": call.run,
+        "parent": call.parent,
+        "continues": call.continues,
+    }
+
+
+# --- refusing what cannot be sent ----------------------------------------------------------------------
+#
+# The gate checks its input and names the field. Here only what would not reach it as it was meant is refused, in
+# the gate's own words: its module is imported when there is something to refuse.
+
+
+def _refuse_call(call: Call) -> None:
+    from callosum.gate.check import check_call, written  # noqa: PLC0415
+
+    check_call(call)
+    written(call.params)
+
+
+def _check_times(call: Call) -> None:
+    """Numbers that JSON does not know would arrive as nothing, and ``wait`` sets the deadline."""
+    _check_wait(call.wait)
+    if isinstance(call.timeout, float) and not isfinite(call.timeout):
+        _refuse_call(call)
+
+
+def _check_wait(wait: float) -> None:
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= 60:
+        raise ConfigError(f"expected 0 to 60 seconds, got {wait!r}", at="wait")
+
+
+def _check_ttl(ttl: float | None) -> None:
+    if isinstance(ttl, float) and not isfinite(ttl):
+        raise ConfigError(f"expected a number of seconds, got {ttl!r}", at="ttl")
+
+
+def _check_id(id: int) -> None:
+    if type(id) is not int or not 0 < id < 2**63:
+        raise ConfigError(f"expected the id of a decision, got {id!r}", at="id")
+
+
+def _refuse_key(key: str) -> None:
+    """A key stands in the path, where an empty or endless one would miss the endpoint."""
+    if type(key) is not str or not 0 < len(key) <= MAX_KEY or not key.isprintable():
+        from callosum.gate.check import key_of  # noqa: PLC0415
+
+        key_of(key)
+
+
+def _refuse_fields(value: Any) -> None:
+    """Names the first field that cannot be written."""
+    if isinstance(value, Mapping):
+        fields = [(str(name), item) for name, item in value.items()]
+    elif isinstance(value, msgspec.Struct):
+        fields = [(one.encode_name, getattr(value, one.name)) for one in msgspec.structs.fields(value)]
+    else:
+        fields = [(f"[{place}]", item) for place, item in enumerate(value)]
+    for name, item in fields:
+        try:
+            _encode(item)
+        except _UNWRITABLE as error:
+            raise ConfigError(f"cannot be written as JSON: {error}", at=name) from error

@@ -1,0 +1,119 @@
+"""How grave a tool can be, for the time when nobody can be asked.
+
+The table is a file of the gate's, ``fallback.json`` in the state folder, or is fetched from the gate:
+``{"tools": {"Read": 0, "message": 3}}``, tool name and the highest tier that it can have. A tool that is not in
+it counts as 3, and so does a shell whatever the table says. Source: PROTOCOL section 8.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Final
+
+logger = logging.getLogger("callosum")
+
+FILE: Final = "fallback.json"
+"""The name of the table in the state folder."""
+UNKNOWN: Final = 3
+"""The tier of a tool that is not in the table."""
+MAX_SIZE: Final = 4_000_000
+"""Longest table, in bytes."""
+SHELLS: Final = frozenset(
+    "exec bash zsh sh fish shell run_shell_command local_shell execute_command run_command run_terminal_cmd terminal "
+    "run_in_terminal powershell pwsh cmd".split()
+)
+"""Tools that run whatever command they are given, in lower case."""
+
+
+def tier_of(table: Mapping[str, int], tool: str, params: Mapping[str, Any] | None = None) -> int:
+    """Returns the highest tier that a call of ``tool`` can have.
+
+    ``params._tier`` can raise it, as it does at the gate. What is no name of a tool counts as unknown.
+    """
+    if not isinstance(tool, str):
+        return UNKNOWN
+    name = tool.strip()
+    tier = table.get(tool, table.get(name, UNKNOWN))
+    if name.rpartition("__")[2].lower() in SHELLS:
+        tier = max(tier, UNKNOWN)
+    said = params.get("_tier") if isinstance(params, Mapping) else None
+    return tier if said is None else max(tier, _read_tier(said))
+
+
+def _read_tier(said: object) -> int:
+    """Reads ``_tier`` as the rules do: between two tiers the graver, 0 for what is no number."""
+    if isinstance(said, str) and len(said) <= 8 and said.strip().isdecimal():
+        said = int(said)
+    if isinstance(said, bool) or not isinstance(said, int | float) or not said >= 0:
+        return 0
+    return 4 if said > 4 else -int(-said // 1)
+
+
+def read_table(content: object) -> dict[str, int]:
+    """Checks what was read from JSON: ``{"tools": {name: tier}}``. Raises ``ValueError``."""
+    tools = content.get("tools") if isinstance(content, dict) else None
+    if not isinstance(tools, dict):
+        raise ValueError('expected {"tools": {name: tier}}')  # noqa: TRY004 - a fault of the file
+    for name, tier in tools.items():
+        if type(tier) is not int or not 0 <= tier <= 4:
+            raise ValueError(f"expected a tier from 0 to 4 for {str(name)[:100]!r}")
+    return tools
+
+
+def load_table(path: str | os.PathLike[str]) -> dict[str, int]:
+    """Reads the table from its file. Raises ``ValueError`` or ``OSError``."""
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib costs 5 ms of a hook's start
+        written = file.read(MAX_SIZE + 1)
+    if len(written) > MAX_SIZE:
+        raise ValueError(f"longer than {MAX_SIZE} bytes")
+    try:
+        return read_table(json.loads(written))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+class Table:
+    """The table in force: the one that was given, else the file beside the gate, else the one fetched from it.
+
+    ``given`` is a table or the path of one, ``folder`` the state folder; either may be None. A file is read when
+    it is needed, so that it may change.
+    """
+
+    def __init__(self, given: Mapping[str, int] | str | os.PathLike[str] | None, folder: str | None) -> None:
+        self._given = read_table({"tools": dict(given)}) if isinstance(given, Mapping) else None
+        self._path: str | os.PathLike[str] | None = None
+        if given is not None and not isinstance(given, Mapping):
+            self._path = given
+        elif given is None and folder is not None:
+            self._path = os.path.join(folder, FILE)  # noqa: PTH118
+        self._fetched: dict[str, int] | None = None
+
+    def tier(self, tool: str, params: Mapping[str, Any] | None = None) -> int:
+        """As ``tier_of``. Without any table every tool counts as unknown."""
+        return tier_of(self._current(), tool, params)
+
+    def wanted(self) -> bool:
+        """Whether a table from the gate would be used."""
+        return self._given is None and (self._path is None or not os.path.exists(self._path))  # noqa: PTH110
+
+    def learn(self, content: object) -> None:
+        """Takes the gate's answer. Raises ``ValueError``; the table stays as it was."""
+        self._fetched = read_table(content)
+
+    def _current(self) -> Mapping[str, int]:
+        if self._given is not None:
+            return self._given
+        if self._path is not None:
+            try:
+                return load_table(self._path)
+            except FileNotFoundError:
+                pass
+            except (OSError, ValueError) as error:
+                logger.warning("%s cannot be used: %s", os.fspath(self._path), error)
+        return self._fetched or {}

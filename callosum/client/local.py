@@ -1,0 +1,109 @@
+"""The local gate: a server on a socket of this user's own, started by whoever first needs it.
+
+It ends by itself when nobody has asked for a while and no lease, waiter or approval is open. Of two that are
+started at once one serves; the other sees the first one's lock and ends.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from callosum.client.client import CallosumClient
+
+SOCKET: Final = "gate.sock"
+IDLE: Final = 600
+"""After how many seconds without need the local gate ends."""
+LONGEST: Final = 100
+"""Longest path of a Unix socket, in bytes, that every system takes."""
+START_SECONDS: Final = 10.0
+"""How long the first call may take, in which the gate is started."""
+_POLL: Final = 0.01
+_NOT_FIRST: Final = 1
+
+
+def socket_path(state: str | os.PathLike[str]) -> str:
+    """Where the local gate of a state folder listens.
+
+    In the folder; where that path would be too long for a socket, in the user's folder for such things.
+    """
+    folder = os.path.abspath(os.path.expanduser(state))  # noqa: PTH100, PTH111 - a hook process imports no pathlib
+    path = os.path.join(folder, SOCKET)  # noqa: PTH118
+    if len(os.fsencode(path)) <= LONGEST:
+        return path
+    from hashlib import blake2b  # noqa: PLC0415 - hardly ever needed
+
+    name = blake2b(os.fsencode(folder), digest_size=8).hexdigest()
+    base = os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/callosum-{os.getuid()}"  # noqa: S108 - the server checks whose it is
+    return f"{base}/callosum-{name}.sock"
+
+
+def listens(path: str) -> bool:
+    """Whether somebody takes connections there."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as tried:
+        tried.settimeout(1.0)
+        try:
+            tried.connect(path)
+        except OSError:
+            return False
+        return True
+
+
+class _Detached(subprocess.Popen[bytes]):
+    """A child that is meant to outlive this process."""
+
+    def __del__(self, _maxsize: int = sys.maxsize) -> None:
+        """Says nothing of a child that still runs."""
+
+
+_children: list[_Detached] = []
+
+
+def start(state: str | os.PathLike[str], seconds: float = START_SECONDS, *, idle: float = IDLE) -> bool:
+    """Starts the local gate of a state folder unless it runs; returns whether it listens within ``seconds``.
+
+    What it has to say goes to ``server.log`` in the state folder.
+    """
+    path = socket_path(state)
+    if listens(path):
+        return True
+    _children[:] = [child for child in _children if child.poll() is None]
+    ends = time.monotonic() + seconds
+    folder = os.path.abspath(os.path.expanduser(state))  # noqa: PTH100, PTH111
+    os.makedirs(folder, 0o700, exist_ok=True)  # noqa: PTH103
+    log = os.open(os.path.join(folder, "server.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)  # noqa: PTH118
+    try:
+        child = _Detached(
+            [sys.executable, "-m", "callosum.cli", "serve", "--state", folder, "--socket", path, "--idle", str(idle)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+    _children.append(child)
+    while not listens(path):
+        # One that ends with "no" was not the first: then who was first is about to listen.
+        if time.monotonic() > ends or child.poll() not in (None, _NOT_FIRST):
+            return False
+        time.sleep(_POLL)
+    return True
+
+
+def local_client(state: str | os.PathLike[str], *, idle: float = IDLE, **options: Any) -> CallosumClient:
+    """Returns a client of the state folder's local gate, which is started with the first call that finds none.
+
+    ``options`` are those of ``CallosumClient``. That first call may take ``START_SECONDS`` longer.
+    """
+    from callosum.client.client import CallosumClient  # noqa: PLC0415 - `start` alone must stay light
+
+    def bring_up(_seconds: float) -> None:
+        start(state, START_SECONDS, idle=idle)
+
+    return CallosumClient(f"unix:{socket_path(state)}", state=state, start=bring_up, **options)

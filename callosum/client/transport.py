@@ -1,0 +1,546 @@
+"""Requests to a gate over TCP, TLS or a Unix socket, each with one hard deadline.
+
+::
+
+    request ── a kept connection, or a new one ── send ── receive ── Answer, and the connection is kept
+
+A connection carries one request at a time and is kept only after an answer that was read to its end, so that no
+answer can be taken for another's. It is kept by the process that opened it: a forked child opens its own. Usable
+from any thread. Nothing here follows redirects or asks the environment for proxies: a gate is where its URL says.
+
+Standard library only, and little of it: a hook process imports this and ``json``.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from contextlib import suppress
+from time import monotonic
+
+from callosum.client.errors import BadAnswer, TooLate, TransportError, Unreachable
+from callosum.client.http1 import MAX_BODY, MAX_HEAD, Chunks, Head, read_head
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import ssl
+    import threading
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Final
+
+__all__ = ["Address", "Answer", "BadAnswer", "Stream", "TooLate", "Transport", "TransportError", "Unreachable"]
+
+MAX_IDLE: Final = 16
+"""Most connections that are kept for later."""
+_PIECE: Final = 65_536
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+class Address:
+    """Where a gate listens, read from its URL.
+
+    ::
+
+        http://127.0.0.1:7700    https://gate.example.com/callosum
+        unix:/run/user/1000/callosum.sock    http+unix://%2Frun%2Fuser%2F1000%2Fcallosum.sock
+
+    ``path`` is the socket file ("" over TCP), ``prefix`` stands before the path of every request. Raises
+    ``ValueError`` for anything else; also for a URL with a user name, because a secret does not belong there.
+    """
+
+    __slots__ = ("host", "path", "port", "prefix", "tls", "url")
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.host, self.port, self.path, self.prefix, self.tls = "localhost", 0, "", "", False
+        if not url.isprintable() or any(sign in url for sign in " ?#"):
+            raise ValueError("expected an address without spaces, query and fragment")
+        scheme, colon, rest = url.partition(":")
+        if colon and scheme == "unix":
+            self.path = rest.removeprefix("//")
+        elif colon and scheme == "http+unix" and rest.startswith("//"):
+            self._read_socket(rest[2:])
+        elif colon and scheme in _PORTS and rest.startswith("//"):
+            self.tls = scheme == "https"
+            self._read_place(rest[2:], _PORTS[scheme])
+            return
+        else:
+            raise ValueError("expected http://HOST:PORT, https://HOST:PORT or unix:/PATH")
+        if not self.path:
+            raise ValueError("expected the path of a socket")
+
+    def _read_socket(self, rest: str) -> None:
+        if rest.startswith("/"):
+            self.path = rest
+            return
+        quoted, _, prefix = rest.partition("/")
+        self.path = _unquoted(quoted)
+        self.prefix = f"/{prefix.rstrip('/')}" if prefix.strip("/") else ""
+
+    def _read_place(self, rest: str, port: int) -> None:
+        place, _, prefix = rest.partition("/")
+        self.prefix = f"/{prefix.rstrip('/')}" if prefix.strip("/") else ""
+        if "@" in place:
+            raise ValueError("expected an address without user name and password")
+        if place.startswith("["):
+            self.host, bracket, after = place[1:].partition("]")
+            written = after.removeprefix(":") if bracket and (not after or after[0] == ":") else "?"
+        else:
+            self.host, _, written = place.partition(":")
+        if not self.host or not rest.isascii() or (written and not written.isdecimal()):
+            raise ValueError("expected HOST:PORT in ASCII, an IPv6 address in brackets")
+        self.port = int(written) if written else port
+        if not 0 < self.port < 65_536:
+            raise ValueError("expected a port from 1 to 65535")
+
+    @property
+    def authority(self) -> str:
+        """What the ``Host`` header says."""
+        if self.path:
+            return "localhost"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS["https" if self.tls else "http"] else f"{host}:{self.port}"
+
+
+def _unquoted(text: str) -> str:
+    first, *others = text.encode().split(b"%")
+    try:
+        return os.fsdecode(first + b"".join(bytes.fromhex(part[:2].decode()) + part[2:] for part in others))
+    except ValueError:
+        raise ValueError("expected a percent-encoded path of a socket") from None
+
+
+class Answer:
+    """What came back: ``status``, ``headers`` (names in lower case, as bytes), ``body``."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, headers: Mapping[bytes, bytes], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+
+class Transport:
+    """Requests to one address. ``token`` is sent with each and shown nowhere.
+
+    ``cafile``: the certificates to believe instead of the system's; ``verify`` False believes any (for tests).
+    Deadlines are moments of ``clock`` (default ``time.monotonic``). Raises ``ValueError`` for a URL or a token
+    that cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        cafile: str | None = None,
+        verify: bool = True,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self.address = Address(url)
+        self.closed = False
+        lines = [f"Host: {self.address.authority}"]
+        if token:
+            if not token.isascii() or not token.isprintable() or " " in token:
+                raise ValueError("the token has signs that no token has")
+            lines.append(f"Authorization: Bearer {token}")
+        self._lines = "\r\n".join(lines).encode()
+        self._prefix = self.address.prefix
+        self._tls = (cafile, verify)
+        self._context: ssl.SSLContext | None = None
+        self._clock = clock
+        self._idle: list[_Connection] = []
+        self._busy: set[_Connection] = set()
+        self._lookup: _Lookup | None = None
+        self._pid = os.getpid()
+
+    def __repr__(self) -> str:
+        return f"Transport({self.address.url!r})"
+
+    def close(self) -> None:
+        """Closes the connections; what is under way in other threads ends with ``Unreachable``. Idempotent."""
+        self.closed = True
+        for connection in tuple(self._busy):
+            if connection.pid == os.getpid():
+                connection.interrupt()
+        self._drop_idle()
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        *,
+        deadline: float,
+        connect_by: float | None = None,
+        again: bool = False,
+    ) -> Answer:
+        """Sends one request and returns the answer, whatever its status.
+
+        ``target`` is path and query in ASCII, ``body`` is JSON. All of it ends at the moment ``deadline``, a new
+        connection at ``connect_by`` if that is sooner. A kept connection that turns out to be closed is replaced
+        by a new one, once, if the request cannot have been received, or if with ``again`` it may be carried out
+        twice. Raises ``Unreachable``, ``TooLate``, ``BadAnswer``.
+        """
+        message = self._message(method, target, body)
+        connection = self._take()
+        if connection is not None:
+            try:
+                return self._exchange(connection, message, deadline)
+            except Unreachable as error:
+                if error.sent and not again:
+                    raise
+        return self._exchange(self._connect(connect_by, deadline), message, deadline)
+
+    def open(self, target: str, headers: Iterable[str] = (), *, deadline: float) -> Stream:
+        """Sends a GET over a connection of its own and returns its answer with the body still to come."""
+        connection = self._connect(None, deadline)
+        self._busy.add(connection)
+        stream = None
+        try:
+            connection.send(self._message("GET", target, None, headers), deadline)
+            stream = Stream(self, connection, *connection.head(deadline))
+        finally:
+            if stream is None:
+                self.release(connection, keep=False)
+        return stream
+
+    # --- connections -----------------------------------------------------------------------------
+
+    def _message(self, method: str, target: str, body: bytes | None, headers: Iterable[str] = ()) -> bytes:
+        first = f"{method} {self._prefix}{target} HTTP/1.1\r\n".encode("ascii")
+        if body is not None:
+            length = b"\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+            return b"".join((first, self._lines, length, body))
+        more = "".join(f"\r\n{line}" for line in headers).encode()
+        length = b"" if method == "GET" else b"\r\nContent-Length: 0"
+        return b"".join((first, self._lines, more, length, b"\r\n\r\n"))
+
+    def _exchange(self, connection: _Connection, message: bytes, deadline: float) -> Answer:
+        keep = False
+        self._busy.add(connection)
+        try:
+            connection.send(message, deadline)
+            answer, keep = connection.receive(deadline)
+        finally:
+            self.release(connection, keep=keep)
+        return answer
+
+    def release(self, connection: _Connection, *, keep: bool) -> None:
+        """Takes a connection back, to keep or to close."""
+        self._busy.discard(connection)
+        if keep and not self.closed and len(self._idle) < MAX_IDLE:
+            self._idle.append(connection)
+            if self.closed:
+                self._drop_idle()
+        else:
+            connection.close()
+
+    def _take(self) -> _Connection | None:
+        if self._pid != os.getpid():
+            self._after_fork()
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return None
+            if connection.silent():
+                return connection
+            connection.close()
+
+    def _after_fork(self) -> None:
+        """Closes this process's copies of the parent's sockets, without a word to the other side."""
+        self._pid = pid = os.getpid()
+        for held in (self._idle, self._busy):
+            for connection in tuple(held):
+                if connection.pid != pid:
+                    connection.close()
+        self._busy.intersection_update(tuple(one for one in tuple(self._busy) if one.pid == pid))
+
+    def _drop_idle(self) -> None:
+        while self._idle:
+            try:
+                self._idle.pop().close()
+            except IndexError:
+                return
+
+    def _connect(self, connect_by: float | None, deadline: float) -> _Connection:
+        if self.closed:
+            raise Unreachable("this client is closed", sent=False)
+        if connect_by is not None and connect_by < deadline:
+            deadline = connect_by
+        if self.address.path:
+            return self._dial(socket.AF_UNIX, self.address.path, deadline)
+        places = self._places(deadline)
+        fault: TransportError | None = None
+        for number, (family, place) in enumerate(places):
+            share = (deadline - self._clock()) / (len(places) - number)
+            try:
+                return self._dial(family, place, self._clock() + share)
+            except (Unreachable, TooLate) as error:
+                fault = fault or error
+        raise fault or Unreachable(f"{self.address.host} has no address", sent=False)
+
+    def _places(self, deadline: float) -> list[tuple[int, tuple[str, int]]]:
+        """The addresses of the host; a name server that hangs costs no more than the deadline."""
+        host, port = self.address.host, self.address.port
+        if host == "localhost":
+            return [(socket.AF_INET, ("127.0.0.1", port)), (socket.AF_INET6, ("::1", port))]
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            socket.inet_pton(family, host)
+        except OSError:
+            pass
+        else:
+            return [(family, (host, port))]
+        lookup = self._lookup
+        if lookup is None or lookup.pid != os.getpid() or lookup.done.is_set():
+            self._lookup = lookup = _Lookup(host, port)
+        if not lookup.done.wait(max(0.0, deadline - self._clock())):
+            raise TooLate(f"no address was found for {host} in time", sent=False)
+        if not lookup.found:
+            raise Unreachable(f"no address was found for {host}: {lookup.error}", sent=False)
+        return lookup.found
+
+    def _dial(self, family: int, place: str | tuple[str, int], deadline: float) -> _Connection:
+        url = self.address.url
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(_left(deadline, self._clock, sent=False))
+            sock.connect(place)
+            if family != socket.AF_UNIX:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self.address.tls:
+                sock.settimeout(_left(deadline, self._clock, sent=False))
+                sock = self._secured().wrap_socket(sock, server_hostname=self.address.host)
+        except BaseException as error:
+            sock.close()
+            if isinstance(error, TimeoutError):
+                raise TooLate(f"no connection to {url} in time", sent=False) from None
+            if isinstance(error, OSError):
+                absent = isinstance(error, FileNotFoundError | ConnectionRefusedError)
+                raise Unreachable(f"no connection to {url}: {error}", sent=False, absent=absent) from error
+            raise
+        return _Connection(sock, self._clock)
+
+    def _secured(self) -> ssl.SSLContext:
+        if self._context is None:
+            import ssl  # noqa: PLC0415 - 5 ms that a gate on the same machine does not need
+
+            cafile, verify = self._tls
+            context = ssl.create_default_context(cafile=cafile)
+            if not verify:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            self._context = context
+        return self._context
+
+
+class _Connection:
+    """One connected socket. ``pid`` is the process that opened it."""
+
+    __slots__ = ("_clock", "_poll", "_sock", "pid")
+
+    def __init__(self, sock: socket.socket, clock: Callable[[], float]) -> None:
+        self._sock = sock
+        self._clock = clock
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
+        self.pid = os.getpid()
+
+    def silent(self) -> bool:
+        """Whether it can be used again: of this process, not closed, and nothing came that nobody asked for."""
+        return self.pid == os.getpid() and not self._poll.poll(0)
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def interrupt(self) -> None:
+        """Ends what another thread does with it, now."""
+        with suppress(OSError):
+            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)  # TLS's own would forget its state under the reader
+
+    def send(self, message: bytes, deadline: float) -> None:
+        """Sends all of it. A gate may answer and close before it has read all: then the answer counts."""
+        view: bytes | memoryview = message
+        sent = False
+        try:
+            while True:
+                self._sock.settimeout(_left(deadline, self._clock, sent=sent))
+                count = self._sock.send(view)
+                sent = True
+                if count == len(view):
+                    return
+                view = memoryview(view)[count:]
+        except TimeoutError:
+            raise TooLate("the request could not be sent in time") from None
+        except OSError as error:
+            if not sent:
+                raise Unreachable(f"the connection was lost: {error}", sent=False) from error
+
+    def receive(self, deadline: float) -> tuple[Answer, bool]:
+        """Reads one answer; tells too whether the connection can be used again."""
+        head, body = self.head(deadline)
+        if head.length is not None:
+            if len(body) < head.length:
+                body = self._rest(head.length, body, deadline)
+            whole = len(body) == head.length
+            return Answer(head.status, head.headers, body[: head.length]), whole and not head.close
+        if head.chunked:
+            return self._unchunked(head, body, deadline)
+        return Answer(head.status, head.headers, self._until_closed(body, deadline)), False
+
+    def head(self, deadline: float) -> tuple[Head, bytes]:
+        """Reads the head of the answer, and what came with it. Interim answers are passed over."""
+        data = self.more(deadline)
+        if not data:
+            raise Unreachable("the connection was closed without an answer", sent=True)
+        seen = 0
+        while True:
+            end = data.find(b"\r\n\r\n", max(0, seen - 3))
+            if end > MAX_HEAD or (end < 0 and len(data) > MAX_HEAD):
+                raise BadAnswer(f"the head of the answer is longer than {MAX_HEAD} bytes")
+            if end >= 0:
+                head = read_head(data[:end])
+                data = data[end + 4 :]
+                if head.status >= 200:
+                    return head, data
+                seen = 0
+                if data:
+                    continue
+            elif data[:5] != b"HTTP/"[: len(data)]:
+                raise BadAnswer("the answer is not HTTP")
+            else:
+                seen = len(data)
+            more = self._next(deadline)
+            if not more:
+                raise BadAnswer("the answer is cut off in its head")
+            data += more
+
+    def more(self, deadline: float) -> bytes:
+        """What comes next, b"" when the other side has closed."""
+        try:
+            self._sock.settimeout(_left(deadline, self._clock, sent=True))
+            return self._sock.recv(_PIECE)
+        except TimeoutError:
+            raise TooLate("no answer in time") from None
+        except OSError as error:
+            raise Unreachable(f"the connection was lost: {error}", sent=True) from error
+
+    def _next(self, deadline: float) -> bytes:
+        """As ``more``, inside of an answer: there a lost connection means half an answer."""
+        try:
+            return self.more(deadline)
+        except Unreachable as error:
+            raise BadAnswer(f"the answer is cut off: {error}") from error
+
+    def _rest(self, length: int, start: bytes, deadline: float) -> bytes:
+        body = bytearray(start)
+        while len(body) < length:
+            more = self._next(deadline)
+            if not more:
+                raise BadAnswer(f"the answer is cut off after {len(body)} of {length} bytes")
+            body += more
+        return bytes(body)
+
+    def _unchunked(self, head: Head, data: bytes, deadline: float) -> tuple[Answer, bool]:
+        chunks = Chunks()
+        body = bytearray(chunks.feed(data))
+        while not chunks.done:
+            more = self._next(deadline)
+            if not more:
+                raise BadAnswer("the answer is cut off among its chunks")
+            body += chunks.feed(more)
+            _check_length(body)
+        return Answer(head.status, head.headers, bytes(body)), not head.close and not chunks.rest
+
+    def _until_closed(self, data: bytes, deadline: float) -> bytes:
+        body = bytearray(data)
+        while more := self._next(deadline):
+            body += more
+            _check_length(body)
+        return bytes(body)
+
+
+class Stream:
+    """An answer whose body is read as it comes. Close it; ``close`` may come from any thread."""
+
+    def __init__(self, transport: Transport, connection: _Connection, head: Head, start: bytes) -> None:
+        self.status = head.status
+        self.headers = head.headers
+        self._transport = transport
+        self._connection = connection
+        self._chunks = Chunks() if head.chunked else None
+        self._left = head.length
+        self._start: bytes | None = start
+
+    def read(self, deadline: float) -> bytes:
+        """Returns what came of the body, b"" at its end. Raises ``TooLate``, ``Unreachable``, ``BadAnswer``."""
+        while True:
+            if self._left == 0 or (self._chunks is not None and self._chunks.done):
+                return b""
+            data, self._start = self._start, None
+            if not data:
+                data = self._connection.more(deadline)
+                if not data:
+                    return b""
+            if self._chunks is not None:
+                data = self._chunks.feed(data)
+            elif self._left is not None:
+                data = data[: self._left]
+                self._left -= len(data)
+            if data:
+                return data
+
+    def read_all(self, deadline: float) -> Answer:
+        """Reads the body to its end."""
+        body = bytearray()
+        while data := self.read(deadline):
+            body += data
+            _check_length(body)
+        return Answer(self.status, self.headers, bytes(body))
+
+    def interrupt(self) -> None:
+        """Ends a ``read`` that is under way in another thread."""
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        """Closes the connection. Idempotent."""
+        self._transport.release(self._connection, keep=False)
+
+
+class _Lookup:
+    """Asks for the addresses of a host in a thread of its own, because nothing can stop such a question."""
+
+    def __init__(self, host: str, port: int) -> None:
+        import threading  # noqa: PLC0415 - not needed for addresses in numbers
+
+        self.pid = os.getpid()
+        self.found: list[tuple[int, tuple[str, int]]] = []
+        self.error: OSError | UnicodeError | None = None
+        self.done: threading.Event = threading.Event()
+        threading.Thread(target=self._ask, args=(host, port), name="callosum-lookup", daemon=True).start()
+
+    def _ask(self, host: str, port: int) -> None:
+        try:
+            known = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            self.found = [(int(family), (str(place[0]), port)) for family, _, _, _, place in known]
+        except (OSError, UnicodeError) as error:
+            self.error = error
+        finally:
+            self.done.set()
+
+
+def _left(deadline: float, clock: Callable[[], float], *, sent: bool) -> float:
+    """Seconds until the deadline. Raises ``TooLate`` where none are left."""
+    left = deadline - clock()
+    if left <= 0:
+        raise TooLate("no answer in time" if sent else "no connection in time", sent=sent)
+    return left
+
+
+def _check_length(body: bytearray) -> None:
+    if len(body) > MAX_BODY:
+        raise BadAnswer(f"the answer is longer than {MAX_BODY} bytes")

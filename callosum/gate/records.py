@@ -1,0 +1,81 @@
+"""What is on record, as the wire shows it: the calls that wait for a person, and pages of the journal."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from callosum import wire
+from callosum.errors import ConfigError
+from callosum.gate.check import check_name, key_of
+from callosum.gate.course import status_of
+from callosum.model import Conflict, Holding
+from callosum.stores.base import Store
+
+MAX_PAGE: Final = 1000
+"""Most journal entries of one page."""
+
+_CONFLICTS: Final = tuple[Conflict, ...]
+
+
+def approvals_of(store: Store, namespace: str) -> tuple[wire.Approval, ...]:
+    """The calls that wait for a person, oldest first, with what they would do."""
+    return tuple(_approval(store, asked) for asked in sorted(status_of(store, namespace, None).asked, key=_by_id))
+
+
+def _by_id(asked: Holding) -> int:
+    return asked.id
+
+
+def _approval(store: Store, asked: Holding) -> wire.Approval:
+    # An action's id is the place of the entry that opened it, which stays while the action lives.
+    entry = next((one for one in store.entries(after=asked.id - 1, limit=1) if one.seq == asked.id), None)
+    body = entry.body if entry is not None else {}
+    return wire.Approval(
+        id=asked.id,
+        instance=asked.instance,
+        tool=asked.tool,
+        tier=asked.tier,
+        context_key=asked.context_key,
+        at=asked.at,
+        expires=asked.expires,
+        rule=entry.rule if entry is not None else "",
+        params=body.get("params") or {},
+        conflicts=msgspec.convert(body.get("conflicts", ()), _CONFLICTS),
+        warning=body.get("warning"),
+    )
+
+
+def page_of(
+    store: Store,
+    *,
+    cursor: str = "",
+    limit: int = 100,
+    namespace: str | None = None,
+    session: str | None = None,
+    context_key: str | None = None,
+    newest: bool = False,
+) -> wire.JournalPage:
+    """A page of the journal after ``cursor`` ("" is the beginning); ``namespace`` None means all.
+
+    Raises ``ConfigError`` at the argument that cannot be used.
+    """
+    for value, at in ((namespace, "namespace"), (session, "session")):
+        if value is not None:
+            check_name(value, at)
+    key = key_of(context_key).name if context_key is not None else None
+    if not 1 <= limit <= MAX_PAGE:
+        raise ConfigError(f"expected 1 to {MAX_PAGE}", at="limit")
+    after = _position(cursor)
+    found = store.entries(after=after, limit=limit, namespace=namespace, session=session, key=key, newest=newest)
+    return wire.JournalPage(tuple(found), f"j{found[-1].seq if found else after}")
+
+
+def _position(cursor: str) -> int:
+    if not cursor:
+        return 0
+    if not re.fullmatch(r"j(?:0|[1-9][0-9]{0,18})", cursor) or int(cursor[1:]) >= 2**63:
+        raise ConfigError("no cursor of this journal", at="cursor")
+    return int(cursor[1:])

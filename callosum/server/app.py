@@ -1,0 +1,473 @@
+"""The endpoints: what each takes, what it asks the gate, what it answers.
+
+``ENDPOINTS`` is the one list of them: routing, OpenAPI and the docs page are made from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import UNSET, Struct
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from callosum import __version__, wire
+from callosum.corpus import events
+from callosum.errors import ConfigError, StoreError, StoreUnavailable
+from callosum.gate.check import MAX_WAIT, check_call, check_name, written
+from callosum.gate.records import approvals_of, page_of
+from callosum.model import (
+    DEFAULT_NAMESPACE,
+    MAX_NAME,
+    Call,
+    Decision,
+    LockResult,
+    Outcome,
+    Report,
+    Status,
+)
+from callosum.server.metrics import Metrics
+from callosum.server.queries import (
+    ApprovalsQuery,
+    EventsQuery,
+    JournalQuery,
+    ReleaseQuery,
+    StatusQuery,
+    key_of_path,
+    read_query,
+)
+from callosum.server.security import Refused, may_act, may_approve, may_read, signed
+from callosum.server.served import Gone, ServedGate, Stopping
+from callosum.server.stream import Stream
+from callosum.server.tokens import Token
+
+logger = logging.getLogger("callosum")
+
+_TAIL_POLL: Final = 0.1
+_LATE: Final = "ran while the gate could not be asked"
+_JSON: Final = "application/json"
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+T = TypeVar("T")
+
+
+class Health(Struct, frozen=True, rename="camel"):
+    """``GET /health``. ``status`` is ``ok``, ``stopping`` or ``unavailable`` (with 503); times in seconds."""
+
+    status: str
+    version: str
+    store: str
+    uptime: float
+    decisions: int
+
+
+class Endpoint(NamedTuple):
+    """One operation: method, path, what it does, what it takes and what it answers."""
+
+    method: str
+    path: str
+    handler: Callable[[Service, Request], Awaitable[Response]]
+    summary: str
+    body: Any = None
+    query: type[Struct] | None = None
+    answer: Any = None
+    media_type: str = _JSON
+    approver: bool = False
+
+
+def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(kind)
+
+
+_CALL: Final = _decoder(Call)
+_COMPLETE: Final = _decoder(wire.Complete)
+_LOCK: Final = _decoder(wire.Lock)
+_RELEASE: Final = _decoder(wire.Release)
+_RENEW: Final = _decoder(wire.Renew)
+_RESOLVE: Final = _decoder(wire.Resolve)
+_ANSWER: Final = _decoder(wire.Answer)
+_LATE_CALLS: Final = _decoder(wire.Late)
+
+
+class Service:
+    """What the endpoints work with, made when the server starts."""
+
+    def __init__(self, served: ServedGate, stream: Stream, metrics: Metrics) -> None:
+        self.served = served
+        self.courses = served.courses
+        self.store = served.gate.store
+        self.stream = stream
+        self.metrics = metrics
+        self.began = time.monotonic()
+        self.touched = self.began
+        """When something was last asked, for a server that ends when nobody needs it."""
+        self.waiting = 0
+        self.decisions = 0
+
+    # --- the five endpoints ----------------------------------------------------------------------
+
+    async def intercept(self, request: Request) -> Response:
+        """Decides a tool call before it runs."""
+        body = await request.body()
+        call = wire.read(_CALL, body)
+        token = _token(request)
+        if token is not None:
+            may_act(token, call.instance, call.namespace)
+            for claimed, at in ((call.parent, "parent"), (call.continues, "continues")):
+                if claimed is not None:
+                    may_act(token, claimed, call.namespace, at=at)
+        if call.wait:
+            self.waiting += 1
+            try:
+                decision = await self.served.intercept(call, len(body), request.is_disconnected)
+            finally:
+                self.waiting -= 1
+        else:
+            decision = await self.served.intercept(call, len(body), request.is_disconnected)
+        self.decisions += 1
+        self.stream.wake()
+        return _json(decision)
+
+    async def complete(self, request: Request) -> Response:
+        """Reports how an action ended, and frees its lease."""
+        body = await request.body()
+        asked = wire.read(_COMPLETE, body)
+        may_act(_token(request), asked.instance, asked.namespace)
+        course = self.courses.complete(
+            asked.instance,
+            id=asked.id,
+            context_key=asked.context_key,
+            tool=asked.tool,
+            params=asked.params,
+            action=asked.action,
+            result=asked.result,
+            outcome=asked.outcome,
+            session=asked.session,
+            namespace=asked.namespace,
+        )
+        report = await self.served.drive(course, size=len(body))
+        self.stream.wake()
+        return _json(report)
+
+    async def lock(self, request: Request) -> Response:
+        """Takes a lease on a key without a tool call."""
+        asked = wire.read(_LOCK, await request.body())
+        may_act(_token(request), asked.instance, asked.namespace)
+        course = self.courses.lock(
+            asked.instance,
+            asked.context_key,
+            asked.tier,
+            asked.ttl,
+            session=asked.session,
+            namespace=asked.namespace,
+        )
+        return _json(await self.served.drive(course))
+
+    async def release(self, request: Request) -> Response:
+        """Frees this actor's leases on the key; a person frees all with ``force``."""
+        key = key_of_path(request.scope["raw_path"], b"/lock/")
+        body = await request.body()
+        asked = wire.read(_RELEASE, body) if body else wire.Release()
+        said = read_query(ReleaseQuery, request.scope["query_string"])
+        asked = msgspec.structs.replace(
+            asked, **{n: v for n, v in msgspec.structs.asdict(said).items() if v is not UNSET}
+        )
+        if asked.force:
+            may_approve(_token(request), asked.namespace)
+        else:
+            may_act(_token(request), asked.instance, asked.namespace)
+        course = self.courses.release(
+            asked.instance,
+            key,
+            session=asked.session,
+            namespace=asked.namespace,
+            by=_person(request, asked.by),
+            force=asked.force,
+        )
+        return _json(await self.served.drive(course))
+
+    async def status(self, request: Request) -> Response:
+        """Shows live leases and recent actions, of one key or of all."""
+        asked = read_query(StatusQuery, request.scope["query_string"])
+        check_name(asked.namespace, "namespace")
+        may_read(_token(request), asked.namespace)
+        return _json(await self.served.drive(self.courses.status(asked.context_key, namespace=asked.namespace)))
+
+    # --- around them -----------------------------------------------------------------------------
+
+    async def renew(self, request: Request) -> Response:
+        """Moves the end of a lease to ``ttl`` seconds from now."""
+        asked = wire.read(_RENEW, await request.body())
+        may_act(_token(request), asked.instance, asked.namespace)
+        course = self.courses.renew(
+            asked.instance, asked.id, asked.ttl, session=asked.session, namespace=asked.namespace
+        )
+        return _json(await self.served.drive(course))
+
+    async def resolve(self, request: Request) -> Response:
+        """Ends an ``unknown`` action: somebody looked, and it happened or it did not."""
+        asked = wire.read(_RESOLVE, await request.body())
+        check_name(asked.namespace, "namespace")
+        may_read(_token(request), asked.namespace)
+        course = self.courses.resolve(
+            asked.id,
+            happened=asked.happened,
+            by=_person(request, asked.by),
+            note=asked.note,
+            namespace=asked.namespace,
+        )
+        return _json(await self.served.drive(course))
+
+    async def approvals(self, request: Request) -> Response:
+        """Lists the calls that wait for a person, oldest first."""
+        asked = read_query(ApprovalsQuery, request.scope["query_string"])
+        check_name(asked.namespace, "namespace")
+        may_read(_token(request), asked.namespace)
+        found = await self.served.read(partial(approvals_of, self.store, asked.namespace))
+        return _json(wire.Approvals(found))
+
+    async def answer(self, request: Request) -> Response:
+        """Approves a call that was asked or blocked, or denies it."""
+        id = _id_of_path(request)
+        asked = wire.read(_ANSWER, await request.body())
+        check_name(asked.namespace, "namespace")
+        may_approve(_token(request), asked.namespace)
+        by = _person(request, asked.by)
+        course = self.courses.answer(
+            id, agrees=asked.approve, by=by, channel=asked.channel or "server", namespace=asked.namespace
+        )
+        report = await self.served.drive(course)
+        self.stream.wake()
+        return _json(report)
+
+    async def journal(self, request: Request) -> Response:
+        """A page of the journal; with ``wait`` a tail that answers as soon as there is something new."""
+        asked = read_query(JournalQuery, request.scope["query_string"])
+        if not 0 <= asked.wait <= MAX_WAIT:
+            raise ConfigError(f"expected 0 to {MAX_WAIT:.0f} seconds", at="wait")
+        may_read(_token(request), asked.namespace)
+        look = partial(
+            page_of,
+            self.store,
+            cursor=asked.cursor,
+            limit=asked.limit,
+            namespace=asked.namespace,
+            session=asked.session,
+            context_key=asked.context_key,
+            newest=asked.newest,
+        )
+        ends = time.monotonic() + asked.wait
+        while True:
+            page = await self.served.read(look)
+            left = ends - time.monotonic()
+            if page.entries or left <= 0 or await request.is_disconnected():
+                return _json(page)
+            await self.served.pause(min(_TAIL_POLL, left))
+
+    async def take_events(self, request: Request) -> Response:
+        """Takes in what a host saw happen, and sends it to all who listen."""
+        taken = events.read(await request.body())
+        for place, event in enumerate(taken):
+            may_act(
+                _token(request), event.instance or "", event.namespace or DEFAULT_NAMESPACE, at=f"[{place}].instance"
+            )
+        self.stream.publish(taken)
+        return _json(wire.Accepted(len(taken)))
+
+    async def late(self, request: Request) -> Response:
+        """Journals calls that ran while the gate could not be asked."""
+        body = await request.body()
+        asked = wire.read(_LATE_CALLS, body)
+        for place, late in enumerate(asked.calls):
+            may_act(_token(request), late.call.instance, late.call.namespace, at=f"calls[{place}].call.instance")
+            _check_late(late.call, f"calls[{place}].call")  # all of them first: a fault leaves none journalled
+        courses = [self.courses.late(late.call, Outcome(late.outcome), _LATE) for late in asked.calls]
+        await asyncio.gather(*(self.served.drive(course, size=len(body)) for course in courses))
+        self.stream.wake()
+        return _json(wire.Accepted(len(courses)))
+
+    async def fallback(self, _request: Request) -> Response:
+        """Which tools a client may let through by itself when this server is away."""
+        return _json(wire.FallbackTable(self.served.gate.rules.current().highest_tiers()))
+
+    async def health(self, _request: Request) -> Response:
+        """Whether the gate can decide."""
+        status, code, store = "stopping" if self.served.stopping else "ok", 200, "ok"
+        try:
+            await self.served.read(self.store.now)
+        except StoreError as error:
+            status, code, store = "unavailable", 503, str(error)
+        found = Health(status, __version__, store, round(time.monotonic() - self.began, 3), self.decisions)
+        return _json(found, code)
+
+    async def show_metrics(self, _request: Request) -> Response:
+        """Counters and gauges in Prometheus's text form."""
+        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+# --- requests and answers -----------------------------------------------------------------------------
+
+
+def _token(request: Request) -> Token | None:
+    token: Token | None = request.scope.get("callosum.token")
+    return token
+
+
+def _person(request: Request, by: str) -> str:
+    """Who is journalled. What the client says is short, so that the token's name has room beside it."""
+    if len(by) > MAX_NAME:
+        raise ConfigError(f"expected at most {MAX_NAME} characters, got {len(by)}", at="by")
+    return signed(_token(request), by)
+
+
+def _check_late(call: Call, at: str) -> None:
+    """Refuses a late call that cannot be journalled, with its place among the others."""
+    try:
+        check_call(call)
+        written(call.params)
+    except ConfigError as error:
+        raise ConfigError(error.message, at=f"{at}.{error.at}") from None
+
+
+def _id_of_path(request: Request) -> int:
+    written = key_of_path(request.scope["raw_path"], b"/approvals/")
+    if not re.fullmatch(r"[1-9][0-9]{0,18}", written) or int(written) >= 2**63:
+        raise ConfigError("expected the id of a decision", at="id")
+    return int(written)
+
+
+def _json(value: object, status: int = 200) -> Response:
+    return Response(wire.encode(value), status, media_type=_JSON)
+
+
+def fault(status: int, error: str, at: str = "", **headers: str) -> Response:
+    """An answer that says what was wrong, and where."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Response(wire.encode(wire.Fault(error, at)), status, named, _JSON)
+
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    Endpoint("POST", "/intercept", Service.intercept, "Decide a tool call before it runs", Call, answer=Decision),
+    Endpoint("POST", "/complete", Service.complete, "Report how an action ended", wire.Complete, answer=Report),
+    Endpoint("POST", "/lock", Service.lock, "Take a lease without a tool call", wire.Lock, answer=LockResult),
+    Endpoint(
+        "DELETE", "/lock/{key}", Service.release, "Free a lease", wire.Release, ReleaseQuery, answer=Report
+    ),
+    Endpoint("GET", "/status", Service.status, "Live leases and recent actions", query=StatusQuery, answer=Status),
+    Endpoint("POST", "/renew", Service.renew, "Prolong a lease", wire.Renew, answer=Report),
+    Endpoint("POST", "/resolve", Service.resolve, "End an unknown action", wire.Resolve, answer=Report),
+    Endpoint(
+        "GET", "/approvals", Service.approvals, "Calls that wait for a person", query=ApprovalsQuery,
+        answer=wire.Approvals,
+    ),
+    Endpoint(
+        "POST", "/approvals/{id}", Service.answer, "Approve or deny a call", wire.Answer, answer=Report, approver=True
+    ),
+    Endpoint(
+        "GET", "/journal", Service.journal, "Pages and tail of the journal", query=JournalQuery,
+        answer=wire.JournalPage,
+    ),
+    Endpoint("POST", "/events", Service.take_events, "Report events", Any, answer=wire.Accepted),
+    Endpoint("POST", "/late", Service.late, "Journal calls that ran without the gate", wire.Late, answer=wire.Accepted),
+    Endpoint("GET", "/fallback", Service.fallback, "The highest tier of each tool", answer=wire.FallbackTable),
+    Endpoint("GET", "/health", Service.health, "Whether the gate can decide", answer=Health),
+    Endpoint("GET", "/metrics", Service.show_metrics, "Prometheus metrics", media_type="text/plain"),
+)  # fmt: skip
+
+
+class App:
+    """The ASGI application: the endpoints, the event stream, the documents."""
+
+    def __init__(self, service: Service, documents: dict[str, tuple[str, bytes]]) -> None:
+        self.service = service
+        self._documents = documents
+        self._exact: dict[str, dict[str, Endpoint]] = {}
+        self._below: dict[str, dict[str, Endpoint]] = {}
+        """By the part of the path before its parameter, which is the last one."""
+        for endpoint in ENDPOINTS:
+            start, brace, _ = endpoint.path.partition("{")
+            (self._below if brace else self._exact).setdefault(start, {})[endpoint.method] = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request; nothing but HTTP is taken."""
+        if scope["type"] != "http":
+            return
+        path, method = scope["path"], scope["method"]
+        if path == "/events" and method == "GET":
+            await self._events(scope, receive, send)
+            return
+        known = self._exact.get(path)
+        if known is None:
+            known = next((ways for start, ways in self._below.items() if path.startswith(start)), None)
+        if known is not None:
+            endpoint = known.get(method)
+            if endpoint is not None:
+                response: ASGIApp = await self._answer(endpoint.handler, Request(scope, receive, send))
+            else:
+                allowed = [*known, *(["GET"] if path == "/events" else [])]
+                response = fault(405, f"{path} takes {', '.join(allowed)}", "method", Allow=", ".join(allowed))
+        elif path in self._documents and method == "GET":
+            media_type, content = self._documents[path]
+            response = Response(content, media_type=media_type)
+        elif path in self._documents:
+            response = fault(405, f"{path} takes GET", "method", Allow="GET")
+        else:
+            response = fault(404, "there is no such endpoint; GET /docs lists them", "path")
+        await response(scope, receive, send)
+
+    async def _answer(self, handler: Callable[[Service, Request], Awaitable[ASGIApp]], request: Request) -> ASGIApp:
+        """The handler's answer, or what its error means: input 4xx, the store 503."""
+        service = self.service
+        service.touched = time.monotonic()
+        try:
+            return await handler(service, request)
+        except ConfigError as error:
+            return fault(400, error.message, error.at)
+        except Refused as error:
+            return error.response()
+        except Stopping as error:
+            return fault(503, str(error), Retry_After="1", Connection="close")
+        except StoreUnavailable as error:
+            return fault(503, str(error), "store", Retry_After="1")
+        except StoreError as error:
+            logger.error("the store: %s", error)  # noqa: TRY400 - the message says all
+            return fault(503, str(error), "store")
+        except (Gone, ClientDisconnect):
+            return fault(408, "the client closed the connection")
+        except RecursionError:
+            return fault(400, "nested too deeply", "body")
+        except Exception:
+            logger.exception("%s %s failed", request.method, request.url.path)
+            return fault(500, "internal error: the server's log has it")
+
+    async def _events(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def open_stream(service: Service, request: Request) -> ASGIApp:
+            if service.served.stopping:
+                raise Stopping("the server is stopping")
+            asked = read_query(EventsQuery, scope["query_string"])
+            if asked.namespace is not None:
+                check_name(asked.namespace, "namespace")
+            token = _token(request)
+            if token is None or not token.namespaces or asked.namespace is not None:
+                may_read(token, asked.namespace)
+            types, position = service.stream.check(asked.types, request.headers.get("last-event-id"))
+            allowed = frozenset(token.namespaces) if token is not None and token.namespaces else None
+            return partial(
+                service.stream.serve,
+                types=types,
+                namespace=asked.namespace,
+                namespaces=allowed,
+                last_event_id=position,
+            )
+
+        response = await self._answer(open_stream, Request(scope, receive, send))
+        await response(scope, receive, send)

@@ -1,0 +1,79 @@
+"""What ``GET /metrics`` shows, in Prometheus's text form. Counting costs a dictionary's increment a call."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
+
+from callosum.model import Event, Observation
+
+_BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+
+Gauges = Callable[[], "dict[str, tuple[str, float]]"]
+"""Values at this moment: name, and what it is with its value."""
+
+
+class Metrics(Collector):
+    """Counts decisions, outcomes and refusals. ``observe`` is an observer of the gate."""
+
+    def __init__(self, gauges: Gauges) -> None:
+        self._gauges = gauges
+        self._decisions: Counter[tuple[str, str]] = Counter()
+        self._conflicts: Counter[str] = Counter()
+        self._outcomes: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._buckets = [0] * (len(_BOUNDS) + 1)
+        self._seconds = 0.0
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def observe(self, seen: Observation) -> None:
+        """Counts a decision or an outcome."""
+        if seen.event is Event.INTERCEPT and seen.decision is not None:
+            decision = seen.decision
+            self._decisions[str(decision.tier), decision.verdict.value] += 1
+            for conflict in decision.conflicts:
+                self._conflicts[conflict.kind.value] += 1
+            self._buckets[bisect_left(_BOUNDS, seen.took)] += 1
+            self._seconds += seen.took
+        elif seen.event is Event.COMPLETE and seen.outcome is not None:
+            self._outcomes[seen.outcome.value] += 1
+
+    def refused(self, reason: str) -> None:
+        """Counts a request that was refused for who sent it."""
+        self._refused[reason] += 1
+
+    def text(self) -> bytes:
+        """All of it, as Prometheus reads it."""
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
+        """Called by the registry."""
+        decisions = CounterMetricFamily("callosum_decisions", "Decisions.", labels=("tier", "verdict"))
+        for (tier, verdict), count in sorted(self._decisions.items()):
+            decisions.add_metric((tier, verdict), count)
+        yield decisions
+        for name, what, label, counts in (
+            ("callosum_conflicts", "Conflicts told of.", "kind", self._conflicts),
+            ("callosum_outcomes", "Reported outcomes.", "outcome", self._outcomes),
+            ("callosum_refused", "Requests refused for who sent them.", "reason", self._refused),
+        ):
+            family = CounterMetricFamily(name, what, labels=(label,))
+            for value, count in sorted(counts.items()):
+                family.add_metric((value,), count)
+            yield family
+        below, buckets = 0, []
+        for bound, count in zip((*map(str, _BOUNDS), "+Inf"), self._buckets, strict=True):
+            below += count
+            buckets.append((bound, float(below)))
+        histogram = HistogramMetricFamily("callosum_decision_seconds", "From the call to its decision, in seconds.")
+        histogram.add_metric((), buckets, self._seconds)
+        yield histogram
+        for name, (meaning, now) in self._gauges().items():
+            yield GaugeMetricFamily(name, meaning, value=now)

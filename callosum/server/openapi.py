@@ -1,0 +1,311 @@
+"""The OpenAPI document and the page for people, both made from ``ENDPOINTS`` and the structs."""
+
+from __future__ import annotations
+
+import html
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from callosum import __version__, wire
+from callosum.corpus import events
+from callosum.gate.check import MAX_TTL, MAX_WAIT, UNUSABLE
+from callosum.gate.records import MAX_PAGE
+from callosum.model import MAX_KEY, MAX_NAME
+from callosum.server.app import ENDPOINTS, Endpoint
+
+_REF: Final = "#/components/schemas/{name}"
+_JSON: Final = "application/json"
+_ID_MOST: Final = 2**63 - 1
+_BROKEN: Final = r"\ud800-\udfff"
+
+# What the structs cannot say because only the gate checks it: fields by name, in requests alone.
+_NAMES: Final = ("instance", "tool", "callId", "session", "run", "parent", "continues", "origin", "namespace")
+_NAME: Final = {"$ref": _REF.format(name="Name")}
+_KEY: Final = {"$ref": _REF.format(name="ContextKey")}
+_WORDS: Final = {"type": "string", "maxLength": 4096}
+_SECONDS: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TTL}
+_ID: Final = {"type": "integer", "minimum": 1, "maximum": _ID_MOST}
+_ANY_KEY: Final = {"anyOf": [_KEY, {"const": ""}]}
+_FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
+    **dict.fromkeys(
+        ("instance", "tool", "callId", "session", "run", "parent", "continues", "origin", "namespace", "cause"), _NAME
+    ),
+    "contextKey": _KEY,
+    "id": _ID,
+    "tier": {"type": "integer", "minimum": 0, "maximum": 4},
+    "ttl": _SECONDS,
+    "timeout": _SECONDS,
+    "wait": {"type": "number", "minimum": 0, "maximum": MAX_WAIT},
+    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_PAGE},
+    "by": {"type": "string", "maxLength": MAX_NAME},
+    **dict.fromkeys(("note", "channel"), _WORDS),
+    "cursor": {"type": "string", "maxLength": 28, "pattern": "^[A-Za-z0-9_-]*$"},
+}
+# Where a field of that name is taken otherwise. An empty key is none, as in an answer's null.
+_OTHERS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
+    ("Complete", "contextKey"): _ANY_KEY,
+    ("StatusQuery", "contextKey"): _ANY_KEY,
+    **dict.fromkeys(
+        (("StatusQuery", "instance"), ("StatusQuery", "session"), ("ApprovalsQuery", "session")), {"type": "string"}
+    ),
+}
+_ERRORS: Final = {
+    "400": "The request cannot be used; `at` names the place.",
+    "401": "A token is needed, or the one that was sent is not known.",
+    "403": "The token, the host or the origin may not do this.",
+    "404": "There is no such endpoint.",
+    "405": "The endpoint takes other methods.",
+    "408": "The request took too long.",
+    "413": "The request's body is too large.",
+    "414": "The request's path and query are too long.",
+    "421": "This server does not answer for that host.",
+    "431": "The request's head is too large.",
+    "503": "The store cannot be written just now, or the server is stopping.",
+}
+
+
+def document() -> dict[str, Any]:
+    """Returns the OpenAPI 3.1 document."""
+    kinds: list[Any] = [wire.Fault]
+    for endpoint in ENDPOINTS:
+        kinds += [kind for kind in (endpoint.body, endpoint.query, endpoint.answer) if kind not in (None, Any)]
+    schemas, components = msgspec.json.schema_components(dict.fromkeys(kinds), ref_template=_REF)
+    named = dict(zip(dict.fromkeys(kinds), schemas, strict=True))
+    asked = {kind.__name__ for e in ENDPOINTS for kind in (e.body, e.query) if kind not in (None, Any)} | {"LateCall"}
+    for name, schema in components.items():
+        if name in asked:
+            _constrain(name, schema)
+    components["Name"] = {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_NAME,
+        "pattern": _all_of(UNUSABLE),
+        "description": "A name: no controls, no characters that cannot be seen.",
+    }
+    components["ContextKey"] = {**components["Name"], "maxLength": MAX_KEY, "description": "What an action affects."}
+    components |= _events()
+    for schema in components.values():
+        if "description" in schema:  # else Markdown takes its indented lines for a program
+            schema["description"] = inspect.cleandoc(schema["description"])
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in ENDPOINTS:
+        path = paths.setdefault(endpoint.path, {})
+        path[endpoint.method.lower()] = _operation(endpoint, named, components)
+    paths["/events"]["get"] = _stream()
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Callosum",
+            "version": __version__,
+            "license": {"name": "MIT"},
+            "description": "The gate between an AI agent's tool call and its execution.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{}, {"token": []}],
+    }
+
+
+def _events() -> dict[str, Any]:
+    """The events that a host may report, each with its ``type``, and ``CorpusEvent`` for any of them."""
+    remote = {name: kind for name, kind in sorted(events.CATALOGUE.items()) if kind.remote}
+    _, found = msgspec.json.schema_components(remote.values(), ref_template=_REF)
+    for name, kind in remote.items():
+        schema = found[kind.__name__]
+        schema["properties"] = {"type": {"const": name}, **schema["properties"]}
+        schema["required"] = ["type", *schema.get("required", ())]
+    for name, schema in found.items():
+        _constrain(name, schema)
+    found["CorpusEvent"] = {"anyOf": [{"$ref": _REF.format(name=kind.__name__)} for kind in remote.values()]}
+    return found
+
+
+def _all_of(unusable: str) -> str:
+    # Broken Unicode is no JSON, and not every regular expression can name it.
+    return f"^[^{unusable.replace(_BROKEN, '')}]+$"
+
+
+def _constrain(kind: str, schema: dict[str, Any]) -> None:
+    for name, field in schema.get("properties", {}).items():
+        rule = _OTHERS.get((kind, name), _FIELDS.get(name))
+        if rule is None:
+            continue
+        kept = {key: field[key] for key in ("default", "description") if key in field}
+        nullable = any(one.get("type") == "null" for one in field.get("anyOf", ()))
+        fresh = {"anyOf": [*rule.get("anyOf", [rule]), {"type": "null"}]} if nullable else rule
+        field.clear()
+        field.update(fresh, **kept)
+    # The place of a process on this machine, which only a client of this package knows.
+    schema.get("properties", {}).pop("host", None)
+
+
+def _operation(endpoint: Endpoint, named: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "operationId": f"{endpoint.method.lower()}{''.join(part.title() for part in _parts(endpoint.path))}",
+        "summary": endpoint.summary,
+        "description": (endpoint.handler.__doc__ or "").strip(),
+        "responses": _responses(endpoint, named),
+    }
+    parameters = [_of_path(name) for name in _names(endpoint.path)]
+    if endpoint.query is not None:
+        parameters += _of_query(components[endpoint.query.__name__])
+    if parameters:
+        made["parameters"] = parameters
+    if endpoint.body is not None:
+        schema = _events_body() if endpoint.body is Any else named[endpoint.body]
+        required = endpoint.body is not wire.Release
+        made["requestBody"] = {"required": required, "content": {_JSON: {"schema": schema}}}
+    if endpoint.approver:
+        made["security"] = [{"token": []}]
+    return made
+
+
+def _events_body() -> dict[str, Any]:
+    one = {"$ref": _REF.format(name="CorpusEvent")}
+    return {"anyOf": [one, {"type": "array", "items": one, "maxItems": wire.MAX_EVENTS}]}
+
+
+def _responses(endpoint: Endpoint, named: Mapping[Any, Any]) -> dict[str, Any]:
+    schema = named[endpoint.answer] if endpoint.answer is not None else {"type": "string"}
+    made: dict[str, Any] = {"200": {"description": "Done.", "content": {endpoint.media_type: {"schema": schema}}}}
+    return {**made, **_faults(named[wire.Fault])}
+
+
+def _faults(fault: Any) -> dict[str, Any]:
+    return {status: {"description": text, "content": {_JSON: {"schema": fault}}} for status, text in _ERRORS.items()}
+
+
+def _stream() -> dict[str, Any]:
+    return {
+        "operationId": "getEvents",
+        "summary": "The stream of events",
+        "description": "Server-sent events. `Last-Event-ID` resumes after the event of that id.",
+        "parameters": [
+            {
+                "name": "types",
+                "in": "query",
+                "schema": {"type": "string", "default": "*"},
+                "description": "Dotted names with commas between; `tool.*`, `*`.",
+            },
+            {"name": "namespace", "in": "query", "schema": dict(_NAME)},
+            {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}},
+        ],
+        "responses": {
+            "200": {"description": "Events until either side ends.", "content": {"text/event-stream": {"schema": {}}}},
+            **_faults({"$ref": _REF.format(name="Fault")}),
+        },
+    }
+
+
+def _parts(path: str) -> list[str]:
+    return [part.strip("{}") for part in path.split("/") if part]
+
+
+def _names(path: str) -> list[str]:
+    return [part[1:-1] for part in path.split("/") if part.startswith("{")]
+
+
+def _of_path(name: str) -> dict[str, Any]:
+    schema = dict(_FIELDS["id"]) if name == "id" else dict(_KEY)
+    return {"name": name, "in": "path", "required": True, "schema": schema}
+
+
+def _of_query(described: Mapping[str, Any]) -> list[dict[str, Any]]:
+    made = []
+    for name, field in described["properties"].items():
+        # Null cannot be written in a query: leaving it out says it.
+        kept = [one for one in field.get("anyOf", ()) if one.get("type") != "null"]
+        schema = field if not kept else kept[0] if len(kept) == 1 else {"anyOf": kept}
+        made.append({"name": name, "in": "query", "required": False, "schema": schema})
+    return made
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+_STYLE: Final = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
+    "body{color:#222;background:#fff}"
+    "h2{margin-top:2.5rem;border-top:1px solid #ddd;padding-top:1rem}code{background:#f4f4f4;padding:.1em .3em}"
+    "table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.3rem .6rem;"
+    "border-bottom:1px solid #eee}b.method{display:inline-block;min-width:4.5rem}"
+    "@media(prefers-color-scheme:dark){body{color:#ddd;background:#161616}code{background:#2a2a2a}"
+    "h2,td,th{border-color:#333}a{color:#8ab4f8}}"
+)
+
+
+def page(described: Mapping[str, Any]) -> str:
+    """Returns the document as one page of HTML that loads nothing from anywhere."""
+    body = [
+        "<h1>Callosum</h1>",
+        (
+            f"<p>{html.escape(described['info']['description'])} Version {html.escape(described['info']['version'])}. "
+            'For programs: <a href="/openapi.json">openapi.json</a>.</p>'
+        ),
+    ]
+    schemas = described["components"]["schemas"]
+    for path, ways in described["paths"].items():
+        for method, way in ways.items():
+            body += _section(method.upper(), path, way, schemas)
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>Callosum</title><style>{_STYLE}</style>{''.join(body)}</html>"
+    )
+
+
+def _section(method: str, path: str, way: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterable[str]:
+    yield f'<h2><b class="method">{method}</b> <code>{html.escape(path)}</code></h2>'
+    yield f"<p>{html.escape(way['summary'])}. {html.escape(way.get('description', ''))}</p>"
+    rows = [
+        (parameter["name"], parameter["in"], parameter["schema"], parameter.get("required", False))
+        for parameter in way.get("parameters", ())
+    ]
+    content = way.get("requestBody", {}).get("content", {}).get(_JSON, {}).get("schema", {})
+    schema = _resolved(content, schemas)
+    rows += [
+        (name, "body", field, name in schema.get("required", ()))
+        for name, field in schema.get("properties", {}).items()
+    ]
+    if rows:
+        yield "<table><tr><th>field</th><th>in</th><th>type</th><th></th></tr>"
+        for name, place, field, required in rows:
+            yield (
+                f"<tr><td><code>{html.escape(name)}</code></td><td>{place}</td><td>{html.escape(_type(field))}</td>"
+                f"<td>{'required' if required else ''}</td></tr>"
+            )
+        yield "</table>"
+    answer = next(iter(way["responses"]["200"]["content"].values()))["schema"]
+    fields = _resolved(answer, schemas).get("properties", {})
+    if fields:
+        yield f"<p>Answers {', '.join(f'<code>{html.escape(name)}</code>' for name in fields)}.</p>"
+
+
+def _resolved(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    return found
+
+
+def _type(schema: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        return str(schema["$ref"].rpartition("/")[2])
+    if "anyOf" in schema:
+        return " or ".join(_type(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return ", ".join(map(str, schema["enum"]))
+    return str(schema.get("type", "anything"))
+
+
+def documents() -> dict[str, tuple[str, bytes]]:
+    """The paths under which both are found, with media type and content."""
+    described = document()
+    written = page(described).encode()
+    return {
+        "/openapi.json": (_JSON, msgspec.json.encode(described)),
+        "/docs": ("text/html; charset=utf-8", written),
+        "/": ("text/html; charset=utf-8", written),
+    }

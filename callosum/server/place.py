@@ -1,0 +1,177 @@
+"""Where a server listens, who may listen there, and how others find it.
+
+A running server leaves ``servers/<pid>.json`` in its state folder. A Unix socket is guarded by a lock on
+a file beside it, held as long as the server lives, so that of two that start at once one serves.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from callosum.client.local import LONGEST
+from callosum.errors import CallosumError, ConfigError
+from callosum.model import Host
+from callosum.process import alive, this_process
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows has no Unix sockets to guard
+    fcntl = None  # type: ignore[assignment]
+
+_FOLDER: Final = "servers"
+BACKLOG: Final = 2048
+
+
+class AlreadyServed(CallosumError):
+    """Another server listens there; ``address`` says where."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"a server is already listening on {address}")
+        self.address = address
+
+
+class Running(Struct, frozen=True, rename="camel"):
+    """A running server: its process, and the address that clients are given."""
+
+    process: Host
+    address: str
+    version: str
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only processes of this machine can reach that address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Opens a TCP socket. Port 0 takes a free one. Raises ``ConfigError`` naming what cannot be had."""
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except OSError as error:
+        raise ConfigError(f"{host!r} is no address of this machine: {error.strerror}", at="--host") from None
+    opened = socket.socket(family, kind, proto)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind(address)
+        opened.listen(BACKLOG)
+    except OSError as error:
+        opened.close()
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror}", at="--port") from None
+    opened.set_inheritable(False)
+    return opened
+
+
+def address_of(opened: socket.socket, *, tls: bool) -> str:
+    """The address for clients of a TCP socket."""
+    host, port = opened.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    return f"{'https' if tls else 'http'}://{shown}:{port}"
+
+
+@contextmanager
+def listen_local(path: Path) -> Iterator[socket.socket]:
+    """Opens a Unix socket that only this user can reach, and removes it at the end.
+
+    Raises ``AlreadyServed`` if a server lives there, ``ConfigError`` where no socket can be.
+    """
+    if len(os.fsencode(path)) > LONGEST:
+        raise ConfigError(f"longer than a socket's path may be ({LONGEST} bytes)", at=str(path))
+    _private(path.parent)
+    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise AlreadyServed(f"unix:{path}") from None
+        _remove(path)
+        opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            before = os.umask(0o177)  # private from the first moment
+            try:
+                opened.bind(str(path))
+            except OSError as error:
+                raise ConfigError(f"cannot be made: {error.strerror}", at=str(path)) from None
+            finally:
+                os.umask(before)
+            opened.listen(BACKLOG)
+            try:
+                yield opened
+            finally:
+                _remove(path)
+        finally:
+            opened.close()
+    finally:
+        os.close(lock)
+
+
+def _private(folder: Path) -> None:
+    """Makes the socket's folder if need be; refuses one in which another user could put a socket."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        found = folder.stat()
+    except OSError as error:
+        raise ConfigError(f"cannot be made: {error.strerror}", at=str(folder)) from None
+    if found.st_uid not in (os.getuid(), 0) or (found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX):
+        raise ConfigError("other users can write here, so no socket is made in it", at=str(folder))
+
+
+def _remove(path: Path) -> None:
+    """Removes a socket that nobody listens on any more; anything else is left alone."""
+    try:
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise ConfigError("is there, and is no socket", at=str(path))
+        path.unlink()
+    except FileNotFoundError:
+        return
+
+
+# --- who runs ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def announced(state: Path, address: str, version: str) -> Iterator[None]:
+    """Leaves word in the state folder that this process serves it."""
+    folder = state / _FOLDER
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = folder / f"{os.getpid()}.json"
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(msgspec.json.encode(Running(this_process(), address, version)))
+    fresh.replace(path)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def running(state: Path) -> list[Running]:
+    """The servers of a state folder that live, oldest first; what dead ones left is removed."""
+    found: list[tuple[float, Running]] = []
+    for path in (state / _FOLDER).glob("*.json"):
+        try:
+            one = msgspec.json.decode(path.read_bytes(), type=Running)
+            written = path.stat().st_mtime
+        except (OSError, msgspec.MsgspecError):
+            continue
+        if alive(one.process) is False:
+            with suppress(OSError):
+                path.unlink()
+        else:
+            found.append((written, one))
+    return [one for _, one in sorted(found, key=lambda pair: pair[0])]

@@ -1,0 +1,419 @@
+"""HTTP/1.1 with limits: what is too long, too slow, too much or no HTTP never reaches the application.
+
+``Protocol`` is uvicorn's, over the same parser (llhttp, which refuses folded and doubled lengths, bare line
+feeds and bad chunks by itself), with limits around it and JSON for every refusal:
+
+====  =================================================================================================
+400   no HTTP; a Host that is missing or stands twice; a target that is no path; an odd Transfer-Encoding
+408   a request that is not whole after ``arrive`` seconds
+413   a body longer than ``body``, by its Content-Length at once, in chunks as soon as it is
+414   a target longer than ``target``
+431   a head longer than ``head``, or of more than ``headers`` headers
+503   one connection more than ``connections``, one request more in a row than ``pipelined``
+====  =================================================================================================
+
+After a refusal the connection is closed, but not before the client had a chance to read the answer: what it
+still sends is thrown away for ``linger`` seconds. Answers keep the order of the requests.
+
+A plain request that comes in one piece costs one more look at its headers and no timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import httptools
+from msgspec import Struct, structs
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from callosum.server.security import HEADERS
+from callosum.wire import MAX_BODY, Fault, encode
+
+if TYPE_CHECKING:
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
+
+logger = logging.getLogger("callosum")
+
+_LOOKED_AT: Final = frozenset((b"host", b"content-length", b"transfer-encoding"))
+_UPGRADING: Final = frozenset((b"upgrade", b"http2-settings"))
+_FRAMING: Final = 1_000_000
+"""What the frames of a body in chunks may come to, in bytes: sizes, extensions, trailers."""
+_SPARE: Final = 64
+"""Connections over the limit that are told so; the next are closed without a word."""
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Sizes in bytes, times in seconds.
+
+    ``stuck``: how long a client may read nothing of what waits for it. ``pipelined``: how many requests of a
+    connection may wait for the one before. What closes a connection that idles is uvicorn's
+    ``timeout_keep_alive``; one that never says anything is closed after ``arrive``.
+    """
+
+    head: int = 16 * 1024
+    target: int = 8 * 1024
+    headers: int = 100
+    body: int = MAX_BODY
+    arrive: float = 15.0
+    stuck: float = 30.0
+    linger: float = 2.0
+    connections: int = 4096
+    pipelined: int = 64
+
+
+# what every request goes through, without the look-up of super()
+_on_message_begin: Final = HttpToolsProtocol.on_message_begin
+_on_headers_complete: Final = HttpToolsProtocol.on_headers_complete
+_on_response_complete: Final = HttpToolsProtocol.on_response_complete
+
+
+class _Refusal(Exception):
+    """Raised inside the parser to stop it."""
+
+    def __init__(self, status: int, error: str, at: str) -> None:
+        super().__init__(error)
+        self.status, self.error, self.at = status, error, at
+
+
+class Protocol(HttpToolsProtocol):
+    """One connection. ``limits`` stands on the class: see ``limited``."""
+
+    limits: ClassVar[Limits] = Limits()
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config=config, server_state=server_state, app_state=app_state, _loop=_loop)
+        self.ws_protocol_class = None
+        self._whole = True  # between two requests
+        self._headed = False  # the head of the newest request was good
+        self._begun = False  # the newest request began in this piece
+        self._fed = 0  # bytes of the unfinished head, or of the body after it, without this piece
+        self._piece = 0  # bytes of this piece
+        self._room = -1  # what a body in chunks may still hold, -1 for any other
+        self._expecting = False
+        self._upgrading = False
+        self._deaf = False  # nothing more is read from this client
+        self._last: bytes | None = None  # what is said once the requests before are answered
+        self._running: RequestResponseCycle | None = None
+        self._arriving: asyncio.TimerHandle | None = None
+        self._ending: asyncio.TimerHandle | None = None
+
+    # --- the connection ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Takes a connection, or says that there are too many."""
+        super().connection_made(transport)
+        beyond = len(self.connections) - self.limits.connections
+        if beyond > _SPARE:
+            transport.abort()
+        elif beyond > 0:
+            self._refuse(503, "there are too many connections", "connection")
+        else:
+            self._arriving = self.loop.call_later(self.limits.arrive, self._late)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tells every request of the connection, not only the newest."""
+        for timer in (self._arriving, self._ending):
+            if timer is not None:
+                timer.cancel()
+        self._unset_keepalive_if_required()
+        for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self.pipeline.clear()
+        super().connection_lost(exc)
+
+    def eof_received(self) -> None:
+        """The client says nothing more; half a request is answered, whoever waited for an answer is gone."""
+        if not self._deaf and not self._whole:
+            self._refuse(400, "the request ends before it is whole", "body" if self._headed else "request")
+
+    def data_received(self, data: bytes) -> None:
+        """Feeds the parser, and looks after what is not whole yet."""
+        if self._deaf:
+            return
+        self._unset_keepalive_if_required()
+        quiet, before = self._whole, self.cycle
+        self._piece = len(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._go_on_without(data[upgrade.args[0] :])
+            return
+        except httptools.HttpParserError as error:
+            self._fault(error)
+            return
+        if not self._whole:
+            self._measure(alone=quiet and before is self.cycle)
+            if self._arriving is not None:
+                return
+        elif self._arriving is not None:
+            self._arriving.cancel()
+            self._arriving = None
+        if not self._whole or (cycle := self.cycle) is None or cycle.response_complete:
+            self._arriving = self.loop.call_later(self.limits.arrive, self._late)
+
+    def _measure(self, *, alone: bool) -> None:
+        """Counts this piece to the unfinished request; ``alone``: there was nothing else in it."""
+        begun, self._begun = self._begun, False
+        if alone or not begun:
+            self._fed += self._piece
+        if self._headed:
+            if self._room >= 0 and self._fed > self.limits.body + _FRAMING:
+                self._refuse(413, f"longer than {self.limits.body} bytes with its chunks' frames", "body")
+        elif len(self.url) > self.limits.target:
+            self._refuse(*self._long_target())
+        elif self._fed > self.limits.head:
+            self._refuse(*self._long_head())
+
+    def pause_writing(self) -> None:
+        """The client does not read what waits for it; not for long."""
+        super().pause_writing()
+        if self._ending is None:
+            self._ending = self.loop.call_later(self.limits.stuck, self._abort)
+
+    def resume_writing(self) -> None:
+        """It read on."""
+        super().resume_writing()
+        if self._ending is not None and not self.transport.is_closing() and not self._deaf:
+            self._ending.cancel()
+            self._ending = None
+
+    def shutdown(self) -> None:
+        """The server stops: closes now, or after the answer."""
+        super().shutdown()
+        self._see_to_the_end()
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Closes a connection that idles."""
+        super().timeout_keep_alive_handler()
+        self._see_to_the_end()
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        _on_message_begin(self)
+        self._whole = self._headed = False
+        self._begun = True
+        self._fed = 0
+        self._room = -1
+
+    def on_headers_complete(self) -> None:
+        """Looks at the head, and starts the request."""
+        limits, headers, parser = self.limits, self.headers, self.parser
+        url = self.url
+        if len(url) > limits.target:
+            raise _Refusal(*self._long_target())
+        if len(headers) > limits.headers:
+            raise _Refusal(431, f"more than {limits.headers} headers", "headers")
+        if self._fed + self._piece > limits.head and self._head_size() > limits.head:
+            raise _Refusal(*self._long_head())
+        if url[:1] != b"/" and url != b"*":
+            raise _Refusal(400, "expected a path", "target")
+        self._check(parser.get_http_version())
+        if len(self.pipeline) >= limits.pipelined:
+            raise _Refusal(503, f"more than {limits.pipelined} requests wait on this connection", "connection")
+        if parser.should_upgrade():
+            self._upgrading = True
+            return
+        _on_headers_complete(self)
+        self._headed, self._fed = True, 0
+        cycle = self.cycle
+        if not self.pipeline:
+            self._running = cycle
+        if self._room >= 0:
+            self.headers = []  # trailers are not headers: what was checked stays as it is
+        if self.expect_100_continue:  # refused unread, the body may come or not: only the end of the line is safe
+            self._expecting, cycle.keep_alive = cycle.keep_alive, False
+
+    def on_body(self, body: bytes) -> None:
+        """Takes a part of the body."""
+        if self._room >= 0:
+            self._room -= len(body)
+            if self._room < 0:
+                raise _Refusal(413, f"longer than {self.limits.body} bytes", "body")
+        cycle = self.cycle  # as in uvicorn, less what it asks about upgrades
+        if not cycle.response_complete:
+            cycle.body += body
+            if len(cycle.body) > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()
+            cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        self._whole = True
+        if self._upgrading:
+            return
+        cycle = self.cycle
+        if self._expecting:
+            self._expecting = False
+            if not cycle.response_started:
+                cycle.keep_alive = True
+        if not cycle.response_complete:
+            cycle.more_body = False
+            cycle.message_event.set()
+
+    def on_response_complete(self) -> None:
+        """Goes on with the next request, or says the last word."""
+        was_last = not self.pipeline
+        if not was_last:
+            self._running = self.pipeline[-1][0]
+        _on_response_complete(self)
+        if not self._whole or self._deaf:
+            self._unset_keepalive_if_required()  # something else sees to the end
+        if was_last and self._last is not None:
+            self._say_and_end(self._last)
+        self._see_to_the_end()
+
+    def _check(self, version: str) -> None:
+        """Refuses a head that two readers could understand in two ways."""
+        hosts, length, encoding = 0, None, None
+        for name, value in self.headers:
+            if name in _LOOKED_AT:
+                if name == b"host":
+                    hosts += 1
+                elif name == b"content-length":
+                    length = value
+                elif encoding is not None:
+                    raise _Refusal(400, "stands twice", "Transfer-Encoding")
+                else:
+                    encoding = value
+        if version not in {"1.1", "1.0"}:
+            raise _Refusal(400, "this server speaks HTTP/1.1", "request")
+        if hosts > 1 or (hosts == 0 and version == "1.1"):
+            raise _Refusal(400, "stands twice" if hosts else "is missing", "Host")
+        if encoding is not None:
+            if length is not None or version == "1.0" or encoding.lower() != b"chunked":
+                raise _Refusal(400, "expected chunked alone, in HTTP/1.1", "Transfer-Encoding")
+            self._room = self.limits.body
+        elif length is not None and int(length) > self.limits.body:
+            raise _Refusal(413, f"longer than {self.limits.body} bytes", "body")
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _long_target(self) -> tuple[int, str, str]:
+        return 414, f"longer than {self.limits.target} bytes", "target"
+
+    def _long_head(self) -> tuple[int, str, str]:
+        return 431, f"longer than {self.limits.head} bytes", "headers"
+
+    def _go_on_without(self, rest: bytes) -> None:
+        """Takes an upgrade for a wish that is not granted: the request again, without it, and what follows.
+
+        The parser takes all after such a head for another protocol, so the body would be lost (Java's client
+        asks for HTTP/2 in this way with its first request, whatever it is).
+        """
+        lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+        for name, value in self.headers:
+            if name == b"connection":
+                kept = [word for part in value.split(b",") if (word := part.strip()).lower() not in _UPGRADING]
+                lines += [b"connection: " + b", ".join(kept)] if kept else []
+            elif name not in _UPGRADING:
+                lines.append(name + b": " + value)
+        self._upgrading = False
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
+
+    # --- refusals ---------------------------------------------------------------------------------
+
+    def _fault(self, error: httptools.HttpParserError) -> None:
+        cause = error.__context__
+        if isinstance(cause, _Refusal):
+            self._refuse(cause.status, cause.error, cause.at)
+        elif isinstance(error, httptools.HttpParserCallbackError) and not isinstance(cause, httptools.HttpParserError):
+            logger.error("a request could not be taken", exc_info=cause)
+            self._refuse(500, "internal error: the server's log has it", "")
+        elif isinstance(error, httptools.HttpParserCallbackError):
+            self._refuse(400, "expected a path", "target")
+        else:
+            self._refuse(400, f"no valid HTTP: {error}", "body" if self._headed and not self._whole else "request")
+
+    def _late(self) -> None:
+        self._arriving = None
+        if self._deaf:
+            return
+        if self.flow.read_paused:  # the request waits for us, not we for it
+            self._arriving = self.loop.call_later(self.limits.arrive, self._late)
+        elif self._whole:
+            self._say_and_end(b"")
+        else:
+            text = f"it was not whole after {self.limits.arrive:g} s"
+            self._refuse(408, text, "body" if self._headed else "request")
+
+    def _refuse(self, status: int, error: str, at: str) -> None:
+        """Answers the newest request with a fault, once those before it are answered, and ends the connection."""
+        self._deaf = True
+        answer = self._answer(status, error, at)
+        waits = bool(self.pipeline)
+        if self._headed and not self._whole:  # its head was good, so it may have begun
+            cycle = self.cycle
+            if waits:
+                self.pipeline.popleft()
+            elif cycle.response_started:
+                answer = b""
+            cycle.disconnected = True
+            cycle.message_event.set()
+        elif not waits:
+            waits = self._running is not None and not self._running.response_complete
+        if waits:
+            self._last = answer
+        else:
+            self._say_and_end(answer)
+
+    def _answer(self, status: int, error: str, at: str) -> bytes:
+        body = encode(Fault(error, at))
+        headers = [
+            *self.server_state.default_headers,
+            *HEADERS,
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+        ]
+        line = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}".encode()
+        return b"\r\n".join([line, *(name + b": " + value for name, value in headers), b"", body])
+
+    def _say_and_end(self, answer: bytes) -> None:
+        """Sends the last words, and closes when the client has, or after a while."""
+        self._deaf, self._last = True, None
+        transport = self.transport
+        if transport.is_closing():
+            return
+        self._unset_keepalive_if_required()
+        if answer:
+            transport.write(answer)
+        if transport.can_write_eof():
+            transport.write_eof()
+        self.flow.resume_reading()  # unread bytes would make the end a reset, which can overtake the answer
+        self._end_in(self.limits.linger)
+
+    def _see_to_the_end(self) -> None:
+        """A connection that is closing waits for the client to read what is left; not for ever."""
+        if self._ending is None and self.transport.is_closing():
+            self._end_in(self.limits.stuck)
+
+    def _end_in(self, seconds: float) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+        self._ending = self.loop.call_later(seconds, self._abort)
+
+    def _abort(self) -> None:
+        self.transport.abort()
+
+
+def limited(**limits: Any) -> type[Protocol]:
+    """Returns a ``Protocol`` with other limits, by the names of ``Limits``, for ``uvicorn.Config(http=...)``."""
+    return type("Protocol", (Protocol,), {"limits": structs.replace(Protocol.limits, **limits)})

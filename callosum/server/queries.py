@@ -1,0 +1,90 @@
+"""What stands in the query of a request, and in the path of a key: read strictly, faults with their place."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from callosum.model import DEFAULT_NAMESPACE
+from callosum.wire import BadRequest, fault_of
+
+
+class StatusQuery(Struct, frozen=True, rename="camel", kw_only=True):
+    """``GET /status``. ``instance`` and ``session`` are taken from old clients and mean nothing."""
+
+    context_key: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+    instance: str | None = None
+    session: str | None = None
+
+
+class ReleaseQuery(Struct, frozen=True, rename="camel", kw_only=True):
+    """``DELETE /lock/{key}``: what is said here stands in place of what the body says."""
+
+    instance: str | UnsetType = UNSET
+    session: str | UnsetType = UNSET
+    namespace: str | UnsetType = UNSET
+    by: str | UnsetType = UNSET
+    force: bool | UnsetType = UNSET
+
+
+class ApprovalsQuery(Struct, frozen=True, rename="camel", kw_only=True):
+    """``GET /approvals``."""
+
+    namespace: str = DEFAULT_NAMESPACE
+    session: str | None = None
+
+
+class JournalQuery(Struct, frozen=True, rename="camel", kw_only=True):
+    """``GET /journal``. ``namespace`` None means all. ``wait``: seconds to wait for something new."""
+
+    cursor: str = ""
+    limit: int = 100
+    namespace: str | None = None
+    session: str | None = None
+    context_key: str | None = None
+    newest: bool = False
+    wait: float = 0
+
+
+class EventsQuery(Struct, frozen=True, rename="camel", kw_only=True):
+    """``GET /events``. ``types``: dotted names with commas between, ``tool.*``, ``*``."""
+
+    types: str = "*"
+    namespace: str | None = None
+
+
+T = TypeVar("T")
+
+
+def read_query(kind: type[T], query: bytes) -> T:
+    """Reads a query string into ``kind``. Raises ``BadRequest`` at the parameter that is at fault."""
+    if not query:
+        return kind()
+    found: dict[str, str] = {}
+    try:
+        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
+    except (UnicodeDecodeError, ValueError) as error:
+        raise BadRequest(f"cannot be read: {error}", at="query") from None
+    for name, value in pairs:
+        if name in found:
+            raise BadRequest("stands twice", at=name[:100])
+        found[name] = value
+    try:
+        return msgspec.convert(found, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise fault_of(error) from None
+
+
+def key_of_path(raw_path: bytes, prefix: bytes) -> str:
+    """The context key that follows ``prefix`` in a path, percent-decoded.
+
+    From the raw path: only there a ``%2F`` differs from a ``/``, and bytes that are no UTF-8 can be refused.
+    """
+    try:
+        return unquote_to_bytes(raw_path.split(b"?", 1)[0].removeprefix(prefix)).decode()
+    except UnicodeDecodeError:
+        raise BadRequest("broken UTF-8", at="contextKey") from None

@@ -1,0 +1,251 @@
+"""What the event stream is made of: positions, encoded events, the newest of them, and who wants which.
+
+The stream has one order. An event of the journal stands at ``(seq, n)``: its entry, and its place among
+the entry's events. A published event stands behind all events of the newest entry that had been streamed
+when it came: at ``(seq, PUBLISHED + r)``, where ``r`` is a moment in microseconds that only grows. The id
+that readers see and hand back spells the position, ``<seq>.<n>`` or ``<seq>-<r>``; to them it is opaque.
+
+Nothing here waits or reads: that is ``stream``'s.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import Final
+
+from msgspec import Struct
+
+from callosum.corpus.derive import events_of
+from callosum.corpus.events import CorpusEvent, encode
+from callosum.model import Entry
+from callosum.wire import BadRequest
+
+Position = tuple[int, int]
+
+PUBLISHED: Final = 1_000_000
+"""Above the number of events of any entry. ``(seq, PUBLISHED)`` is the end of an entry's own events."""
+CHUNK: Final = 65_536
+"""Most bytes that are sent at once, if an event is not longer itself."""
+SCAN: Final = 2048
+"""Most items that are looked through at once."""
+_SHARED: Final = 8
+"""So many chunks a group keeps for its next readers."""
+_OVERHEAD: Final = 250
+"""What an item takes beside its frame, in bytes, roughly."""
+_ID: Final = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,6})|-([0-9]{1,18}))", re.ASCII)
+
+_FRAME: Final = b"id: %d.%d\nevent: %b\ndata: %b\n\n"
+
+_position = attrgetter("position")
+
+
+def end_of(seq: int) -> Position:
+    """The position behind all events of the entry."""
+    return seq, PUBLISHED
+
+
+def id_of(position: Position) -> str:
+    """The position as readers see it."""
+    seq, n = position
+    return f"{seq}.{n}" if n < PUBLISHED else f"{seq}-{n - PUBLISHED}"
+
+
+def position_of(id: str) -> Position:
+    """The position that an id stands for. Raises ``BadRequest`` for what is no id of ours."""
+    found = _ID.fullmatch(id)
+    if found is None or int(found[1]) >= 2**63 or int(found[2] or 0) >= PUBLISHED:
+        raise BadRequest("no id of an event of this stream", at="Last-Event-ID")
+    return int(found[1]), int(found[2]) if found[2] else PUBLISHED + int(found[3])
+
+
+class Item(Struct, frozen=True, gc=False):
+    """One event, ready to be sent: ``frame`` is its text in the stream.
+
+    ``safe``: it is a decision of the journal, which no reader may miss.
+    """
+
+    position: Position
+    type: str
+    namespace: str | None
+    frame: bytes
+    safe: bool
+
+
+def items_of(entry: Entry) -> list[Item]:
+    """The events of an entry of the journal, ready to be sent."""
+    seq, namespace = entry.seq, entry.namespace
+    items = []
+    for n, event in enumerate(events_of(entry)):
+        name = event.dotted
+        frame = _FRAME % (seq, n, name.encode(), encode(event))
+        items.append(Item((seq, n), name, namespace, frame, name[:7] == "safety."))
+    return items
+
+
+class Published(Struct, frozen=True, gc=False):
+    """A published event that has no position yet."""
+
+    type: str
+    namespace: str | None
+    data: bytes
+
+    @classmethod
+    def of(cls, event: CorpusEvent) -> Published:
+        """Encodes it, so that what happens to its values later does not matter."""
+        return cls(event.dotted, event.namespace, encode(event))
+
+    def at(self, seq: int, moment: int) -> Item:
+        """The event behind entry ``seq``."""
+        frame = b"id: %d-%d\nevent: %b\ndata: %b\n\n" % (seq, moment, self.type.encode(), self.data)
+        return Item((seq, PUBLISHED + moment), self.type, self.namespace, frame, safe=False)
+
+
+class Filter(Struct, frozen=True, gc=False):
+    """Which events a reader wants and may see; None means all.
+
+    Events without a namespace concern no single one: only who sees all namespaces sees them.
+    """
+
+    types: frozenset[str] | None = None
+    namespaces: frozenset[str] | None = None
+
+    def of(self, items: Iterable[Item]) -> list[Item]:
+        """Those of the items that pass, in their order."""
+        types, namespaces = self.types, self.namespaces
+        if types is not None:
+            items = [item for item in items if item.type in types]
+        if namespaces is not None:
+            items = [item for item in items if item.namespace in namespaces]
+        return list(items)
+
+
+class Batch:
+    """Items that came or went together. Most filters let none of them pass, which is told without looking at each."""
+
+    def __init__(self, items: list[Item]) -> None:
+        self.items = items
+        self.types = {item.type for item in items}
+
+    def passing(self, filter: Filter) -> list[Item]:
+        """Those that pass."""
+        if not self.items or (filter.types is not None and filter.types.isdisjoint(self.types)):
+            return []
+        return filter.of(self.items)
+
+
+class Ring:
+    """The newest events in their order, with no gap: every event behind ``floor`` up to ``tip`` is in it.
+
+    It holds at most ``limit`` items and about ``size`` bytes; the oldest go first.
+    """
+
+    def __init__(self, limit: int, size: int) -> None:
+        self.floor: Position = end_of(0)
+        self.tip: Position = end_of(0)
+        self._limit = limit
+        self._most = size
+        self._items: list[Item] = []
+        self._head = 0
+        self._size = 0
+
+    def __len__(self) -> int:
+        return len(self._items) - self._head
+
+    def begin(self, position: Position) -> None:
+        """Empties it; what follows comes behind ``position``."""
+        self._items, self._head, self._size = [], 0, 0
+        self.floor = self.tip = position
+
+    def add(self, items: list[Item], tip: Position) -> list[Item]:
+        """Takes the items up to ``tip``; returns those that had to go for them."""
+        self._items += items
+        self._size += sum(len(item.frame) + _OVERHEAD for item in items)
+        self.tip = tip
+        start = self._head
+        while self._size > self._most or len(self._items) - self._head > self._limit:
+            item = self._items[self._head]
+            self._size -= len(item.frame) + _OVERHEAD
+            self._head += 1
+            self.floor = item.position
+        gone = self._items[start : self._head]
+        if self._head > len(self._items) // 2:
+            del self._items[: self._head]
+            self._head = 0
+        return gone
+
+    def after(self, position: Position) -> tuple[list[Item], Position]:
+        """Items behind ``position`` (not before ``floor``), in order, and up to where they reach."""
+        items = self._items
+        if not items or position >= items[-1].position:
+            return [], self.tip
+        start = bisect_right(items, position, lo=self._head, key=_position)
+        found = items[start : start + SCAN]
+        return found, self.tip if start + SCAN >= len(items) else found[-1].position
+
+
+class Chunk(Struct, frozen=True, gc=False):
+    """What a reader at one position is sent next: ``body`` (perhaps nothing), and where it is then.
+
+    ``count`` is how many events other than decisions are in it.
+    """
+
+    body: bytes
+    position: Position
+    count: int
+
+
+def chunk_of(items: list[Item], end: Position) -> Chunk:
+    """As many of the first items as one chunk holds; all of them reach up to ``end``."""
+    size = count = 0
+    for number, item in enumerate(items):
+        size += len(item.frame)
+        if size > CHUNK and number:
+            items, end = items[:number], items[number - 1].position
+            break
+        count += not item.safe
+    return Chunk(b"".join([item.frame for item in items]), end, count)
+
+
+class Group:
+    """The readers with one filter: what is filtered and joined for one of them serves all.
+
+    Counted are the events, other than decisions, that pass: ``added`` since the group began, ``gone``
+    those of them that have left the ring. ``gone_safe`` is the last decision that left it.
+    """
+
+    def __init__(self, filter: Filter, ring: Ring) -> None:
+        self.filter = filter
+        self.members = 0
+        self.added = 0
+        self.gone = 0
+        self.gone_safe: Position = ring.floor
+        self._since = ring.tip
+        self._ring = ring
+        self._chunks: dict[Position, Chunk] = {}
+
+    def note(self, fresh: Batch, gone: Batch) -> bool:
+        """Takes note of what came into the ring and what left it; returns whether something came for it."""
+        self._chunks.clear()
+        passed = fresh.passing(self.filter)
+        self.added += sum([not item.safe for item in passed])
+        for item in gone.passing(self.filter):
+            if item.position <= self._since:
+                continue
+            if item.safe:
+                self.gone_safe = item.position
+            else:
+                self.gone += 1
+        return bool(passed)
+
+    def next(self, position: Position) -> Chunk:
+        """What comes behind ``position``, which is not before the ring's floor."""
+        chunk = self._chunks.get(position)
+        if chunk is None:
+            if len(self._chunks) >= _SHARED:
+                self._chunks.clear()
+            items, end = self._ring.after(position)
+            chunk = self._chunks[position] = chunk_of(self.filter.of(items), end)
+        return chunk

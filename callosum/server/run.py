@@ -1,0 +1,287 @@
+"""Starting the server, keeping it, stopping it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import uvicorn
+from msgspec import Struct
+
+from callosum import __version__
+from callosum.errors import ConfigError, StoreError
+from callosum.gate import LocalGate
+from callosum.model import SECOND, State
+from callosum.server.app import App, Service
+from callosum.server.metrics import Metrics
+from callosum.server.openapi import documents
+from callosum.server.place import address_of, announced, is_loopback, listen, listen_local
+from callosum.server.protocol import limited
+from callosum.server.security import Kind, RefusalLog, Security
+from callosum.server.served import ServedGate
+from callosum.server.stream import Stream
+from callosum.server.tokens import Tokens
+from callosum.settings import Settings
+
+logger = logging.getLogger("callosum")
+
+TOKENS: Final = "tokens.json"
+KEEP_ALIVE: Final = 75
+"""How long an idle connection is kept, in seconds."""
+STOP_SECONDS: Final = 15
+"""How long a stopping server goes on answering what it has taken, in seconds."""
+TABLE: Final = "fallback.json"
+_LOOK_AT_RULES: Final = 5.0
+_TICK: Final = 10.0
+_OPEN: Final = (State.OPEN, State.QUEUED, State.ASKED)
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """How to serve. ``socket`` stands in place of ``host`` and ``port``; port 0 takes a free one.
+
+    ``insecure`` allows an address that others can reach without TLS. ``allow_hosts`` are further names
+    that clients may call the server by, ``allow_origins`` further origins of web pages. ``idle``: the
+    server ends after so many seconds without need (None: never).
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 7700
+    socket: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    insecure: bool = False
+    allow_hosts: tuple[str, ...] = ()
+    allow_origins: tuple[str, ...] = ()
+    idle: float | None = None
+
+    @property
+    def tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.tls_cert is not None
+
+    @property
+    def public(self) -> bool:
+        """Whether other machines can reach it."""
+        return self.socket is None and not is_loopback(self.host)
+
+
+def serve(settings: Settings, options: Options, ready: Callable[[str], None]) -> None:
+    """Serves until a signal or idleness ends it. ``ready`` is told the address when connections are taken.
+
+    Raises ``ConfigError`` for what may not or cannot be served, ``AlreadyServed``, ``StoreError``.
+    """
+    tokens = Tokens(settings.state / TOKENS)
+    _check(options, tokens)
+    with ExitStack() as stack:
+        if options.socket is not None:
+            opened = stack.enter_context(listen_local(options.socket))
+            address = f"unix:{options.socket}"
+        else:
+            opened = stack.enter_context(listen(options.host, options.port))
+            address = address_of(opened, tls=options.tls)
+        gate = stack.enter_context(LocalGate(settings=settings))
+        stack.enter_context(announced(settings.state, address, __version__))
+        # A stop by signal is a good end: uvicorn hands the signal on when all is answered.
+        for name in ("SIGINT", "SIGTERM"):
+            stack.callback(signal.signal, getattr(signal, name), signal.signal(getattr(signal, name), _nothing))
+        with asyncio.Runner(loop_factory=_loop()) as runner:
+            runner.run(_serve(gate, tokens, options, opened, lambda: ready(address)))
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+def _loop() -> Callable[[], asyncio.AbstractEventLoop]:
+    try:
+        import uvloop  # noqa: PLC0415 - not everywhere
+    except ImportError:  # pragma: no cover - Windows
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+def _check(options: Options, tokens: Tokens) -> None:
+    if options.tls_key is not None and options.tls_cert is None:
+        raise ConfigError("a key without a certificate", at="--tls-key")
+    for path, at in ((options.tls_cert, "--tls-cert"), (options.tls_key, "--tls-key")):
+        if path is not None and not path.is_file():
+            raise ConfigError(f"there is no file {path}", at=at)
+    if options.socket is not None and options.tls:
+        raise ConfigError("a Unix socket needs no TLS", at="--tls-cert")
+    if not options.public:
+        return
+    if not options.tls and not options.insecure:
+        raise ConfigError(
+            f"{options.host} can be reached from other machines: give --tls-cert and --tls-key, "
+            "or say --insecure if something in front of it encrypts",
+            at="--host",
+        )
+    if not tokens.list():
+        raise ConfigError(
+            f"{options.host} can be reached from other machines, and there is no token yet: "
+            "make one with `callosum token add NAME`",
+            at="--host",
+        )
+
+
+async def _serve(
+    gate: LocalGate, tokens: Tokens, options: Options, opened: socket.socket, ready: Callable[[], None]
+) -> None:
+    served = ServedGate(gate)
+    stream = Stream(gate.store, gate.settings.state)
+    metrics = Metrics(lambda: _gauges(served, stream))
+    gate.observer = metrics.observe
+    service = Service(served, stream, metrics)
+    tasks: set[asyncio.Task[None]] = set()
+
+    def journal(kind: Kind, details: Mapping[str, Any]) -> None:
+        if not served.stopping:
+            task = asyncio.ensure_future(served.drive(gate.courses.refuse(kind, details)))
+            tasks.add(task)
+            task.add_done_callback(_logged)
+            task.add_done_callback(tasks.discard)
+
+    refusals = RefusalLog(journal)
+
+    def on_refused(kind: Kind, scope: MutableMapping[str, Any], details: Mapping[str, Any]) -> None:
+        metrics.refused(kind)
+        refusals(kind, scope, details)
+
+    app = Security(
+        App(service, documents()),
+        tokens,
+        allow_hosts=(options.host, *options.allow_hosts),
+        allow_origins=options.allow_origins,
+        token_required=options.public,
+        on_refused=on_refused,
+    )
+    config = uvicorn.Config(
+        app,
+        http=limited(),
+        ws="none",
+        lifespan="off",
+        loop="none",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=STOP_SECONDS,
+        ssl_certfile=str(options.tls_cert) if options.tls_cert else None,
+        ssl_keyfile=str(options.tls_key) if options.tls_key else None,
+    )
+    server = _Server(config, service, ready)
+    beside = [asyncio.ensure_future(_keep_table(gate)), asyncio.ensure_future(_tick(refusals))]
+    if options.idle:
+        beside.append(asyncio.ensure_future(_until_idle(server, service, options.idle)))
+    try:
+        await server.serve(sockets=[opened])
+    finally:
+        for task in beside:
+            task.cancel()
+        refusals.flush()
+        if tasks:
+            await asyncio.wait(tasks, timeout=5)
+        await stream.close()
+        await served.close()
+
+
+def _logged(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        logger.warning("a refusal could not be journalled: %s", task.exception())
+
+
+class _Server(uvicorn.Server):
+    """Stops the gate's waiting and the streams before it waits for what is still being answered."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._service = service
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begins to take connections."""
+        await super().startup(sockets)
+        self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answers what was taken and refuses the rest."""
+        self._service.served.stop()
+        await self._service.stream.close()
+        await super().shutdown(sockets)
+
+
+async def _keep_table(gate: LocalGate) -> None:
+    """Keeps the clients' fallback table beside the state as the rules have it."""
+    written: dict[str, int] | None = None
+    while True:
+        tools = gate.rules.current().highest_tiers()
+        if tools != written:
+            try:
+                _write_table(gate.settings.state / TABLE, tools)
+            except OSError as error:
+                logger.warning("the fallback table could not be written: %s", error)
+            written = tools
+        await asyncio.sleep(_LOOK_AT_RULES)
+
+
+def _write_table(path: Path, tools: Mapping[str, int]) -> None:
+    fresh = path.with_suffix(".new")
+    fresh.write_bytes(msgspec.json.format(msgspec.json.encode({"tools": dict(sorted(tools.items()))})) + b"\n")
+    fresh.replace(path)
+
+
+async def _tick(refusals: RefusalLog) -> None:
+    while True:
+        await asyncio.sleep(_TICK)
+        refusals.tick()
+
+
+async def _until_idle(server: uvicorn.Server, service: Service, idle: float) -> None:
+    """Ends the server when nobody has asked for ``idle`` seconds and nothing is open."""
+    while not server.should_exit:
+        quiet = time.monotonic() - service.touched
+        if quiet < idle:
+            await asyncio.sleep(idle - quiet)
+            continue
+        if service.stream.readers or service.waiting or await service.served.read(lambda: _busy(service)):
+            await asyncio.sleep(min(idle, 5))
+            continue
+        if time.monotonic() - service.touched >= idle:
+            logger.info("nobody has asked for %.0f s and nothing is open: the server ends", idle)
+            server.should_exit = True
+
+
+def _busy(service: Service) -> bool:
+    """Whether a lease, a waiter or an approval is open."""
+    try:
+        now = service.store.now()
+        return any(
+            max(action.expires, action.limit if action.alive else 0) > now
+            for action in service.store.live(None, _OPEN)
+            if action.approved >= 0
+        )
+    except StoreError:
+        return False
+
+
+def _gauges(served: ServedGate, stream: Stream) -> dict[str, tuple[str, float]]:
+    writer = served.writer
+    return {
+        "callosum_event_readers": ("Readers of the event stream.", stream.readers),
+        "callosum_transactions": ("Transactions of the group commit.", writer.committed),
+        "callosum_requests": ("Requests in these transactions.", writer.requests),
+        "callosum_process_seconds": ("Processor time of the server.", time.process_time()),
+        "callosum_now_seconds": ("The store's time.", time.time_ns() // 1000 / SECOND),
+        "callosum_pid": ("The server's process.", os.getpid()),
+    }

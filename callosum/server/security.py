@@ -1,0 +1,399 @@
+"""Who may ask, from where, and for whom: the outermost layer of the server.
+
+``Security`` looks at each request before anything else does:
+
+==============  ===========================================================  ========================
+part            what is let in                                               otherwise
+==============  ===========================================================  ========================
+Host            one, and a name of this server                               400 none or two, 421
+Origin          none, this server's own, or one that is listed               403
+Sec-Fetch-Site  anything but ``cross-site``, unless the Origin is listed     403
+Authorization   one token that is in force; none where none is required      400 two, 401
+==============  ===========================================================  ========================
+
+A page that a browser shows can send requests to this machine, also to the loopback. The Host stops one
+whose name was made to point here (DNS rebinding), the Origin any other. Over a Unix socket any Host is
+fine: no browser gets there. The token found goes into ``scope["callosum.token"]``; what it may do is asked
+with ``may_act``, ``may_approve`` and ``may_read``, whose ``Refused`` is an answer of its own.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import re
+import time
+from asyncio import CancelledError
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from typing import Any, Final, Literal
+
+from callosum.errors import CallosumError, ConfigError
+from callosum.server.tokens import Role, Token, Tokens
+from callosum.wire import Fault, encode
+
+logger = logging.getLogger("callosum")
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Header = tuple[bytes, bytes]
+Kind = Literal["host", "origin", "missing", "wrong", "role", "instance", "namespace", "suppressed"]
+"""Why a request was refused. ``suppressed`` is a ``RefusalLog``'s own: so many were not written down."""
+OnRefused = Callable[[Kind, Scope, Mapping[str, Any]], None]
+
+LOCAL: Final = ("localhost", "127.0.0.1", "[::1]")
+"""The names of a server on the loopback."""
+HEADERS: Final[tuple[Header, ...]] = ((b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store"))
+"""What every answer carries."""
+
+_HOST: Final = re.compile(rb"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(?::[0-9]{1,5})?")
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::[0-9]{1,5})?")
+_BEARER: Final = re.compile(r"bearer +([\x21-\x7e]+) *", re.IGNORECASE)
+_LOOKED_AT: Final = frozenset((b"origin", b"authorization", b"sec-fetch-site"))
+_PREFLIGHT: Final[tuple[Header, ...]] = (
+    (b"access-control-allow-methods", b"GET, POST, DELETE"),
+    (b"access-control-allow-headers", b"authorization, content-type, last-event-id"),
+    (b"access-control-max-age", b"600"),
+)
+_MOST_SPELLINGS: Final = 256
+"""Spellings of good Hosts that are remembered; the port is the client's to choose."""
+
+
+class Refused(CallosumError):
+    """A request that is not let through: ``status``, ``error`` and ``at`` are the answer, ``kind`` says why.
+
+    ``token`` is the name of the token that was shown, ``""`` where none was or it is unknown.
+    """
+
+    def __init__(self, status: int, error: str, at: str, *, kind: Kind, token: str = "") -> None:
+        super().__init__(f"{at}: {error}")
+        self.status, self.error, self.at, self.kind, self.token = status, error, at, kind, token
+
+    def response(self) -> App:
+        """The answer as an ASGI application; sending it also tells ``on_refused`` of the ``Security`` around it."""
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG001 - ASGI
+            report = scope.get("callosum.refused")
+            if report is not None:
+                report(self, scope)
+            headers = [(b"www-authenticate", b"Bearer")] if self.status == 401 else []
+            await _send_fault(send, self.status, self.error, self.at, headers)
+
+        return answer
+
+
+# --- what a token may do ------------------------------------------------------------------------------
+
+
+def may_act(token: Token | None, instance: str, namespace: str, *, at: str = "instance") -> None:
+    """Raises ``Refused`` if the token may not act as this instance (or actor, ``instance/session``) here.
+
+    Without a token anything goes: ``Security`` has asked for one where it is required. A token for ``mira``
+    also speaks for ``mira/inbox``, which is what a session of hers is called. An approver's token does not
+    act. ``at`` is the field that names the instance: ``parent`` and ``continues`` claim one too.
+    """
+    if token is None:
+        return
+    if token.role is not Role.ACTOR:
+        raise Refused(403, "an approver's token cannot act", "Authorization", kind="role", token=token.name)
+    own = token.instance
+    if own is not None and instance != own and not instance.startswith(f"{own}/"):
+        raise Refused(403, "this token speaks for another instance", at, kind="instance", token=token.name)
+    _in_namespace(token, namespace)
+
+
+def may_approve(token: Token | None, namespace: str) -> None:
+    """Raises ``Refused`` unless it is an approver's token for this namespace; there must be one, also locally."""
+    if token is None:
+        raise Refused(401, "only a person may do this: an approver's token is needed", "Authorization", kind="missing")
+    if token.role is not Role.APPROVER:
+        raise Refused(403, "an actor's token cannot approve", "Authorization", kind="role", token=token.name)
+    _in_namespace(token, namespace)
+
+
+def may_read(token: Token | None, namespace: str | None) -> None:
+    """Raises ``Refused`` if the token may not see this namespace; None stands for all of them."""
+    if token is not None:
+        _in_namespace(token, namespace)
+
+
+def signed(token: Token | None, by: str) -> str:
+    """Who is to be journalled where a client says ``by`` whom: with a token its name always stands there."""
+    if token is None or by == token.name:
+        return by
+    return f"{by} (token {token.name})" if by else token.name
+
+
+def _in_namespace(token: Token, namespace: str | None) -> None:
+    if token.namespaces is not None and namespace not in token.namespaces:
+        error = "this token works in other namespaces" if namespace is not None else "name one of this token's"
+        raise Refused(403, error, "namespace", kind="namespace", token=token.name)
+
+
+# --- requests -----------------------------------------------------------------------------------------
+
+
+class Security:
+    """An ASGI application around another that lets through what may come in.
+
+    ``local`` and ``allow_hosts``: names of this server, as they stand in a Host, with any port; one that is
+    given with a port counts with this port only. The address that a connection came in at always counts.
+    ``allow_origins``: origins (``https://console.example``) whose pages may ask; a wildcard is refused.
+    ``token_required``: nothing is answered without a token. ``on_refused`` is called with the kind, the
+    scope and details fit for a journal (never a secret) for all that is refused.
+
+    An error in the application becomes a 500, a cancelled request a 503, both as JSON.
+    Raises ``ConfigError`` for a host or an origin that is none.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        tokens: Tokens,
+        *,
+        local: Iterable[str] = LOCAL,
+        allow_hosts: Iterable[str] = (),
+        allow_origins: Iterable[str] = (),
+        token_required: bool = False,
+        on_refused: OnRefused | None = None,
+    ) -> None:
+        self.app, self.tokens = app, tokens
+        self.token_required = token_required
+        self._on_refused = on_refused
+        self._names = frozenset([*(_host(name) for name in local), *(_host(name) for name in allow_hosts)])
+        self._origins = frozenset(_origin(origin) for origin in allow_origins)
+        self._good: set[bytes] = set()
+        self._report_refused = self._report
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serves one request, or answers why not."""
+        if scope["type"] != "http":
+            await self._other(scope, receive, send)
+            return
+        extra, began = HEADERS, False
+
+        def sending(message: Message) -> Awaitable[None]:  # no coroutine of its own: one less to run per message
+            nonlocal began
+            if message["type"] == "http.response.start":
+                began = True
+                message = {**message, "headers": [*message.get("headers", ()), *extra]}
+            return send(message)
+
+        scope["callosum.refused"] = self._report_refused
+        try:
+            host, said = _gather(scope["headers"])
+            if host not in self._good:
+                self._check_host(host, scope)
+            token = None
+            if said:
+                extra = self._check_origin(said, scope, host)
+                if extra is not HEADERS and _is_preflight(scope):
+                    await _send(sending, 204, _preflight(scope))
+                    return
+                token = self._token(said)
+            if token is None and self.token_required:
+                raise Refused(401, "a token is needed", "Authorization", kind="missing")  # noqa: TRY301
+            scope["callosum.token"] = token
+            await self.app(scope, receive, sending)
+        except Refused as refused:
+            await refused.response()(scope, receive, sending)
+        except CancelledError:
+            if began:
+                raise
+            await _send_fault(sending, 503, "the server is stopping", "", [(b"retry-after", b"1")])
+        except Exception:
+            if began:
+                raise
+            logger.exception("%s %s failed", scope["method"], scope["path"])
+            await _send_fault(sending, 500, "internal error: the server's log has it", "")
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+
+    def _check_host(self, host: bytes | None, scope: Scope) -> None:
+        server = scope.get("server")
+        if server is not None and server[1] is None:  # a Unix socket
+            return
+        if host is None:
+            raise Refused(400, "is missing", "Host", kind="host")
+        parts = _HOST.fullmatch(host)
+        name = parts[1].decode("ascii").lower() if parts else ""
+        if not (name in self._names or host.decode("latin-1").lower() in self._names or (name and _is(name, server))):
+            raise Refused(421, "this server has another name (see callosum serve --allow-host)", "Host", kind="host")
+        if len(self._good) < _MOST_SPELLINGS:
+            self._good.add(host)
+
+    def _check_origin(self, said: dict[bytes, bytes], scope: Scope, host: bytes | None) -> tuple[Header, ...]:
+        """Returns the headers of the answer."""
+        origin = said.get(b"origin")
+        if origin is not None:
+            text = origin.decode("latin-1").lower()
+            if text in self._origins:
+                return (*HEADERS, (b"access-control-allow-origin", origin), (b"vary", b"origin"))
+            if host is None or text != f"{scope['scheme']}://{host.decode('latin-1').lower()}":
+                raise Refused(
+                    403, "pages of this origin may not ask (callosum serve --allow-origin)", "Origin", kind="origin"
+                )
+        elif said.get(b"sec-fetch-site") == b"cross-site":
+            raise Refused(403, "pages of other sites may not ask", "Sec-Fetch-Site", kind="origin")
+        return HEADERS
+
+    def _token(self, said: dict[bytes, bytes]) -> Token | None:
+        given = said.get(b"authorization")
+        if given is None:
+            return None
+        bearer = _BEARER.fullmatch(given.decode("latin-1"))
+        if bearer is None:
+            raise Refused(401, 'expected "Bearer" and a token', "Authorization", kind="wrong")
+        token = self.tokens.find(bearer[1])
+        if token is None:
+            name = self.tokens.named(bearer[1])
+            error = "this token is not in force: unknown, removed, replaced or expired"
+            raise Refused(401, error, "Authorization", kind="wrong", token=name)
+        return token
+
+    def _report(self, refused: Refused, scope: Scope) -> None:
+        if self._on_refused is None:
+            return
+        client = scope.get("client")
+        details = {
+            "status": refused.status,
+            "error": refused.error,
+            "at": refused.at,
+            "token": refused.token,
+            "client": client[0] if client else "",
+            "method": scope["method"],
+            "path": scope["path"][:200],
+        }
+        self._on_refused(refused.kind, scope, details)
+
+
+def _gather(headers: Iterable[Header]) -> tuple[bytes | None, dict[bytes, bytes] | None]:
+    """The Host and the other headers that are looked at; of each there may be one."""
+    host: bytes | None = None
+    said: dict[bytes, bytes] | None = None
+    for name, value in headers:
+        if name == b"host":
+            if host is not None:
+                raise Refused(400, "stands twice", "Host", kind="host")
+            host = value
+        elif name in _LOOKED_AT:
+            if said is None:
+                said = {}
+            elif name in said:
+                kind: Kind = "wrong" if name == b"authorization" else "origin"
+                raise Refused(400, "stands twice", name.decode("ascii").title(), kind=kind)
+            said[name] = value
+    return host, said
+
+
+def _is(name: str, server: tuple[str, int] | None) -> bool:
+    """Whether this is the address at which the connection came in: what is no name cannot be made to point here."""
+    if server is None:
+        return False
+    try:
+        return _address(name.strip("[]")) == _address(server[0].partition("%")[0])
+    except ValueError:
+        return False
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    found = ipaddress.ip_address(text)
+    return getattr(found, "ipv4_mapped", None) or found  # of a socket for both kinds
+
+
+def _is_preflight(scope: Scope) -> bool:
+    return scope["method"] == "OPTIONS" and any(
+        name == b"access-control-request-method" for name, _ in scope["headers"]
+    )
+
+
+def _preflight(scope: Scope) -> tuple[Header, ...]:
+    if any(name == b"access-control-request-private-network" for name, _ in scope["headers"]):
+        return (*_PREFLIGHT, (b"access-control-allow-private-network", b"true"))
+    return _PREFLIGHT
+
+
+def _host(name: str) -> str:
+    """A Host as it is compared: small letters, an IPv6 address in brackets."""
+    written = f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name
+    if not written.isascii() or not _HOST.fullmatch(written.encode()):
+        raise ConfigError(f"expected a host name or an address, not {name!r:.100}", at="--allow-host")
+    return written.lower()
+
+
+def _origin(origin: str) -> str:
+    small = origin.lower().removesuffix("/")
+    if not _ORIGIN.fullmatch(small):
+        raise ConfigError(
+            f'expected an origin such as "https://console.example:8443", no wildcard, not {origin!r:.100}',
+            at="--allow-origin",
+        )
+    return small
+
+
+async def _send_fault(send: Send, status: int, error: str, at: str, headers: Iterable[Header] = ()) -> None:
+    await _send(send, status, ((b"content-type", b"application/json"), *headers), encode(Fault(error, at)))
+
+
+async def _send(send: Send, status: int, headers: Iterable[Header], body: bytes = b"") -> None:
+    length = [(b"content-length", b"%d" % len(body))] if status != 204 else []
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, *length]})
+    await send({"type": "http.response.body", "body": body})
+
+
+# --- the journal's part -------------------------------------------------------------------------------
+
+
+class RefusalLog:
+    """Hands on what was refused, but not so much of it that a flood could fill the journal.
+
+    At most ``limit`` in each ``span`` of seconds go to ``write`` (kind and details). What came beyond is
+    counted, and when the span is over written as one, of the kind ``suppressed``, with the number of each
+    kind; that happens with the next refusal, or in ``flush``. ``clock`` gives seconds that never run
+    backwards. It is called as ``on_refused`` is.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[Kind, Mapping[str, Any]], None],
+        *,
+        limit: int = 20,
+        span: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._write, self._limit, self._span, self._clock = write, limit, span, clock
+        self._began = clock()
+        self._written = 0
+        self._beyond: Counter[Kind] = Counter()
+
+    def __call__(self, kind: Kind, scope: Scope, details: Mapping[str, Any]) -> None:  # noqa: ARG002 - OnRefused
+        """Writes it, or counts it."""
+        if self._clock() - self._began >= self._span:
+            self.flush()
+        if self._written < self._limit:
+            self._written += 1
+            self._write(kind, details)
+        else:
+            self._beyond[kind] += 1
+
+    def flush(self) -> None:
+        """Writes how many were counted since the last time, if any were, and begins a new span."""
+        now = self._clock()
+        beyond, self._beyond = self._beyond, Counter()
+        began, self._began = self._began, now
+        self._written = 0
+        if beyond:
+            details = {"suppressed": beyond.total(), "seconds": round(now - began, 1), "kinds": dict(beyond)}
+            self._write("suppressed", details)
+
+    def tick(self) -> None:
+        """Does what is due: to be called now and then, so that a number is not kept until the next refusal."""
+        if self._beyond and self._clock() - self._began >= self._span:
+            self.flush()

@@ -1,0 +1,646 @@
+"""The event stream: server-sent events for many readers, from the journal and from what is published.
+
+::
+
+    journal ── items_of ──┐  at most every INTERVAL, one for all readers
+                          ├─> Ring ──> Group ──> one joined chunk for all readers with one filter
+    publish ── Published ─┘
+                          journal, page by page, for who comes back or has fallen behind
+
+While there are readers, one task follows the journal: what this server commits wakes it, what other
+processes commit is found by looking every ``POLL`` seconds. Each event is encoded once. A reader has no
+queue, only a position; what it is sent next is what lies behind its position.
+
+* Who comes back with ``Last-Event-ID`` goes on behind that event: from the ring, or from the journal until
+  the ring is reached. Journal events come without gap or repetition; published ones as far as they are kept.
+* Who reads too slowly finds that the ring has gone on. Decisions (``safety.*``) it still gets, from the
+  journal; of the others it is told the number: ``event: stream.dropped``, ``data: {"count": 12}``.
+* Who does not read at all, so that a send does not end within ``STALL`` seconds, is cut off.
+* Who hears nothing for ``BEAT`` seconds gets a comment, with the id of the stream's tip: so that coming back
+  after a quiet hour does not mean reading the journal of that hour.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from msgspec import Struct
+
+from callosum import wire
+from callosum.corpus.events import CorpusEvent, select
+from callosum.errors import StoreError, StoreUnavailable
+from callosum.journal import FOLDER, Journal
+from callosum.model import Entry
+from callosum.server.ring import (
+    PUBLISHED,
+    Batch,
+    Filter,
+    Group,
+    Item,
+    Position,
+    Published,
+    Ring,
+    chunk_of,
+    end_of,
+    id_of,
+    items_of,
+    position_of,
+)
+from callosum.stores.base import Store
+
+if TYPE_CHECKING:
+    from starlette.types import Message, Receive, Scope, Send
+
+logger = logging.getLogger("callosum")
+
+INTERVAL: Final = 0.05
+"""Events are collected for so many seconds, unless it was quiet before: then the first goes at once."""
+POLL: Final = 0.1
+"""How often the journal is looked at for what other processes did, in seconds."""
+BEAT: Final = 15.0
+STALL: Final = 10.0
+RING: Final = 16_384
+"""Most events of the ring."""
+RING_SIZE: Final = 8_000_000
+"""Most bytes of the ring, roughly."""
+RETRY: Final = 2000
+"""After how many milliseconds a reader that lost its connection is to come back."""
+_KEPT: Final = 1000
+_KEPT_SIZE: Final = 2_000_000
+_LIVE_PAGE: Final = 128
+_PAGE: Final = 200
+_PAGE_SIZE: Final = 262_144
+_PAGES: Final = 8
+_SLICE: Final = 32
+"""So many readers are woken, then the loop has its turn: decisions do not wait for two thousand sends."""
+_AGAIN: Final = 1.0
+"""After a fault of the store, the next look comes so many seconds later."""
+_FAREWELL: Final = 2.0
+"""So many seconds readers have to take the end of the stream."""
+
+_HEAD: Final[Message] = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [
+        (b"content-type", b"text/event-stream; charset=utf-8"),
+        (b"cache-control", b"no-store"),
+        (b"x-accel-buffering", b"no"),
+    ],
+}
+_END: Final[Message] = {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+def _body(content: bytes) -> Message:
+    return {"type": "http.response.body", "body": content, "more_body": True}
+
+
+class Page(Struct, frozen=True, gc=False):
+    """A piece of the journal as events: all of the entries from where it began up to ``end``.
+
+    ``floor`` is where the ring began when the page was read; ``last``: there were no more entries then, so
+    everything up to ``floor`` is in the page or before it.
+    """
+
+    items: list[Item]
+    end: Position
+    floor: Position
+    last: bool
+
+    def reach(self, floor: Position) -> Position:
+        """Up to where a reader that has had the page needs nothing more, if the ring now begins at ``floor``."""
+        return min(max(self.end, self.floor) if self.last else self.end, floor)
+
+
+class Past:
+    """Reads the journal, with its rotated segments where ``state`` (the state folder) is given."""
+
+    def __init__(self, store: Store, state: Path | None) -> None:
+        self._store = store
+        self._journal = Journal(store, state) if state is not None else None
+        self._folder = state / FOLDER if state is not None else None
+        self._rotated = (0, 0)
+
+    def newest(self) -> int:
+        """The ``seq`` of the newest entry; 0 if there is none."""
+        entries = self._store.entries(limit=1, newest=True)
+        return entries[0].seq if entries else 0
+
+    def read(self, after: int, limit: int) -> list[Entry]:
+        """The next entries, at most ``limit``. Raises ``StoreError``.
+
+        The store is read first: what has left it meanwhile is in a segment by then.
+        """
+        entries = self._store.entries(after=after, limit=limit)
+        if self._journal is None or self._rotated_up_to() <= after:
+            return entries
+        try:
+            return list(islice(self._journal.read(after=after), limit))
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            logger.error("the event stream goes on without a part of the journal: %s", error)  # noqa: TRY400
+            return entries
+
+    def _rotated_up_to(self) -> int:
+        """The newest entry of all segments. The folder is listed only if it has changed."""
+        journal, folder = self._journal, self._folder
+        if journal is None or folder is None:
+            return 0
+        try:
+            changed = folder.stat().st_mtime_ns
+        except OSError:
+            return 0
+        if self._rotated[0] != changed:
+            upto = max((segment.last for segment in journal.segments()), default=0)
+            settled = 0 <= 2 * 10**9 < time.time_ns() - changed  # else a change within one tick could be missed
+            self._rotated = (changed if settled else 0, upto)
+        return self._rotated[1]
+
+
+class _Reader:
+    """One who reads: its position, and what is going on with its connection.
+
+    ``joined``: it has been at the tip, so that it is a live reader, which loses what it does not take in
+    time; before, it is one that comes back and gets everything. ``seen`` says up to where, counted as
+    ``Group.added``. ``sending`` is since when a send is under way (0: none is).
+    """
+
+    __slots__ = ("bell", "cut_off", "group", "joined", "over", "position", "seen", "sending", "sent", "task")
+
+    def __init__(self, group: Group, position: Position) -> None:
+        self.group = group
+        self.position = position
+        self.joined = False
+        self.seen = 0
+        self.sent = 0.0
+        self.sending = 0.0
+        self.over = False
+        self.cut_off = False
+        self.bell: asyncio.Future[None] | None = None
+        self.task: asyncio.Task[Any] | None = None
+
+    def wake(self) -> None:
+        """Ends its waiting."""
+        bell = self.bell
+        if bell is not None and not bell.done():
+            bell.set_result(None)
+
+    def leave(self) -> None:
+        """Its connection is gone."""
+        self.over = True
+        self.wake()
+
+
+class Stream:
+    """Sends events to readers. All but ``wake`` and ``publish`` belong to one event loop.
+
+    ``state`` is the state folder, for entries that were rotated out of the store. ``dropped`` counts events
+    that readers lost because they were slow, ``stalled`` readers that were cut off.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        state: Path | None = None,
+        *,
+        ring: int = RING,
+        size: int = RING_SIZE,
+        interval: float = INTERVAL,
+        poll: float = POLL,
+        beat: float = BEAT,
+        stall: float = STALL,
+    ) -> None:
+        self._past = Past(store, state)
+        self._ring = Ring(ring, size)
+        self._interval, self._poll, self._beat, self._stall = interval, poll, beat, stall
+        self._pending: deque[Published] = deque()
+        self._pending_size = 0
+        self._guard = threading.Lock()
+        self._kept: deque[Item] = deque()
+        self._kept_size = 0
+        self._moment = 0
+        self._groups: dict[Filter, Group] = {}
+        self._fresh: set[Filter] = set()
+        self._waiting: dict[Filter, dict[_Reader, None]] = {}
+        self._readers: dict[_Reader, Callable[[], object] | None] = {}
+        self._pages: OrderedDict[int, Page] = OrderedDict()
+        self._lane = ThreadPoolExecutor(1, "callosum-stream")
+        self._turn = asyncio.Lock()
+        self._bell = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._woken = False
+        self._closed = False
+        self._tasks: list[asyncio.Task[None]] = []
+        self.dropped = 0
+        self.stalled = 0
+
+    @property
+    def readers(self) -> int:
+        """How many readers there are."""
+        return len(self._readers)
+
+    # --- what goes in --------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """There is something new in the journal. Cheap; may be called from any thread."""
+        if self._woken:
+            return
+        self._woken = True
+        loop = self._loop
+        if loop is None:
+            return
+        if threading.get_ident() == self._thread:
+            self._bell.set()
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(self._bell.set)
+
+    def publish(self, events: Iterable[CorpusEvent]) -> None:
+        """Sends events that are in no journal. May be called from any thread.
+
+        They are kept for readers that come back, the newest thousand (and two megabytes) of them.
+        """
+        new = [Published.of(event) for event in events]
+        with self._guard:
+            self._pending.extend(new)
+            self._pending_size += sum(len(event.data) for event in new)
+            while not self._readers and (len(self._pending) > _KEPT or self._pending_size > _KEPT_SIZE):
+                self._pending_size -= len(self._pending.popleft().data)
+        self.wake()
+
+    # --- readers -------------------------------------------------------------------------------------
+
+    def check(
+        self, types: str = "*", last_event_id: str | None = None
+    ) -> tuple[frozenset[str] | None, Position | None]:
+        """Reads what a reader asks for, for ``serve``. Raises ``BadRequest`` at ``types`` or ``Last-Event-ID``."""
+        return select(types), position_of(last_event_id) if last_event_id else None
+
+    async def serve(
+        self,
+        scope: Scope,  # noqa: ARG002 - it is served as any ASGI application is
+        receive: Receive,
+        send: Send,
+        *,
+        types: frozenset[str] | None = None,
+        namespace: str | None = None,
+        namespaces: frozenset[str] | None = None,
+        last_event_id: Position | None = None,
+        abort: Callable[[], object] | None = None,
+    ) -> None:
+        """Sends events until the reader goes, stops reading, or the stream is closed.
+
+        ``types`` and ``last_event_id`` are as ``check`` returns them. ``namespace`` is what the reader
+        wants, ``namespaces`` what it may see (None: all). Everything that is committed after the response
+        began is sent. ``abort`` closes the connection at once, whatever is still to be written; without it
+        the transport of uvicorn's own ``send`` is used.
+        """
+        if namespace is not None:
+            namespaces = frozenset({namespace}) if namespaces is None else namespaces & {namespace}
+        try:
+            reader = self._join(Filter(types, namespaces), last_event_id, abort or _abort_of(send))
+        except StoreError as error:
+            await _refuse(send, str(error), "store")
+            return
+        if reader is None:
+            await _refuse(send, "the server is stopping", "")
+            return
+        watch: asyncio.Task[None] | None = None
+        try:
+            reader.task = asyncio.current_task()
+            await self._send(reader, send, _HEAD)
+            await self._send(reader, send, _body(b"retry: %d\nid: %b\n\n" % (RETRY, id_of(reader.position).encode())))
+            watch = asyncio.ensure_future(_watch(reader, receive))
+            await self._feed(reader, send)
+            if not reader.over:
+                await self._send(reader, send, _END)
+        except asyncio.CancelledError:
+            if not reader.cut_off or reader.task is None or reader.task.uncancel():
+                raise
+        finally:
+            self._leave(reader)
+            if watch is not None:
+                watch.cancel()
+
+    async def close(self) -> None:
+        """Ends every reader's stream, in order; who does not take the end within two seconds is cut off."""
+        self._closed = True
+        for reader in list(self._readers):
+            reader.wake()
+        for _ in range(3):  # the end was sent, the connection aborted, the task cancelled
+            if not self._readers:
+                break
+            self._empty.clear()
+            try:
+                async with asyncio.timeout(_FAREWELL):
+                    await self._empty.wait()
+            except TimeoutError:
+                for reader in list(self._readers):
+                    self._cut(reader)
+        self._lane.shutdown(wait=False, cancel_futures=True)
+
+    def _join(self, filter: Filter, position: Position | None, abort: Callable[[], object] | None) -> _Reader | None:
+        """A new reader; the first starts what serves them. Raises ``StoreError``."""
+        if self._closed:
+            return None
+        if not self._readers:
+            self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+            newest = end_of(self._past.newest())
+            self._ring.begin(max(newest, self._kept[-1].position) if self._kept else newest)
+            self._place_published()
+        if position is not None:
+            while position > self._ring.tip:  # seen through another server, or just now
+                more = self._look()
+                self._bell.set()  # the others are to have it too
+                if not more:
+                    break
+            position = min(position, self._ring.tip)
+        group = self._groups.get(filter)
+        if group is None:
+            group = self._groups[filter] = Group(filter, self._ring)
+            self._waiting[filter] = {}
+        group.members += 1
+        reader = _Reader(group, position or self._ring.tip)
+        if not self._readers:
+            self._tasks = [asyncio.ensure_future(self._follow()), asyncio.ensure_future(self._tend())]
+        self._readers[reader] = abort
+        return reader
+
+    def _leave(self, reader: _Reader) -> None:
+        group = reader.group
+        group.members -= 1
+        self._waiting[group.filter].pop(reader, None)
+        if not group.members:
+            del self._groups[group.filter], self._waiting[group.filter]
+            self._fresh.discard(group.filter)
+        del self._readers[reader]
+        if not self._readers:
+            for task in self._tasks:
+                task.cancel()
+            self._tasks = []
+            self._ring.begin(self._ring.tip)
+            self._pages.clear()
+            self._empty.set()
+
+    def _cut(self, reader: _Reader) -> None:
+        """Ends a reader's connection at once; if that was tried before, its task."""
+        abort = self._readers[reader]
+        if reader.cut_off or abort is None:
+            reader.cut_off = reader.over = True
+            if reader.task is not None:
+                reader.task.cancel()
+            return
+        reader.cut_off = reader.over = True
+        abort()
+
+    # --- one reader ----------------------------------------------------------------------------------
+
+    async def _feed(self, reader: _Reader, send: Send) -> None:
+        """Sends what lies behind the reader's position, as often as there is something."""
+        ring, group = self._ring, reader.group
+        while not (reader.over or self._closed):
+            if reader.joined and group.gone > reader.seen:
+                await self._tell(reader, send)
+                continue
+            if reader.position < ring.floor:
+                await self._look_back(reader, send)
+                continue
+            chunk = group.next(reader.position)
+            reader.position = chunk.position
+            reader.seen += chunk.count
+            if chunk.body:
+                await self._send(reader, send, _body(chunk.body))
+            if chunk.position < ring.tip:
+                if not reader.joined:
+                    await asyncio.sleep(0)  # a long way: the others have their turn
+                continue
+            if not reader.joined:
+                reader.joined, reader.seen = True, group.added
+            if time.monotonic() - reader.sent >= self._beat:
+                await self._send(reader, send, _body(b":\nid: %b\n\n" % id_of(reader.position).encode()))
+                continue
+            await self._wait(reader)
+
+    async def _send(self, reader: _Reader, send: Send, message: Message) -> None:
+        now = time.monotonic()
+        reader.sending = reader.sent = now
+        await send(message)
+        reader.sending = 0.0
+
+    async def _wait(self, reader: _Reader) -> None:
+        """Waits until there is something for the reader's group, or it has heard nothing for long."""
+        if reader.over or self._closed:
+            return
+        waiting = self._waiting[reader.group.filter]
+        waiting[reader] = None
+        reader.bell = asyncio.get_running_loop().create_future()
+        try:
+            await reader.bell
+        finally:
+            reader.bell = None
+            waiting.pop(reader, None)
+
+    async def _tell(self, reader: _Reader, send: Send) -> None:
+        """Tells a live reader how many events left the ring before it took them."""
+        lost = reader.group.gone - reader.seen
+        reader.seen += lost
+        self.dropped += lost
+        await self._send(reader, send, _body(b'event: stream.dropped\ndata: {"count":%d}\n\n' % lost))
+
+    async def _look_back(self, reader: _Reader, send: Send) -> None:
+        """Brings a reader nearer to the ring, which has gone on or began after the reader's position.
+
+        A live one gets the decisions, if it has missed any; one that comes back gets everything.
+        """
+        group, ring = reader.group, self._ring
+        if reader.joined and group.gone_safe <= reader.position:
+            reader.position = ring.floor
+            return
+        try:
+            page = await self._page(reader.position)
+        except StoreError as error:
+            logger.warning("the event stream could not read the journal: %s", error)
+            await asyncio.sleep(_AGAIN)
+            return
+        end = page.reach(ring.floor)
+        items = [item for item in group.filter.of(page.items) if reader.position < item.position <= end]
+        if reader.joined:
+            items = [item for item in items if item.safe]
+        elif self._kept:
+            kept = [item for item in group.filter.of(self._kept) if reader.position < item.position <= end]
+            items = sorted(items + kept, key=lambda item: item.position)
+        reader.position = max(reader.position, end)
+        while items:
+            chunk = chunk_of(items, end)
+            items = [item for item in items if item.position > chunk.position]
+            await self._send(reader, send, _body(chunk.body))
+            if reader.over:
+                return
+        await asyncio.sleep(0)
+
+    async def _page(self, position: Position) -> Page:
+        """The page of the journal behind ``position``; one is read at a time, and shared. Raises ``StoreError``."""
+        after = position[0] - (position[1] < PUBLISHED)  # of an entry that was begun, the rest is wanted
+        page = self._remembered(after, position)
+        if page is not None:
+            return page
+        async with self._turn:
+            page = self._remembered(after, position)
+            if page is not None:
+                return page
+            began = time.monotonic()
+            loop = asyncio.get_running_loop()
+            page = await loop.run_in_executor(self._lane, self._read_page, after, self._ring.floor)
+            self._pages[after] = page
+            while len(self._pages) > _PAGES:
+                self._pages.popitem(last=False)
+            await asyncio.sleep(2 * (time.monotonic() - began))  # whoever reads the past, decisions come first
+            return page
+
+    def _remembered(self, after: int, position: Position) -> Page | None:
+        """A page that was read before, if it brings a reader at ``position`` any further."""
+        page = self._pages.get(after)
+        return page if page is not None and page.reach(self._ring.floor) > position else None
+
+    def _read_page(self, after: int, floor: Position) -> Page:
+        entries = self._past.read(after, _PAGE)
+        items: list[Item] = []
+        size, end = 0, end_of(after)
+        for entry in entries:
+            found = items_of(entry)
+            items += found
+            size += sum(len(item.frame) for item in found)
+            end = end_of(entry.seq)
+            if size > _PAGE_SIZE and entry is not entries[-1]:
+                return Page(items, end, floor, last=False)
+        return Page(items, end, floor, last=len(entries) < _PAGE)
+
+    # --- all readers ---------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        """Follows the journal and wakes the readers for whom there is something."""
+        failing = False
+        while True:
+            try:
+                more = self._look()
+            except StoreError as error:
+                if not failing:
+                    logger.warning("the event stream cannot follow the journal: %s", error)
+                failing = True
+                await asyncio.sleep(_AGAIN)
+                continue
+            except Exception:
+                logger.exception("the event stream cannot follow the journal")
+                await asyncio.sleep(_AGAIN)
+                continue
+            failing = False
+            await self._wake_readers()
+            await asyncio.sleep(0 if more else self._interval)
+            if not (more or self._woken):
+                await self._listen()
+
+    async def _listen(self) -> None:
+        """Waits until there is something, at most until it is time to look."""
+        try:
+            async with asyncio.timeout(max(0.0, self._poll - self._interval)):
+                await self._bell.wait()
+        except TimeoutError:
+            return
+
+    def _look(self) -> bool:
+        """Takes the next entries and what was published into the ring; returns whether there may be more.
+
+        Read on the loop: it is the tail of the journal, a page of it takes about a millisecond, and a thread
+        would have to hand the interpreter to and fro for each row.
+        """
+        self._woken = False
+        self._bell.clear()
+        entries = self._past.read(self._ring.tip[0], _LIVE_PAGE)
+        if entries:
+            self._add([item for entry in entries for item in items_of(entry)], end_of(entries[-1].seq))
+        more = len(entries) == _LIVE_PAGE
+        if not more:
+            self._place_published()
+        return more
+
+    def _place_published(self) -> None:
+        """Gives what was published its position, behind everything in the ring."""
+        with self._guard:
+            new = list(self._pending)
+            self._pending.clear()
+            self._pending_size = 0
+        items = []
+        for event in new:
+            self._moment = max(self._moment + 1, time.time_ns() // 1000)
+            items.append(event.at(self._ring.tip[0], self._moment))
+        if not items:
+            return
+        self._kept.extend(items)
+        self._kept_size += sum(len(item.frame) for item in items)
+        while len(self._kept) > _KEPT or self._kept_size > _KEPT_SIZE:
+            self._kept_size -= len(self._kept.popleft().frame)
+        self._add(items, items[-1].position)
+
+    def _add(self, items: list[Item], tip: Position) -> None:
+        gone = Batch(self._ring.add(items, tip))
+        fresh = Batch(items)
+        for filter, group in self._groups.items():
+            if group.note(fresh, gone):
+                self._fresh.add(filter)
+
+    async def _wake_readers(self) -> None:
+        """Wakes small groups first, large ones bit by bit."""
+        fresh, self._fresh = self._fresh, set()
+        for waiting in sorted((list(self._waiting.get(filter, ())) for filter in fresh), key=len):
+            for number, reader in enumerate(waiting, 1):
+                reader.wake()
+                if number % _SLICE == 0:
+                    await asyncio.sleep(0)
+
+    async def _tend(self) -> None:
+        """Cuts off who does not read, and wakes who has heard nothing for long."""
+        while True:
+            await asyncio.sleep(min(1.0, self._stall / 4, self._beat / 4))
+            now, woken = time.monotonic(), 0
+            for reader in list(self._readers):
+                if reader not in self._readers:
+                    continue
+                if reader.sending and now - reader.sending >= self._stall:
+                    self.stalled += not reader.cut_off
+                    self._cut(reader)
+                elif reader.bell is not None and now - reader.sent >= self._beat:
+                    reader.wake()
+                    woken += 1
+                    if woken % _SLICE == 0:
+                        await asyncio.sleep(0)
+
+
+async def _watch(reader: _Reader, receive: Receive) -> None:
+    """Notices that the reader has gone."""
+    try:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+    finally:
+        reader.leave()
+
+
+def _abort_of(send: Send) -> Callable[[], object] | None:
+    """How uvicorn's connection is closed without waiting for what is still to be written."""
+    transport = getattr(getattr(send, "__self__", None), "transport", None)
+    return cast("Callable[[], object] | None", getattr(transport, "abort", None))
+
+
+async def _refuse(send: Send, error: str, at: str) -> None:
+    headers = [(b"content-type", b"application/json"), (b"retry-after", b"1")]
+    await send({"type": "http.response.start", "status": 503, "headers": headers})
+    await send({"type": "http.response.body", "body": wire.encode(wire.Fault(error, at))})

@@ -1,0 +1,348 @@
+"""Tokens: who may speak to the server, for whom, and where; kept as digests in ``tokens.json``.
+
+A secret is ``cal_<name>_<43 characters>``. Its end are 256 random bits, so the file keeps a plain SHA-256
+of it: slow hashes guard what people make up and others can guess, and nobody guesses 256 bits. They would
+only make every request slow.
+
+The file is changed by commands and read by servers. A change is a new file put in the place of the old
+one, made under a lock on ``tokens.lock``, so that a reader sees the old file or the new one, and two
+commands at once lose nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from callosum.errors import ConfigError
+from callosum.gate.check import check_name
+from callosum.wire import fault_of
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - without file locks two commands at once may lose one's change
+    fcntl = None  # type: ignore[assignment]
+
+logger = logging.getLogger("callosum")
+
+FILE: Final = "tokens.json"
+"""The name of the file in the state folder."""
+LOOK_EVERY: Final = 0.2
+"""How often the file is looked at, in seconds: a removed token works for at most so long."""
+
+_PREFIX: Final = "cal_"
+_SECRET: Final = 43
+"""Characters of the random end: 32 bytes in base64url."""
+_NAME: Final = r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z"
+_FULL: Final = 10_000
+"""Most tokens of one file."""
+
+
+class Role(StrEnum):
+    """What a token is for: an actor's acts, an approver's says yes or no. None does both."""
+
+    ACTOR = "actor"
+    APPROVER = "approver"
+
+
+class Token(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
+    """A token as the file has it; times are Unix seconds.
+
+    ``instance``: the only one it may speak for, with all its sessions. ``namespaces``: the only ones it
+    works in. None means any. ``digest`` is the SHA-256 of the secret in hex; ``former`` that of the
+    secret before the last rotation, valid until ``former_until``.
+    """
+
+    name: Annotated[str, Meta(pattern=_NAME)]
+    role: Role
+    created: int
+    digest: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+    instance: Annotated[str, Meta(min_length=1)] | None = None
+    namespaces: Annotated[tuple[str, ...], Meta(min_length=1)] | None = None
+    expires: int | None = None
+    former: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")] | None = None
+    former_until: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Token({self.name!r}, {self.role.value!r}, instance={self.instance!r}, namespaces={self.namespaces!r})"
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    version: Annotated[int, Meta(ge=1, le=1)] = 1
+    tokens: Annotated[tuple[Token, ...], Meta(max_length=_FULL)] = ()
+
+
+_decode: Final = msgspec.json.Decoder(_File).decode
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+_NO_DIGEST: Final = _digest(secrets.token_hex(32))
+_NOBODY: Final = Token(name="nobody", role=Role.ACTOR, created=0, digest=_NO_DIGEST)
+"""What an unknown name is compared with, so that it takes as long as a known one."""
+
+
+class Tokens:
+    """The tokens of one file, which need not exist: then there are none.
+
+    ``clock`` gives Unix seconds, ``ticks`` seconds that never run backwards. ``error`` is the fault of the
+    newest version of the file, None if it is sound. A file that turns bad leaves the tokens as they were,
+    with a warning in the log. Raises ``ConfigError`` with the place if it is bad at the start.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.path = Path(path)
+        self.error: ConfigError | None = None
+        self._clock, self._ticks = clock, ticks
+        self._stamp = _stamp(self.path)
+        self._tokens: Mapping[str, Token] = _read(self.path)
+        self._next = ticks() + LOOK_EVERY
+
+    def __repr__(self) -> str:
+        return f"Tokens({str(self.path)!r}: {len(self._tokens)})"
+
+    # --- what a server asks ----------------------------------------------------------------------
+
+    def find(self, presented: str) -> Token | None:
+        """Returns the token of this secret; None for one that is unknown, removed, replaced or expired.
+
+        Takes as long for a wrong secret as for the right one, and for a name that does not exist.
+        """
+        tokens, now, digest = self._current(), self._clock(), _digest(presented)
+        token = tokens.get(_name_in(presented), _NOBODY)
+        fits = hmac.compare_digest(digest, token.digest)
+        fits_former = hmac.compare_digest(digest, token.former or _NO_DIGEST)
+        if fits or (fits_former and now < (token.former_until or 0)):
+            return token if token.expires is None or now < token.expires else None
+        return None
+
+    def holds(self, token: Token) -> bool:
+        """Whether a token that was found earlier is still good: for connections that stay open long."""
+        found, now = self._current().get(token.name), self._clock()
+        if found is None or (found.expires is not None and now >= found.expires):
+            return False
+        return found.digest == token.digest or (found.former == token.digest and now < (found.former_until or 0))
+
+    def named(self, presented: str) -> str:
+        """Returns the name of the token that this (wrong) secret claims to be, ``""`` if there is none such."""
+        name = _name_in(presented)
+        return name if name in self._current() else ""
+
+    def reload(self) -> bool:
+        """Reads the file if it changed; returns whether other tokens are in force."""
+        stamp = _stamp(self.path)
+        if stamp == self._stamp:
+            return False
+        self._stamp = stamp
+        try:
+            self._tokens = _read(self.path)
+        except ConfigError as error:
+            self.error = error
+            logger.warning("the tokens stay as they were: %s", error)
+            return False
+        self.error = None
+        return True
+
+    def _current(self) -> Mapping[str, Token]:
+        ticks = self._ticks()
+        if ticks >= self._next:
+            self.reload()
+            self._next = ticks + LOOK_EVERY
+        return self._tokens
+
+    # --- what a person does ----------------------------------------------------------------------
+
+    def list(self) -> tuple[Token, ...]:
+        """Returns the tokens that are in the file now, by name. Raises ``ConfigError`` if it is bad."""
+        return tuple(sorted(_read(self.path).values(), key=lambda token: token.name))
+
+    def add(
+        self,
+        name: str,
+        *,
+        role: Role = Role.ACTOR,
+        instance: str | None = None,
+        namespaces: tuple[str, ...] | None = None,
+        expires: float | None = None,
+    ) -> str:
+        """Makes a token and returns its secret, which is kept nowhere. ``expires`` is in Unix seconds.
+
+        Raises ``ConfigError`` at the field: a name that is none or is taken, a moment that is past, an
+        instance for an approver's token (which speaks for no agent), a file that cannot be changed.
+        """
+        _check(name, role, instance, namespaces)
+        now = self._clock()
+        if expires is not None and not now < expires < 2**53:
+            raise ConfigError("expected a moment in the future", at="expires")
+        secret = _new(name)
+        token = Token(
+            name=name,
+            role=role,
+            created=int(now),
+            digest=_digest(secret),
+            instance=instance,
+            namespaces=namespaces,
+            expires=None if expires is None else int(expires),
+        )
+        with self._changing() as tokens:
+            if name in tokens:
+                raise ConfigError(f"there is a token {name} already; remove it, or rotate it", at="name")
+            if len(tokens) >= _FULL:
+                raise ConfigError(f"there are {_FULL} tokens already", at="name")
+            tokens[name] = token
+        return secret
+
+    def rotate(self, name: str, grace: float = 0) -> str:
+        """Returns a new secret for a token; the old one goes on for ``grace`` seconds.
+
+        Raises ``ConfigError`` at ``name`` if there is none of this name.
+        """
+        if not 0 <= grace <= 365 * 86400:
+            raise ConfigError("expected 0 seconds to 365 days", at="grace")
+        secret = _new(name)
+        with self._changing() as tokens:
+            old = _of(tokens, name)
+            tokens[name] = msgspec.structs.replace(
+                old,
+                digest=_digest(secret),
+                former=old.digest if grace else None,
+                former_until=int(self._clock() + grace) if grace else None,
+            )
+        return secret
+
+    def remove(self, name: str) -> None:
+        """Ends a token. Raises ``ConfigError`` at ``name`` if there is none of this name."""
+        with self._changing() as tokens:
+            del tokens[_of(tokens, name).name]
+
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, Token]]:
+        """Lends out what the file has, alone, and writes what has become of it."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            side = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                if fcntl is not None:
+                    fcntl.flock(side, fcntl.LOCK_EX)
+                tokens = _read(self.path)
+                yield tokens
+                _write(self.path, tokens)
+            finally:
+                os.close(side)
+        except OSError as error:
+            raise ConfigError(f"cannot be changed: {error.strerror or error}", at=str(self.path)) from error
+        self.reload()
+
+
+def _of(tokens: Mapping[str, Token], name: str) -> Token:
+    if name not in tokens:
+        raise ConfigError(f"there is no token {name[:64]!r}", at="name")
+    return tokens[name]
+
+
+def _check(name: str, role: Role, instance: str | None, namespaces: tuple[str, ...] | None) -> None:
+    if not re.search(_NAME, name):
+        raise ConfigError("expected 1 to 64 letters, digits, dots, hyphens and underscores", at="name")
+    if instance is not None:
+        check_name(instance, "instance")
+        if role is Role.APPROVER:
+            raise ConfigError("an approver's token speaks for no instance", at="instance")
+    if namespaces is not None and not namespaces:
+        raise ConfigError("expected at least one, or none given for all", at="namespace")
+    for namespace in namespaces or ():
+        check_name(namespace, "namespace")
+
+
+def _new(name: str) -> str:
+    return f"{_PREFIX}{name}_{secrets.token_urlsafe(32)}"
+
+
+def _name_in(presented: str) -> str:
+    """The name in the middle of a secret, ``""`` in what has not the form of one."""
+    end = len(presented) - _SECRET - 1
+    return presented[len(_PREFIX) : end] if presented.startswith(_PREFIX) and presented[end : end + 1] == "_" else ""
+
+
+# --- the file -----------------------------------------------------------------------------------------
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    """What changes when the file does; None where there is none, ``()`` where it cannot be looked at."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return ()
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+
+
+def _read(path: Path) -> dict[str, Token]:
+    """The tokens by name, none where there is no file. Raises ``ConfigError`` with the place."""
+    at = str(path)
+    try:
+        with path.open("rb") as file:
+            facts = os.fstat(file.fileno())
+            data = file.read()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror or error}", at=at) from error
+    if hasattr(os, "geteuid"):  # who can write it can make himself an approver
+        if facts.st_mode & 0o022:
+            raise ConfigError("others than its owner can change it: chmod 600 it, and look through it", at=at)
+        if facts.st_uid not in (os.geteuid(), 0):
+            raise ConfigError("it belongs to another user", at=at)
+    try:
+        found = _decode(data).tokens
+    except msgspec.ValidationError as error:
+        fault = fault_of(error)
+        raise ConfigError(fault.message, at=f"{at}: {fault.at}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(f"no valid JSON: {error}", at=at) from None
+    tokens: dict[str, Token] = {}
+    for place, token in enumerate(found):
+        if token.name in tokens:
+            raise ConfigError("stands twice", at=f"{at}: tokens[{place}].name")
+        tokens[token.name] = token
+    return tokens
+
+
+def _write(path: Path, tokens: Mapping[str, Token]) -> None:
+    """Puts a new file in the place of the old one, private, and synced so that it survives power loss."""
+    data = msgspec.json.format(msgspec.json.encode(_File(tokens=tuple(tokens.values()))), indent=2) + b"\n"
+    draft = path.with_suffix(".part")
+    draft.unlink(missing_ok=True)  # of a command that died
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,170 @@
+"""The group commit: what arrives while one batch is being written is the next batch.
+
+A batch runs on the event loop, as one transaction that takes no lock of another process by waiting.
+Non-durable requests are answered after the commit; durable ones after the sync, which runs in a thread,
+so that the next batch is decided while the disk works. Where the store cannot be tried without waiting
+(another process has the file, or the store is no ``Prompt`` one), the batch goes to a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, cast
+
+from callosum.model import Applied
+from callosum.stores.base import Prompt, Request, Store
+
+BATCH: Final = 64
+"""Most requests of one transaction: the loop does nothing else meanwhile."""
+TEND_EVERY: Final = 0.05
+"""How often the store is tended while it is written, in seconds."""
+
+logger = logging.getLogger("callosum")
+
+Answer = Applied | Exception
+_Waiting = tuple[Request, "asyncio.Future[Applied]"]
+
+
+class Writer:
+    """Hands requests to the store in batches. Use it from one event loop.
+
+    ``committed`` counts transactions and ``requests`` what was in them.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._prompt: Prompt | None = cast("Prompt", store) if hasattr(store, "attempt") else None
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[_Waiting] = deque()
+        self._held: list[tuple[asyncio.Future[Applied], Answer]] = []
+        self._upto = 0
+        self._scheduled = False
+        self._in_line = False
+        self._syncing = False
+        self._tending = False
+        self._threads = ThreadPoolExecutor(3, "callosum-writer")  # one stands in line, one syncs, one tends
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.committed = 0
+        self.requests = 0
+
+    def submit(self, request: Request) -> asyncio.Future[Applied]:
+        """Returns the future answer; it is set once the change is as durable as its scope asks for."""
+        future: asyncio.Future[Applied] = self._loop.create_future()
+        self._waiting.append((request, future))
+        if not self._scheduled and not self._in_line:
+            self._schedule()
+        return future
+
+    async def close(self) -> None:
+        """Returns once everything that was submitted is answered."""
+        while self._waiting or self._in_line or self._syncing or self._tending:
+            self._idle.clear()
+            await self._idle.wait()
+        self._threads.shutdown()
+
+    def _schedule(self) -> None:
+        # Not at once: everybody whose request has been read in this round of the loop is to be in it.
+        self._scheduled = True
+        self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        batch: list[_Waiting] = []
+        while self._waiting and len(batch) < BATCH:
+            request, future = self._waiting.popleft()
+            if not future.done():  # who has gone away meanwhile gets no decision
+                batch.append((request, future))
+        if not batch:
+            self._rest()
+            return
+        requests = [request for request, _ in batch]
+        tried: tuple[Sequence[Answer], int] | None = None
+        if self._prompt is not None:
+            try:
+                tried = self._prompt.attempt(requests)
+            except Exception as error:  # noqa: BLE001 - it is handed to those who asked
+                tried = [error] * len(batch), 0
+        if tried is None:
+            self._in_line = True
+            work = self._loop.run_in_executor(self._threads, self._store.transact, requests)
+            work.add_done_callback(lambda done: self._came_back(batch, done))
+            return
+        self._settle(batch, *tried)
+        if self._waiting:
+            self._schedule()
+        else:
+            self._rest()
+
+    def _came_back(self, batch: list[_Waiting], done: asyncio.Future[list[Answer]]) -> None:
+        self._in_line = False
+        error = done.exception()
+        self._settle(batch, [error] * len(batch) if isinstance(error, Exception) else done.result(), 0)
+        if self._waiting:
+            self._schedule()
+        else:
+            self._rest()
+
+    def _settle(self, batch: list[_Waiting], answers: Sequence[Answer], seq: int) -> None:
+        self.committed += 1
+        self.requests += len(batch)
+        if not self._tending and self._prompt is not None:
+            self._tending = True
+            self._loop.call_later(TEND_EVERY, self._tend, self._prompt)
+        for ((scope, _), future), answer in zip(batch, answers, strict=True):
+            if seq and scope.durable:
+                self._held.append((future, answer))
+            else:
+                _give(future, answer)
+        if seq:
+            self._upto = max(self._upto, seq)
+            if not self._syncing:
+                self._sync()
+
+    def _sync(self) -> None:
+        held, self._held = self._held, []
+        upto, self._upto = self._upto, 0
+        prompt = self._prompt
+        if prompt is None:
+            raise AssertionError("only what was tried needs a sync of its own")
+        self._syncing = True
+        work = self._loop.run_in_executor(self._threads, prompt.sync, upto)
+        work.add_done_callback(lambda done: self._synced(held, done))
+
+    def _synced(self, held: list[tuple[asyncio.Future[Applied], Answer]], done: asyncio.Future[None]) -> None:
+        self._syncing = False
+        error = done.exception()
+        for future, answer in held:
+            _give(future, error if isinstance(error, Exception) else answer)
+        if self._held:
+            self._sync()
+        else:
+            self._rest()
+
+    def _tend(self, prompt: Prompt) -> None:
+        work = self._loop.run_in_executor(self._threads, prompt.tend)
+        work.add_done_callback(self._tended)
+
+    def _tended(self, done: asyncio.Future[None]) -> None:
+        self._tending = False
+        error = done.exception()
+        if error is not None:
+            logger.warning("the store could not be tended: %s", error)
+        self._rest()
+
+    def _rest(self) -> None:
+        if not (self._waiting or self._in_line or self._syncing or self._tending):
+            self._idle.set()
+
+
+def _give(future: asyncio.Future[Applied], answer: Answer) -> None:
+    if future.done():
+        return
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)

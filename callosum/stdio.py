@@ -1,0 +1,734 @@
+"""The gate as JSON-RPC 2.0, one message a line: for a host that would rather start a child than open a port.
+
+::
+
+    channel.read ── Lines ── reader ──┬── Desk ── gate         nothing else is going on: answered on the spot
+                                      └── Workers ── Desk ── gate      it waits, or others are being answered
+    channel.write <── whole lines, under a lock ──┘
+
+Who reads also answers, as long as one request comes at a time: a change of thread takes as long as a decision.
+A request that may take long (``wait``) never holds up the reader.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
+from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.structs import asdict, replace
+
+from callosum import __version__, wire
+from callosum.errors import CallosumError, ConfigError
+from callosum.gate import MAX_WAIT, Gate, LocalGate
+from callosum.gate.check import check_name
+from callosum.gate.records import approvals_of, page_of
+from callosum.model import DEFAULT_NAMESPACE, Call
+
+logger = logging.getLogger("callosum")
+
+WORKERS: Final = 32
+"""Most requests that are worked on beside the reader."""
+MAX_BATCH: Final = 1000
+"""Most requests of one batch."""
+MAX_PAGE: Final = 1000
+"""Most journal entries of one page."""
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+UNKNOWN_METHOD: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+AWAY: Final = -32000
+"""The gate or its store cannot answer now."""
+REFUSED: Final = -32001
+"""Only a person may do this."""
+
+_TAIL_POLL: Final = 0.1
+_DRAIN_POLL: Final = 0.25
+_CHUNK: Final = 65536
+_GONE: Final = select.POLLERR | select.POLLHUP
+"""What the writing end of a pipe shows once nobody has the other."""
+
+
+# --- params -------------------------------------------------------------------------------------------
+
+
+class Release(wire.Release, frozen=True, kw_only=True):
+    """``release``: what the path says over HTTP stands in ``context_key``."""
+
+    context_key: str
+
+
+class StatusQuery(Struct, frozen=True, rename="camel", kw_only=True):
+    """``status``."""
+
+    context_key: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+
+
+class ApprovalsQuery(Struct, frozen=True, rename="camel", kw_only=True):
+    """``approvals``."""
+
+    namespace: str = DEFAULT_NAMESPACE
+
+
+class Word(Struct, frozen=True, rename="camel", kw_only=True):
+    """``approve`` and ``deny``: a person's word on a call that was asked or blocked."""
+
+    id: int
+    by: str = ""
+    channel: str = "stdio"
+    namespace: str = DEFAULT_NAMESPACE
+
+
+class JournalQuery(Struct, frozen=True, rename="camel", kw_only=True):
+    """``journal``. ``session`` is the whole actor; ``namespace`` null means all; ``wait`` is in seconds."""
+
+    cursor: str = ""
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
+    namespace: str | None = DEFAULT_NAMESPACE
+    session: str | None = None
+    context_key: str | None = None
+    newest: bool = False
+    wait: Annotated[float, Meta(ge=0, le=MAX_WAIT)] = 0
+
+
+class HealthQuery(Struct, frozen=True):
+    """``health``: nothing."""
+
+
+class Health(Struct, frozen=True, rename="camel"):
+    """Who answers, and what it takes."""
+
+    name: str
+    version: str
+    methods: tuple[str, ...]
+
+
+METHODS: Final[Mapping[str, type[Struct]]] = {
+    "intercept": Call,
+    "complete": wire.Complete,
+    "lock": wire.Lock,
+    "release": Release,
+    "renew": wire.Renew,
+    "resolve": wire.Resolve,
+    "status": StatusQuery,
+    "approvals": ApprovalsQuery,
+    "approve": Word,
+    "deny": Word,
+    "journal": JournalQuery,
+    "health": HealthQuery,
+}
+"""Every method with what it takes. A struct's fields are the parameters of the gate's method of that name."""
+FOR_APPROVERS: Final = frozenset(("approve", "deny"))
+
+_DECODERS: Final = {name: msgspec.json.Decoder(kind) for name, kind in METHODS.items()}
+
+
+# --- the methods --------------------------------------------------------------------------------------
+
+
+class Records(Protocol):
+    """What ``Gate`` leaves out: the journal, and the calls that wait for a person."""
+
+    def approvals(self, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[wire.Approval, ...]:
+        """Returns the calls that wait for a person, oldest first."""
+        ...
+
+    def journal(
+        self,
+        *,
+        cursor: str = "",
+        limit: int = 100,
+        namespace: str | None = None,
+        session: str | None = None,
+        context_key: str | None = None,
+        newest: bool = False,
+    ) -> wire.JournalPage:
+        """Returns a page of the journal from ``cursor`` on. Raises ``ConfigError`` at ``cursor``."""
+        ...
+
+
+class LocalRecords:
+    """The records of an embedded gate."""
+
+    def __init__(self, gate: LocalGate) -> None:
+        self._gate = gate
+
+    def approvals(self, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[wire.Approval, ...]:
+        return approvals_of(self._gate.store, namespace)
+
+    def journal(
+        self,
+        *,
+        cursor: str = "",
+        limit: int = 100,
+        namespace: str | None = None,
+        session: str | None = None,
+        context_key: str | None = None,
+        newest: bool = False,
+    ) -> wire.JournalPage:
+        return page_of(
+            self._gate.store,
+            cursor=cursor,
+            limit=limit,
+            namespace=namespace,
+            session=session,
+            context_key=context_key,
+            newest=newest,
+        )
+
+
+class Refused(CallosumError):
+    """What only a person may do. ``at`` names the method, or the field that makes it so."""
+
+    def __init__(self, at: str) -> None:
+        super().__init__(f"only a person may {at}, and this child speaks for none: start it with --approver")
+        self.at = at
+
+
+class Desk:
+    """What each method does. ``approver``: a person stands behind the host, so it may decide for one."""
+
+    def __init__(self, gate: Gate, records: Records, *, approver: bool) -> None:
+        self._gate = gate
+        self._records = records
+        self._approver = approver
+        self.closing = threading.Event()
+        """Set when nothing more is taken: who waits for the journal is answered with what there is."""
+
+    def methods(self) -> tuple[str, ...]:
+        """Returns the names of the methods that are not refused."""
+        return tuple(name for name in METHODS if self._approver or name not in FOR_APPROVERS)
+
+    def admit(self, method: str) -> None:
+        """Raises ``Refused`` for a method that this child may not be asked for."""
+        if method in FOR_APPROVERS and not self._approver:
+            raise Refused(method)
+
+    def answer(self, method: str, params: Any) -> Any:
+        """Does what is asked, and returns the answer's struct. Raises ``CallosumError``."""
+        if method == "intercept":
+            return self._gate.intercept(params)
+        if method == "health":
+            return Health("callosum", __version__, self.methods())
+        if params.namespace is not None:
+            check_name(params.namespace, "namespace")
+        if method == "journal":
+            return self._journal(params)
+        if method == "approvals":
+            return wire.Approvals(self._records.approvals(namespace=params.namespace))
+        if method == "release" and params.force and not self._approver:
+            raise Refused("force")
+        return getattr(self._gate, method)(**asdict(params))
+
+    def _journal(self, query: JournalQuery) -> wire.JournalPage:
+        if query.session is not None:
+            check_name(query.session, "session")
+        wanted = asdict(query)
+        ends = time.monotonic() + wanted.pop("wait")
+        while True:
+            page = self._records.journal(**wanted)
+            left = ends - time.monotonic()
+            if page.entries or left <= 0 or self.closing.wait(min(_TAIL_POLL, left)):
+                return page
+            wanted["cursor"] = page.cursor
+
+
+# --- messages -----------------------------------------------------------------------------------------
+
+
+class _Message(Struct, frozen=True, gc=False):
+    jsonrpc: Literal["2.0"]
+    method: str
+    id: Raw | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+
+
+class _Known(Struct, frozen=True, gc=False):
+    """What can be told of a message that is none: whom to answer."""
+
+    id: Raw = Raw(b"null")
+
+
+class _Named(Struct, frozen=True, gc=False):
+    namespace: Raw | UnsetType = UNSET
+
+
+class _Error(Struct, frozen=True, gc=False, omit_defaults=True):
+    code: int
+    message: str
+    data: Mapping[str, str] | None = None
+
+
+class _Answer(Struct, frozen=True, gc=False, tag_field="jsonrpc", tag="2.0"):
+    id: Raw
+    result: Any
+
+
+class _Failure(Struct, frozen=True, gc=False, tag_field="jsonrpc", tag="2.0"):
+    id: Raw
+    error: _Error
+
+
+_NULL: Final = Raw(b"null")
+_EMPTY: Final = Raw(b"{}")
+_BATCH: Final = msgspec.json.Decoder(list[Raw])
+_MESSAGE: Final = msgspec.json.Decoder(_Message)
+_ANYTHING: Final = msgspec.json.Decoder(Any)
+_KNOWN: Final = msgspec.json.Decoder(_Known)
+_NAMED: Final = msgspec.json.Decoder(_Named)
+_ID: Final = msgspec.json.Decoder(str | int | float | None)
+
+
+class Fault(Exception):
+    """A message that asks for nothing that can be done. ``id`` None: a notification, which is not answered."""
+
+    def __init__(self, id: Raw | None, code: int, message: str, **data: str) -> None:
+        super().__init__(message)
+        self.id = id
+        self.error = _Error(code, message, data or None)
+
+    def answer(self) -> bytes | None:
+        """Returns the line that says so, without its end."""
+        return wire.encode(_Failure(self.id, self.error)) if self.id is not None else None
+
+
+class Job(NamedTuple):
+    """A request that can be worked on. ``id`` as it was written; None for a notification."""
+
+    id: Raw | None
+    method: str
+    params: Any
+
+    @property
+    def slow(self) -> bool:
+        """Whether it may take longer than a transaction."""
+        return bool(getattr(self.params, "wait", 0) > 0)
+
+
+def read_job(body: bytes, desk: Desk, namespace: str = DEFAULT_NAMESPACE) -> Job:
+    """Reads one message. ``namespace`` is that of a request which names none. Raises ``Fault``."""
+    message = _read_message(body)
+    id = None if message.id is UNSET else message.id.copy()  # a view of it would keep the whole line
+    method = message.method
+    decoder = _DECODERS.get(method)
+    if decoder is None:
+        near = difflib.get_close_matches(method, METHODS, n=1) if len(method) <= 64 else []
+        more = {"near": near[0]} if near else {}
+        raise Fault(id, UNKNOWN_METHOD, f"there is no method {method[:64]!r}", at="method", **more)
+    try:
+        desk.admit(method)
+    except Refused as refusal:
+        raise Fault(id, REFUSED, str(refusal), at=refusal.at) from None
+    return Job(id, method, _read_params(decoder, _EMPTY if message.params is UNSET else message.params, id, namespace))
+
+
+def _read_message(body: bytes) -> _Message:
+    try:
+        message = _MESSAGE.decode(body)
+        _no_name_twice(message, body)
+    except msgspec.ValidationError as error:
+        raise _broken(body, wire.fault_of(error)) from None
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise Fault(_NULL, PARSE_ERROR, f"no valid JSON: {error}", at="message") from None
+    except RecursionError:
+        raise Fault(_NULL, PARSE_ERROR, "nested too deeply", at="message") from None
+    except ConfigError as error:
+        raise _broken(body, error) from None
+    if message.id is not UNSET and not _is_id(message.id):
+        raise Fault(_NULL, INVALID_REQUEST, "expected a string, a number or null", at="id")
+    return message
+
+
+def _no_name_twice(message: _Message, body: bytes) -> None:
+    """Refuses an envelope that has a name twice; the params are looked through when they are read."""
+    names = 2 + (message.id is not UNSET)
+    if message.params is not UNSET:
+        names += 1
+        body = body.replace(message.params, b"0", 1)
+    if body.count(b":") != names:  # else there is no room for more names than are known
+        wire.read(_ANYTHING, body)
+
+
+def _broken(body: bytes, error: ConfigError) -> Fault:
+    """What is no request, with its id if that can be told. The decoder stopped at the first fault it saw."""
+    id = _NULL
+    try:
+        found = _KNOWN.decode(body).id
+        if error.at != "id" and _is_id(found):
+            id = found.copy()
+    except msgspec.ValidationError:
+        pass  # no object
+    except (msgspec.DecodeError, RecursionError) as worse:
+        return Fault(_NULL, PARSE_ERROR, f"no valid JSON: {worse}", at="message")
+    return Fault(id, INVALID_REQUEST, error.message, at=error.at if error.at != "body" else "message")
+
+
+def _is_id(raw: Raw) -> bool:
+    try:
+        _ID.decode(raw)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def _read_params(decoder: msgspec.json.Decoder[Any], raw: Raw, id: Raw | None, namespace: str) -> Any:
+    try:
+        params = wire.read(decoder, bytes(raw))
+        if namespace != DEFAULT_NAMESPACE and hasattr(params, "namespace") and _NAMED.decode(raw).namespace is UNSET:
+            params = replace(params, namespace=namespace)
+    except ConfigError as error:
+        code = INVALID_PARAMS if bytes(raw)[:1] in (b"{", b"[") else INVALID_REQUEST
+        raise Fault(id, code, error.message, at=error.at if error.at != "body" else "params") from None
+    return params
+
+
+# --- lines --------------------------------------------------------------------------------------------
+
+
+class Lines:
+    """Cuts what comes into lines; a line longer than ``most`` bytes is passed over without being kept."""
+
+    def __init__(self, most: int = wire.MAX_BODY) -> None:
+        self._most = most
+        self._part = bytearray()
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[bytes | None]:
+        """Returns the lines that ``data`` ends, without their ends; None for one that was too long."""
+        *ends, rest = data.split(b"\n")
+        lines = [self._end(one) for one in ends]
+        self._keep(rest)
+        return lines
+
+    def rest(self) -> bytes | None:
+        """Returns what came after the last line's end."""
+        return self._end(b"")
+
+    def _keep(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size <= self._most:
+            self._part += part
+        else:
+            self._part.clear()
+
+    def _end(self, part: bytes) -> bytes | None:
+        if not self._size and len(part) <= self._most:
+            return part
+        self._keep(part)
+        line = bytes(self._part) if self._size <= self._most else None
+        self._part.clear()
+        self._size = 0
+        return line
+
+
+# --- work beside the reader ---------------------------------------------------------------------------
+
+
+class Workers:
+    """At most ``most`` threads, each started when it is first needed. Only one thread hands out work."""
+
+    def __init__(self, most: int = WORKERS) -> None:
+        self._most = most
+        self._slots = threading.Semaphore(most)
+        self._idle = threading.Semaphore(0)
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, job: Callable[[], None], *, wait: bool) -> bool:
+        """Has ``job`` done, which must not raise; False if nobody is free and it shall not ``wait`` for one."""
+        if not self._slots.acquire(blocking=wait):
+            return False
+        if not self._idle.acquire(blocking=False):
+            thread = threading.Thread(target=self._work, daemon=True, name=f"callosum-stdio-{len(self._threads)}")
+            try:
+                thread.start()
+            except RuntimeError:  # the system has no more threads
+                self._slots.release()
+                return False
+            self._threads.append(thread)
+        self._jobs.put(job)
+        return True
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+            self._idle.release()
+            self._slots.release()
+
+    def finish(self, given_up: Callable[[], bool]) -> bool:
+        """Waits until all is done and ends the threads; False if it was ``given_up`` before."""
+        for _ in range(self._most):
+            while not self._slots.acquire(timeout=_DRAIN_POLL):
+                if given_up():
+                    return False
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+        return True
+
+
+Reply = Callable[[bytes | None], None]
+
+
+class _Batch:
+    """Gathers the answers of a batch; the last one sends them."""
+
+    def __init__(self, count: int, send: Reply) -> None:
+        self._left = count
+        self._send = send
+        self._answers: list[bytes] = []
+        self._lock = threading.Lock()
+
+    def add(self, answer: bytes | None) -> None:
+        with self._lock:
+            if answer is not None:
+                self._answers.append(answer)
+            self._left -= 1
+            if self._left:
+                return
+        if self._answers:
+            self._send(b"[" + b",".join(self._answers) + b"]")
+
+
+# --- the conversation ---------------------------------------------------------------------------------
+
+
+class Channel(Protocol):
+    """Where messages come from and go to. ``read`` is called by one thread, the rest by any."""
+
+    def read(self) -> bytes | None:
+        """Waits for what comes next; ``b""`` at the end of the input, None once it was stopped."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Writes all of it. Raises ``OSError`` if that cannot be."""
+        ...
+
+    def stop(self) -> None:
+        """Ends ``read``, the one that runs and every later one. Safe in a signal handler."""
+        ...
+
+    def gone(self) -> bool:
+        """Whether nobody can read any more what is written."""
+        ...
+
+
+class _Conversation:
+    def __init__(self, desk: Desk, channel: Channel, namespace: str, workers: int) -> None:
+        self._desk = desk
+        self._channel = channel
+        self._namespace = namespace
+        self._workers = Workers(workers)
+        self._writing = threading.Lock()
+        self._busy: set[object] = set()
+        self.failure: OSError | None = None
+        """Why nothing can be written any more."""
+
+    # --- what comes ------------------------------------------------------------------------------
+
+    def take(self, line: bytes | None, *, alone: bool) -> None:
+        """Answers a line, or has it answered. ``alone``: no other line has come with it."""
+        try:
+            self._take_line(line, alone=alone)
+        except Fault as fault:
+            self._send(fault.answer())
+
+    def _take_line(self, line: bytes | None, *, alone: bool) -> None:
+        if line is None:
+            raise Fault(_NULL, INVALID_REQUEST, f"the line is longer than {wire.MAX_BODY} bytes", at="message")
+        line = line.lstrip(b" \t\r")
+        if not line:
+            return
+        if not line.isascii():
+            try:
+                line.decode()
+            except UnicodeDecodeError as error:
+                raise Fault(_NULL, PARSE_ERROR, f"no valid UTF-8: {error.reason}", at="message") from None
+        if line[:1] == b"[":
+            self._take_batch(line)
+        else:
+            self._take_one(line, self._send, alone=alone)
+
+    def _take_batch(self, line: bytes) -> None:
+        try:
+            raws = _BATCH.decode(line)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Fault(_NULL, PARSE_ERROR, f"no valid JSON: {error}", at="message") from None
+        if not 1 <= len(raws) <= MAX_BATCH:
+            raise Fault(_NULL, INVALID_REQUEST, f"expected 1 to {MAX_BATCH} requests in a batch", at="message")
+        batch = _Batch(len(raws), self._send)
+        for raw in raws:
+            self._take_one(bytes(raw), batch.add, alone=len(raws) == 1)
+
+    def _take_one(self, body: bytes, reply: Reply, *, alone: bool) -> None:
+        try:
+            job = read_job(body, self._desk, self._namespace)
+        except Fault as fault:
+            return reply(fault.answer())
+        except Exception as error:  # whatever one message does, the next is answered
+            logger.exception("a message could not be read")
+            return reply(Fault(_NULL, INTERNAL_ERROR, "internal error", kind=type(error).__name__).answer())
+        started = False
+        if job.slow:
+            started = self._workers.start(partial(self._work, job, reply), wait=True)
+        elif self._busy or not alone:  # several at once share a sync of the disk
+            started = self._beside(job, reply)
+        if not started:
+            self._work(job, reply)
+        return None
+
+    def _beside(self, job: Job, reply: Reply) -> bool:
+        """Hands a quick request to a worker; False if all wait, so that what frees a lease is not held up by them."""
+        token = object()
+
+        def work() -> None:
+            self._work(job, reply)
+            self._busy.discard(token)
+
+        self._busy.add(token)
+        started = self._workers.start(work, wait=False)
+        if not started:
+            self._busy.discard(token)
+        return started
+
+    # --- what goes -------------------------------------------------------------------------------
+
+    def _work(self, job: Job, reply: Reply) -> None:
+        reply(self._answer(job))
+
+    def _answer(self, job: Job) -> bytes | None:
+        try:
+            result = self._desk.answer(job.method, job.params)
+            return wire.encode(_Answer(job.id, result)) if job.id is not None else None
+        except ConfigError as error:
+            fault = Fault(job.id, INVALID_PARAMS, error.message, at=error.at)
+        except Refused as refusal:
+            fault = Fault(job.id, REFUSED, str(refusal), at=refusal.at)
+        except CallosumError as error:
+            fault = Fault(job.id, AWAY, str(error), kind=type(error).__name__)
+        except Exception as error:  # whatever one request does, the next is answered
+            logger.exception("%s failed", job.method)
+            fault = Fault(job.id, INTERNAL_ERROR, "internal error", kind=type(error).__name__)
+        return fault.answer()
+
+    def _send(self, answer: bytes | None) -> None:
+        if answer is None:
+            return
+        with self._writing:
+            if self.failure is not None:
+                return
+            try:
+                self._channel.write(answer + b"\n")
+            except OSError as error:
+                self.failure = error
+                self._channel.stop()
+
+    def finish(self) -> bool:
+        """Waits for the answers that are still to come; False if nobody is there to read them."""
+        self._desk.closing.set()
+        done = self._workers.finish(lambda: self.failure is not None or self._channel.gone())
+        if not done:
+            with self._writing:  # whoever comes later writes nothing: the channel may be closed by then
+                self.failure = self.failure or BrokenPipeError()
+        return done
+
+
+def serve(
+    gate: Gate,
+    records: Records,
+    channel: Channel,
+    *,
+    approver: bool = False,
+    namespace: str = DEFAULT_NAMESPACE,
+    workers: int = WORKERS,
+) -> bool:
+    """Answers what comes from ``channel`` until its end, or until it is stopped, and then what was taken.
+
+    ``namespace`` is that of requests which name none. With ``approver`` the host may decide as a person.
+    Answers stand in the order in which they are ready. Returns False if some are still being worked on
+    when nobody is there to read them; the gate is then in use. Raises ``OSError`` if answers could not be
+    written although somebody might read them (a full disk).
+    """
+    conversation = _Conversation(Desk(gate, records, approver=approver), channel, namespace, workers)
+    lines = Lines()
+    while data := channel.read():
+        found = lines.feed(data)
+        for line in found:
+            if conversation.failure is None:
+                conversation.take(line, alone=len(found) == 1)
+    if data is not None:
+        conversation.take(lines.rest(), alone=True)  # no line's end, but whole if it can be read
+    done = conversation.finish()
+    if conversation.failure is not None and not isinstance(conversation.failure, ConnectionError):
+        raise conversation.failure
+    return done
+
+
+class Pipes:
+    """The channel over two file descriptors, which must differ."""
+
+    def __init__(self, source: int, sink: int) -> None:
+        self._source = source
+        self._sink = sink
+        self._ear, self._bell = os.pipe()
+        os.set_blocking(self._bell, False)
+        self._events = select.poll()
+        self._events.register(source, select.POLLIN)
+        self._events.register(self._ear, select.POLLIN)
+        self._events.register(sink, 0)
+
+    def read(self) -> bytes | None:
+        while True:
+            events = dict(self._events.poll())
+            if self._ear in events:
+                return None
+            there = events.pop(self._sink, 0)
+            if there & _GONE:
+                return None
+            if there:
+                self._events.unregister(self._sink)  # a device that cannot be watched
+            if events:
+                try:
+                    return os.read(self._source, _CHUNK)
+                except BlockingIOError:
+                    continue
+                except ConnectionError:
+                    return b""
+
+    def write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            try:
+                left = left[os.write(self._sink, left) :]
+            except BlockingIOError:
+                room = select.poll()
+                room.register(self._sink, select.POLLOUT)
+                room.poll()
+
+    def stop(self) -> None:
+        with suppress(BlockingIOError):
+            os.write(self._bell, b"!")
+
+    def gone(self) -> bool:
+        look = select.poll()
+        look.register(self._sink, 0)
+        return any(events & _GONE for _, events in look.poll(0))
+
+    def close(self) -> None:
+        """Closes what it opened itself."""
+        os.close(self._ear)
+        os.close(self._bell)

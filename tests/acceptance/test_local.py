@@ -1,0 +1,158 @@
+"""The local gate: started by whoever first needs it, one a state folder, gone when nobody needs it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import pytest
+
+from callosum.client import local
+from callosum.client.local import local_client, socket_path
+from callosum.model import Call, Verdict
+from callosum.process import alive
+from callosum.server.place import AlreadyServed, Running, listen_local, running
+from tests.support.serving import until
+
+DEADLINE = 10.0
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "state"
+    yield folder
+    for one in running(folder):
+        os.kill(one.process.pid, signal.SIGTERM)
+        until(lambda one=one: alive(one.process) is not True)
+
+
+def _one(state: Path) -> Running:
+    (one,) = running(state)
+    return one
+
+
+def mail(who: str, text: str) -> Call:
+    return Call(who, "message", {"target": "andy", "replyTo": "m-1", "message": text}, action="send")
+
+
+def test_the_first_call_starts_it_and_the_next_finds_it(state: Path) -> None:
+    with local_client(state, deadline=DEADLINE) as client:
+        first = client.intercept(mail("mira", "On it, I will look into the matter today"))
+        assert first.proceed
+        assert not first.fallback
+        process = _one(state).process
+        assert client.complete("mira", id=first.id).ok
+    with local_client(state, deadline=DEADLINE) as client:
+        second = client.intercept(mail("doug", "Nobody has answered yet, so I will do that now"))
+        assert second.verdict is Verdict.WARN
+        assert _one(state).process == process
+    path = Path(socket_path(state))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(state.stat().st_mode) & 0o077 == 0
+
+
+def _begin(state: Path, start: Barrier, out: multiprocessing.Queue[bool]) -> None:
+    start.wait()
+    with local_client(state, deadline=DEADLINE) as client:
+        out.put(
+            client.intercept(mail(f"session-{os.getpid()}", f"From process {os.getpid()}, about our plan")).fallback
+        )
+
+
+def test_many_that_start_it_at_once_end_up_with_one(state: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    start, out = context.Barrier(4), context.Queue()
+    processes = [context.Process(target=_begin, args=(state, start, out)) for _ in range(4)]
+    for process in processes:
+        process.start()
+    assert [out.get(timeout=60) for _ in processes] == [False] * 4
+    for process in processes:
+        process.join()
+    assert len(running(state)) == 1
+
+
+def test_of_two_on_one_socket_the_second_is_refused(tmp_path: Path) -> None:
+    with (
+        listen_local(tmp_path / "gate.sock"),
+        pytest.raises(AlreadyServed, match="already listening"),
+        listen_local(tmp_path / "gate.sock"),
+    ):
+        pass
+
+
+def test_it_ends_itself_when_nobody_needs_it(state: Path) -> None:
+    with local_client(state, deadline=DEADLINE, idle=1) as client:
+        decision = client.intercept(mail("mira", "On it, I will look into the matter today"))
+        process = _one(state).process
+        assert client.complete("mira", id=decision.id).ok
+    until(lambda: alive(process) is not True)
+    assert not Path(socket_path(state)).exists()
+    assert running(state) == []
+
+
+def test_it_stays_as_long_as_a_lease_is_open(state: Path) -> None:
+    with local_client(state, deadline=DEADLINE, idle=1) as client:
+        assert client.lock("mira", "plan", ttl=4).acquired
+        process = _one(state).process
+    # It has been idle three times over when the lease ends, and leaves only then.
+    with pytest.raises(AssertionError, match="come true"):
+        until(lambda: alive(process) is not True, 3)
+    until(lambda: alive(process) is not True)
+
+
+def test_after_a_crash_the_next_call_starts_another(state: Path) -> None:
+    with local_client(state, deadline=DEADLINE) as client:
+        before = client.intercept(mail("mira", "On it, I will look into the matter today"))
+        process = _one(state).process
+        os.kill(process.pid, signal.SIGKILL)
+        until(lambda: alive(process) is not True)
+        assert Path(socket_path(state)).exists()  # what a crash leaves
+        after = client.intercept(mail("doug", "Nobody has answered yet, so I will do that now"))
+        assert [conflict.id for conflict in after.conflicts] == [before.id]
+        assert _one(state).process != process
+
+
+def test_a_folder_that_cannot_be_a_socket_path(tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 120)
+    assert len(socket_path(deep)) <= local.LONGEST
+    assert socket_path(deep) != socket_path(tmp_path / ("d" * 121))
+
+
+def test_where_it_cannot_start_the_call_is_decided_without_it(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "gate.db").write_bytes(b"this is no database" * 100)
+    with local_client(state, deadline=1.0, fallback={"read": 0}) as client:
+        decision = client.intercept(Call("mira", "read", {"path": "/notes.md"}))
+        assert decision.proceed
+        assert decision.fallback
+    assert (state / "gate.db").read_bytes() == b"this is no database" * 100
+    assert "not a database of Callosum" in (state / "server.log").read_text()
+
+
+def test_the_command_starts_and_stops_one_in_the_background(state: Path) -> None:
+    def callosum(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "callosum.cli", *arguments, "--state", str(state)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    begun = callosum("serve", "--background", "--port", "0")
+    assert begun.returncode == 0, begun.stderr
+    assert "listens on http://127.0.0.1:" in begun.stdout
+    process = _one(state).process
+    assert alive(process)
+    ended = callosum("stop")
+    assert ended.returncode == 0
+    assert alive(process) is not True
+    assert callosum("stop").returncode == 1

@@ -1,0 +1,197 @@
+"""The async face: it never blocks the loop, waiting does not keep reports away, cancelling leaves no lease."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from callosum.client import AsyncCallosumClient, StreamEvent
+from callosum.client import asynchronous as module
+from callosum.errors import ConfigError, GateUnavailable
+from callosum.model import Call
+from tests.support.peer import DECISION, Peer, Request, Script, by_target, free_port, hang, replies, says
+
+MAIL = Call("mira", "mail")
+REPORT = {"ok": True, "id": 7, "state": "done"}
+
+
+def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(main())
+
+
+def peer(**more: Script) -> Peer:
+    scripts: dict[str, Script] = {
+        "intercept": replies(), "complete": replies(REPORT), "fallback": replies({"tools": {}}),
+        "lock": lambda request: request.reply({"acquired": True} if request.method == "POST" else REPORT),
+        "renew": replies(REPORT), "resolve": replies(REPORT), "approvals": lambda request: request.reply(
+            REPORT if request.method == "POST" else {"approvals": []}
+        ),
+        "status": replies({"locks": [], "recentActions": []}), "journal": replies({"entries": [], "cursor": "c"}),
+        "health": replies({"status": "ok"}), "events": replies({"accepted": 1}),
+    }  # fmt: skip
+    return Peer(by_target(**{**scripts, **more}))
+
+
+def test_every_method() -> None:
+    async def main() -> None:
+        with peer() as gate:
+            async with AsyncCallosumClient(gate.url, deadline=5) as client:
+                assert (await client.intercept(MAIL)).proceed
+                assert (await client.complete("mira", id=7)).ok
+                assert (await client.lock("mira", "k")).acquired
+                assert (await client.release("mira", "k")).ok
+                assert (await client.renew("mira", 7)).ok
+                assert (await client.resolve(7, happened=True)).ok
+                assert (await client.approve(7)).ok
+                assert (await client.deny(7)).ok
+                assert (await client.status()).locks == ()
+                assert await client.approvals() == ()
+                assert (await client.journal("c", limit=5, wait=1)).cursor == "c"
+                assert await client.emit({"type": "x"}) == 1
+                assert (await client.health())["status"] == "ok"
+                with pytest.raises(ConfigError):
+                    await client.complete("mira", id=0)
+                assert gate.url in repr(client)
+
+    run(main)
+
+
+def test_without_a_gate() -> None:
+    async def main() -> None:
+        url = f"http://127.0.0.1:{free_port()}"
+        async with AsyncCallosumClient(url, deadline=0.02, fallback={"look": 0}) as client:
+            look = Call("mira", "look")
+            assert (await client.intercept(look)).fallback
+            await client.remember_late(look, "failed")
+            assert (await client.fallback(look, GateUnavailable("away"))).fallback
+            with pytest.raises(GateUnavailable):
+                await client.intercept(MAIL)
+
+    run(main)
+
+
+def test_calls_that_wait_do_not_keep_the_report_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The report ends their waiting; with one pool for all it would stand behind them."""
+    monkeypatch.setattr(module, "THREADS", 2)
+    free = threading.Event()
+
+    def wait(request: Request) -> None:
+        free.wait(20)
+        request.reply()
+
+    def complete(request: Request) -> None:
+        free.set()
+        request.reply(REPORT)
+
+    async def main() -> None:
+        with peer(intercept=wait, complete=complete) as gate:
+            async with AsyncCallosumClient(gate.url, deadline=5) as client:
+                tasks = [asyncio.create_task(client.intercept(Call("mira", "mail", wait=30))) for _ in range(40)]
+                await asyncio.to_thread(gate.wait, 40)
+                assert (await client.complete("mira", id=7)).ok
+                assert all(decision.proceed for decision in await asyncio.gather(*tasks))
+
+    run(main)
+
+
+@pytest.mark.parametrize("proceed", [True, False])
+def test_a_decision_for_nobody_is_withdrawn(proceed: bool) -> None:
+    free = threading.Event()
+    done = threading.Event()
+    answer = DECISION if proceed else {**DECISION, "proceed": False, "verdict": "block"}
+
+    def slow(request: Request) -> None:
+        free.wait(10)
+        request.reply(answer)
+
+    def complete(request: Request) -> None:
+        request.reply(REPORT)
+        done.set()
+
+    async def main() -> None:
+        with peer(intercept=slow, complete=complete) as gate:
+            async with AsyncCallosumClient(gate.url, deadline=5) as client:
+                call = Call("mira", "mail", session="s", namespace="n", wait=9)
+                task = asyncio.create_task(client.intercept(call))
+                await asyncio.to_thread(gate.wait, 1)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                free.set()
+                if proceed:
+                    assert await asyncio.to_thread(done.wait, 10)
+                else:
+                    await client.status()
+            reports = gate.bodies("/complete")
+            assert reports == (
+                [{"instance": "mira", "id": 7, "outcome": "cancelled", "session": "s", "namespace": "n"}] if proceed else []
+            )
+
+    run(main)
+
+
+def test_closing_ends_what_waits() -> None:
+    async def main() -> None:
+        with peer(intercept=hang) as gate:
+            client = AsyncCallosumClient(gate.url, deadline=5)
+            task = asyncio.create_task(client.intercept(Call("mira", "mail", wait=60)))
+            await asyncio.to_thread(gate.wait, 1)
+            await client.close()
+            with pytest.raises(GateUnavailable, match="cannot be asked"):
+                await task
+            await client.close()
+
+    run(main)
+
+
+def test_the_loop_goes_on_meanwhile() -> None:
+    free = threading.Event()
+
+    def slow(request: Request) -> None:
+        free.wait(10)
+        request.reply()
+
+    async def main() -> None:
+        with peer(intercept=slow) as gate:
+            async with AsyncCallosumClient(gate.url, deadline=5) as client:
+                task = asyncio.create_task(client.intercept(MAIL))
+                await asyncio.to_thread(gate.wait, 1)
+                free.set()  # only a loop that goes on gets here
+                assert (await task).proceed
+
+    run(main)
+
+
+def test_events() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+    script = says(head + b"id: 1\ndata: 1\n\nid: 2\ndata: 2\n\n", then=hang)
+
+    async def main() -> None:
+        with peer(events=script) as gate:
+            async with AsyncCallosumClient(gate.url, deadline=5) as client:
+                read = []
+                async with aclosing(client.events("*", last_id="0")) as events:
+                    async for event in events:
+                        read.append(event)
+                        if len(read) == 2:
+                            break
+                assert read == [StreamEvent("1", "message", 1), StreamEvent("2", "message", 2)]
+
+                async def follow() -> None:
+                    async with aclosing(client.events()) as events:
+                        async for _ in events:
+                            pass
+
+                task = asyncio.create_task(follow())
+                await asyncio.to_thread(gate.wait, 2)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                assert not client.client._streams
+
+    run(main)

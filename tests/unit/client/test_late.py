@@ -1,0 +1,495 @@
+"""Late calls: none is lost, none is sent twice but a page whose sender died, and secrets never reach the disk."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import multiprocessing
+import os
+import stat
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.client import late as module
+from callosum.client.errors import Unreachable
+from callosum.client.late import MAX_KEPT, Late, Refused, Taken
+from tests.support.peer import lines_of
+
+FORKS = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # that is what is tested
+
+
+def call(number: int = 1, *, call_id: str | None = None, **params: Any) -> dict[str, Any]:
+    made = {"instance": "mira", "tool": "note", "params": {"n": number, **params}, "namespace": "default"}
+    return made if call_id is None else {**made, "callId": call_id}
+
+
+class Gate:
+    """Takes pages. ``fails`` is how many more requests are not answered."""
+
+    def __init__(self, *, fails: int = 0, refuse: Callable[[dict[str, Any]], bool] = lambda one: False) -> None:
+        self.pages: list[list[dict[str, Any]]] = []
+        self.fails = fails
+        self._refuse = refuse
+        self.says_where = True
+
+    def post(self, body: bytes, count: int) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise Unreachable("nobody", sent=False)
+        calls = json.loads(body)["calls"]
+        assert len(calls) == count
+        for place, one in enumerate(calls):
+            if self._refuse(one):
+                raise Refused("no", place if self.says_where else None)
+        self.pages.append(calls)
+
+    @property
+    def outcomes(self) -> dict[int, str]:
+        return {one["call"]["params"]["n"]: one["outcome"] for page in self.pages for one in page}
+
+    @property
+    def numbers(self) -> list[int]:
+        return [one["call"]["params"]["n"] for page in self.pages for one in page]
+
+
+@pytest.fixture(params=["memory", "file"])
+def late(request: pytest.FixtureRequest, tmp_path: Path) -> Late:
+    return Late(str(tmp_path / "state") if request.param == "file" else None)
+
+
+# --- both ways of keeping them ----------------------------------------------------------------------------
+
+
+def test_what_was_let_through_is_sent_once(late: Late) -> None:
+    assert not late.waiting()
+    for number in range(3):
+        late.let_through(call(number))
+    assert late.waiting()
+    gate = Gate()
+    assert late.flush(gate.post) == 3
+    assert late.flush(gate.post) == 0
+    assert gate.numbers == [0, 1, 2]
+    assert not late.waiting()
+    assert gate.pages[0][0]["call"] == {
+        "instance": "mira", "tool": "note", "namespace": "default", "params": {"n": 0},
+        "callId": gate.pages[0][0]["call"]["callId"],
+    }  # fmt: skip
+
+
+def test_nothing_is_lost_while_the_gate_is_away(late: Late) -> None:
+    gate = Gate(fails=2)
+    for number in range(2):
+        late.let_through(call(number))
+        with pytest.raises(Unreachable):
+            late.flush(gate.post)
+    late.let_through(call(2))
+    late.flush(gate.post)
+    assert sorted(gate.numbers) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("call_id", [None, "c-1"])
+def test_the_outcome_joins_its_call(late: Late, call_id: str | None) -> None:
+    late.let_through(call(1, call_id=call_id))
+    late.report(call(1, call_id=call_id), "failed")
+    gate = Gate()
+    late.flush(gate.post)
+    assert gate.outcomes == {1: "failed"}
+    assert len(gate.numbers) == 1
+
+
+def test_done_was_said_already(late: Late) -> None:
+    gate = Gate()
+    late.let_through(call())
+    late.flush(gate.post)
+    late.report(call(), "done")
+    late.flush(gate.post)
+    assert gate.numbers == [1]
+
+
+def test_an_outcome_after_the_call_was_sent_is_sent_too(late: Late) -> None:
+    gate = Gate()
+    late.let_through(call())
+    late.flush(gate.post)
+    late.report(call(), "failed")
+    late.flush(gate.post)
+    first, second = (page[0] for page in gate.pages)
+    assert (first["outcome"], second["outcome"]) == ("done", "failed")
+    assert first["call"] == second["call"]
+
+
+def test_equal_calls_are_reported_oldest_first(late: Late) -> None:
+    for _ in range(2):
+        late.let_through(call())
+    late.report(call(), "failed")
+    late.report(call(), "done")
+    gate = Gate()
+    late.flush(gate.post)
+    assert [one["outcome"] for one in gate.pages[0]] == ["failed", "done"]
+
+
+def test_a_report_of_a_call_that_was_not_noted_counts(late: Late) -> None:
+    late.report(call(), "done")
+    gate = Gate()
+    late.flush(gate.post)
+    assert gate.outcomes == {1: "done"}
+
+
+@pytest.mark.parametrize("says_where", [True, False])
+def test_what_the_gate_refuses_does_not_hold_up_the_others(late: Late, says_where: bool) -> None:
+    gate = Gate(refuse=lambda one: one["call"]["params"]["n"] in (3, 7))
+    gate.says_where = says_where
+    for number in range(10):
+        late.let_through(call(number))
+    assert late.flush(gate.post) == 8
+    assert sorted(gate.numbers) == [0, 1, 2, 4, 5, 6, 8, 9]
+    assert not late.waiting()
+
+
+def test_calls_of_another_instance_are_left_to_its_client(tmp_path: Path) -> None:
+    """A token that speaks for one instance, and a file that two share."""
+    for number in range(6):
+        Late(str(tmp_path)).let_through({**call(number), "instance": ("mira", "doug")[number % 2]})
+
+    class OneGate(Gate):
+        def __init__(self, own: str) -> None:
+            super().__init__()
+            self.own = own
+            self.posts = 0
+
+        def post(self, body: bytes, count: int) -> None:
+            self.posts += 1
+            for place, one in enumerate(json.loads(body)["calls"]):
+                if one["call"]["instance"] != self.own:
+                    raise Refused("not yours", place, theirs=True)
+            super().post(body, count)
+
+    mira, doug = OneGate("mira"), OneGate("doug")
+    assert Late(str(tmp_path)).flush(mira.post) == 3
+    assert Late(str(tmp_path)).flush(mira.post) == 0
+    assert Late(str(tmp_path)).flush(doug.post) == 3
+    assert (mira.numbers, doug.numbers) == ([0, 2, 4], [1, 3, 5])
+    assert mira.posts == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_pages_are_bounded(late: Late, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_PAGE", 4)
+    for number in range(10):
+        late.let_through(call(number))
+    gate = Gate()
+    assert late.flush(gate.post) == 10
+    assert [len(page) for page in gate.pages] == [4, 4, 2]
+
+
+def test_one_flush_at_a_time(late: Late) -> None:
+    late.let_through(call())
+    gate = Gate()
+
+    def post(body: bytes, count: int) -> None:
+        assert late.flush(gate.post) == 0
+        gate.post(body, count)
+
+    assert late.flush(post) == 1
+    assert gate.numbers == [1]
+
+
+def test_from_many_threads(late: Late) -> None:
+    gate = Gate()
+    ready = threading.Barrier(4)
+
+    def work(first: int) -> None:
+        ready.wait(10)
+        for number in range(first, first + 25):
+            late.let_through(call(number))
+            if number % 10 == 0:
+                late.flush(gate.post)
+
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(0, 100, 25)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    late.flush(gate.post)
+    assert sorted(gate.numbers) == list(range(100))
+
+
+def test_what_cannot_be_written_is_noted_all_the_same(late: Late) -> None:
+    late.let_through({**call(), "instance": 5, "cwd": object(), "params": {"n": 1, "odd": object(), "\udc80": b"x"}})
+    gate = Gate()
+    late.flush(gate.post)
+    assert gate.numbers == [1]
+
+
+def test_a_call_is_bounded(late: Late) -> None:
+    late.let_through({**call(), "cwd": "x" * 1_000_000, "action": "a" * 1_000_000})
+    gate = Gate()
+    late.flush(lambda body, count: gate.pages.append(json.loads(body)["calls"]))
+    assert len(json.dumps(gate.pages)) < 2000
+
+
+# --- memory ---------------------------------------------------------------------------------------------------
+
+
+def test_the_memory_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    late = Late(None)
+    for number in range(MAX_KEPT + 50):
+        late.let_through(call(number))
+    gate = Gate()
+    late.flush(gate.post)
+    assert gate.numbers == list(range(50, MAX_KEPT + 50))
+    assert caplog.text.count("are forgotten") == 1
+
+
+def test_what_comes_while_a_page_is_sent_stays() -> None:
+    late = Late(None)
+    late.let_through(call(1))
+    gate = Gate()
+
+    def post(body: bytes, count: int) -> None:
+        if not gate.pages:
+            late.let_through(call(2))
+            late.report(call(1), "failed")
+        gate.post(body, count)
+
+    late.flush(post)
+    assert [(one["call"]["params"]["n"], one["outcome"]) for page in gate.pages for one in page] == [
+        (1, "done"), (2, "done"), (1, "failed"),
+    ]  # fmt: skip
+
+
+def _child(late: Late, told: Any) -> None:
+    gate = Gate()
+    late.let_through(call(2))
+    late.flush(gate.post)
+    told.send(gate.numbers)
+    told.close()
+
+
+@FORKS
+def test_a_forked_child_sends_its_own() -> None:
+    late = Late(None)
+    late.let_through(call(1))
+    context = multiprocessing.get_context("fork")
+    mine, theirs = context.Pipe(duplex=False)
+    with late._lock:  # as if another thread were at it
+        process = context.Process(target=_child, args=(late, theirs))
+        process.start()
+    assert mine.recv() == [2]
+    process.join(10)
+    gate = Gate()
+    late.flush(gate.post)
+    assert gate.numbers == [1]
+
+
+# --- the file -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+def test_the_file_is_private_and_holds_no_secret(folder: Path) -> None:
+    Late(str(folder)).let_through({**call(), "params": {"password": "hunter2hunter2", "text": "x" * 5000}})
+    path = folder / "late.jsonl"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    text = path.read_text()
+    assert "hunter2" not in text
+    assert len(text) < 1000
+
+
+def test_another_process_sends_it(folder: Path) -> None:
+    late = Late(str(folder))
+    late.let_through(call(1))
+    late.report(call(1), "failed")
+    gate = Gate()
+    assert Late(str(folder)).flush(gate.post) == 1
+    assert gate.outcomes == {1: "failed"}
+    assert list(folder.iterdir()) == []
+
+
+def test_a_file_that_was_renamed_and_never_sent_is_found(folder: Path) -> None:
+    Late(str(folder)).let_through(call(1))
+    (folder / "late.jsonl").rename(folder / "late-1-dead.jsonl")
+    late = Late(str(folder))
+    late.let_through(call(2))
+    gate = Gate()
+    late.flush(gate.post)
+    assert gate.numbers == [1, 2]
+    assert list(folder.iterdir()) == []
+
+
+def test_a_sender_that_died_doubles_one_page_at_most(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_PAGE", 3)
+    late = Late(str(folder))
+    for number in range(9):
+        late.let_through(call(number))
+    gate = Gate()
+
+    class Died(BaseException):
+        pass
+
+    def post(body: bytes, count: int) -> None:
+        gate.post(body, count)
+        if len(gate.pages) == 2:
+            raise Died
+
+    with pytest.raises(Died):
+        late.flush(post)
+    Late(str(folder)).flush(gate.post)
+    assert gate.numbers == [0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7, 8]
+    assert list(folder.iterdir()) == []
+
+
+def test_the_dead_senders_note_of_how_far_it_came_outlives_the_gates_absence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_PAGE", 2)
+    late = Late(str(folder))
+    for number in range(5):
+        late.let_through(call(number))
+    gate = Gate()
+
+    def post(body: bytes, count: int) -> None:
+        if len(gate.pages) in (1, 2) and not gate.fails:
+            gate.fails = 1
+        gate.post(body, count)
+
+    for _ in range(2):
+        with pytest.raises(Unreachable):
+            late.flush(post)
+            gate.fails = 0
+    late.flush(gate.post)
+    assert gate.numbers == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("left", ['{"call": {"instance": "mira", "to', "\0\0\0", "[1]", '{"call": 5}', "x" * 300, '{"sent":'])
+def test_half_a_line_spoils_no_other(folder: Path, left: str) -> None:
+    late = Late(str(folder))
+    late.let_through(call(1))
+    with (folder / "late.jsonl").open("a") as file:
+        file.write(left)  # its writer died here
+    late.let_through(call(2))
+    gate = Gate()
+    late.flush(gate.post)
+    assert gate.numbers == [1, 2]
+
+
+def test_a_full_file_leaves_the_rest_to_the_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_FILE", 1000)
+    late = Late(str(folder))
+    for number in range(20):
+        late.let_through(call(number))
+    assert (folder / "late.jsonl").stat().st_size <= 1000
+    gate = Gate()
+    late.flush(gate.post)
+    assert gate.numbers == list(range(20))
+
+
+def test_a_folder_that_cannot_be_written_leaves_all_to_the_memory(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    late = Late(str(tmp_path / "file" / "state"))
+    for number in range(2):
+        late.let_through(call(number))
+    gate = Gate()
+    late.flush(gate.post)
+    assert gate.numbers == [0, 1]
+    assert caplog.text.count("cannot be written") == 1
+
+
+def test_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
+    folder.mkdir()
+    (tmp_path / "target").write_text("keep")
+    (folder / "late.jsonl").symlink_to(tmp_path / "target")
+    late = Late(str(folder))
+    late.let_through(call(1))
+    gate = Gate()
+    late.flush(gate.post)
+    assert (tmp_path / "target").read_text() == "keep"
+    assert gate.numbers == [1]
+
+
+def test_a_file_that_another_sends_is_left_to_it(folder: Path) -> None:
+    Late(str(folder)).let_through(call(1))
+    path = folder / "late-1-other.jsonl"
+    (folder / "late.jsonl").rename(path)
+    other = Taken.open(str(path))
+    assert other is not None
+    gate = Gate()
+    with other:
+        assert Late(str(folder)).flush(gate.post) == 0
+        assert Taken.open(str(path)) is None
+    assert Late(str(folder)).flush(gate.post) == 1
+
+
+def test_a_line_never_lands_in_a_file_that_is_being_sent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer opened the file before it was taken and writes after: it must notice."""
+    late = Late(str(folder))
+    late.let_through(call(1))
+    gate = Gate()
+    real = fcntl.flock
+    taken = False
+
+    def flock(descriptor: int, how: int) -> None:
+        nonlocal taken
+        if how & fcntl.LOCK_SH and not taken:
+            taken = True
+            Late(str(folder)).flush(gate.post)  # between the writer's open and its lock
+        real(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    late.let_through(call(2))
+    assert taken
+    assert gate.numbers == [1]
+    assert [one["call"]["params"]["n"] for one in lines_of(folder)] == [2]
+
+
+def test_without_the_look_at_the_name_that_line_is_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control of the test above."""
+    monkeypatch.setattr(module, "_same", lambda descriptor, path: True)
+    with pytest.raises(AssertionError):
+        test_a_line_never_lands_in_a_file_that_is_being_sent(folder, monkeypatch)
+
+
+def _write(folder: str, first: int) -> None:
+    late = Late(folder)
+    for number in range(first, first + 50):
+        late.let_through(call(number))
+
+
+@FORKS
+def test_processes_that_write_while_others_send(folder: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_write, args=(str(folder), first)) for first in (0, 50, 100)]
+    for writer in writers:
+        writer.start()
+    gate = Gate()
+    late = Late(str(folder))
+    while any(writer.is_alive() for writer in writers):
+        late.flush(gate.post)
+        writers[0].join(0.005)
+    assert [writer.exitcode for writer in writers] == [0, 0, 0]
+    late.flush(gate.post)
+    assert sorted(gate.numbers) == list(range(150))
+    assert list(folder.iterdir()) == []
+
+
+def test_descriptors_are_closed(folder: Path) -> None:
+    late = Late(str(folder))
+    gate = Gate(fails=3)
+    before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+    for number in range(5):
+        late.let_through(call(number))
+        try:
+            late.flush(gate.post)
+        except Unreachable:
+            continue
+    if before:
+        assert len(os.listdir("/proc/self/fd")) == before

@@ -1,0 +1,61 @@
+"""The client starts fast: a hook process that imports its transport gets little more than json and socket."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import callosum
+
+PACKAGE = Path(callosum.__file__).parent
+# An empty package in place of callosum's own, so that it is the client's imports that are seen.
+ALONE = f"""
+import sys, types
+package = types.ModuleType("callosum")
+package.__path__ = [{str(PACKAGE)!r}]
+sys.modules["callosum"] = package
+"""
+
+
+def modules(code: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", f"import sys\nsys.path[:0] = {sys.path!r}\n{ALONE}{code}\nprint(*sys.modules, sep='\\n')"],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize("module", ["transport", "http1", "sse", "errors"])
+def test_the_transport_needs_little_of_the_standard_library(module: str) -> None:
+    found = modules(f"import json, callosum.client.{module}")
+    assert not found & {"msgspec", "typing", "ssl", "http.client", "email", "urllib.parse", "logging", "threading", "asyncio"}
+
+
+@pytest.mark.parametrize("module", ["fallback", "late"])
+def test_deciding_alone_needs_no_more_than_the_standard_library(module: str) -> None:
+    found = modules(f"import callosum.client.{module}")
+    assert not found & {"msgspec", "http.client", "asyncio", "callosum.redact", "callosum.model"}
+
+
+def test_the_client_brings_neither_rules_nor_stores() -> None:
+    found = modules("from callosum.client import CallosumClient\nCallosumClient('unix:/tmp/none').close()")
+    assert "msgspec" in found
+    heavy = {"re2", "sqlite3", "typer", "rich", "asyncio", "ssl", "http.client", "concurrent.futures", "psutil", "platformdirs"}
+    assert not found & heavy
+    assert {name for name in found if name.startswith("callosum.")} == {
+        "callosum.client", "callosum.client.client", "callosum.client.errors", "callosum.client.fallback",
+        "callosum.client.http1", "callosum.client.late", "callosum.client.sse", "callosum.client.transport",
+        "callosum.errors", "callosum.model", "callosum.policy", "callosum.policy.table", "callosum.wire",
+    }  # fmt: skip
+
+
+def test_the_package_knows_its_names() -> None:
+    import callosum.client as client  # noqa: PLC0415 - the module under test
+
+    for name in client.__all__:
+        assert getattr(client, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'Nobody'"):
+        client.Nobody  # noqa: B018

@@ -1,0 +1,1060 @@
+"""The event stream, driven as an ASGI server drives it: what each reader is sent, in which order, and no more."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.types import Message
+
+from callosum.corpus.derive import events_of
+from callosum.corpus.events import CorpusEvent, LlmToken, ToolCalled, encode
+from callosum.errors import StoreUnavailable
+from callosum.journal import Rotation
+from callosum.model import DAY, SECOND, Applied, Change, Entry, Event, Outcome, Scope, Verdict
+from callosum.server import ring, stream
+from callosum.server.ring import PUBLISHED, Batch, Filter, Group, Item, Ring, id_of, position_of
+from callosum.server.stream import Page, Stream
+from callosum.stores.memory import MemoryStore
+from callosum.stores.sqlite import SqliteStore
+from callosum.wire import BadRequest
+
+PATIENCE = 20.0
+"""Seconds after which a test gives up."""
+QUICK = {"interval": 0.0, "poll": 0.005}
+
+
+class Seen(NamedTuple):
+    """One event as a reader gets it."""
+
+    id: str
+    type: str
+    data: dict[str, Any]
+
+
+def read_frames(text: bytes) -> tuple[list[Seen], str]:
+    """What an event source makes of the stream: the events, and the last id."""
+    seen, last = [], ""
+    for block in text.decode().split("\n\n"):
+        fields = dict.fromkeys(("id", "event", "data"), "")
+        for line in block.split("\n"):
+            name, _, value = line.partition(":")
+            fields[name] = value.removeprefix(" ")
+        last = fields["id"] or last
+        if fields["data"]:
+            seen.append(Seen(fields["id"], fields["event"], json.loads(fields["data"])))
+    return seen, last
+
+
+class Client:
+    """One connection, as the server sees it: what is sent is kept; ``open`` false makes sends wait."""
+
+    def __init__(self, hub: Stream, **asked: Any) -> None:
+        self.messages: list[Message] = []
+        self.text = b""
+        self.aborted = False
+        self.open = asyncio.Event()
+        self.open.set()
+        self._news = asyncio.Event()
+        self._gone = asyncio.Event()
+        asked = {"abort": self.abort, **asked}
+        types, last = hub.check(asked.pop("types", "*"), asked.pop("last", None))
+        self.task = asyncio.ensure_future(
+            hub.serve({"type": "http"}, self.receive, self.send, types=types, last_event_id=last, **asked)
+        )
+
+    async def receive(self) -> Message:
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        await self.open.wait()
+        if self._gone.is_set():
+            return
+        self.messages.append(message)
+        self.text += message.get("body", b"")
+        self._news.set()
+
+    def abort(self) -> None:
+        self.aborted = True
+        self.leave()
+
+    def leave(self) -> None:
+        self._gone.set()
+        self.open.set()
+
+    async def left(self) -> None:
+        """The connection is closed and the server has noticed."""
+        self.leave()
+        await self.task
+
+    @property
+    def seen(self) -> list[Seen]:
+        return read_frames(self.text)[0]
+
+    @property
+    def last(self) -> str:
+        return read_frames(self.text)[1]
+
+    @property
+    def lost(self) -> int:
+        return sum(event.data["count"] for event in self.seen if event.type == "stream.dropped")
+
+    def ids(self, start: str = "") -> list[str]:
+        return [event.id for event in self.seen if event.id and event.type.startswith(start)]
+
+    async def until(self, done: Callable[[], bool]) -> None:
+        async with asyncio.timeout(PATIENCE):
+            while not done():
+                self._news.clear()
+                await self._news.wait()
+
+    async def has(self, count: int) -> list[Seen]:
+        await self.until(lambda: len(self.seen) >= count)
+        return self.seen
+
+
+async def turns(count: int = 5) -> None:
+    """Lets everything else that is ready run."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def eventually(done: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not done():  # noqa: ASYNC110 - what is waited for says nothing when it is there
+            await asyncio.sleep(0.002)
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(PATIENCE):
+            await scenario()
+
+    asyncio.run(bounded())
+
+
+class Book:
+    """A store, and entries written into it."""
+
+    def __init__(self, store: Any = None) -> None:
+        self.store = store or MemoryStore()
+        self.count = itertools.count(1)
+
+    def put(self, entry: Entry) -> int:
+        (applied,) = self.store.transact([(Scope(entry.namespace, entry.session), lambda view: Change((entry,)))])
+        assert isinstance(applied, Applied), applied
+        return applied.ids[0]
+
+    def call(self, verdict: str = "allow", tool: str = "t", namespace: str = "default", session: str = "mira") -> int:
+        number = next(self.count)
+        body = {"params": {"n": number}, **({"warning": "no"} if verdict == "block" else {})}
+        return self.put(
+            Entry(Event.INTERCEPT, session, namespace, tool=tool, tier=2, verdict=Verdict(verdict), body=body)
+        )
+
+    def done(self) -> int:
+        return self.put(Entry(Event.LATE, "mira", tool="t", outcome=Outcome.DONE))
+
+    def renew(self) -> int:
+        """An entry that stands for no event."""
+        return self.put(Entry(Event.RENEW, "mira", tool="t"))
+
+    def ids(self, start: str = "", after: int = 0) -> list[str]:
+        """The ids of all events of the journal."""
+        return [
+            f"{entry.seq}.{n}"
+            for entry in self.store.entries(after=after, limit=10**6)
+            for n, event in enumerate(events_of(entry))
+            if event.dotted.startswith(start)
+        ]
+
+
+@pytest.fixture
+def book() -> Book:
+    return Book()
+
+
+@pytest.fixture(autouse=True)
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few entries a page, so that there are many seams."""
+    monkeypatch.setattr(stream, "_PAGE", 3)
+    monkeypatch.setattr(stream, "_LIVE_PAGE", 2)
+    monkeypatch.setattr(stream, "_AGAIN", 0.005)
+
+
+# --- what a reader gets -----------------------------------------------------------------------------------
+
+
+def test_a_reader_gets_what_happens_from_now_on(book: Book) -> None:
+    async def scenario() -> None:
+        book.call()
+        hub = Stream(book.store)
+        client = Client(hub)
+        await client.until(lambda: len(client.messages) == 2)
+        start, hello = client.messages
+        assert start["status"] == 200
+        assert dict(start["headers"])[b"content-type"].startswith(b"text/event-stream")
+        assert hello["body"].startswith(b"retry: 2000\nid: ")
+        assert hub.readers == 1
+
+        seq = book.call("block", "rm")
+        hub.wake()
+        called, blocked = await client.has(2)
+        assert (called.id, called.type, blocked.id, blocked.type) == (
+            f"{seq}.0",
+            "tool.called",
+            f"{seq}.1",
+            "safety.blocked",
+        )
+        (entry,) = book.store.entries(after=seq - 1)
+        assert [called.data, blocked.data] == [json.loads(encode(event)) for event in events_of(entry)]
+        await client.left()
+        assert hub.readers == 0
+
+    run(scenario)
+
+
+def test_what_other_processes_write_is_found_without_a_call(book: Book) -> None:
+    async def scenario() -> None:
+        client = Client(Stream(book.store))
+        await client.until(lambda: len(client.messages) == 2)
+        book.call()
+        await client.has(2)
+        await client.left()
+
+    run(scenario)
+
+
+def test_waking_sends_at_once_though_it_is_not_time_to_look(book: Book) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store, poll=3600.0)
+        client = Client(hub)
+        await client.until(lambda: len(client.messages) == 2)
+        for number in range(1, 4):
+            book.call()
+            hub.wake()
+            await client.has(2 * number)
+        book.call()
+        waker = threading.Thread(target=hub.wake)
+        waker.start()
+        await client.has(8)
+        waker.join()
+        await client.left()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("asked", "types"),
+    [
+        ({"types": "safety.blocked"}, ["safety.blocked"]),
+        ({"types": "safety.*"}, ["safety.allowed", "safety.blocked", "safety.allowed"]),
+        ({"types": "tool.completed,safety.blocked"}, ["safety.blocked", "tool.completed"]),
+        ({"namespace": "work"}, ["tool.called", "safety.blocked"]),
+        ({"namespaces": frozenset({"work", "home"})}, ["tool.called", "safety.blocked", "tool.called", "safety.allowed"]),
+        ({"namespaces": frozenset({"work"}), "namespace": "home"}, []),
+        ({"namespaces": frozenset({"work", "home"}), "namespace": "home", "types": "safety.*"}, ["safety.allowed"]),
+        ({"types": "llm.*"}, ["llm.token"]),
+        ({"types": "llm.*", "namespaces": frozenset({"work"})}, []),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("late", [False, True])
+def test_a_reader_gets_what_it_asked_for_and_may_see(
+    book: Book, asked: dict[str, Any], types: list[str], late: bool
+) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store)
+        first = Client(hub)
+        await first.until(lambda: len(first.messages) == 2)
+        if late:
+            asked["last"] = first.last
+        client = None if late else Client(hub, **asked)
+        await turns()
+        book.call()
+        book.call("block", namespace="work")
+        book.call(namespace="home")
+        book.done()
+        hub.publish([LlmToken("no single namespace")])
+        await first.has(9)
+        client = client or Client(hub, **asked)
+        await client.until(lambda: len(client.seen) >= len(types) and len(client.messages) >= 2)
+        await turns()
+        assert [event.type for event in client.seen] == types
+        await client.left()
+        await first.left()
+
+    run(scenario)
+
+
+def test_readers_with_one_filter_share_one_text(book: Book) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store)
+        clients = [Client(hub, types="safety.*") for _ in range(100)]
+        other = Client(hub)
+        await turns()
+        book.call()
+        hub.wake()
+        for client in (*clients, other):
+            await client.has(1)
+        assert len({id(client.messages[-1]["body"]) for client in clients}) == 1
+        for client in (*clients, other):
+            await client.left()
+
+    run(scenario)
+
+
+def test_what_comes_close_together_is_sent_together(book: Book) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store, interval=0.05)
+        client = Client(hub)
+        await client.until(lambda: len(client.messages) == 2)
+        book.call()
+        hub.wake()
+        await client.has(2)
+        sent = len(client.messages)
+        for _ in range(40):
+            book.call()
+            hub.wake()
+            await turns(1)
+        await client.has(82)
+        assert len(client.messages) - sent <= 22, "a page of the journal at a time, not an event"
+        await client.left()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("id", ["x", "1", "1.", "-1.0", "1.0.0", "1.9999999", f"{2**63}.0", "١.0", "1.0\n", "9" * 30])
+def test_an_id_that_is_none_is_refused(book: Book, id: str) -> None:
+    with pytest.raises(BadRequest) as error:
+        Stream(book.store).check("*", id)
+    assert error.value.at == "Last-Event-ID"
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(0, 10**17), st.booleans())
+def test_ids_spell_positions(seq: int, n: int, published: bool) -> None:
+    position = (seq, PUBLISHED + n if published else n % PUBLISHED)
+    assert position_of(id_of(position)) == position
+
+
+# --- coming back ------------------------------------------------------------------------------------------
+
+
+class Forgetful(Stream):
+    """The mistake that a stream must not make: it takes the ring's beginning for where a page ends."""
+
+    def _read_page(self, after: int, floor: tuple[int, int]) -> Page:
+        page = super()._read_page(after, floor)
+        return Page(page.items, floor, floor, last=True)
+
+
+class Repeating(Stream):
+    """The other one: it starts again at the entry, not behind the event."""
+
+    def check(self, types: str = "*", last_event_id: str | None = None) -> Any:
+        chosen, position = super().check(types, last_event_id)
+        return chosen, position and (position[0] - 1, position[1])
+
+
+Step = tuple[str, int]
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.integers(1, 12)),
+        st.tuples(st.just("publish"), st.integers(1, 3)),
+        st.tuples(st.just("turns"), st.integers(1, 12)),
+        st.tuples(st.sampled_from(["leave", "come", "cut", "silent", "flood"]), st.just(1)),
+    ),
+    max_size=40,
+)  # fmt: skip
+
+
+class Journey(NamedTuple):
+    """What a reader that came and went got, how many events it was told that it lost, and the journal."""
+
+    got: list[str]
+    lost: int
+    book: Book
+
+    def of_journal(self, start: str = "") -> list[str]:
+        wanted = set(self.book.ids(start))
+        return [id for id in self.got if id in wanted]
+
+
+async def come_and_go(kind: type[Stream], steps: list[Step], *, ring: int = 6) -> Journey:
+    """A reader that comes and goes while others write.
+
+    Another reader stays, so that the ring goes on while the first is away, until there is a "silent" step.
+    """
+    book = Book()
+    hub = kind(book.store, ring=ring, **QUICK)  # type: ignore[arg-type]
+    stays: Client | None = Client(hub, types="safety.blocked")
+    first = Client(hub)
+    await first.until(lambda: len(first.messages) == 2)
+    client: Client | None = first
+    last, lost = first.last, 0
+    got: list[str] = []
+
+    async def leave(part: float = 1.0) -> None:
+        """Closes the connection; of what was sent, the last part may never arrive."""
+        nonlocal client, last, lost
+        if client is None:
+            return
+        await client.left()
+        there = client.text[: client.text.rfind(b"\n\n", 0, int(len(client.text) * part)) + 2]
+        seen, newest = read_frames(there)
+        got.extend(event.id for event in seen if event.id)
+        lost += client.lost
+        last = newest or last
+        client = None
+
+    for verb, count in [*steps, ("come", 1)]:
+        if verb in ("write", "flood"):
+            for _ in range(count if verb == "write" else 3 * ring):
+                random.choice([book.call, book.call, book.done, book.renew])()
+                hub.wake()
+        elif verb == "publish":
+            hub.publish([LlmToken("a")] * count)
+        elif verb == "turns":
+            await turns(count)
+        elif verb == "cut":
+            await leave(0.6)
+        elif verb == "leave":
+            await leave()
+        elif verb == "silent" and stays is not None:
+            await stays.left()
+            stays = None
+        elif verb == "come" and client is None:
+            client = Client(hub, last=last)
+    await turns()
+    assert client is not None
+    present = client
+    end = book.call("block")
+    hub.wake()
+    await present.until(lambda: f"{end}.1" in present.ids())
+    await leave()
+    if stays is not None:
+        await stays.left()
+    return Journey(got, lost, book)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS, st.integers(0, 2**32))
+def test_who_comes_back_gets_everything_once_and_in_order(steps: list[Step], seed: int) -> None:
+    random.seed(seed)
+
+    async def scenario() -> None:
+        journey = await come_and_go(Stream, [step for step in steps if step[0] != "flood"], ring=10_000)
+        assert journey.of_journal() == journey.book.ids()
+        assert journey.got == sorted(set(journey.got), key=position_of)
+        assert journey.lost == 0
+
+    run(scenario)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS, st.integers(0, 2**32))
+def test_who_is_away_while_the_ring_goes_on_misses_no_decision(steps: list[Step], seed: int) -> None:
+    """With a ring of six events a reader may lose others, while it is there and too slow: it is told how many."""
+    random.seed(seed)
+
+    async def scenario() -> None:
+        journey = await come_and_go(Stream, steps)
+        assert journey.of_journal("safety.") == journey.book.ids("safety.")
+        assert journey.got == sorted(set(journey.got), key=position_of)
+        assert len(journey.book.ids()) - len(journey.of_journal()) <= journey.lost
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("kind", [Forgetful, Repeating])
+def test_these_checks_see_a_gap_and_a_repetition(kind: type[Stream]) -> None:
+    async def scenario() -> None:
+        steps = [("write", 4), ("turns", 20), ("leave", 1), ("flood", 1), ("turns", 20), ("come", 1)]
+        right, wrong = await come_and_go(Stream, steps), await come_and_go(kind, steps)
+        assert right.of_journal() == right.book.ids()
+        assert wrong.of_journal() != wrong.book.ids()
+
+    random.seed(1)
+    run(scenario)
+
+
+def test_the_rest_of_an_entry_is_sent(book: Book) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store, ring=2, **QUICK)  # type: ignore[arg-type]
+        seqs = [book.call() for _ in range(5)]
+        for place, seq in enumerate(seqs):
+            client = Client(hub, last=f"{seq}.0")
+            await client.has(1 + 2 * (4 - place))
+            assert client.ids() == book.ids()[2 * place + 1 :]
+            await client.left()
+
+    run(scenario)
+
+
+def test_an_id_from_another_server_of_the_store_goes_on_there(book: Book) -> None:
+    async def scenario() -> None:
+        slow = Stream(book.store, poll=3600.0, interval=0.0)
+        first = Client(slow)
+        await first.until(lambda: len(first.messages) == 2)
+        await turns()
+        seq = book.call()  # another server has shown it already; this one has not looked since
+        client = Client(slow, last=f"{seq}.0")
+        await client.has(1)
+        later = book.call()
+        slow.wake()
+        await client.has(3)
+        assert client.ids() == [f"{seq}.1", f"{later}.0", f"{later}.1"]
+        await first.has(4)
+        await client.left()
+        await first.left()
+
+    run(scenario)
+
+
+def test_an_id_from_the_future_is_now(book: Book) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store)
+        book.call()
+        client = Client(hub, last=f"{2**62}.0")
+        await client.until(lambda: len(client.messages) == 2)
+        seq = book.call()
+        hub.wake()
+        await client.has(2)
+        assert client.ids() == [f"{seq}.0", f"{seq}.1"]
+        await client.left()
+
+    run(scenario)
+
+
+def test_many_who_come_back_at_once_read_the_journal_once(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        start = book.call()
+        for _ in range(9):
+            book.call()
+        hub = Stream(book.store)
+        pages: list[int] = []
+        read = hub._read_page
+
+        def noted(after: int, floor: tuple[int, int]) -> Page:
+            pages.append(after)
+            return read(after, floor)
+
+        monkeypatch.setattr(hub, "_read_page", noted)
+        clients = [Client(hub, last=f"{start}.1") for _ in range(200)]
+        for client in clients:
+            await client.has(18)
+            assert client.ids() == book.ids()[2:]
+        assert len(pages) == len(set(pages)) <= 5
+        for client in clients:
+            await client.left()
+
+    run(scenario)
+
+
+def test_entries_that_left_the_store_are_still_sent(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = iter(range(1_700_000_000 * SECOND, 2**62, 1000))
+        book = Book(SqliteStore(tmp_path / "gate.db", clock=lambda: next(clock)))
+        first = book.call()
+        for _ in range(9):
+            book.call()
+        there = book.ids()
+        rotation = Rotation(book.store, tmp_path, age=1, size=10**12, batch=4, now=lambda: next(clock) + DAY)
+        assert rotation.run(2**62) == 4
+        assert len(book.ids()) < len(there)
+        hub = Stream(book.store, tmp_path)
+        client = Client(hub, last=f"{first}.0")
+        await client.has(19)
+        assert client.ids() == there[1:]
+
+        assert rotation.run(2**62) == 4, "the folder has changed"
+        again = Client(hub, last=f"{first}.0")
+        await again.has(19)
+        assert again.ids() == there[1:]
+        await client.left()
+        await again.left()
+        await hub.close()
+        book.store.close()
+
+    run(scenario)
+
+
+def test_a_damaged_segment_does_not_end_the_stream(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        book = Book(SqliteStore(tmp_path / "gate.db"))
+        seq = book.call()
+        (tmp_path / "journal").mkdir()
+        (tmp_path / "journal" / f"1-{seq + 10**9}.jsonl.gz").write_bytes(b"no gzip")
+        hub = Stream(book.store, tmp_path)
+        client = Client(hub, last="0-0")
+        await client.has(2)
+        await client.left()
+        await hub.close()
+        book.store.close()
+
+    run(scenario)
+    assert "goes on without a part of the journal" in caplog.text
+
+
+# --- what is published ------------------------------------------------------------------------------------
+
+
+def test_published_events_stand_behind_what_was_committed_before(book: Book) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store)
+        client = Client(hub)
+        await client.until(lambda: len(client.messages) == 2)
+        book.call()
+        book.call()
+        book.call()
+        hub.publish([LlmToken("one", namespace="default"), LlmToken("two")])
+        seen = await client.has(8)
+        assert [event.type for event in seen] == ["tool.called", "safety.allowed"] * 3 + ["llm.token"] * 2
+        assert [event.data.get("delta") for event in seen[6:]] == ["one", "two"]
+        seq = book.call()
+        hub.wake()
+        await client.has(10)
+        assert client.ids()[8:] == [f"{seq}.0", f"{seq}.1"]
+        assert client.ids() == sorted(client.ids(), key=position_of)
+        await client.left()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_published_events_are_kept_for_who_comes_back(book: Book, stays: bool) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store, ring=4, **QUICK)  # type: ignore[arg-type]
+        client = Client(hub)
+        other = Client(hub)
+        await client.until(lambda: len(client.messages) == 2)
+        hub.publish([LlmToken("seen")])
+        await client.has(1)
+        await client.left()
+        if not stays:
+            await other.left()
+        hub.publish([LlmToken("missed")])
+        await turns(20)
+        for _ in range(6):
+            book.call()
+            hub.wake()
+            await turns()
+        hub.publish([LlmToken("missed too")])
+        again = Client(hub, last=client.last)
+        await again.has(14)
+        assert [event.data["delta"] for event in again.seen if event.type == "llm.token"] == ["missed", "missed too"]
+        assert again.ids() == sorted(again.ids(), key=position_of)
+        await again.left()
+        await other.left()
+
+    run(scenario)
+
+
+def test_of_published_events_a_bounded_number_is_kept(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_KEPT", 10)
+    monkeypatch.setattr(stream, "_KEPT_SIZE", 3000)
+
+    async def scenario() -> None:
+        hub = Stream(book.store)
+        book.call()
+        hub.publish([LlmToken(str(number)) for number in range(50)])
+        assert len(hub._pending) == 10
+        client = Client(hub, last="0-0")
+        await client.has(12)
+        assert [event.data["delta"] for event in client.seen[2:]] == [str(number) for number in range(40, 50)]
+        hub.publish([LlmToken("x" * 1000) for _ in range(10)])
+        await client.has(22)
+        assert len(hub._kept) < 4
+        assert hub._kept_size == sum(len(item.frame) for item in hub._kept) <= 3000
+        await client.left()
+        hub.publish([LlmToken("x" * 1000) for _ in range(10)])
+        assert len(hub._pending) < 4
+
+    run(scenario)
+
+
+def test_threads_may_publish(book: Book) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store, poll=3600.0)
+        client = Client(hub)
+        await client.until(lambda: len(client.messages) == 2)
+
+        def speak(me: int) -> None:
+            for number in range(100):
+                hub.publish([LlmToken(f"{me}.{number}")])
+
+        threads = [threading.Thread(target=speak, args=(me,)) for me in range(4)]
+        for thread in threads:
+            thread.start()
+        seen = await client.has(400)
+        for thread in threads:
+            thread.join()
+        for me in range(4):
+            mine = [event.data["delta"] for event in seen if event.data["delta"].startswith(f"{me}.")]
+            assert mine == [f"{me}.{n}" for n in range(100)]
+        await client.left()
+
+    run(scenario)
+
+
+def test_what_is_published_is_what_it_was_then(book: Book) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store)
+        client = Client(hub)
+        await client.until(lambda: len(client.messages) == 2)
+        args = {"a": 1}
+        hub.publish([ToolCalled("t", args)])
+        args["a"] = 2
+        assert (await client.has(1))[0].data["args"] == {"a": 1}
+        await client.left()
+
+    run(scenario)
+
+
+# --- who reads slowly, or not at all ----------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(0, 4), st.booleans()), min_size=1, max_size=8),
+    st.integers(2, 12),
+)
+def test_a_slow_reader_loses_others_first_and_is_told_how_many(bursts: list[tuple[int, int, bool]], size: int) -> None:
+    """Each burst: so many calls and published events, while the reader takes nothing, or as it may."""
+
+    async def scenario() -> None:
+        book = Book()
+        hub = Stream(book.store, ring=size, **QUICK)  # type: ignore[arg-type]
+        client = Client(hub)
+        await client.until(lambda: len(client.messages) == 2)
+        published = 0
+        for calls, tokens, blocked in bursts:
+            if blocked:
+                client.open.clear()
+            for number in range(calls):
+                random.choice([book.call, book.done])()
+                if number < tokens:
+                    hub.publish([LlmToken("a")])
+                    published += 1
+                hub.wake()
+                await turns(2)
+            client.open.set()
+            await turns(2)
+        end = book.call("block")
+        hub.wake()
+        await client.until(lambda: f"{end}.1" in client.ids())
+        await eventually(lambda: all(reader.bell is not None for reader in hub._readers))
+        assert client.ids("safety.") == book.ids("safety.")
+        others = len(book.ids()) - len(book.ids("safety.")) + published
+        assert len(client.ids()) - len(client.ids("safety.")) + client.lost == others
+        assert client.lost == hub.dropped
+        assert client.ids() == sorted(set(client.ids()), key=position_of)
+        assert all(event.id == "" for event in client.seen if event.type == "stream.dropped")
+        await client.left()
+
+    random.seed(len(bursts))
+    run(scenario)
+
+
+def test_a_reader_that_waits_loses_nothing_however_far_the_ring_goes(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store, ring=4, **QUICK)  # type: ignore[arg-type]
+        monkeypatch.setattr(hub, "_page", None)  # the journal need not be read for it
+        client = Client(hub, types="safety.blocked")
+        other = Client(hub)
+        await client.until(lambda: len(client.messages) == 2)
+        for _ in range(30):
+            book.call()
+            hub.wake()
+            await turns()
+        seq = book.call("block")
+        hub.wake()
+        await client.has(1)
+        assert client.ids() == [f"{seq}.1"]
+        assert (client.lost, hub.dropped) == (0, 0)
+        await client.left()
+        await other.left()
+
+    run(scenario)
+
+
+def test_readers_do_not_wait_for_one_another(book: Book) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store, **QUICK)  # type: ignore[arg-type]
+        stuck, fine = Client(hub), Client(hub)
+        await stuck.until(lambda: len(stuck.messages) == 2)
+        stuck.open.clear()
+        for number in range(1, 20):
+            book.call()
+            hub.wake()
+            await fine.has(2 * number)
+        assert len(stuck.seen) == 0
+        await stuck.left()
+        await fine.left()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("polite", [True, False])
+def test_who_does_not_read_is_cut_off(book: Book, polite: bool) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store, stall=0.05)
+        stuck = Client(hub) if polite else Client(hub, abort=lambda: None)
+        fine = Client(hub)
+        await stuck.until(lambda: len(stuck.messages) == 2)
+        stuck.open.clear()
+        book.call()
+        hub.wake()
+        await fine.has(2)
+        await stuck.task
+        assert stuck.aborted == polite
+        assert (hub.stalled, hub.readers) == (1, 1)
+        await fine.left()
+
+    run(scenario)
+
+
+def test_a_stuck_reader_whose_transport_nobody_knows_is_ended(book: Book) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store, stall=0.05)
+        stuck = Client(hub, abort=None)
+        await stuck.until(lambda: len(stuck.messages) == 2)
+        stuck.open.clear()
+        book.call()
+        hub.wake()
+        await stuck.task
+        assert (hub.stalled, hub.readers) == (1, 0)
+
+    run(scenario)
+
+
+def test_a_cancelled_connection_is_cancelled(book: Book) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store)
+        client = Client(hub)
+        await client.until(lambda: len(client.messages) == 2)
+        client.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await client.task
+        assert hub.readers == 0
+
+    run(scenario)
+
+
+def test_who_hears_nothing_gets_a_comment_with_the_id_of_now(book: Book) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store, beat=0.02)
+        client = Client(hub, types="safety.blocked")
+        await client.until(lambda: len(client.messages) == 2)
+        seq = book.call()
+        await client.until(lambda: client.last.startswith(f"{seq}-"))
+        assert b"\n\n:\nid: " in client.text
+        assert client.seen == []
+        await client.left()
+        blocked = book.call("block")
+        again = Client(hub, types="safety.blocked", last=client.last)
+        await again.has(1)
+        assert again.ids() == [f"{blocked}.1"]
+        await again.left()
+
+    run(scenario)
+
+
+# --- beginning and end ------------------------------------------------------------------------------------
+
+
+def test_closing_ends_every_stream_in_order(book: Book) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store)
+        clients = [Client(hub) for _ in range(5)]
+        await clients[-1].until(lambda: len(clients[-1].messages) == 2)
+        await hub.close()
+        for client in clients:
+            await client.task
+            assert client.messages[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+        late = Client(hub)
+        await late.task
+        assert late.messages[0]["status"] == 503
+        assert json.loads(late.text) == {"error": "the server is stopping"}
+        await hub.close()
+
+    run(scenario)
+
+
+def test_closing_does_not_wait_for_who_does_not_read(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_FAREWELL", 0.05)
+
+    async def scenario() -> None:
+        hub = Stream(book.store)
+        stuck = [Client(hub), Client(hub, abort=lambda: None)]
+        await stuck[-1].until(lambda: len(stuck[-1].messages) == 2)
+        for client in stuck:
+            client.open.clear()
+        await hub.close()
+        assert hub.readers == 0
+        await asyncio.gather(*(client.task for client in stuck))
+
+    run(scenario)
+
+
+def test_nothing_is_left_when_the_last_reader_has_gone(book: Book) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store)
+        for round_ in range(3):
+            clients = [Client(hub, namespace=str(number)) for number in range(20)]
+            everything = Client(hub)
+            await everything.until(lambda: len(everything.messages) == 2)  # noqa: B023
+            book.call(namespace="3")
+            hub.wake()
+            await everything.has(2)
+            for client in (*clients, everything):
+                await client.left()
+            assert (hub._groups, hub._waiting, hub._readers, hub._fresh) == ({}, {}, {}, set()), round_
+            await turns()
+            assert len(asyncio.all_tasks()) == 1
+            assert len(hub._ring) == 0
+
+    run(scenario)
+
+
+def test_a_reader_that_left_before_anything_came_is_forgotten(book: Book) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store)
+        stays = Client(hub, types="safety.blocked")
+        for _ in range(50):
+            client = Client(hub, types="safety.blocked")
+            await client.until(lambda: len(client.messages) == 2)  # noqa: B023
+            await client.left()
+        assert [len(waiting) for waiting in hub._waiting.values()] == [1]
+        await stays.left()
+
+    run(scenario)
+
+
+class Failing(MemoryStore):
+    """A store that cannot be read while ``away``."""
+
+    away = False
+
+    def entries(self, **asked: Any) -> list[Entry]:
+        if self.away:
+            raise StoreUnavailable("disk on fire")
+        return super().entries(**asked)
+
+
+def test_a_store_that_is_away_is_followed_again_once_it_is_back(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        store = Failing()
+        book = Book(store)
+        seq = book.call()
+        hub = Stream(store, **QUICK)  # type: ignore[arg-type]
+        client = Client(hub)
+        await client.until(lambda: len(client.messages) == 2)
+        store.away = True
+        book.call()
+        hub.wake()
+        await eventually(lambda: "cannot follow the journal" in caplog.text)
+        back = Client(hub, last=f"{seq}.0")
+        await eventually(lambda: "could not read the journal" in caplog.text)
+        store.away = False
+        await client.has(2)
+        await back.has(3)
+        assert back.ids() == book.ids()[1:]
+        assert caplog.text.count("cannot follow the journal") == 1, "said once"
+        await client.left()
+        await back.left()
+        store.away = True
+        refused = Client(hub)
+        await refused.task
+        assert refused.messages[0]["status"] == 503
+        assert json.loads(refused.text) == {"error": "disk on fire", "at": "store"}
+        assert hub.readers == 0
+
+    run(scenario)
+
+
+# --- the ring ---------------------------------------------------------------------------------------------
+
+
+def item(seq: int, n: int = 0, type: str = "tool.called", size: int = 10) -> Item:
+    return Item((seq, n), type, "default", b"x" * size, type.startswith("safety."))
+
+
+@given(st.lists(st.lists(st.integers(1, 400), max_size=9), max_size=30), st.integers(1, 20))
+def test_the_ring_holds_the_newest_and_knows_where_it_begins(batches: list[list[int]], limit: int) -> None:
+    ours = Ring(limit, 3000)
+    everything: list[Item] = []
+    gone: list[Item] = []
+    for number, sizes in enumerate(batches, 1):
+        items = [item(number, n, size=size) for n, size in enumerate(sizes)]
+        everything += items
+        gone += ours.add(items, (number, PUBLISHED))
+        held, end = ours.after(ours.floor)
+        assert gone + held == everything
+        assert end == ours.tip == (number, PUBLISHED)
+        assert len(ours) == len(held) <= limit
+        assert sum(len(one.frame) + ring._OVERHEAD for one in held) <= 3000
+        for one in held:
+            assert ours.after(one.position)[0] == held[held.index(one) + 1 :]
+
+
+def test_a_chunk_is_no_longer_than_it_may_be_unless_one_event_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ring, "CHUNK", 100)
+    ours = Ring(1000, 10**6)
+    group = Group(Filter(), ours)
+    sizes = [30, 30, 30, 30, 300, 10, 10]
+    ours.add([item(number, size=size) for number, size in enumerate(sizes, 1)], (9, PUBLISHED))
+    place, bodies = (0, PUBLISHED), []
+    while place < ours.tip:
+        chunk = group.next(place)
+        bodies.append(len(chunk.body))
+        place = chunk.position
+    assert bodies == [90, 30, 300, 20]
+
+
+def test_what_is_looked_through_at_once_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ring, "SCAN", 10)
+    ours = Ring(1000, 10**6)
+    group = Group(Filter(frozenset({"safety.blocked"})), ours)
+    ours.add([item(number) for number in range(1, 36)] + [item(36, 1, "safety.blocked")], (36, PUBLISHED))
+    place, bodies = (0, PUBLISHED), []
+    while place < ours.tip:
+        chunk = group.next(place)
+        bodies.append(len(chunk.body))
+        place = chunk.position
+    assert bodies == [0, 0, 0, 10]
+
+
+def test_a_group_counts_what_passes_since_it_began() -> None:
+    ours = Ring(3, 10**6)
+    ours.add([item(1), item(2)], (2, PUBLISHED))
+    group = Group(Filter(frozenset({"tool.called", "safety.blocked"})), ours)
+    for fresh in (
+        [item(3), item(4, 0, "llm.token"), item(4, 1, "safety.blocked")],
+        [item(5), item(6)],
+        [item(7, 0, "llm.token")],
+    ):
+        gone = ours.add(fresh, (fresh[-1].position[0], PUBLISHED))
+        came = group.note(Batch(fresh), Batch(gone))
+        assert came == any(one.type != "llm.token" for one in fresh)
+    assert (group.added, group.gone, group.gone_safe) == (3, 1, (4, 1))
+
+
+@pytest.mark.parametrize("event", [LlmToken("a\nb\r\n\n: c\u2028"), ToolCalled("data: x\n\nevent: y", {"\n\n": "\n"})])
+def test_no_text_breaks_out_of_its_event(event: CorpusEvent) -> None:
+    frame = ring.Published.of(event).at(7, 9).frame
+    assert frame.count(b"\n") == 4
+    assert frame.endswith(b"\n\n")
+    ((seen,), _) = read_frames(frame)
+    assert (seen.id, seen.type) == ("7-9", event.dotted)
