@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
+import queue
 import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+from callosum.gate import LocalGate
+from callosum.server.place import address_of, listen
+from callosum.server.run import TOKENS, Options, serve_gate
+from callosum.server.tokens import Tokens
 
 SECONDS = 20.0
 """How long a server may take to start or to stop."""
@@ -48,6 +56,7 @@ class Server:
         timeout: float = 30,
     ) -> Any:
         """One request on a connection of its own: ``status``, ``headers``, ``body`` (JSON where it is)."""
+        connection: http.client.HTTPConnection
         if self.address.startswith("unix:"):
             connection = _Unix(self.address.removeprefix("unix:"), timeout)
         else:
@@ -166,3 +175,30 @@ def until(true: Any, seconds: float = SECONDS) -> Any:
             return found
         assert time.monotonic() < ends, "it did not come true in time"
         select.select([], [], [], 0.01)
+
+
+@contextmanager
+def hosted(gate: LocalGate, state: Path) -> Iterator[str]:
+    """A gate of this process behind a real server in a thread; its address."""
+    opened = listen("127.0.0.1", 0)
+    address = address_of(opened, tls=False)
+    begun: queue.Queue[Callable[[], None] | BaseException] = queue.Queue()
+
+    def run() -> None:
+        try:
+            asyncio.run(serve_gate(gate, Tokens(state / TOKENS), Options(), opened, begun.put))
+        except BaseException as error:
+            begun.put(error)
+            raise
+
+    thread = threading.Thread(target=run, name="server")
+    thread.start()
+    stop = begun.get(timeout=SECONDS)
+    if isinstance(stop, BaseException):
+        raise stop
+    try:
+        yield address
+    finally:
+        stop()
+        thread.join(SECONDS)
+        assert not thread.is_alive()

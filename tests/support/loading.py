@@ -1,0 +1,224 @@
+"""Sessions that work through a server as fast as it answers, each on a connection of its own that is kept.
+
+Every call has a number of its own in its params (``n``), so that the journal tells afterwards which calls it
+has, whatever the client was told.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from tests.support.serving import Server
+
+CONTESTED = ("plan", "budget")
+LOST = (OSError, http.client.HTTPException)
+"""What a client meets when the server is gone before it has answered."""
+
+
+class Reply(NamedTuple):
+    status: int
+    body: Any
+    retry_after: str | None = None
+
+
+class Connection:
+    """A connection that is kept, and made anew once it broke. ``to`` says where the server is now."""
+
+    def __init__(self, to: Callable[[], tuple[str, int]], timeout: float = 30) -> None:
+        self._to, self._timeout = to, timeout
+        self._kept: http.client.HTTPConnection | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def ask(self, method: str, path: str, body: Any = None) -> Reply:
+        """Raises one of ``LOST`` if there is no whole answer."""
+        if self._kept is None:
+            self._kept = http.client.HTTPConnection(*self._to(), timeout=self._timeout)
+            self._kept.connect()
+            self._kept.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self._kept.request(method, path, None if body is None else json.dumps(body))
+            answer = self._kept.getresponse()
+            return Reply(answer.status, json.loads(answer.read()), answer.headers["Retry-After"])
+        except LOST:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+
+class Request(NamedTuple):
+    path: str
+    body: dict[str, Any]
+
+
+class Session:
+    """One session: intercepts a call, and reports it if it was let through.
+
+    ``answered`` is every answer with what was asked; ``pending`` what was asked last and not answered.
+    """
+
+    def __init__(self, name: str, load: Load) -> None:
+        self.name = name
+        self.answered: list[tuple[Request, Reply]] = []
+        self.pending: Request | None = None
+        self.holds: str | None = None
+        self._load = load
+        self._number = 0
+        self._next: Request | None = None
+
+    def run(self) -> None:
+        """Until the load is stopped, or the server is gone."""
+        with Connection(lambda: self._load.server.place) as connection:
+            while not self._load.stopped.is_set():
+                request = self.pending or self._next or self._call()
+                self._next, self.pending = None, request
+                if request.path == "/complete":
+                    self._load.let_go(self)
+                try:
+                    reply = connection.ask("POST", *request)
+                except LOST:
+                    return
+                self.pending = None
+                self.answered.append((request, reply))
+                if reply.status != 200:
+                    return
+                self._go_on(request, reply.body)
+                self._load.count()
+
+    def _call(self) -> Request:
+        self._number += 1
+        number = self._number
+        tool, on = (
+            ("now4", CONTESTED[number % 2]),
+            ("act3", f"{self.name}-{number % 7}"),
+            ("send2", "channel"),
+            ("look", "plan"),
+            ("now4", CONTESTED[number // 5 % 2]),
+        )[number % 5]
+        n = f"{self.name}-{number}"
+        return Request(
+            "/intercept", {"instance": self.name, "tool": tool, "params": {"on": on, "n": n}, "callId": f"call-{n}"}
+        )
+
+    def _go_on(self, request: Request, answer: dict[str, Any]) -> None:
+        if request.path != "/intercept" or not answer["proceed"]:
+            return
+        if request.body["tool"] == "now4":
+            self._load.hold(self, request.body["params"]["on"])
+        self._next = Request("/complete", {"instance": self.name, "id": answer["id"], "result": {"ok": True}})
+
+
+class Load:
+    """Some sessions on one server, which may be another one each time they are started."""
+
+    def __init__(self, sessions: int) -> None:
+        self.server: Server
+        self.sessions = [Session(f"s{number}", self) for number in range(sessions)]
+        self.stopped = threading.Event()
+        self.together: list[tuple[str, str, str]] = []
+        """Who was let in on which key while who held it: must stay empty."""
+        self._holders: dict[str, Session] = {}
+        self._told = threading.Condition()
+        self._count = 0
+        self._threads: list[threading.Thread] = []
+
+    def start(self, server: Server) -> None:
+        """Goes on where the sessions were."""
+        self.server = server
+        self.stopped.clear()
+        self._count = 0
+        self._threads = [threading.Thread(target=session.run) for session in self.sessions]
+        for thread in self._threads:
+            thread.start()
+
+    def count(self) -> None:
+        with self._told:
+            self._count += 1
+            self._told.notify_all()
+
+    def after(self, answers: int, seconds: float = 30) -> None:
+        """Returns once so many answers came since the start."""
+        with self._told:
+            assert self._told.wait_for(lambda: self._count >= answers, seconds), f"only {self._count} answers came"
+
+    def join(self, seconds: float = 30) -> None:
+        """Returns once every session has ended by itself."""
+        for thread in self._threads:
+            thread.join(seconds)
+            assert not thread.is_alive(), "a session hangs"
+
+    def finish(self) -> None:
+        """Lets the sessions end what they have begun and returns."""
+        self.stopped.set()
+        self.join()
+
+    def hold(self, session: Session, key: str) -> None:
+        with self._told:
+            other = self._holders.get(key)
+            if other is not None and other is not session:
+                self.together.append((session.name, key, other.name))
+            self._holders[key] = session
+            session.holds = key
+
+    def let_go(self, session: Session) -> None:
+        with self._told:
+            if session.holds is not None and self._holders.get(session.holds) is session:
+                del self._holders[session.holds]
+            session.holds = None
+
+    def answers(self) -> Sequence[tuple[Request, Reply]]:
+        return [one for session in self.sessions for one in session.answered]
+
+
+def journal(server: Server, cursor: str = "", **filters: str) -> tuple[list[dict[str, Any]], str]:
+    """All of the journal after the cursor, page by page, and the cursor behind it."""
+    found: list[dict[str, Any]] = []
+    more = "".join(f"&{name}={value}" for name, value in filters.items())
+    while True:
+        page = server.get(f"/journal?limit=1000&cursor={cursor}{more}")
+        found += page["entries"]
+        cursor = page["cursor"]
+        if not page["entries"]:
+            return found, cursor
+
+
+def all_at_once(parties: Sequence[Callable[[], None]], seconds: float = 60) -> None:
+    """Runs each in a thread of its own; the first error of any is raised."""
+    errors: list[BaseException] = []
+
+    def run(party: Callable[[], None]) -> None:
+        try:
+            party()
+        except BaseException as error:  # noqa: BLE001 - raised below
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(party,)) for party in parties]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(seconds)
+        assert not thread.is_alive(), "it hangs"
+    if errors:
+        raise errors[0]
+
+
+def close_hard(connection: socket.socket) -> None:
+    """Ends a connection as a client does that dies."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
