@@ -1,5 +1,7 @@
 """Callosum: the gate between an AI agent's intent (a tool call) and its execution."""
 
+from typing import TYPE_CHECKING
+
 from callosum.errors import (
     Blocked,
     CallosumError,
@@ -33,13 +35,18 @@ from callosum.model import (
 )
 from callosum.rules import RuleSet
 
+if TYPE_CHECKING:
+    from callosum.client import AsyncCallosumClient, CallosumClient
+
 __version__ = "0.1.0"
 
 __all__ = [
     "Action",
+    "AsyncCallosumClient",
     "AsyncGate",
     "Blocked",
     "Call",
+    "CallosumClient",
     "CallosumError",
     "Classification",
     "ConfigError",
@@ -68,3 +75,12 @@ __all__ = [
     "gated",
     "guard",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Loads the clients when they are first asked for: who embeds the gate needs none."""
+    if name in ("AsyncCallosumClient", "CallosumClient"):
+        from callosum import client  # noqa: PLC0415
+
+        return getattr(client, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
