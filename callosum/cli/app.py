@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from callosum.cli import decide, demo, doctor, journal, look, people, replay, rules, serve, stdio, watch
+from callosum.cli import decide, demo, doctor, journal, look, people, replay, rules, serve, stdio, token, watch
 from callosum.cli.codes import EPILOG
 
 app = typer.Typer(
@@ -39,6 +39,7 @@ app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.on)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(serve.serve)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(serve.stop)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(stdio.stdio)
+app.add_typer(token.app, name="token", rich_help_panel=_SERVE)
 app.command(rich_help_panel=_CHECK, epilog=EPILOG)(demo.demo)
 app.command(rich_help_panel=_CHECK, epilog=EPILOG)(replay.replay)
 app.command(rich_help_panel=_CHECK, epilog=EPILOG)(doctor.doctor)

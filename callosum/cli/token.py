@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -82,7 +81,7 @@ def list_(state: State = None, config: Config = None, json: Json = False) -> Non
             show.cell(", ".join(token.namespaces or ("all",)), limit=120),
             show.cell(clock(token.created)),
             show.cell(until(token.expires) if token.expires is not None else None),
-            show.cell(until(token.former_until) if (token.former_until or 0) > time.time() else None),
+            show.cell(until(token.former_until) if token.former_until is not None else None),
         )
         for token in found
     ]
@@ -136,12 +135,10 @@ def _tokens(settings: Settings) -> Tokens:
 
 def _of(tokens: Tokens, name: str) -> Token:
     """The token of this name; where there is none, the command ends with a "no"."""
-    from callosum.cli.text import clean
-
     for token in tokens.list():
         if token.name == name:
             return token
-    typer.echo(f"callosum: there is no token {clean(name)}; callosum token list shows them", err=True)
+    typer.echo("callosum: there is no token of this name; callosum token list shows them", err=True)
     raise typer.Exit(NO)
 
 

@@ -117,6 +117,7 @@ _SHAPES: Final = (
         rb"|shp(?:at|ss|ca|pa)_[A-Fa-f0-9]{32}|dop_v1_[a-f0-9]{32,}|hvs\.[A-Za-z0-9_-]{20,}"
         rb"|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"  # SendGrid
         rb"|[0-9]{8,10}:[A-Za-z0-9_-]{35}"  # Telegram
+        rb"|cal_[A-Za-z0-9][A-Za-z0-9._-]{0,63}_[A-Za-z0-9_-]{43}"  # our own
         rb"|AGE-SECRET-KEY-1[0-9A-Z]{20,}"
         rb"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?)",  # JSON web token
         _all,

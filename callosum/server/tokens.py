@@ -257,7 +257,7 @@ class Tokens:
 
 def _of(tokens: Mapping[str, Token], name: str) -> Token:
     if name not in tokens:
-        raise ConfigError(f"there is no token {name[:64]!r}", at="name")
+        raise ConfigError("there is no token of this name", at="name")  # which may be a secret by mistake
     return tokens[name]
 
 
