@@ -208,8 +208,14 @@ def fault_of(error: msgspec.ValidationError) -> BadRequest:
 
 def _no_name_twice(body: bytes) -> None:
     """Refuses an object that has a name twice: nobody could tell which of the two was judged."""
-    names = [name for name, colon in _STRINGS.findall(body) if colon]
-    if len(set(names)) == len(names) and not any(b"\\" in name for name in names):
+    if b"\\" in body:
+        names = [name for name, colon in _STRINGS.findall(body) if colon]
+        plain = not any(b"\\" in name for name in names)
+    else:  # then every quote begins or ends a string
+        parts = body.split(b'"')
+        names = [name for name, after in zip(parts[1::2], parts[2::2], strict=False) if after.lstrip()[:1] == b":"]
+        plain = True
+    if plain and len(set(names)) == len(names):
         return
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
