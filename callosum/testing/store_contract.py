@@ -341,6 +341,28 @@ class StoreContract:
         acted = [script.act(f"s{number}", KEY) for number in range(LATEST + 5)]
         assert ids(script.place("mira", KEY).latest) == acted[::-1][:LATEST]
 
+    def test_a_crowd_hides_nobody(self, script: Script, clock: ManualClock) -> None:
+        """However many sessions have acted on a key or looked at it, and whatever was forgotten meanwhile."""
+        mira = script.act("mira", KEY)
+        for number in range(LATEST * 2):
+            script.read(f"reader-{number}", KEY)
+        for number in range(LATEST * 4):
+            acted = script.act(f"s{number}", KEY)
+            assert script.place("anna", KEY).latest[0].id == acted
+        doug = script.act("doug", KEY)
+        place = script.place("mira", KEY)
+        assert (place.latest[0].id, place.own and place.own.id) == (doug, mira)
+        script.end("doug", script.act("doug", KEY), State.FAILED)
+        assert script.place("mira", KEY).latest[0].id == doug
+        clock.advance(2 * 3600)
+        for _ in range(20):
+            script.store.maintain(clock.now - HOUR)
+        anna = script.act("anna", KEY)
+        assert script.place("mira", KEY).latest[0].id == anna
+        for number in range(LATEST * 4):
+            acted = script.act(f"t{number}", KEY)
+            assert script.place("mira", KEY).latest[0].id == acted
+
     def test_a_report_is_a_change(self, script: Script, clock: ManualClock) -> None:
         """``ended`` is its moment."""
         doug = script.act("doug", KEY)

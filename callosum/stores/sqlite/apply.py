@@ -35,10 +35,11 @@ _OPEN: Final = (
 )
 _NOTE: Final = "insert into journal(seq, event, namespace, session, action, outcome, body) values(?,?,?,?,?,?,?)"
 _SET_MARK: Final = (
-    "insert into mark(key, session, read, told, kind, note, acted, changed) values(?,?,?,?,?,?,?,?) "
+    "insert into mark(key, session, read, told, kind, note, acted, changed, crowd) values(?,?,?,?,?,?,?,?,?) "
     "on conflict(key, session) do update set read = excluded.read, told = excluded.told, "
     "kind = excluded.kind, note = excluded.note, "
-    "acted = coalesce(excluded.acted, acted), changed = max(excluded.changed, changed)"
+    "acted = coalesce(excluded.acted, acted), changed = max(excluded.changed, changed), "
+    "crowd = max(excluded.crowd, crowd)"
 )
 
 
@@ -191,9 +192,21 @@ class Apply:
         return NO_MARK
 
     def _set_mark(self, name: str, mark: Mark, acted: int | None, changed: int) -> None:
+        look = self.look
+        crowd = name in look.crowded or (name not in look.names and look.is_crowd(name))
         self.execute(
             _SET_MARK,
-            (name, self.scope.session, mark.read, mark.told, mark.told_kind, note_of(mark), acted, changed),
+            (
+                name,
+                self.scope.session,
+                mark.read,
+                mark.told,
+                mark.told_kind,
+                note_of(mark),
+                acted,
+                changed,
+                1 if crowd else 0,
+            ),
         )
 
     def _note_session(self) -> None:

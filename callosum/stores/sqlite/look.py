@@ -10,6 +10,7 @@ be seen.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -55,16 +56,22 @@ from callosum.stores.sqlite.rows import (
 
 REMEMBERED: Final = DAY
 """How long a call's identity is remembered."""
+CROWD: Final = 16
+"""With more marks than this a key is crowded: its marks stand in an index by their change."""
 _GENERATIONS: Final = 16
 _SEARCHED: Final = 20_000
 """How many entries a report without an id is looked for, where no index helps."""
 
 # The session's own newest action is not looked up here: alone on its key, its id is all that matters.
-# Sessions that only looked stand last, so that an answer with room left has all there are.
-_KEY: Final = (
-    f"select {MARK}, {ACTION} from mark m left join journal j on j.seq = m.acted and m.session <> ?3 "
-    "where m.key = ?1 order by m.changed desc limit ?2"
+_LIST: Final = (
+    f"select {MARK}, {ACTION}, m.changed from mark m left join journal j on j.seq = m.acted and m.session <> ?2 "
+    "where m.key = ?1 "
 )
+_KEY: Final = f"{_LIST} limit {CROWD + 1}"
+# Sessions that only looked stand last, so that an answer with room left has all there are.
+_CROWD: Final = f"{_LIST} and m.crowd = 1 order by m.changed desc limit ?3"
+_MARK_CROWD: Final = "update mark set crowd = 1 where key = ? and crowd = 0"
+_NAME_CROWD: Final = "insert or ignore into mark values(?, '', 0, 0, 0, null, null, 0, 0)"
 _OWN: Final = (
     f"select {MARK}, {ACTION} from mark m left join journal j on j.seq = m.acted where m.key = ? and m.session = ?"
 )
@@ -93,8 +100,9 @@ _STALE_BELOW: Final = (
 )
 _FOUND: Final = (
     f"select {ACTION}, j.event, j.verdict, (select max(seq) from journal), "
-    "(select 1 from mark m where m.key = j.key and m.changed > j.seq and m.session <> j.session limit 1) "
-    "from journal j where j.seq = ?"
+    "exists(select 1 from mark m where m.key = j.key and m.crowd = 1 and m.changed > j.seq and m.session <> j.session) "
+    f"or exists(select 1 from (select * from mark where key = j.key limit {CROWD + 1}) m "
+    "where m.changed > j.seq and m.session <> j.session) from journal j where j.seq = ?"
 )
 _QUEUES: Final = (
     "select l.key, j.session, j.state, j.expires from live l join journal j on j.seq = l.id "
@@ -103,10 +111,10 @@ _QUEUES: Final = (
 _FEW: Final = 3
 """How many of the newest are enough to see that nothing is new; then all ``LATEST`` are read."""
 _BY_ID: Final = f"select {ACTION} from journal j where j.seq = ?"
-_TOLD: Final = "select told, kind from mark where key = ? and session = ?"
 _TOLD_FLOOR: Final = 2
 """The floor of tier 3: what its marks say that it was told need not be looked at again."""
 _UNKNOWN: Final = Kind.UNKNOWN.gravity
+_changed: Final = itemgetter(MARK_WIDTH + ACTION_WIDTH)
 _WALK: Final = 64
 """How many of a session's own actions on a key may hide the newest that counts."""
 
@@ -128,11 +136,12 @@ class Memory:
 class Look:
     """One step's look at the store. ``names`` are the scope's keys with their namespace.
 
-    ``fresh``: the session need not be noted again. ``overtaken``: somebody changed the first key of
-    the action that was found after it began, so the order of changes must be corrected at its end.
+    ``crowded``: those of them that many sessions know. ``fresh``: the session need not be noted again.
+    ``overtaken``: somebody changed the first key of the action that was found after it began, so the order
+    of changes must be corrected at its end.
     """
 
-    __slots__ = ("execute", "fresh", "memory", "names", "overtaken", "probe", "scope")
+    __slots__ = ("crowded", "execute", "fresh", "memory", "names", "overtaken", "probe", "scope")
 
     def __init__(self, execute: Execute, scope: Scope, probe: Probe, memory: Memory) -> None:
         self.execute = execute
@@ -141,6 +150,7 @@ class Look:
         self.memory = memory
         self.fresh = True
         self.overtaken = False
+        self.crowded: tuple[str, ...] = ()
         self.names: list[str] = []
 
     def view(self, clock: Clock) -> View:
@@ -213,23 +223,14 @@ class Look:
     # --- one key ---
 
     def _key(self, key: Key, name: str, related: list[str], live: bool, predecessors: tuple[str, ...]) -> KeyView:
-        me = self.scope.session
         mark, own = NO_MARK, None
         latest: list[Action] = []
-        found = False
-        rows = self.execute(_KEY, (name, _FEW + 1, me)).fetchall()
-        whole = len(rows) <= _FEW
-        if not whole and rows[-1][MARK_WIDTH - 1] is not None and self._news(rows, name, key.mode):
-            rows = self.execute(_KEY, (name, LATEST + 1, me)).fetchall()
+        rows, mine = self._rows(name, key.mode)
+        if mine is not None:
+            mark, own = mark_of(mine), own_of(mine)
         for row in rows:
-            if row[0] == me:
-                mark, own, found = mark_of(row), own_of(row), True
-            elif row[MARK_WIDTH] is not None and len(latest) < LATEST:
+            if row[MARK_WIDTH] is not None and len(latest) < LATEST:
                 self._add(latest, row[MARK_WIDTH:], key.name, key.mode)
-        if not found and not whole:
-            row = self.execute(_OWN, (name, me)).fetchone()
-            if row is not None:
-                mark, own = mark_of(row), own_of(row)
         for predecessor in predecessors:
             mark = _inherit(mark, self.execute(_OWN, (name, predecessor)).fetchone())
         if not (live or latest or related or name[-1] == "/"):
@@ -242,6 +243,46 @@ class Look:
             row = self.execute(_BY_ID, (own.id,)).fetchone()
             own = action_of(row, 0, key.name, self.probe) if row is not None else None
         return KeyView(key, mark, tuple(alive), tuple(latest), own, tuple(stale))
+
+    def _rows(self, name: str, mode: Mode) -> tuple[list[Any], Any]:
+        """The marks of the others on a key, newest change first, as far as they can matter; and this session's."""
+        me = self.scope.session
+        rows = self.execute(_KEY, (name, me)).fetchall()
+        if not rows:
+            return rows, None
+        if len(rows) == 1:
+            return ([], rows[0]) if rows[0][0] == me else (rows, None)
+        if len(rows) > CROWD or rows[0][0] == "":
+            return self._of_a_crowd(name, mode, known=rows[0][0] == "")
+        rows.sort(key=_changed, reverse=True)
+        mine = None
+        for place, row in enumerate(rows):
+            if row[0] == me:
+                mine = rows.pop(place)
+                break
+        if len(rows) > _FEW and rows[_FEW][MARK_WIDTH - 1] is not None and not self._news(rows, mine, mode):
+            del rows[_FEW + 1 :]
+        return rows, mine
+
+    def _of_a_crowd(self, name: str, mode: Mode, *, known: bool) -> tuple[list[Any], Any]:
+        """The same for a key with many sessions, which has its marks in an index by their change.
+
+        Such a key has a mark of nobody (``""``). Few keys are such, so that others need not keep the index up.
+        """
+        me = self.scope.session
+        if not known:
+            self.execute(_MARK_CROWD, (name,))
+            self.execute(_NAME_CROWD, (name,))
+        self.crowded = (*self.crowded, name)
+        mine = self.execute(_OWN, (name, me)).fetchone()
+        rows = [row for row in self.execute(_CROWD, (name, me, _FEW + 2)).fetchall() if row[0] != me]
+        if len(rows) > _FEW and rows[_FEW][MARK_WIDTH - 1] is not None and self._news(rows, mine, mode):
+            rows = [row for row in self.execute(_CROWD, (name, me, LATEST + 1)).fetchall() if row[0] != me]
+        return rows, mine
+
+    def is_crowd(self, name: str) -> bool:
+        """Whether a key that the scope does not name is crowded."""
+        return self.execute("select 1 from mark where key = ? and session = ''", (name,)).fetchone() is not None
 
     def _around(
         self,
@@ -261,12 +302,12 @@ class Look:
                 below.append((other, name + "}"))
                 continue
             shown = bare(other, space)
-            for row in self.execute(_KEY, (other, LATEST + 1, scope.session)).fetchall():
+            rows, mine = self._rows(other, Mode.WRITE)
+            for row in rows[:LATEST]:
                 if row[MARK_WIDTH] is not None:
                     self._add(latest, row[MARK_WIDTH:], shown, key.mode)
-            row = self.execute(_OWN, (other, scope.session)).fetchone()
-            if row is not None and row[1] > mark.read:
-                mark = replace(mark, read=row[1])
+            if mine is not None and mine[1] > mark.read:
+                mark = replace(mark, read=mine[1])
             if scope.live:
                 live += self._live(other, shown, NO_MARK)
         for low, high in below:
@@ -287,19 +328,17 @@ class Look:
                 ]
         return mark
 
-    def _news(self, rows: list[Any], name: str, asking: Mode) -> bool:
-        """Whether acts older than these few can matter to the asking session.
+    def _news(self, rows: list[Any], mine: Any, asking: Mode) -> bool:
+        """Whether acts older than the newest few can matter to the asking session.
 
         Not to what is only put beside them below tier 3, where no act is ``recent``; nor to a session
         that was told of these as gravely as acts that are not of its own content can be.
         """
-        floor, me = self.scope.floor, self.scope.session
+        floor = self.scope.floor
         if floor != _TOLD_FLOOR:
             return floor > 0 or asking is Mode.WRITE
-        known = next((row[2:4] for row in rows if row[0] == me), None)
-        told, kind = known or self.execute(_TOLD, (name, me)).fetchone() or (0, 0)
-        oldest = rows[-2] if rows[-1][0] == me else rows[-1]
-        return bool(kind < _UNKNOWN or oldest[MARK_WIDTH - 1] > told)
+        told, kind = mine[2:4] if mine is not None else (0, 0)
+        return bool(kind < _UNKNOWN or rows[_FEW][MARK_WIDTH - 1] > told)
 
     def _live(self, name: str, shown: str, mark: Mark) -> list[Action]:
         rows = self.execute(_LIVE, (name, _FEW)).fetchall()

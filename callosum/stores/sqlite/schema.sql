@@ -28,6 +28,7 @@ create index journal_call on journal(call) where call is not null;
 create index journal_unreported on journal(session, seq) where call is null and ended = 0;
 
 -- What each session knows of a key, and its newest action there. changed: when that last changed it.
+-- crowd: 1 for the marks of a key with many of them, which has a mark of nobody (session '') too.
 create table mark(
     key text not null,
     session text not null,
@@ -37,9 +38,10 @@ create table mark(
     note blob,
     acted int,
     changed int not null,
+    crowd int not null default 0,
     primary key(key, session)
 ) strict, without rowid;
-create index mark_changed on mark(key, changed);
+create index mark_crowd on mark(key, changed) where crowd = 1;
 
 -- Open leases, waiters and questions (open = 1) and unknown outcomes (open = 0), a row a key.
 create table live(
