@@ -31,8 +31,8 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 from msgspec.structs import replace
 
 from callosum.errors import Blocked, GateUnavailable, StoreUnavailable
-from callosum.gate import Gate, LocalGate, Standby
-from callosum.model import DEFAULT_NAMESPACE, Call, Decision, Outcome
+from callosum.gate import Gate, Standby
+from callosum.model import DEFAULT_NAMESPACE, SECOND, Call, Decision, Outcome
 from callosum.process import this_process
 
 logger = logging.getLogger("callosum")
@@ -43,6 +43,8 @@ R = TypeVar("R")
 Name = str | Callable[[], str | None] | None
 """A name, or a function that is asked for it at each call (a context variable's ``get``)."""
 
+LONGEST: Final = 300.0
+"""A lease is renewed as if it lasted no longer, in seconds: a gate may give more for a tool's own limit."""
 RENEW_AT: Final = 3
 """A lease is renewed when a third of its time is over."""
 _LOST: Final = (
@@ -311,7 +313,7 @@ class _Renewer:
         lease = decision.lease
         if lease is None:
             return
-        ttl = gate.settings.lease_ttl if isinstance(gate, LocalGate) else max(1.0, lease.expires - time.time())
+        ttl = min(max(0.1, lease.expires - lease.token / SECOND), LONGEST)  # both by the gate's own clock
         with self._wake:
             self._held[decision.id] = (gate, call, ttl)
             first = time.monotonic() + ttl / RENEW_AT
@@ -342,7 +344,7 @@ class _Renewer:
                 gate, call, ttl = self._held[id]
                 heapq.heappush(self._due, (time.monotonic() + ttl / RENEW_AT, id))
             try:
-                report = gate.renew(call.instance, id, ttl, session=call.session, namespace=call.namespace)
+                report = gate.renew(call.instance, id, session=call.session, namespace=call.namespace)
                 if not report.ok:
                     self.drop(id)
             except Exception:

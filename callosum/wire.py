@@ -21,6 +21,7 @@ from callosum.model import (
     Call,
     Conflict,
     Entry,
+    Host,
     Outcome,
 )
 
@@ -50,7 +51,10 @@ class Complete(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=
 
 
 class Lock(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """``POST /lock``: a lease of ``ttl`` seconds without a tool call."""
+    """``POST /lock``: a lease of ``ttl`` seconds without a tool call.
+
+    ``host`` ties it to a process of the server's machine, as an intercepted call's.
+    """
 
     instance: str
     context_key: str
@@ -58,6 +62,7 @@ class Lock(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True
     ttl: float | None = None
     session: str | None = None
     namespace: str = DEFAULT_NAMESPACE
+    host: Host | None = None
 
 
 class Release(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):

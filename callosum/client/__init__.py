@@ -3,6 +3,7 @@
 ::
 
     client.CallosumClient ── transport.Transport ── http1    one request, one hard deadline
+        ├─ messages          requests and answers as JSON
         │  no answer in time
         ├─ fallback.Table    the highest tier a tool can have: 0 to 2 go on, 3 and 4 do not
         └─ late.Late         what went on is journalled once the gate is back

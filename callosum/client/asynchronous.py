@@ -10,13 +10,13 @@ import asyncio
 import functools
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
-from callosum.client.client import CallosumClient, StreamEvent
+from callosum.client.client import CallosumClient, EventStream, StreamEvent
 from callosum.errors import CallosumError
 from callosum.model import Call, Decision
 from callosum.wire import JournalPage
@@ -106,10 +106,14 @@ class AsyncCallosumClient:
 
     async def events(
         self, types: str = "*", *, last_id: str = "", namespace: str | None = None
-    ) -> AsyncIterator[StreamEvent]:
+    ) -> AsyncGenerator[StreamEvent, None]:
         """Yields events for as long as they are asked for; close the iterator (``contextlib.aclosing``)."""
         opening = self._short.submit(self.client.events, types, last_id=last_id, namespace=namespace)
-        stream = await asyncio.wrap_future(opening)
+        try:
+            stream = await asyncio.wrap_future(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_opened)
+            raise
         try:
             while (event := await asyncio.wrap_future(self._long.submit(next, stream, None))) is not None:
                 yield event
@@ -139,3 +143,9 @@ class AsyncCallosumClient:
             return await asyncio.wrap_future(self._short.submit(method, *args, **kwargs))
 
         return call
+
+
+def _close_opened(opening: Future[EventStream]) -> None:
+    """Closes a stream that was opened for somebody who no longer waits."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()

@@ -18,10 +18,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from math import isfinite
 from typing import Any, Final, NamedTuple, NoReturn, Self, TypeVar
-from urllib.parse import quote, urlencode
-from uuid import uuid4
 
 import msgspec
 from msgspec.structs import replace
@@ -30,12 +27,35 @@ from callosum import wire
 from callosum.client.errors import BadAnswer, TransportError, Unreachable
 from callosum.client.fallback import Table
 from callosum.client.late import Late, Refused
+from callosum.client.messages import (
+    check_id,
+    check_times,
+    check_ttl,
+    check_wait,
+    encode,
+    fault_of,
+    plain,
+    query_of,
+    quoted,
+    read_accepted,
+    read_any,
+    read_approvals,
+    read_decision,
+    read_health,
+    read_journal,
+    read_locked,
+    read_report,
+    read_status,
+    refuse_call,
+    refuse_key,
+    written,
+    written_report,
+)
 from callosum.client.sse import Events
 from callosum.client.transport import Answer, Stream, Transport
 from callosum.errors import CallosumError, ConfigError, GateUnavailable, StoreUnavailable
 from callosum.model import (
     DEFAULT_NAMESPACE,
-    MAX_KEY,
     Call,
     Decision,
     Host,
@@ -57,8 +77,6 @@ CHORES_EVERY: Final = 10.0
 _TABLE_EVERY: Final = 300.0
 _FIRST_PAUSE: Final = 0.01
 _LAST_PAUSE: Final = 0.2
-_MAX_TEXT: Final = 2000
-_NOT_DONE: Final = frozenset((408, 425, 429))
 _CALL_AT: Final = re.compile(r"calls\[(\d+)\]")
 
 T = TypeVar("T")
@@ -174,18 +192,18 @@ class CallosumClient:
 
         A call without a call id gets one.
         """
-        asked = call if call.call_id is not None else replace(call, call_id=uuid4().hex)
+        asked = call if call.call_id is not None else replace(call, call_id=os.urandom(16).hex())
         if call.wait != 0 or call.timeout is not None:
-            _check_times(call)
-        body = _written(asked, lambda: _refuse_call(asked))
+            check_times(call)
+        body = written(asked, lambda: refuse_call(asked))
         shorten = None
         if call.wait:
 
             def shorten(left: float) -> bytes:
-                return _encode(replace(asked, wait=left))
+                return encode(replace(asked, wait=left))
 
         try:
-            return self._ask("POST", "/intercept", body, _decision, again=True, wait=call.wait, shorten=shorten)
+            return self._ask("POST", "/intercept", body, read_decision, again=True, wait=call.wait, shorten=shorten)
         except GateUnavailable as error:
             if self._transport.closed:
                 raise
@@ -207,7 +225,7 @@ class CallosumClient:
     ) -> Report:
         """Reports how an action ended. A result that cannot be written as JSON, or is too long, is summarised."""
         if id is not None:
-            _check_id(id)
+            check_id(id)
         report = wire.Complete(
             instance=instance,
             id=id,
@@ -220,8 +238,8 @@ class CallosumClient:
             session=session,
             namespace=namespace,
         )
-        body = _written_report(report)
-        return self._ask("POST", "/complete", body, _reader(_REPORT), again=id is not None)
+        body = written_report(report)
+        return self._ask("POST", "/complete", body, read_report, again=id is not None)
 
     def lock(
         self,
@@ -232,14 +250,20 @@ class CallosumClient:
         *,
         session: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
-        host: Host | None = None,  # noqa: ARG002 - the wire has no place for it: such a lease ends by time
+        host: Host | None = None,
     ) -> LockResult:
-        _check_ttl(ttl)
+        check_ttl(ttl)
         asked = wire.Lock(
-            instance=instance, context_key=context_key, tier=tier, ttl=ttl, session=session, namespace=namespace
+            instance=instance,
+            context_key=context_key,
+            tier=tier,
+            ttl=ttl,
+            session=session,
+            namespace=namespace,
+            host=host,
         )
-        body = _written(asked, lambda: _refuse_key(context_key))
-        return self._ask("POST", "/lock", body, _reader(_LOCKED), again=True)
+        body = written(asked, lambda: refuse_key(context_key))
+        return self._ask("POST", "/lock", body, read_locked, again=True)
 
     def release(
         self,
@@ -251,11 +275,11 @@ class CallosumClient:
         by: str = "",
         force: bool = False,
     ) -> Report:
-        _refuse_key(context_key)
-        query = _query(
+        refuse_key(context_key)
+        query = query_of(
             instance=instance or None, session=session, namespace=namespace, by=by or None, force=force or None
         )
-        return self._ask("DELETE", f"/lock/{quote(context_key, safe='')}{query}", None, _reader(_REPORT), again=False)
+        return self._ask("DELETE", f"/lock/{quoted(context_key)}{query}", None, read_report, again=False)
 
     def renew(
         self,
@@ -266,17 +290,17 @@ class CallosumClient:
         session: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Report:
-        _check_id(id)
-        _check_ttl(ttl)
+        check_id(id)
+        check_ttl(ttl)
         asked = wire.Renew(instance=instance, id=id, ttl=ttl, session=session, namespace=namespace)
-        return self._ask("POST", "/renew", _written(asked), _reader(_REPORT), again=True)
+        return self._ask("POST", "/renew", written(asked), read_report, again=True)
 
     def resolve(
         self, id: int, *, happened: bool, by: str = "", note: str = "", namespace: str = DEFAULT_NAMESPACE
     ) -> Report:
-        _check_id(id)
+        check_id(id)
         asked = wire.Resolve(id=id, happened=happened, by=by, note=note, namespace=namespace)
-        return self._ask("POST", "/resolve", _written(asked), _reader(_REPORT), again=False)
+        return self._ask("POST", "/resolve", written(asked), read_report, again=False)
 
     def approve(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:
         """Lets a call that was asked or blocked run once. Needs an approver's token."""
@@ -287,21 +311,21 @@ class CallosumClient:
         return self._answer(id, wire.Answer(approve=False, by=by, channel=channel, namespace=namespace))
 
     def _answer(self, id: int, answer: wire.Answer) -> Report:
-        _check_id(id)
-        return self._ask("POST", f"/approvals/{id}", _written(answer), _reader(_REPORT), again=False)
+        check_id(id)
+        return self._ask("POST", f"/approvals/{id}", written(answer), read_report, again=False)
 
     def status(self, context_key: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> Status:
         if context_key:
-            _refuse_key(context_key)
-        query = _query(contextKey=context_key or None, namespace=namespace)
-        return self._ask("GET", f"/status{query}", None, _reader(_STATUS), again=True)
+            refuse_key(context_key)
+        query = query_of(contextKey=context_key or None, namespace=namespace)
+        return self._ask("GET", f"/status{query}", None, read_status, again=True)
 
     # --- what a server has besides ---------------------------------------------------------------
 
     def approvals(self, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[wire.Approval, ...]:
         """Returns the calls that wait for a person, oldest first."""
-        query = _query(namespace=namespace)
-        return self._ask("GET", f"/approvals{query}", None, _reader(_APPROVALS), again=True).approvals
+        query = query_of(namespace=namespace)
+        return self._ask("GET", f"/approvals{query}", None, read_approvals, again=True).approvals
 
     def journal(
         self,
@@ -318,8 +342,8 @@ class CallosumClient:
 
         With ``wait`` (seconds, at most 60) it waits for something new. ``namespace`` None means all.
         """
-        _check_wait(wait)
-        query = _query(
+        check_wait(wait)
+        query = query_of(
             cursor=cursor or None,
             limit=limit,
             session=session,
@@ -328,7 +352,7 @@ class CallosumClient:
             wait=wait or None,
             namespace=namespace,
         )
-        return self._ask("GET", f"/journal{query}", None, _reader(_JOURNAL), again=True, wait=wait)
+        return self._ask("GET", f"/journal{query}", None, read_journal, again=True, wait=wait)
 
     def events(self, types: str = "*", *, last_id: str = "", namespace: str | None = None) -> EventStream:
         """Opens the stream of events: ``types`` are names with commas between (``safety.*,tool.called``).
@@ -337,7 +361,7 @@ class CallosumClient:
         """
         if not last_id.isprintable():
             raise ConfigError("control characters are not allowed", at="last_id")
-        target = f"/events{_query(types=types, namespace=namespace)}"
+        target = f"/events{query_of(types=types, namespace=namespace)}"
         try:
             return EventStream(self, lambda last: self._connect(target, last), last_id)
         except TransportError as error:
@@ -352,7 +376,7 @@ class CallosumClient:
         fault: Exception = BadAnswer("the answer is no stream of events")
         try:
             if stream.status != 200:
-                fault = _fault(stream.read_all(deadline))
+                fault = fault_of(stream.read_all(deadline))
             elif stream.headers.get(b"content-type", b"").lower().startswith(b"text/event-stream"):
                 return stream
         except TransportError as error:
@@ -368,13 +392,13 @@ class CallosumClient:
         """
         taken = 0
         for first in range(0, len(events), wire.MAX_EVENTS):
-            body = _written(events[first : first + wire.MAX_EVENTS])
-            taken += self._ask("POST", "/events", body, _reader(_ACCEPTED), again=False).accepted
+            body = written(events[first : first + wire.MAX_EVENTS])
+            taken += self._ask("POST", "/events", body, read_accepted, again=False).accepted
         return taken
 
     def health(self) -> Mapping[str, Any]:
         """Returns what the gate says of itself: ``status`` (``ok`` or what is wrong), ``version``, ``store``."""
-        return self._ask("GET", "/health", None, _health, again=True)
+        return self._ask("GET", "/health", None, read_health, again=True)
 
     # --- without the gate ------------------------------------------------------------------------
 
@@ -384,12 +408,13 @@ class CallosumClient:
         It goes on and will be journalled, or raises ``GateUnavailable``. Source: PROTOCOL section 8.
         """
         tier = self._table.tier(call.tool, call.params)
+        cause = error.__cause__ if isinstance(error.__cause__, TransportError) else error
         if not verdict_without_gate(tier, self._highest).proceed:
-            raise GateUnavailable(f"{error}; a tier {tier} call does not run without it") from (
-                error.__cause__ or error
-            )
-        logger.warning("%s runs without the gate: %s", call.tool, error)
-        self._late.let_through(_plain(call))
+            raise GateUnavailable(
+                f"the gate at {self.url} cannot be asked: {cause}; a tier {tier} call does not run without it"
+            ) from cause
+        logger.warning("%s runs without the gate: %s", call.tool, cause)
+        self._late.let_through(plain(call))
         self._chores_at = float("-inf")
         return Decision(
             proceed=True,
@@ -411,7 +436,7 @@ class CallosumClient:
             said = Outcome(outcome)
         except ValueError:
             raise ConfigError(f"expected one of {', '.join(Outcome)}, got {outcome!r}", at="outcome") from None
-        self._late.report(_plain(call), said.value)
+        self._late.report(plain(call), said.value)
         self._chores_at = float("-inf")
 
     # --- requests --------------------------------------------------------------------------------
@@ -496,7 +521,7 @@ class CallosumClient:
             self._table_at = now + CHORES_EVERY
             try:
                 answer = self._transport.request("GET", "/fallback", deadline=deadline, again=True)
-                self._table.learn(_reader(_ANY)(answer))
+                self._table.learn(read_any(answer))
             except (TransportError, CallosumError, ValueError) as error:
                 logger.debug("no fallback table: %s", error)
             else:
@@ -514,7 +539,7 @@ class CallosumClient:
     def _post_late(self, body: bytes, deadline: float) -> None:
         answer = self._transport.request("POST", "/late", body, deadline=deadline)
         try:
-            _reader(_ACCEPTED)(answer)
+            read_accepted(answer)
         except ConfigError as error:
             place = _CALL_AT.match(error.at)
             theirs = answer.status == 403
@@ -559,208 +584,3 @@ class EventStream:
 
     def _wait(self, seconds: float) -> bool:
         return not self._ended.wait(seconds * (0.5 + os.urandom(1)[0] / 510))
-
-
-# --- reading answers -----------------------------------------------------------------------------------
-
-_DECISION: Final = msgspec.json.Decoder(Decision)
-_REPORT: Final = msgspec.json.Decoder(Report)
-_LOCKED: Final = msgspec.json.Decoder(LockResult)
-_STATUS: Final = msgspec.json.Decoder(Status)
-_APPROVALS: Final = msgspec.json.Decoder(wire.Approvals)
-_JOURNAL: Final = msgspec.json.Decoder(wire.JournalPage)
-_ACCEPTED: Final = msgspec.json.Decoder(wire.Accepted)
-_FAULT: Final = msgspec.json.Decoder(wire.Fault)
-_ANY: Final = msgspec.json.Decoder()
-
-
-def _reader(decoder: msgspec.json.Decoder[T]) -> Callable[[Answer], T]:
-    """Reads an answer of this shape. Raises what another answer means."""
-
-    def read(answer: Answer) -> T:
-        if answer.status != 200:
-            raise _fault(answer)
-        return _decoded(decoder, answer.body)
-
-    return read
-
-
-def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadAnswer(f"the answer is not what a gate says: {error}") from error
-
-
-def _decision(answer: Answer) -> Decision:
-    """A decision that does not contradict itself."""
-    if answer.status != 200:
-        raise _fault(answer)
-    decision = _decoded(_DECISION, answer.body)
-    if decision.proceed is not decision.verdict.proceed or not 0 <= decision.tier <= Tier.CRITICAL:
-        raise BadAnswer("the answer is not what a gate says: it contradicts itself")
-    return decision
-
-
-def _health(answer: Answer) -> Mapping[str, Any]:
-    found = _decoded(_ANY, answer.body) if answer.status in (200, 503) else None
-    if isinstance(found, dict) and "status" in found:
-        return found
-    raise _fault(answer)
-
-
-def _fault(answer: Answer) -> Exception:
-    """What an answer without a value means: bad input, the store is away, or no word of a gate."""
-    status = answer.status
-    try:
-        fault = _FAULT.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return BadAnswer(f"status {status} without a word of a gate")
-    text = fault.error[:_MAX_TEXT]
-    if status == 503:
-        return StoreUnavailable(text) if fault.at == "store" else BadAnswer(text, sent=False)
-    if 400 <= status < 500 and status not in _NOT_DONE:
-        return ConfigError(text, fault.at)
-    return BadAnswer(f"status {status}: {text}", sent=status not in _NOT_DONE)
-
-
-# --- writing requests ----------------------------------------------------------------------------------
-
-
-def _plainer(value: Any) -> Any:
-    """What JSON knows of a value that it does not know, as at the embedded gate: its type."""
-    return dict(value) if isinstance(value, Mapping) else f"<{type(value).__name__}>"
-
-
-_encode: Final = msgspec.json.Encoder(enc_hook=_plainer).encode
-_UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
-
-
-def _written(value: Any, refuse: Callable[[], object] | None = None) -> bytes:
-    """The body of a request. Where it cannot be written, or is long, ``refuse`` looks for the field at fault."""
-    try:
-        body = _encode(value)
-    except _UNWRITABLE as error:
-        if refuse is not None:
-            refuse()
-        _refuse_fields(value)
-        raise ConfigError(f"cannot be written as JSON: {error}", at="body") from error
-    if len(body) > _LONG:
-        if refuse is not None:
-            refuse()
-        if len(body) > wire.MAX_BODY:
-            raise ConfigError(f"{len(body)} bytes as JSON, at most {wire.MAX_BODY} are taken", at="body")
-    return body
-
-
-_LONG: Final = 4_000_000
-"""From this length on, in bytes, params may be too long."""
-
-
-def _written_report(report: wire.Complete) -> bytes:
-    """A report whatever the tool returned: the outcome counts, with as much of the result as can be sent."""
-    try:
-        body = _encode(report)
-    except _UNWRITABLE:
-        body = b""
-    if body and len(body) <= wire.MAX_BODY:
-        return body
-    from callosum.redact import summarise  # noqa: PLC0415 - for odd results alone
-
-    result = report.result
-    kept = summarise({"result": result}, mode="full" if not body else "summary")["result"]
-    error = result.get("error") if isinstance(result, Mapping) else None
-    if isinstance(error, str) and isinstance(kept, dict):
-        kept["error"] = error[:1000].encode("utf-8", "replace").decode()
-    return _written(replace(report, result=kept))
-
-
-def _query(**fields: object) -> str:
-    """The query of a request, without what is None and without the default namespace."""
-    if fields.get("namespace") == DEFAULT_NAMESPACE:
-        del fields["namespace"]
-    said = {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in fields.items()
-        if value is not None
-    }
-    try:
-        return f"?{urlencode(said, quote_via=quote)}" if said else ""
-    except UnicodeEncodeError:
-        _refuse_fields(said)
-        raise
-
-
-def _plain(call: Call) -> dict[str, Any]:
-    """A call in the words of the wire, its params as they are."""
-    return {
-        "instance": call.instance,
-        "tool": call.tool,
-        "params": call.params,
-        "action": call.action,
-        "session": call.session,
-        "namespace": call.namespace,
-        "callId": call.call_id,
-        "cwd": call.cwd,
-        "run": call.run,
-        "parent": call.parent,
-        "continues": call.continues,
-    }
-
-
-# --- refusing what cannot be sent ----------------------------------------------------------------------
-#
-# The gate checks its input and names the field. Here only what would not reach it as it was meant is refused, in
-# the gate's own words: its module is imported when there is something to refuse.
-
-
-def _refuse_call(call: Call) -> None:
-    from callosum.gate.check import check_call, written  # noqa: PLC0415
-
-    check_call(call)
-    written(call.params)
-
-
-def _check_times(call: Call) -> None:
-    """Numbers that JSON does not know would arrive as nothing, and ``wait`` sets the deadline."""
-    _check_wait(call.wait)
-    if isinstance(call.timeout, float) and not isfinite(call.timeout):
-        _refuse_call(call)
-
-
-def _check_wait(wait: float) -> None:
-    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= 60:
-        raise ConfigError(f"expected 0 to 60 seconds, got {wait!r}", at="wait")
-
-
-def _check_ttl(ttl: float | None) -> None:
-    if isinstance(ttl, float) and not isfinite(ttl):
-        raise ConfigError(f"expected a number of seconds, got {ttl!r}", at="ttl")
-
-
-def _check_id(id: int) -> None:
-    if type(id) is not int or not 0 < id < 2**63:
-        raise ConfigError(f"expected the id of a decision, got {id!r}", at="id")
-
-
-def _refuse_key(key: str) -> None:
-    """A key stands in the path, where an empty or endless one would miss the endpoint."""
-    if type(key) is not str or not 0 < len(key) <= MAX_KEY or not key.isprintable():
-        from callosum.gate.check import key_of  # noqa: PLC0415
-
-        key_of(key)
-
-
-def _refuse_fields(value: Any) -> None:
-    """Names the first field that cannot be written."""
-    if isinstance(value, Mapping):
-        fields = [(str(name), item) for name, item in value.items()]
-    elif isinstance(value, msgspec.Struct):
-        fields = [(one.encode_name, getattr(value, one.name)) for one in msgspec.structs.fields(value)]
-    else:
-        fields = [(f"[{place}]", item) for place, item in enumerate(value)]
-    for name, item in fields:
-        try:
-            _encode(item)
-        except _UNWRITABLE as error:
-            raise ConfigError(f"cannot be written as JSON: {error}", at=name) from error

@@ -354,9 +354,10 @@ def _send(page: Sequence[_Line], post: Post, put_back: Callable[[bytes], bool] |
                 half = len(lines) // 2
                 return _send(lines[:half], post, put_back) + _send(lines[half:], post, put_back)
             lines = [line for line in lines if line not in bad]
-            if error.theirs and put_back is not None and all([put_back(line.written) for line in bad]):
-                continue
-            logger.warning("%d calls that ran without the gate are not journalled: %s", len(bad), error)
+            if error.theirs and put_back is not None:
+                bad = [line for line in bad if not put_back(line.written)]
+            if bad:
+                logger.warning("%d calls that ran without the gate are not journalled: %s", len(bad), error)
         else:
             break
     return len(lines)

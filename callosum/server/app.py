@@ -172,8 +172,11 @@ class Service:
             asked.ttl,
             session=asked.session,
             namespace=asked.namespace,
+            host=asked.host,
         )
-        return _json(await self.served.drive(course))
+        answer = await self.served.drive(course)
+        self.stream.wake()
+        return _json(answer)
 
     async def release(self, request: Request) -> Response:
         """Frees this actor's leases on the key; a person frees all with ``force``."""
@@ -196,7 +199,9 @@ class Service:
             by=_person(request, asked.by),
             force=asked.force,
         )
-        return _json(await self.served.drive(course))
+        answer = await self.served.drive(course)
+        self.stream.wake()
+        return _json(answer)
 
     async def status(self, request: Request) -> Response:
         """Shows live leases and recent actions, of one key or of all."""
@@ -214,7 +219,9 @@ class Service:
         course = self.courses.renew(
             asked.instance, asked.id, asked.ttl, session=asked.session, namespace=asked.namespace
         )
-        return _json(await self.served.drive(course))
+        answer = await self.served.drive(course)
+        self.stream.wake()
+        return _json(answer)
 
     async def resolve(self, request: Request) -> Response:
         """Ends an ``unknown`` action: somebody looked, and it happened or it did not."""
@@ -228,7 +235,9 @@ class Service:
             note=asked.note,
             namespace=asked.namespace,
         )
-        return _json(await self.served.drive(course))
+        answer = await self.served.drive(course)
+        self.stream.wake()
+        return _json(answer)
 
     async def approvals(self, request: Request) -> Response:
         """Lists the calls that wait for a person, oldest first."""

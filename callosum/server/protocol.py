@@ -228,6 +228,7 @@ class Protocol(HttpToolsProtocol):
         if parser.should_upgrade():
             self._upgrading = True
             return
+        self.scope["callosum.abort"] = self._abort  # type: ignore[typeddict-unknown-key]
         _on_headers_complete(self)
         self._headed, self._fed = True, 0
         cycle = self.cycle

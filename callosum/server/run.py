@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
@@ -50,6 +50,8 @@ TABLE: Final = "fallback.json"
 _LOOK_AT_RULES: Final = 5.0
 _TICK: Final = 10.0
 _GARBAGE: Final = 20_000
+_LAST_WORDS: Final = 2
+"""How long a stopping server goes on journalling what it refused, in seconds."""
 _OPEN: Final = (State.OPEN, State.QUEUED, State.ASKED)
 
 
@@ -206,7 +208,13 @@ async def serve_gate(
         ssl_certfile=str(options.tls_cert) if options.tls_cert else None,
         ssl_keyfile=str(options.tls_key) if options.tls_key else None,
     )
-    server = _Server(config, service, lambda: ready(server.leave))
+
+    async def journal_rest() -> None:
+        refusals.flush()
+        if tasks:
+            await asyncio.wait(tasks, timeout=_LAST_WORDS)
+
+    server = _Server(config, service, lambda: ready(server.leave), journal_rest)
     # What is here now stays, and what a request makes holds no cycles: looking for them less often costs no memory.
     gc.collect()
     gc.freeze()
@@ -219,9 +227,6 @@ async def serve_gate(
     finally:
         for task in beside:
             task.cancel()
-        refusals.flush()
-        if tasks:
-            await asyncio.wait(tasks, timeout=5)
         await stream.close()
         await served.close()
 
@@ -234,10 +239,17 @@ def _logged(task: asyncio.Task[None]) -> None:
 class _Server(uvicorn.Server):
     """Stops the gate's waiting and the streams before it waits for what is still being answered."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        service: Service,
+        ready: Callable[[], None],
+        before_stop: Callable[[], Awaitable[None]],
+    ) -> None:
         super().__init__(config)
         self._service = service
         self._ready = ready
+        self._before_stop = before_stop
         self._loop = asyncio.get_running_loop()
         self._left = asyncio.Event()
 
@@ -263,6 +275,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answers what was taken and refuses the rest."""
+        await self._before_stop()
         self._service.served.stop()
         await self._service.stream.close()
         await super().shutdown(sockets)
@@ -326,6 +339,8 @@ def _gauges(served: ServedGate, stream: Stream) -> dict[str, tuple[str, float]]:
     writer = served.writer
     return {
         "callosum_event_readers": ("Readers of the event stream.", stream.readers),
+        "callosum_events_dropped": ("Events that slow readers lost.", stream.dropped),
+        "callosum_readers_cut_off": ("Readers that did not read.", stream.stalled),
         "callosum_transactions": ("Transactions of the group commit.", writer.committed),
         "callosum_requests": ("Requests in these transactions.", writer.requests),
         "callosum_process_seconds": ("Processor time of the server.", time.process_time()),

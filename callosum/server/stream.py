@@ -288,7 +288,7 @@ class Stream:
 
     async def serve(
         self,
-        scope: Scope,  # noqa: ARG002 - it is served as any ASGI application is
+        scope: Scope,
         receive: Receive,
         send: Send,
         *,
@@ -302,13 +302,14 @@ class Stream:
 
         ``types`` and ``last_event_id`` are as ``check`` returns them. ``namespace`` is what the reader
         wants, ``namespaces`` what it may see (None: all). Everything that is committed after the response
-        began is sent. ``abort`` closes the connection at once, whatever is still to be written; without it
-        the transport of uvicorn's own ``send`` is used.
+        began is sent. ``abort`` closes the connection at once, whatever is still to be written; it may also
+        stand in the scope as ``callosum.abort``, else the transport of uvicorn's own ``send`` is used.
         """
         if namespace is not None:
             namespaces = frozenset({namespace}) if namespaces is None else namespaces & {namespace}
         try:
-            reader = self._join(Filter(types, namespaces), last_event_id, abort or _abort_of(send))
+            abort = abort or scope.get("callosum.abort") or _abort_of(send)
+            reader = self._join(Filter(types, namespaces), last_event_id, abort)
         except StoreError as error:
             await _refuse(send, str(error), "store")
             return
@@ -529,21 +530,19 @@ class Stream:
         while True:
             try:
                 more = self._look()
+                failing = False
+                await self._wake_readers()
+                await asyncio.sleep(0 if more else self._interval)
+                if not (more or self._woken):
+                    await self._listen()
             except StoreError as error:
                 if not failing:
                     logger.warning("the event stream cannot follow the journal: %s", error)
                 failing = True
                 await asyncio.sleep(_AGAIN)
-                continue
             except Exception:
                 logger.exception("the event stream cannot follow the journal")
                 await asyncio.sleep(_AGAIN)
-                continue
-            failing = False
-            await self._wake_readers()
-            await asyncio.sleep(0 if more else self._interval)
-            if not (more or self._woken):
-                await self._listen()
 
     async def _listen(self) -> None:
         """Waits until there is something, at most until it is time to look."""
@@ -607,18 +606,24 @@ class Stream:
         """Cuts off who does not read, and wakes who has heard nothing for long."""
         while True:
             await asyncio.sleep(min(1.0, self._stall / 4, self._beat / 4))
-            now, woken = time.monotonic(), 0
-            for reader in list(self._readers):
-                if reader not in self._readers:
-                    continue
-                if reader.sending and now - reader.sending >= self._stall:
-                    self.stalled += not reader.cut_off
-                    self._cut(reader)
-                elif reader.bell is not None and now - reader.sent >= self._beat:
-                    reader.wake()
-                    woken += 1
-                    if woken % _SLICE == 0:
-                        await asyncio.sleep(0)
+            try:
+                await self._look_after(list(self._readers))
+            except Exception:
+                logger.exception("the event stream could not look after its readers")
+
+    async def _look_after(self, readers: list[_Reader]) -> None:
+        now, woken = time.monotonic(), 0
+        for reader in readers:
+            if reader not in self._readers:
+                continue
+            if reader.sending and now - reader.sending >= self._stall:
+                self.stalled += not reader.cut_off
+                self._cut(reader)
+            elif reader.bell is not None and now - reader.sent >= self._beat:
+                reader.wake()
+                woken += 1
+                if woken % _SLICE == 0:
+                    await asyncio.sleep(0)
 
 
 async def _watch(reader: _Reader, receive: Receive) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import multiprocessing
+import subprocess
+import sys
+import threading
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
+from callosum.gate import LocalGate
+from callosum.model import Call
 from callosum.stores.sqlite import SqliteStore
 
 PROCESSES = 8
@@ -33,3 +38,27 @@ def test_eight_processes_make_one_file(tmp_path: Path) -> None:
     assert [answers.get(timeout=120) for _ in processes] == [""] * PROCESSES
     for process in processes:
         process.join()
+
+
+def test_another_thread_of_ours_does_not_cost_the_lock_on_the_file(tmp_path: Path) -> None:
+    """Else the next process that closes takes itself for the last one and removes the log under us."""
+    state = tmp_path / "state"
+    look = "import sys; from callosum import LocalGate; print(len(LocalGate(sys.argv[1]).entries(limit=1000)))"
+
+    def another() -> int:
+        found = subprocess.run([sys.executable, "-c", look, str(state)], capture_output=True, text=True, check=True)
+        return int(found.stdout)
+
+    with LocalGate(state) as gate:
+        gate.intercept(Call("mira", "read", {"path": "/1"}))
+        thread = threading.Thread(target=gate.status)
+        thread.start()
+        thread.join()
+        log = state / "gate.db-wal"
+        before = log.stat().st_ino
+        assert another() == 1
+        assert log.stat().st_ino == before
+        for number in range(3):
+            gate.intercept(Call("mira", "read", {"path": f"/{number}"}))
+        assert another() == 4
+        assert len(gate.entries(limit=1000)) == 4

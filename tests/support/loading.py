@@ -10,7 +10,8 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -41,14 +42,15 @@ class Connection:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def ask(self, method: str, path: str, body: Any = None) -> Reply:
+    def ask(self, method: str, path: str, body: Any = None, *, token: str | None = None) -> Reply:
         """Raises one of ``LOST`` if there is no whole answer."""
         if self._kept is None:
             self._kept = http.client.HTTPConnection(*self._to(), timeout=self._timeout)
             self._kept.connect()
             self._kept.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            self._kept.request(method, path, None if body is None else json.dumps(body))
+            headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+            self._kept.request(method, path, None if body is None else json.dumps(body), headers)
             answer = self._kept.getresponse()
             return Reply(answer.status, json.loads(answer.read()), answer.headers["Retry-After"])
         except LOST:
@@ -82,9 +84,9 @@ class Session:
         self._next: Request | None = None
 
     def run(self) -> None:
-        """Until the load is stopped, or the server is gone."""
+        """Until the load is stopped and nothing is left open, or the server is gone."""
         with Connection(lambda: self._load.server.place) as connection:
-            while not self._load.stopped.is_set():
+            while self._next or not self._load.stopped.is_set():
                 request = self.pending or self._next or self._call()
                 self._next, self.pending = None, request
                 if request.path == "/complete":
@@ -111,9 +113,8 @@ class Session:
             ("now4", CONTESTED[number // 5 % 2]),
         )[number % 5]
         n = f"{self.name}-{number}"
-        return Request(
-            "/intercept", {"instance": self.name, "tool": tool, "params": {"on": on, "n": n}, "callId": f"call-{n}"}
-        )
+        call = {"instance": self.name, "tool": tool, "params": {"on": on, "n": n}}
+        return Request("/intercept", {**call, "callId": f"call-{n}"} if self._load.call_ids else call)
 
     def _go_on(self, request: Request, answer: dict[str, Any]) -> None:
         if request.path != "/intercept" or not answer["proceed"]:
@@ -126,8 +127,9 @@ class Session:
 class Load:
     """Some sessions on one server, which may be another one each time they are started."""
 
-    def __init__(self, sessions: int) -> None:
+    def __init__(self, sessions: int, *, call_ids: bool = True) -> None:
         self.server: Server
+        self.call_ids = call_ids
         self.sessions = [Session(f"s{number}", self) for number in range(sessions)]
         self.stopped = threading.Event()
         self.together: list[tuple[str, str, str]] = []
@@ -195,6 +197,58 @@ def journal(server: Server, cursor: str = "", **filters: str) -> tuple[list[dict
         cursor = page["cursor"]
         if not page["entries"]:
             return found, cursor
+
+
+class Record:
+    """The journal as the servers showed it, one after the other, from one cursor on."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, dict[str, Any]] = {}
+        self.ended: set[int] = set()
+        self._cursor = ""
+
+    def read(self, server: Server) -> None:
+        found, self._cursor = journal(server, self._cursor)
+        for entry in found:
+            assert entry["seq"] > max(self.entries, default=0), "the journal has one order"
+            self.entries[entry["seq"]] = entry
+            if entry["event"] == "complete":
+                self.ended.add(entry["action"])
+
+    def let_in_twice(self) -> list[str]:
+        """The calls that were opened more than once, whatever their sessions were told."""
+        count = Counter(entry["body"]["params"]["n"] for entry in self.entries.values() if opened(entry))
+        return [n for n, times in count.items() if times > 1]
+
+    def held_twice(self) -> list[tuple[int, int]]:
+        """The actions of tier 4 that began while another one on the key had not ended."""
+        found = []
+        holders: dict[str, int] = {}
+        for entry in self.entries.values():
+            if entry["tier"] == 4 and opened(entry):
+                key = entry["keys"][0][0]
+                if key in holders:
+                    found.append((holders[key], entry["seq"]))
+                holders[key] = entry["seq"]
+            elif entry["tier"] == 4 and entry["event"] == "complete":
+                assert holders.pop(entry["keys"][0][0]) == entry["action"]
+        return found
+
+
+def opened(entry: dict[str, Any]) -> bool:
+    return entry["event"] == "intercept" and entry["verdict"] in ("allow", "warn")
+
+
+def assert_all_there(answers: Iterable[tuple[Request, Reply]], record: Record) -> None:
+    """Every decision that was acknowledged, whatever its tier and whether it said yes or no, and every report."""
+    for request, reply in answers:
+        if request.path == "/intercept":
+            entry = record.entries[reply.body["id"]]
+            assert entry["verdict"] == reply.body["verdict"]
+            assert entry["body"]["params"]["n"] == request.body["params"]["n"]
+        else:
+            assert reply.body["ok"], reply
+            assert request.body["id"] in record.ended
 
 
 def all_at_once(parties: Sequence[Callable[[], None]], seconds: float = 60) -> None:

@@ -13,7 +13,15 @@ from typing import Any, Self
 Script = Callable[["Request"], None]
 """Answers one request by writing to ``request.peer``'s connection; raising ``Hang`` leaves it without an answer."""
 
-DECISION = {"proceed": True, "tier": 3, "contextKey": "doc:plan", "id": 7, "verdict": "allow"}
+DECISION = {
+    "proceed": True,
+    "tier": 3,
+    "contextKey": "doc:plan",
+    "id": 7,
+    "verdict": "allow",
+    "contextKeys": [],
+    "rule": "",
+}
 
 
 class Request:

@@ -394,13 +394,22 @@ def _statements() -> Iterator[str]:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Reads the header before SQLite may write anything into a file that is not ours."""
-    with path.open("rb") as file:
-        header = file.read(100)
+    """Looks at the header before SQLite may write anything into a file that is not ours.
+
+    Through SQLite itself, never with a descriptor of our own: closing one takes all of this process's locks
+    off the file (POSIX), and another process that closes would then take itself for the last, and remove
+    the log under us.
+    """
     left = "it was left as it is; move it away or name another state folder"
-    if not header.startswith(b"SQLite format 3\0") or len(header) < 100:
+    if path.stat().st_size < 512:  # SQLite's smallest page; it takes a shorter file for an empty database
         raise StoreError(f"{path} is not a database of Callosum: {left}")
-    if int.from_bytes(header[68:72], "big") != APPLICATION_ID and not _is_ours(path):
+    try:
+        ours = _is_ours(path)
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
+            raise
+        raise StoreError(f"{path} is not a database of Callosum: {left}") from error
+    if not ours:
         raise StoreError(f"{path} is a database of another program: {left}")
 
 

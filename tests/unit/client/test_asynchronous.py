@@ -129,7 +129,9 @@ def test_a_decision_for_nobody_is_withdrawn(proceed: bool) -> None:
                     await client.status()
             reports = gate.bodies("/complete")
             assert reports == (
-                [{"instance": "mira", "id": 7, "outcome": "cancelled", "session": "s", "namespace": "n"}] if proceed else []
+                [{"instance": "mira", "id": 7, "outcome": "cancelled", "session": "s", "namespace": "n"}]
+                if proceed
+                else []
             )
 
     run(main)
@@ -192,6 +194,31 @@ def test_events() -> None:
                 task.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await task
-                assert not client.client._streams
+
+    run(main)
+
+
+def test_a_stream_that_is_opened_for_nobody_is_closed() -> None:
+    free = threading.Event()
+    left = threading.Event()
+
+    def script(request: Request) -> None:
+        free.wait(10)
+        request.raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+        request.connection.recv(1)
+        left.set()
+
+    async def main() -> None:
+        with peer(events=script) as gate:
+            async with AsyncCallosumClient(gate.url, deadline=5) as client:
+                events = client.events()
+                task = asyncio.create_task(anext(events))
+                await asyncio.to_thread(gate.wait, 1)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+                assert not left.is_set()
+                free.set()
+                assert await asyncio.to_thread(left.wait, 10)
 
     run(main)

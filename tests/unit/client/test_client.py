@@ -21,7 +21,19 @@ from callosum.client.client import CHORES_EVERY, URL
 from callosum.errors import ConfigError, GateUnavailable, StoreUnavailable
 from callosum.gate import Gate
 from callosum.model import Call, Host, Outcome, State, Verdict
-from tests.support.peer import DECISION, Peer, Request, Script, by_target, close, free_port, hang, lines_of, replies, says
+from tests.support.peer import (
+    DECISION,
+    Peer,
+    Request,
+    Script,
+    by_target,
+    close,
+    free_port,
+    hang,
+    lines_of,
+    replies,
+    says,
+)
 
 LEASE = {"token": 7, "expires": 1.5}
 REPORT = {"ok": True, "id": 7, "state": "done"}
@@ -91,7 +103,9 @@ def test_the_async_client_takes_what_the_other_takes() -> None:
     client._close()
 
 
-@pytest.mark.parametrize("bad", [{"url": "ftp://x"}, {"deadline": 0}, {"deadline": float("nan")}, {"token": "a b"}, {"fallback": {"x": 9}}])
+@pytest.mark.parametrize(
+    "bad", [{"url": "ftp://x"}, {"deadline": 0}, {"deadline": float("nan")}, {"token": "a b"}, {"fallback": {"x": 9}}]
+)
 def test_what_cannot_be_used(bad: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as caught:
         CallosumClient(**bad)
@@ -136,8 +150,24 @@ def test_intercept(clients: Callable[..., CallosumClient]) -> None:
 
 
 def test_a_no_is_a_value(clients: Callable[..., CallosumClient]) -> None:
-    conflict = {"kind": "held", "instance": "doug", "tool": "wipe", "tier": 4, "key": "k", "id": 3, "state": "open", "age": 1.5}
-    no = {**DECISION, "proceed": False, "verdict": "block", "conflicts": [conflict], "conflictCount": 1, "warning": "[Callosum] x"}
+    conflict = {
+        "kind": "held",
+        "instance": "doug",
+        "tool": "wipe",
+        "tier": 4,
+        "key": "k",
+        "id": 3,
+        "state": "open",
+        "age": 1.5,
+    }
+    no = {
+        **DECISION,
+        "proceed": False,
+        "verdict": "block",
+        "conflicts": [conflict],
+        "conflictCount": 1,
+        "warning": "[Callosum] x",
+    }
     with Peer(replies(no)) as peer:
         decision = clients(peer.url).intercept(MAIL)
         assert (decision.proceed, decision.verdict, decision.conflicts[0].instance) == (False, Verdict.BLOCK, "doug")
@@ -523,9 +553,14 @@ def test_a_closed_client_lets_nothing_through(clients: Callable[..., CallosumCli
         client.close()
 
 
-def serve(port: int = 0, late: Script = replies({"accepted": 1}), table: Any = None) -> Peer:
+def serve(port: int = 0, late: Script | None = None, table: Any = None) -> Peer:
     return Peer(
-        by_target(intercept=replies(), late=late, fallback=replies({"tools": table or {"look": 0}}), complete=replies(REPORT)),
+        by_target(
+            intercept=replies(),
+            late=late or replies({"accepted": 1}),
+            fallback=replies({"tools": table or {"look": 0}}),
+            complete=replies(REPORT),
+        ),
         port=port,
     )
 
@@ -566,7 +601,9 @@ def test_what_ran_without_the_gate_is_journalled_late(
     client = clients(f"http://127.0.0.1:{port}", deadline=0.02, fallback={"look": 0, "note": 2}, state=state)
     client.intercept(LOOK)
     client.intercept(Call("mira", "note", {"password": "hunter2hunter2"}, call_id="c-2", session="s"))
-    client.remember_late(Call("mira", "note", {"password": "hunter2hunter2"}, call_id="c-2", session="s"), Outcome.FAILED)
+    client.remember_late(
+        Call("mira", "note", {"password": "hunter2hunter2"}, call_id="c-2", session="s"), Outcome.FAILED
+    )
     client.remember_late(LOOK, "done")
     if state is not None:
         assert len(lines_of(state)) == 3
@@ -576,7 +613,10 @@ def test_what_ran_without_the_gate_is_journalled_late(
         client.intercept(MAIL)
         client.intercept(MAIL)
         (sent,) = peer.bodies("/late")
-        assert [(one["call"]["tool"], one["outcome"]) for one in sent["calls"]] == [("look", "done"), ("note", "failed")]
+        assert [(one["call"]["tool"], one["outcome"]) for one in sent["calls"]] == [
+            ("look", "done"),
+            ("note", "failed"),
+        ]
         assert sent["calls"][1]["call"]["callId"] == "c-2"
         assert "hunter2" not in json.dumps(sent)
     assert state is None or list(state.iterdir()) == []
@@ -592,7 +632,10 @@ def test_a_short_lived_process_leaves_them_to_the_next(
         assert [request.target for request in peer.seen] == ["/intercept", "/late"]
 
 
-@pytest.mark.parametrize("answer", [close, replies(b"<html>", 502), replies(STORE, 503), replies({"error": "no", "at": "Authorization"}, 401)])
+@pytest.mark.parametrize(
+    "answer",
+    [close, replies(b"<html>", 502), replies(STORE, 503), replies({"error": "no", "at": "Authorization"}, 401)],
+)
 def test_late_calls_outlast_a_gate_that_does_not_take_them(
     clients: Callable[..., CallosumClient], dead: str, tmp_path: Path, answer: Script
 ) -> None:
@@ -604,14 +647,18 @@ def test_late_calls_outlast_a_gate_that_does_not_take_them(
         for _ in range(5):
             client.intercept(MAIL)
         assert len(peer.bodies("/late")) == 1  # not at every call
-        peer.scripts[:] = [by_target(intercept=replies(), late=replies({"accepted": 1}), fallback=replies({"tools": {}}))]
+        peer.scripts[:] = [
+            by_target(intercept=replies(), late=replies({"accepted": 1}), fallback=replies({"tools": {}}))
+        ]
         passing.now += CHORES_EVERY
         client.intercept(MAIL)
         assert len(peer.bodies("/late")) == 2
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_late_call_that_the_gate_refuses_is_given_up(clients: Callable[..., CallosumClient], dead: str, tmp_path: Path) -> None:
+def test_a_late_call_that_the_gate_refuses_is_given_up(
+    clients: Callable[..., CallosumClient], dead: str, tmp_path: Path
+) -> None:
     def late(request: Request) -> None:
         for place, one in enumerate(request.json["calls"]):
             if one["call"]["params"]["on"] == 2:
@@ -737,7 +784,9 @@ def test_events_go_on_after_a_lost_connection(clients: Callable[..., CallosumCli
         (says(b"HTTP/1.1 500 X\r\nContent-Length: 5\r\n\r\n"), GateUnavailable),
     ],
 )
-def test_a_stream_that_does_not_open(clients: Callable[..., CallosumClient], answer: Script, error: type[Exception]) -> None:
+def test_a_stream_that_does_not_open(
+    clients: Callable[..., CallosumClient], answer: Script, error: type[Exception]
+) -> None:
     with Peer(answer) as peer:
         client = clients(peer.url)
         with pytest.raises(error):
@@ -838,5 +887,3 @@ def test_eight_threads_on_one_client(clients: Callable[..., CallosumClient]) -> 
             thread.join(30)
         assert wrong == []
         assert len(client._transport._idle) <= 9
-
-

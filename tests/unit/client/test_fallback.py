@@ -105,7 +105,7 @@ def test_a_bad_file_lets_nothing_through_that_it_should_not(
 ) -> None:
     path = tmp_path / "fallback.json"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(ValueError):  # noqa: PT011
+    with pytest.raises(ValueError):
         load_table(path)
     table = Table(None, str(tmp_path))
     assert table.tier("look") == 3

@@ -78,7 +78,9 @@ def test_any_bytes_are_a_head_or_refused(data: bytes) -> None:
 
 def test_chunks() -> None:
     chunks = Chunks()
-    assert chunks.feed(b'4\r\n{"a"\r\n3;name=x\r\n: 1\r\nA\r\n}         \r\n0\r\nTrailer: t\r\n') == b'{"a": 1}         '
+    assert (
+        chunks.feed(b'4\r\n{"a"\r\n3;name=x\r\n: 1\r\nA\r\n}         \r\n0\r\nTrailer: t\r\n') == b'{"a": 1}         '
+    )
     assert not chunks.done
     assert chunks.feed(b"\r\n") == b""
     assert (chunks.done, chunks.rest) == (True, False)

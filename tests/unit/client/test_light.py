@@ -31,7 +31,17 @@ def modules(code: str) -> set[str]:
 @pytest.mark.parametrize("module", ["transport", "http1", "sse", "errors"])
 def test_the_transport_needs_little_of_the_standard_library(module: str) -> None:
     found = modules(f"import json, callosum.client.{module}")
-    assert not found & {"msgspec", "typing", "ssl", "http.client", "email", "urllib.parse", "logging", "threading", "asyncio"}
+    assert not found & {
+        "msgspec",
+        "typing",
+        "ssl",
+        "http.client",
+        "email",
+        "urllib.parse",
+        "logging",
+        "threading",
+        "asyncio",
+    }
 
 
 @pytest.mark.parametrize("module", ["fallback", "late"])
@@ -43,17 +53,30 @@ def test_deciding_alone_needs_no_more_than_the_standard_library(module: str) -> 
 def test_the_client_brings_neither_rules_nor_stores() -> None:
     found = modules("from callosum.client import CallosumClient\nCallosumClient('unix:/tmp/none').close()")
     assert "msgspec" in found
-    heavy = {"re2", "sqlite3", "typer", "rich", "asyncio", "ssl", "http.client", "concurrent.futures", "psutil", "platformdirs"}
+    heavy = {
+        "urllib.parse",
+        "re2",
+        "sqlite3",
+        "typer",
+        "rich",
+        "asyncio",
+        "ssl",
+        "http.client",
+        "concurrent.futures",
+        "psutil",
+        "platformdirs",
+    }
     assert not found & heavy
     assert {name for name in found if name.startswith("callosum.")} == {
         "callosum.client", "callosum.client.client", "callosum.client.errors", "callosum.client.fallback",
-        "callosum.client.http1", "callosum.client.late", "callosum.client.sse", "callosum.client.transport",
+        "callosum.client.http1", "callosum.client.late",
+        "callosum.client.messages", "callosum.client.sse", "callosum.client.transport",
         "callosum.errors", "callosum.model", "callosum.policy", "callosum.policy.table", "callosum.wire",
     }  # fmt: skip
 
 
 def test_the_package_knows_its_names() -> None:
-    import callosum.client as client  # noqa: PLC0415 - the module under test
+    from callosum import client  # noqa: PLC0415 - the module under test
 
     for name in client.__all__:
         assert getattr(client, name).__name__ == name

@@ -94,9 +94,7 @@ def test_what_is_no_token(token: str) -> None:
 # --- what is sent -----------------------------------------------------------------------------------------
 
 
-def test_a_request_over_tcp_and_over_a_unix_socket(
-    transports: Callable[..., Transport], tmp_path: Path
-) -> None:
+def test_a_request_over_tcp_and_over_a_unix_socket(transports: Callable[..., Transport], tmp_path: Path) -> None:
     for peer in (Peer(), Peer(path=tmp_path / "gate.sock")):
         with peer:
             transport = transports(peer.url, token="s3cret")
@@ -260,7 +258,9 @@ def drips(request: Request) -> None:
         request.raw(b"x")
 
 
-@pytest.mark.parametrize("script", [hang, drips, says(b"HTTP/1.1 200 OK\r\n", then=hang), says(b"HTTP/1.1 200 OK\r\n\r\n", then=hang)])
+@pytest.mark.parametrize(
+    "script", [hang, drips, says(b"HTTP/1.1 200 OK\r\n", then=hang), says(b"HTTP/1.1 200 OK\r\n\r\n", then=hang)]
+)
 def test_nothing_outlasts_the_deadline(transports: Callable[..., Transport], script: Script) -> None:
     with Peer(script) as peer:
         transport = transports(peer.url)
@@ -401,9 +401,7 @@ def test_an_answer_that_nobody_asked_for_is_never_taken(transports: Callable[...
 
 
 @pytest.mark.parametrize(("again", "count"), [(True, 3), (False, 2)])
-def test_a_connection_that_closes_on_the_request(
-    transports: Callable[..., Transport], again: bool, count: int
-) -> None:
+def test_a_connection_that_closes_on_the_request(transports: Callable[..., Transport], again: bool, count: int) -> None:
     """The gate may have got it: only what may be done twice is sent again, and once."""
     with Peer(Request.reply, close, Request.reply) as peer:
         transport = transports(peer.url)
@@ -437,8 +435,7 @@ def test_threads_have_connections_of_their_own(transports: Callable[..., Transpo
         found: list[bytes] = []
 
         def work(name: int) -> None:
-            for _ in range(3):
-                found.append(post(transport, b"%d" % name).body)
+            found.extend(post(transport, b"%d" % name).body for _ in range(3))
 
         threads = [threading.Thread(target=work, args=(name,)) for name in range(8)]
         for thread in threads:
@@ -644,7 +641,12 @@ def test_an_answer_over_tls_that_hangs(transports: Callable[..., Transport], cer
         with pytest.raises(TooLate):
             get(transports(peer.url, cafile=str(certificate)), SHORT)
         transport = transports(peer.url, cafile=str(certificate))
-        thread = threading.Timer(0, lambda: (peer.wait(2), transport.close()))
+
+        def end() -> None:
+            peer.wait(2)
+            transport.close()
+
+        thread = threading.Thread(target=end)
         thread.start()
         with pytest.raises(Unreachable):
             get(transport, 60)

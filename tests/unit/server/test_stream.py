@@ -28,7 +28,7 @@ from callosum.stores.memory import MemoryStore
 from callosum.stores.sqlite import SqliteStore
 from callosum.wire import BadRequest
 
-PATIENCE = 20.0
+PATIENCE = 10.0
 """Seconds after which a test gives up."""
 QUICK = {"interval": 0.0, "poll": 0.005}
 
@@ -509,6 +509,7 @@ def test_an_id_from_another_server_of_the_store_goes_on_there(book: Book) -> Non
         seq = book.call()  # another server has shown it already; this one has not looked since
         client = Client(slow, last=f"{seq}.0")
         await client.has(1)
+        await first.has(2)
         later = book.call()
         slow.wake()
         await client.has(3)
@@ -526,6 +527,7 @@ def test_an_id_from_the_future_is_now(book: Book) -> None:
         book.call()
         client = Client(hub, last=f"{2**62}.0")
         await client.until(lambda: len(client.messages) == 2)
+        assert position_of(client.last) < (2**62, 0)
         seq = book.call()
         hub.wake()
         await client.has(2)
@@ -558,6 +560,31 @@ def test_many_who_come_back_at_once_read_the_journal_once(book: Book, monkeypatc
             await client.left()
 
     run(scenario)
+
+
+def test_a_page_ends_when_it_is_long_enough(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_PAGE_SIZE", 1)
+
+    async def scenario() -> None:
+        for _ in range(5):
+            book.call()
+        hub = Stream(book.store)
+        client = Client(hub, last="0-0")
+        await client.has(10)
+        assert client.ids() == book.ids()
+        assert [len(page.items) for page in hub._pages.values()] == [2, 2, 2, 2, 2]
+        await client.left()
+
+    run(scenario)
+
+
+def test_a_page_serves_those_whom_it_brings_further(book: Book) -> None:
+    hub = Stream(book.store)
+    hub._ring.begin((9, 0))
+    hub._pages[5] = page = Page([], (5, PUBLISHED), (5, PUBLISHED + 3), last=True)
+    assert hub._remembered(5, (5, PUBLISHED)) is page
+    assert hub._remembered(5, (5, PUBLISHED + 3)) is None
+    assert hub._remembered(6, (6, PUBLISHED)) is None
 
 
 def test_entries_that_left_the_store_are_still_sent(tmp_path: Path) -> None:
@@ -655,6 +682,45 @@ def test_published_events_are_kept_for_who_comes_back(book: Book, stays: bool) -
         assert again.ids() == sorted(again.ids(), key=position_of)
         await again.left()
         await other.left()
+
+    run(scenario)
+
+
+def test_published_events_are_kept_though_nothing_is_journalled(book: Book) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store)
+        book.call()
+        client, other = Client(hub), Client(hub)
+        await client.until(lambda: len(client.messages) == 2)
+        hub.publish([LlmToken("seen")])
+        await client.has(1)
+        await client.left()
+        hub.publish([LlmToken("missed")])
+        await other.has(2)
+        await other.left()
+        new = Client(hub)
+        again = Client(hub, last=client.last)
+        assert [event.data["delta"] for event in await again.has(1)] == ["missed"]
+        assert new.seen == []
+        await again.left()
+        await new.left()
+
+    run(scenario)
+
+
+def test_after_a_restart_published_events_stand_behind_those_before(book: Book) -> None:
+    async def scenario() -> None:
+        book.call()
+        before, after = Stream(book.store), Stream(book.store)
+        client = Client(before)
+        await client.until(lambda: len(client.messages) == 2)
+        before.publish([LlmToken("one")])
+        await client.has(1)
+        await client.left()
+        after.publish([LlmToken("two")])
+        again = Client(after, last=client.last)
+        assert [event.data["delta"] for event in await again.has(1)] == ["two"]
+        await again.left()
 
     run(scenario)
 
@@ -765,6 +831,44 @@ def test_a_slow_reader_loses_others_first_and_is_told_how_many(bursts: list[tupl
     run(scenario)
 
 
+def test_what_is_lost_while_the_journal_is_read_is_told_too(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_PAGE", 100)
+
+    async def scenario() -> None:
+        hub = Stream(book.store, ring=4, **QUICK)  # type: ignore[arg-type]
+        client, other = Client(hub), Client(hub, types="safety.*")
+        await client.until(lambda: len(client.messages) == 2)
+        await eventually(lambda: all(reader.joined for reader in hub._readers))
+        reading, go_on = threading.Event(), threading.Event()
+        read = hub._read_page
+
+        def slowly(after: int, floor: tuple[int, int]) -> Page:
+            reading.set()
+            go_on.wait(PATIENCE)
+            return read(after, floor)
+
+        async def write(count: int) -> None:
+            for _ in range(count):
+                seq = book.call()
+                hub.wake()
+                await other.until(lambda: f"{seq}.1" in other.ids())  # noqa: B023
+
+        monkeypatch.setattr(hub, "_read_page", slowly)
+        client.open.clear()
+        await write(5)
+        client.open.set()
+        await eventually(reading.is_set)
+        await write(5)
+        go_on.set()
+        await client.until(lambda: client.ids("safety.") == book.ids("safety."))
+        await eventually(lambda: all(reader.bell is not None for reader in hub._readers))
+        assert len(client.ids("tool.")) + client.lost == 10
+        await client.left()
+        await other.left()
+
+    run(scenario)
+
+
 def test_a_reader_that_waits_loses_nothing_however_far_the_ring_goes(
     book: Book, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -774,17 +878,21 @@ def test_a_reader_that_waits_loses_nothing_however_far_the_ring_goes(
         client = Client(hub, types="safety.blocked")
         other = Client(hub)
         await client.until(lambda: len(client.messages) == 2)
-        for _ in range(30):
+        later = other
+        for number in range(30):
             book.call()
             hub.wake()
             await turns()
+            if number == 15:
+                later = Client(hub)
         seq = book.call("block")
         hub.wake()
         await client.has(1)
         assert client.ids() == [f"{seq}.1"]
-        assert (client.lost, hub.dropped) == (0, 0)
-        await client.left()
-        await other.left()
+        await later.has(2 * 14)
+        assert (client.lost, later.lost, other.lost, hub.dropped) == (0, 0, 0, 0)
+        for one in (client, other, later):
+            await one.left()
 
     run(scenario)
 
@@ -920,7 +1028,7 @@ def test_nothing_is_left_when_the_last_reader_has_gone(book: Book) -> None:
             await everything.has(2)
             for client in (*clients, everything):
                 await client.left()
-            assert (hub._groups, hub._waiting, hub._readers, hub._fresh) == ({}, {}, {}, set()), round_
+            assert (hub._groups, hub._members, hub._readers, hub._fresh) == ({}, {}, {}, set()), round_
             await turns()
             assert len(asyncio.all_tasks()) == 1
             assert len(hub._ring) == 0
@@ -936,7 +1044,7 @@ def test_a_reader_that_left_before_anything_came_is_forgotten(book: Book) -> Non
             client = Client(hub, types="safety.blocked")
             await client.until(lambda: len(client.messages) == 2)  # noqa: B023
             await client.left()
-        assert [len(waiting) for waiting in hub._waiting.values()] == [1]
+        assert [len(members) for members in hub._members.values()] == [1]
         await stays.left()
 
     run(scenario)
@@ -982,6 +1090,36 @@ def test_a_store_that_is_away_is_followed_again_once_it_is_back(caplog: pytest.L
         assert hub.readers == 0
 
     run(scenario)
+
+
+def test_an_error_in_what_serves_all_readers_is_told_and_survived(
+    book: Book, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        hub = Stream(book.store, stall=0.05, **QUICK)  # type: ignore[arg-type]
+        wake, look_after = hub._wake_readers, hub._look_after
+        faults = iter((True, True))
+
+        async def broken(*args: Any) -> None:
+            if next(faults, False):
+                raise ZeroDivisionError
+            await (look_after(*args) if args else wake())
+
+        monkeypatch.setattr(hub, "_wake_readers", broken)
+        client = Client(hub)
+        await client.until(lambda: len(client.messages) == 2)
+        book.call()
+        await client.has(2)
+        faults = iter((True,))
+        monkeypatch.setattr(hub, "_look_after", broken)
+        client.open.clear()
+        book.call()
+        await client.task
+        assert hub.stalled == 1
+
+    run(scenario)
+    assert "cannot follow the journal" in caplog.text
+    assert "could not look after its readers" in caplog.text
 
 
 # --- the ring ---------------------------------------------------------------------------------------------

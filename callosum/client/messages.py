@@ -1,0 +1,244 @@
+"""What a client writes and reads: requests as JSON and queries, answers as the model's structs.
+
+Nothing here touches a socket. Faults in what is to be sent are found where they would not reach the gate as they
+were meant; all else is the gate's to refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from callosum import wire
+from callosum.client.errors import BadAnswer
+from callosum.client.transport import Answer
+from callosum.errors import ConfigError, StoreUnavailable
+from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, Call, Decision, LockResult, Report, Status, Tier
+
+_MAX_TEXT: Final = 2000
+_NOT_DONE: Final = frozenset((408, 425, 429))
+
+T = TypeVar("T")
+
+
+# --- reading answers -----------------------------------------------------------------------------------
+
+
+def _reader(decoder: msgspec.json.Decoder[T]) -> Callable[[Answer], T]:
+    """Makes what reads an answer of this shape, and raises what another answer means."""
+
+    def read(answer: Answer) -> T:
+        if answer.status != 200:
+            raise fault_of(answer)
+        return _decoded(decoder, answer.body)
+
+    return read
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadAnswer(f"the answer is not what a gate says: {error}") from error
+
+
+def read_decision(answer: Answer) -> Decision:
+    """A decision that does not contradict itself."""
+    if answer.status != 200:
+        raise fault_of(answer)
+    decision = _decoded(_DECISION, answer.body)
+    if decision.proceed is not decision.verdict.proceed or not 0 <= decision.tier <= Tier.CRITICAL:
+        raise BadAnswer("the answer is not what a gate says: it contradicts itself")
+    return decision
+
+
+def read_health(answer: Answer) -> Mapping[str, Any]:
+    """What a gate says of itself, well or not."""
+    found = _decoded(_ANY, answer.body) if answer.status in (200, 503) else None
+    if isinstance(found, dict) and "status" in found:
+        return found
+    raise fault_of(answer)
+
+
+def fault_of(answer: Answer) -> Exception:
+    """What an answer without a value means: bad input, the store is away, or no word of a gate."""
+    status = answer.status
+    try:
+        fault = _FAULT.decode(answer.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return BadAnswer(f"status {status} without a word of a gate")
+    text = fault.error[:_MAX_TEXT]
+    if status == 503:
+        return StoreUnavailable(text) if fault.at == "store" else BadAnswer(text, sent=False)
+    if 400 <= status < 500 and status not in _NOT_DONE:
+        return ConfigError(text, fault.at)
+    return BadAnswer(f"status {status}: {text}", sent=status not in _NOT_DONE)
+
+
+_DECISION: Final = msgspec.json.Decoder(Decision)
+_FAULT: Final = msgspec.json.Decoder(wire.Fault)
+_ANY: Final = msgspec.json.Decoder()
+read_report: Final = _reader(msgspec.json.Decoder(Report))
+read_locked: Final = _reader(msgspec.json.Decoder(LockResult))
+read_status: Final = _reader(msgspec.json.Decoder(Status))
+read_approvals: Final = _reader(msgspec.json.Decoder(wire.Approvals))
+read_journal: Final = _reader(msgspec.json.Decoder(wire.JournalPage))
+read_accepted: Final = _reader(msgspec.json.Decoder(wire.Accepted))
+read_any: Final = _reader(_ANY)
+
+
+# --- writing requests ----------------------------------------------------------------------------------
+
+
+def _plainer(value: Any) -> Any:
+    """What JSON knows of a value that it does not know, as at the embedded gate: its type."""
+    return dict(value) if isinstance(value, Mapping) else f"<{type(value).__name__}>"
+
+
+encode: Final = msgspec.json.Encoder(enc_hook=_plainer).encode
+_UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError)
+
+
+def written(value: Any, refuse: Callable[[], object] | None = None) -> bytes:
+    """The body of a request. Where it cannot be written, or is long, ``refuse`` looks for the field at fault."""
+    try:
+        body = encode(value)
+    except _UNWRITABLE as error:
+        if refuse is not None:
+            refuse()
+        _refuse_fields(value)
+        raise ConfigError(f"cannot be written as JSON: {error}", at="body") from error
+    if len(body) > _LONG:
+        if refuse is not None:
+            refuse()
+        if len(body) > wire.MAX_BODY:
+            raise ConfigError(f"{len(body)} bytes as JSON, at most {wire.MAX_BODY} are taken", at="body")
+    return body
+
+
+_LONG: Final = 4_000_000
+"""From this length on, in bytes, params may be too long."""
+
+
+def written_report(report: wire.Complete) -> bytes:
+    """A report whatever the tool returned: the outcome counts, with as much of the result as can be sent."""
+    try:
+        body = encode(report)
+    except _UNWRITABLE:
+        body = b""
+    if body and len(body) <= wire.MAX_BODY:
+        return body
+    from callosum.redact import summarise  # noqa: PLC0415 - for odd results alone
+
+    result = report.result
+    kept = summarise({"result": result}, mode="full" if not body else "summary")["result"]
+    error = result.get("error") if isinstance(result, Mapping) else None
+    if isinstance(error, str) and isinstance(kept, dict):
+        kept["error"] = error[:1000].encode("utf-8", "replace").decode()
+    return written(replace(report, result=kept))
+
+
+def query_of(**fields: object) -> str:
+    """The query of a request, without what is None and without the default namespace."""
+    if fields.get("namespace") == DEFAULT_NAMESPACE:
+        del fields["namespace"]
+    said = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in fields.items()
+        if value is not None
+    }
+    try:
+        return f"?{'&'.join(f'{name}={quoted(value)}' for name, value in said.items())}" if said else ""
+    except UnicodeEncodeError:
+        _refuse_fields(said)
+        raise
+
+
+def quoted(text: str) -> str:
+    """Percent-encodes all that has a meaning in a URL."""
+    from urllib.parse import quote  # noqa: PLC0415 - a hook's requests have neither query nor key in the path
+
+    return quote(text, safe="")
+
+
+def plain(call: Call) -> dict[str, Any]:
+    """A call in the words of the wire, its params as they are."""
+    return {
+        "instance": call.instance,
+        "tool": call.tool,
+        "params": call.params,
+        "action": call.action,
+        "session": call.session,
+        "namespace": call.namespace,
+        "callId": call.call_id,
+        "cwd": call.cwd,
+        "run": call.run,
+        "parent": call.parent,
+        "continues": call.continues,
+    }
+
+
+# --- refusing what cannot be sent ----------------------------------------------------------------------
+#
+# The gate checks its input and names the field. Here only what would not reach it as it was meant is refused, in
+# the gate's own words: its module is imported when there is something to refuse.
+
+
+def refuse_call(call: Call) -> None:
+    """Raises ``ConfigError`` for a call that the gate would not take."""
+    from callosum.gate import check  # noqa: PLC0415
+
+    check.check_call(call)
+    check.written(call.params)
+
+
+def check_times(call: Call) -> None:
+    """Numbers that JSON does not know would arrive as nothing, and ``wait`` sets the deadline."""
+    check_wait(call.wait)
+    if isinstance(call.timeout, float) and not isfinite(call.timeout):
+        refuse_call(call)
+
+
+def check_wait(wait: float) -> None:
+    """Waiting is bounded, and sets the deadline."""
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= 60:
+        raise ConfigError(f"expected 0 to 60 seconds, got {wait!r}", at="wait")
+
+
+def check_ttl(ttl: float | None) -> None:
+    """Infinity and no number at all would arrive as nothing said."""
+    if isinstance(ttl, float) and not isfinite(ttl):
+        raise ConfigError(f"expected a number of seconds, got {ttl!r}", at="ttl")
+
+
+def check_id(id: int) -> None:
+    """An id that the path or a 64-bit reader would garble."""
+    if type(id) is not int or not 0 < id < 2**63:
+        raise ConfigError(f"expected the id of a decision, got {id!r}", at="id")
+
+
+def refuse_key(key: str) -> None:
+    """A key stands in the path, where an empty or endless one would miss the endpoint."""
+    if type(key) is not str or not 0 < len(key) <= MAX_KEY or not key.isprintable():
+        from callosum.gate.check import key_of  # noqa: PLC0415
+
+        key_of(key)
+
+
+def _refuse_fields(value: Any) -> None:
+    """Names the first field that cannot be written."""
+    if isinstance(value, Mapping):
+        fields = [(str(name), item) for name, item in value.items()]
+    elif isinstance(value, msgspec.Struct):
+        fields = [(one.encode_name, getattr(value, one.name)) for one in msgspec.structs.fields(value)]
+    else:
+        fields = [(f"[{place}]", item) for place, item in enumerate(value)]
+    for name, item in fields:
+        try:
+            encode(item)
+        except _UNWRITABLE as error:
+            raise ConfigError(f"cannot be written as JSON: {error}", at=name) from error

@@ -1,0 +1,234 @@
+"""Whatever happens to the gate, a client decides in its own time: reading goes on, grave calls do not run.
+
+Each fault is a real peer on a real socket; the last tests are a real server that is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from callosum import Call, GateUnavailable, guard
+from callosum.client import CallosumClient
+from callosum.model import Event, Verdict
+from tests.support.peer import (
+    DECISION,
+    Peer,
+    Request,
+    Script,
+    by_target,
+    close,
+    free_port,
+    full_backlog,
+    hang,
+    lines_of,
+    replies,
+    says,
+)
+from tests.support.serving import launch, serving
+
+DEADLINE = 0.1
+SLACK = 2.0
+"""A busy machine may take this much longer, in seconds."""
+TABLE = {"look": 0, "note": 1, "say": 2, "mail": 3, "wipe": 4}
+
+
+def endless(piece: bytes) -> Script:
+    def script(request: Request) -> None:
+        request.raw(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            request.raw(piece)
+
+    return script
+
+
+def answers_late(request: Request) -> None:
+    """After the client has given up, which shows in its closing."""
+    request.connection.recv(1)
+    request.reply()
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+FAULTS: dict[str, Script] = {
+    "hangs": hang,
+    "closes": close,
+    "half a head": says(b"HTTP/1.1 200 OK\r\nConte"),
+    "half an answer": says(HEAD + b'Content-Length: 400\r\n\r\n{"proceed": tr'),
+    "half an answer, then hangs": says(HEAD + b'Content-Length: 400\r\n\r\n{"proceed": tr', then=hang),
+    "half a chunk": says(HEAD + b'Transfer-Encoding: chunked\r\n\r\nff\r\n{"proceed"'),
+    "garbage": says(os.urandom(2000)),
+    "another protocol": says(b"220 mail.example.com ESMTP\r\n", then=hang),
+    "no JSON": replies(b"proceed: yes"),
+    "half of JSON": replies(b'{"proceed": true, "tier": 3'),
+    "JSON of another shape": replies([1, 2, 3]),
+    "a wrong type": replies({**DECISION, "proceed": "yes"}),
+    "a missing field": replies({"proceed": True, "tier": 1}),
+    "a verdict that nobody knows": replies({**DECISION, "verdict": "maybe"}),
+    "a tier that nobody knows": replies({**DECISION, "tier": 9}),
+    "a contradiction": replies({**DECISION, "proceed": True, "verdict": "block"}),
+    "deep nesting": replies(b"[" * 200_000),
+    "500 with HTML": replies(b"<html><h1>Internal Server Error</h1></html>", 500),
+    "404 with HTML": replies(b"<html>nginx</html>", 404),
+    "404 of another program": replies({"detail": "Not Found"}, 404),
+    "502": replies(b"Bad Gateway", 502),
+    "503": replies(b"", 503),
+    "redirects": says(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", then=hang),
+    "200 with HTML": replies(b"<html>captive portal</html>"),
+    "204": says(b"HTTP/1.1 204 No Content\r\n\r\n", then=hang),
+    "endless headers": endless(b"X-More: and more\r\n"),
+    "endless header": endless(b"x" * 1000),
+    "endless hints": says(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 1000, then=hang),
+    "endless body": says(b"HTTP/1.1 200 OK\r\n", then=endless(b"\r\n" + b" " * 65536)),
+    "endless chunks": says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n", then=endless(b"1\r\n \r\n")),
+    "a length beyond all bounds": says(HEAD + b"Content-Length: 99999999999\r\n\r\n{}", then=hang),
+    "answers too late": answers_late,
+}
+
+
+@contextmanager
+def timed() -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < DEADLINE + SLACK
+
+
+def decides_alone(url: str) -> None:
+    """The low call runs and the grave ones do not, each in time."""
+    with CallosumClient(url, deadline=DEADLINE, fallback=TABLE) as client:
+        with timed():
+            decision = client.intercept(Call("mira", "look", {"on": "plan"}))
+        assert (decision.proceed, decision.fallback, decision.verdict, decision.tier) == (True, True, Verdict.ALLOW, 0)
+        ran = []
+        with timed(), guard(client, Call("mira", "say")):
+            ran.append("say")
+        for tool in ("mail", "nobody knows this"):
+            with timed(), pytest.raises(GateUnavailable), guard(client, Call("mira", tool)):
+                ran.append(tool)
+        assert ran == ["say"]
+
+
+@pytest.mark.parametrize("over", ["tcp", "unix"])
+@pytest.mark.parametrize("script", FAULTS.values(), ids=FAULTS)
+def test_a_gate_that_misbehaves(script: Script, over: str, tmp_path: Path) -> None:
+    with Peer(script, path=tmp_path / "gate.sock" if over == "unix" else None) as peer:
+        decides_alone(peer.url)
+
+
+def test_a_dead_port() -> None:
+    decides_alone(f"http://127.0.0.1:{free_port()}")
+
+
+def test_a_dead_socket(tmp_path: Path) -> None:
+    decides_alone(f"unix:{tmp_path}/gate.sock")
+
+
+def test_a_port_that_lets_nobody_in() -> None:
+    with full_backlog() as url:
+        decides_alone(url)
+
+
+def test_a_gate_that_answers_is_not_second_guessed() -> None:
+    """The control: the same calls, and a gate that says no to the low one and yes to the grave one."""
+
+    def script(request: Request) -> None:
+        no = {**DECISION, "proceed": False, "verdict": "block", "tier": 0}
+        request.reply(no if request.json["tool"] == "look" else {**DECISION, "tier": 4})
+
+    with (
+        Peer(by_target(intercept=script, fallback=replies({"tools": TABLE}))) as peer,
+        CallosumClient(peer.url, deadline=5, fallback=TABLE) as client,
+    ):
+        assert not client.intercept(Call("mira", "look")).proceed
+        assert client.intercept(Call("mira", "wipe")).proceed
+
+
+def test_an_answer_that_comes_too_late_is_nobodys() -> None:
+    """It must not be taken for the answer to the next call."""
+    with (
+        Peer(answers_late, replies({**DECISION, "id": 8, "tier": 0})) as peer,
+        CallosumClient(peer.url, deadline=DEADLINE, fallback=TABLE) as client,
+    ):
+        assert client.intercept(Call("mira", "look", {"n": 1})).fallback
+        client.deadline = 5
+        assert client.intercept(Call("mira", "look", {"n": 2})).id == 8
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_gate_that_comes_back_within_the_deadline_sees_the_same_call(chunked: bool) -> None:
+    body = json.dumps({**DECISION, "id": 9}).encode()
+    pieces = b"".join(b"%x\r\n%s\r\n" % (len(body[at : at + 7]), body[at : at + 7]) for at in range(0, len(body), 7))
+    good = says(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + pieces + b"0\r\n\r\n", then=lambda _: None)
+    with Peer(close, replies(b"<html>", 502), good if chunked else replies({**DECISION, "id": 9})) as peer:
+        with CallosumClient(peer.url, deadline=10, fallback=TABLE) as client:
+            assert client.intercept(Call("mira", "mail")).id == 9
+        assert len({request.json["callId"] for request in peer.seen}) == 1
+        assert len(peer.seen) == 3
+
+
+def test_a_kept_connection_that_was_closed_costs_nothing() -> None:
+    script: Callable[[Request], None] = by_target(
+        intercept=replies(), complete=replies({"ok": True}), fallback=replies({"tools": {}})
+    )
+    with Peer(script) as peer, CallosumClient(peer.url, deadline=5, fallback=TABLE) as client:
+        for _ in range(5):
+            assert not client.intercept(Call("mira", "mail")).fallback
+            peer.hang_up()
+            assert client.complete("mira", context_key="k").ok
+            peer.hang_up()
+
+
+def test_a_tool_that_ran_meanwhile_is_journalled_with_its_outcome() -> None:
+    """Also where the gate is there and its store is not."""
+    away = replies({"error": "the disk is full", "at": "store"}, 503)
+    with Peer(away) as peer, CallosumClient(peer.url, deadline=DEADLINE, fallback=TABLE) as client:
+        with guard(client, Call("mira", "look")):
+            pass
+        with pytest.raises(ZeroDivisionError), guard(client, Call("mira", "say")):
+            raise ZeroDivisionError
+        with pytest.raises(GateUnavailable, match="the disk is full"), guard(client, Call("mira", "mail")):
+            pytest.fail("it ran")
+        client.deadline = 10
+        peer.scripts[:] = [
+            by_target(intercept=replies(), late=replies({"accepted": 2}), fallback=replies({"tools": {}}))
+        ]
+        client.intercept(Call("mira", "mail"))
+        (late,) = peer.bodies("/late")
+        assert [(one["call"]["tool"], one["outcome"]) for one in late["calls"]] == [("look", "done"), ("say", "failed")]
+
+
+# --- a real server ----------------------------------------------------------------------------------------
+
+
+def test_a_server_that_is_killed_and_comes_back(tmp_path: Path) -> None:
+    """Between two calls: the client goes on, the same call is the same decision, late calls are journalled."""
+    path = tmp_path / "gate.sock"
+    state, own = tmp_path / "state", tmp_path / "client"
+    server = launch(state, "--socket", str(path))
+    mail = Call("mira", "send_email", {"to": "alice@example.com", "body": "Friday works for me."}, call_id="c-1")
+    with CallosumClient(f"unix:{path}", deadline=20.0, state=own) as client:
+        try:
+            first = client.intercept(mail)
+            client.status()  # from now on it knows the tiers
+            assert first.lease is not None
+        finally:
+            server.kill()
+        client.deadline = DEADLINE
+        with timed():
+            assert client.intercept(Call("mira", "Read", {"file_path": "/plan"})).fallback
+        with timed(), pytest.raises(GateUnavailable):
+            client.intercept(mail)
+        assert len(lines_of(own)) == 1
+        client.deadline = 20.0
+        with serving(state, "--socket", str(path)):
+            again = client.intercept(mail)
+            assert (again.id, again.repeated, again.lease) == (first.id, True, first.lease)
+            assert client.complete("mira", id=first.id).ok
+            late = [entry for entry in client.journal(newest=True, limit=10).entries if entry.event is Event.LATE]
+            assert [(entry.session, entry.tool) for entry in late] == [("mira", "Read")]
+            assert not lines_of(own)

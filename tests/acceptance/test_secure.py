@@ -1,0 +1,212 @@
+"""What a server asks of those who reach it from elsewhere: TLS, tokens, and that they are who they say."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.client import CallosumClient
+from callosum.errors import ConfigError, GateUnavailable
+from callosum.model import Call
+from callosum.server.run import TOKENS
+from callosum.server.tokens import Role, Tokens
+from tests.support.serving import Server, serving, until
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - the address that needs a token
+MAIL: Any = {
+    "instance": "mira",
+    "tool": "message",
+    "action": "send",
+    "params": {"target": "a", "replyTo": "m", "message": "On it"},
+}
+
+
+def refused(state: Path, *options: str) -> str:
+    """What a server says that does not start."""
+    done = subprocess.run(
+        [sys.executable, "-m", "callosum.cli", "serve", "--state", str(state), "--port", "0", *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2, (done.returncode, done.stderr)
+    assert "Traceback" not in done.stderr
+    return " ".join(done.stderr.split())
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make a certificate with")
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run([*command.split(), *names, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+    return cert, key
+
+
+def test_what_others_can_reach_needs_tls_and_a_token(state: Path, certificate: tuple[Path, Path]) -> None:
+    cert, key = certificate
+    assert "--tls-cert" in refused(state, "--host", EVERYWHERE)
+    assert "no token yet" in refused(state, "--host", EVERYWHERE, "--insecure")
+    assert "no token yet" in refused(state, "--host", EVERYWHERE, "--tls-cert", str(cert), "--tls-key", str(key))
+    assert "there is no file" in refused(state, "--tls-cert", str(cert) + "x")
+    assert not (state / "gate.db").exists()
+
+
+def test_over_tls_with_a_token(state: Path, certificate: tuple[Path, Path]) -> None:
+    cert, key = certificate
+    token = Tokens(state / TOKENS).add("mira-laptop", instance="mira")
+    options = ("--host", EVERYWHERE, "--port", "0", "--tls-cert", str(cert), "--tls-key", str(key))
+    with serving(state, *options) as server:
+        port = server.address.rpartition(":")[2]
+        url = f"https://localhost:{port}"
+        with CallosumClient(url, token=token, cafile=cert, deadline=10) as client:
+            decision = client.intercept(Call("mira", "message", {"target": "a", "message": "On it"}, action="send"))
+            assert decision.proceed
+            assert not decision.fallback
+            with pytest.raises(ConfigError, match="another instance"):
+                client.intercept(Call("doug", "message", {"target": "a", "message": "On it"}, action="send"))
+        with CallosumClient(url, cafile=cert, deadline=10) as client, pytest.raises(ConfigError, match="token"):
+            client.status()
+        with CallosumClient(url, token=token, deadline=2) as client, pytest.raises(GateUnavailable):
+            client.status()  # nobody vouches for this certificate
+
+
+def test_an_insecure_address_still_needs_the_token(state: Path) -> None:
+    token = Tokens(state / TOKENS).add("mira")
+    with serving(state, "--host", EVERYWHERE, "--port", "0", "--insecure") as server:
+        server.address = server.address.replace(EVERYWHERE, "127.0.0.1")
+        assert server.ask("POST", "/intercept", MAIL).status == 401
+        assert server.ask("GET", "/metrics").status == 401
+        assert server.ask("POST", "/intercept", MAIL, token=token).status == 200
+
+
+@pytest.fixture
+def tokens(state: Path) -> Tokens:
+    return Tokens(state / TOKENS)
+
+
+def entries(server: Server) -> list[Any]:
+    found: list[Any] = server.get("/journal?limit=100")["entries"]
+    return found
+
+
+def test_a_token_speaks_for_its_own_instance_alone(state: Path, tokens: Tokens) -> None:
+    """It cannot act, complete, lock, release or renew for another; what it tried is in the journal."""
+    mira, doug = tokens.add("mira", instance="mira"), tokens.add("doug", instance="doug")
+    with serving(state) as server:
+        opened = server.post("/intercept", MAIL, token=mira)
+        stolen = [
+            ("POST", "/intercept", MAIL),
+            ("POST", "/complete", {"instance": "mira", "id": opened["id"]}),
+            ("POST", "/lock", {"instance": "mira", "contextKey": "plan", "tier": 3}),
+            ("POST", "/renew", {"instance": "mira", "id": opened["id"]}),
+            ("DELETE", "/lock/thread%3Aa%3Am", {"instance": "mira"}),
+            ("POST", "/late", {"calls": [{"call": MAIL}]}),
+            ("POST", "/intercept", {**MAIL, "instance": "doug", "continues": "mira"}),
+        ]
+        for method, path, body in stolen:
+            answer = server.ask(method, path, body, token=doug)
+            assert (answer.status, answer.body["error"]) == (403, "this token speaks for another instance"), path
+        told = [entry["body"] for entry in entries(server) if entry["event"] == "refuse"]
+        assert [body["reason"] for body in told] == ["instance"] * len(stolen)
+        assert doug not in str(told)
+        assert doug.rpartition("_")[2] not in server.log.read_text()
+        assert server.post("/complete", {"instance": "mira", "id": opened["id"]}, token=mira) == {
+            "ok": True,
+            "id": opened["id"],
+            "state": "done",
+        }
+
+
+def test_approving_needs_an_approver_even_here(state: Path, tokens: Tokens) -> None:
+    """And an approver's token approves, and does nothing else."""
+    anna, mira = tokens.add("anna", role=Role.APPROVER), tokens.add("mira")
+    rules = (
+        '{"rules": [{"name": "pay", "tool": "pay", "tier": 3, "verdict": "ask", "contextKey": "payment:{params.to}"}]}'
+    )
+    (state / "tiers.json").write_text(rules)
+    with serving(state) as server:
+        pay = {"instance": "mira", "tool": "pay", "params": {"to": "acme", "amount": 5}}
+        asked = server.post("/intercept", pay)
+        assert asked["verdict"] == "ask"
+        path = f"/approvals/{asked['id']}"
+        assert server.ask("POST", path, {"approve": True}).status == 401
+        assert server.ask("POST", path, {"approve": True}, token=mira).status == 403
+        assert server.ask("POST", "/intercept", pay, token=anna).status == 403
+        assert server.ask("POST", path, {"approve": True}, token=f"{anna}x").status == 401
+        (waiting,) = server.get("/approvals")["approvals"]
+        assert (waiting["id"], waiting["params"]) == (asked["id"], {"to": "acme", "amount": 5})
+        assert server.post(path, {"approve": True}, token=anna)["ok"]
+        assert server.post("/intercept", pay)["verdict"] == "allow"
+        (said,) = [entry for entry in entries(server) if entry["event"] == "approve"]
+        assert "anna" in str(said)
+
+
+def test_a_token_goes_without_a_restart(state: Path, tokens: Tokens) -> None:
+    mira = tokens.add("mira")
+    with serving(state) as server:
+        assert server.ask("GET", "/status", token=mira).status == 200
+        fresh = tokens.rotate("mira")
+        until(lambda: server.ask("GET", "/status", token=mira).status == 401)
+        assert server.ask("GET", "/status", token=fresh).status == 200
+        tokens.remove("mira")
+        until(lambda: server.ask("GET", "/status", token=fresh).status == 401)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "at"),
+    [
+        ({"Host": "evil.example"}, 421, "Host"),
+        ({"Host": "evil.example:7700"}, 421, "Host"),
+        ({"Origin": "http://evil.example"}, 403, "Origin"),
+        ({"Origin": "null"}, 403, "Origin"),
+        ({"Sec-Fetch-Site": "cross-site"}, 403, "Sec-Fetch-Site"),
+        ({"Authorization": "Bearer cal_nobody_x"}, 401, "Authorization"),
+        ({"Authorization": "Basic bWlyYTp4"}, 401, "Authorization"),
+    ],
+)
+def test_who_comes_from_elsewhere(state: Path, headers: dict[str, str], status: int, at: str) -> None:
+    """A web page that a browser shows cannot use the server of this machine."""
+    with serving(state) as server:
+        answer = server.ask("POST", "/intercept", MAIL, headers=headers)
+        assert (answer.status, answer.body["at"]) == (status, at)
+        assert "Access-Control-Allow-Origin" not in answer.headers
+        assert [entry["event"] for entry in entries(server)] == ["refuse"]
+
+
+def test_an_allowed_page_may(state: Path) -> None:
+    origin = "https://console.example"
+    with serving(state, "--port", "0", "--allow-origin", origin) as server:
+        answer = server.ask("POST", "/intercept", MAIL, headers={"Origin": origin})
+        assert answer.status == 200
+        assert answer.headers["Access-Control-Allow-Origin"] == origin
+        asked = server.ask("OPTIONS", "/intercept", headers={"Origin": origin, "Access-Control-Request-Method": "POST"})
+        assert asked.status == 204
+
+
+def test_no_secret_shows_in_the_process_list_or_the_files(state: Path, tokens: Tokens) -> None:
+    secret = tokens.add("mira")
+    with serving(state) as server:
+        assert server.ask("GET", "/status", token=secret).status == 200
+        command = Path(f"/proc/{server.process.pid}/cmdline")
+        if command.exists():
+            assert secret.encode() not in command.read_bytes()
+    for path in state.rglob("*"):
+        if path.is_file():
+            assert secret.rpartition("_")[2].encode() not in path.read_bytes(), path
+    assert ssl.OPENSSL_VERSION  # the TLS tests above ran against this
