@@ -32,7 +32,7 @@ from msgspec.structs import replace
 
 from callosum.errors import Blocked, GateUnavailable, StoreUnavailable
 from callosum.gate import Gate, Standby
-from callosum.model import DEFAULT_NAMESPACE, SECOND, Call, Decision, Outcome
+from callosum.model import DEFAULT_NAMESPACE, Call, Decision, Outcome
 from callosum.process import this_process
 
 logger = logging.getLogger("callosum")
@@ -43,8 +43,6 @@ R = TypeVar("R")
 Name = str | Callable[[], str | None] | None
 """A name, or a function that is asked for it at each call (a context variable's ``get``)."""
 
-LONGEST: Final = 300.0
-"""A lease is renewed as if it lasted no longer, in seconds: a gate may give more for a tool's own limit."""
 RENEW_AT: Final = 3
 """A lease is renewed when a third of its time is over."""
 _LOST: Final = (
@@ -313,7 +311,7 @@ class _Renewer:
         lease = decision.lease
         if lease is None:
             return
-        ttl = min(max(0.1, lease.expires - lease.token / SECOND), LONGEST)  # both by the gate's own clock
+        ttl = max(0.1, lease.ttl)
         with self._wake:
             self._held[decision.id] = (gate, call, ttl)
             first = time.monotonic() + ttl / RENEW_AT

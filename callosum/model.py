@@ -411,10 +411,15 @@ class Conflict(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True
 
 
 class Lease(Struct, frozen=True, gc=False, rename="camel"):
-    """An open action of tier 3 or 4. ``expires`` is in Unix seconds; ``token`` is the fencing token."""
+    """An open action of tier 3 or 4. ``expires`` is in Unix seconds; ``token`` is the fencing token.
+
+    ``ttl``: for how many seconds it was given without regard to its host's process, which may keep it for
+    longer; it is to be renewed well within that.
+    """
 
     token: int
     expires: float
+    ttl: float
 
 
 class Decision(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):

@@ -412,7 +412,7 @@ def _filled(decision: Decision, applied: Applied) -> Decision:
         return decision
     lease = None
     if opening is not None and opening.state is State.OPEN:
-        lease = Lease(id, max(opening.expires, opening.limit) / SECOND)
+        lease = Lease(id, max(opening.expires, opening.limit) / SECOND, (opening.expires - id) / SECOND)
     return replace(decision, id=id, lease=lease)
 
 

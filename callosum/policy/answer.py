@@ -54,10 +54,15 @@ def _from(earlier: Action, kept: _Kept) -> Decision:
         conflicts=kept.conflicts,
         conflict_count=kept.count,
         warning=kept.warning,
-        lease=Lease(earlier.id, max(earlier.expires, earlier.limit) / SECOND) if earlier.state is State.OPEN else None,
+        lease=_lease(earlier) if earlier.state is State.OPEN else None,
         observed=kept.observed,
         repeated=True,
     )
+
+
+def _lease(action: Action) -> Lease:
+    expires = max(action.expires, action.limit)
+    return Lease(action.id, expires / SECOND, (action.expires - action.started) / SECOND)
 
 
 def draft(ask: Ask, case: Case, observed: Verdict | None = None) -> Decision:

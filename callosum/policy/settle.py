@@ -182,7 +182,7 @@ def lock(who: Who, key: Key, tier: int, ttl: int, host: Host | None, view: View)
     if mine is not None:
         settles.append(Settle(mine, State.OPEN, expires=view.now + ttl))
         entries.append(_entry(mine, Event.RENEW))
-        lease = Lease(mine.id, (view.now + ttl) / SECOND)
+        lease = Lease(mine.id, (view.now + ttl) / SECOND, ttl / SECOND)
         return Change(tuple(entries), settles=tuple(settles), answer=LockResult(acquired=True, lease=lease, id=mine.id))
     entries.append(
         Entry(
@@ -196,7 +196,7 @@ def lock(who: Who, key: Key, tier: int, ttl: int, host: Host | None, view: View)
         )
     )
     opening = Opening(State.OPEN, view.now + ttl, host=host, lock=True, content=Content())
-    lease = Lease(0, (view.now + ttl) / SECOND)
+    lease = Lease(0, (view.now + ttl) / SECOND, ttl / SECOND)
     return Change(tuple(entries), opening, tuple(settles), answer=LockResult(acquired=True, lease=lease))
 
 
@@ -270,7 +270,8 @@ def renew(who: Who, ttl: int, view: View) -> Change:
             return Change(answer=Report(ok=False, id=action.id, state=action.state, late=True, note=note))
     until = view.now + ttl
     entry = _entry(action, Event.RENEW, note="late" if late else "")
-    answer = Report(ok=True, id=action.id, state=State.OPEN, late=late, lease=Lease(action.id, until / SECOND))
+    lease = Lease(action.id, until / SECOND, ttl / SECOND)
+    answer = Report(ok=True, id=action.id, state=State.OPEN, late=late, lease=lease)
     return Change((entry,), settles=(Settle(action, State.OPEN, expires=until),), answer=answer)
 
 

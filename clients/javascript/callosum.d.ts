@@ -133,10 +133,11 @@ export interface Conflict {
     own?: boolean;
 }
 
-/** An open action of tier 3 or 4; `token` is the fencing token. */
+/** An open action of tier 3 or 4; `token` is the fencing token, `ttl` for how many seconds it was given. */
 export interface Lease {
     token: number;
     expires: number;
+    ttl: number;
 }
 
 /** The answer to one call. */

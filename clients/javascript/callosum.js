@@ -921,11 +921,9 @@ function newId() {
     return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-/** How long a lease is, in seconds. The token is the gate's moment of the decision, so clocks need not agree. */
-function timeOf({ token, expires }) {
-    const whole = expires - token / 1_000_000;
-    const length = whole > 0.01 && whole <= 86_400 ? whole : Math.max(1, expires - Date.now() / 1000);
-    return Math.min(length, LEASE);
+/** How long a lease is, in seconds. */
+function timeOf({ ttl }) {
+    return ttl > 0 ? Math.min(ttl, LEASE) : LEASE;
 }
 
 function between(least, value, most) {

@@ -138,7 +138,7 @@ function decision(more = {}) {
 }
 
 function leased(seconds) {
-    return decision({ lease: { token: MOMENT, expires: MOMENT / 1e6 + seconds } });
+    return decision({ lease: { token: MOMENT, expires: MOMENT / 1e6 + seconds, ttl: seconds } });
 }
 
 const BLOCK = decision({ proceed: false, verdict: "block", warning: "[Callosum] Conflict: doug." });

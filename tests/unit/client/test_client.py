@@ -35,7 +35,7 @@ from tests.support.peer import (
     says,
 )
 
-LEASE = {"token": 7, "expires": 1.5}
+LEASE = {"token": 7, "expires": 1.5, "ttl": 300.0}
 REPORT = {"ok": True, "id": 7, "state": "done"}
 FAULT = {"error": "too long", "at": "tool"}
 STORE = {"error": "the disk is full", "at": "store"}
