@@ -106,7 +106,8 @@ class CallosumClient:
     ``state`` the late calls are kept too, so that they outlive this process; else they are kept in memory.
 
     ``start(seconds)`` is called, once a request, where nobody listens at the address, and may bring up a gate
-    there within that time. ``sleep`` and ``clock`` are for tests. Raises ``ConfigError`` for what cannot be used.
+    there; so much of the deadline is left then, and what it takes is not counted. ``sleep`` and ``clock`` are for
+    tests. Raises ``ConfigError`` for what cannot be used.
 
     Methods raise ``ConfigError`` for input that the gate refuses (a token that may not do this, too),
     ``StoreUnavailable`` if the gate cannot reach its store, ``GateUnavailable`` if it cannot be asked.
@@ -476,7 +477,8 @@ class CallosumClient:
                     limit = min(ends, now + self.deadline)
                 if start is not None and isinstance(error, Unreachable) and error.absent:
                     self._bring_up(start, limit - now)
-                    start = None
+                    start, took = None, self._clock() - now
+                    ends, limit = ends + took, limit + took
                 else:
                     length = pause * (0.5 + os.urandom(1)[0] / 510)
                     if length >= limit - now:

@@ -21,7 +21,7 @@ from callosum.process import alive
 from callosum.server.place import AlreadyServed, Running, listen_local, running
 from tests.support.serving import until
 
-DEADLINE = 10.0
+DEADLINE = 2.0
 
 
 @pytest.fixture
