@@ -32,6 +32,11 @@ MAX_BODY: Final = 5_000_000
 MAX_EVENTS: Final = 1000
 """Most events, or late calls, of one request."""
 
+UNUSABLE: Final = r"\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+"""What no name and no key may hold, as the inside of a character class: controls, characters that are not
+seen or that turn the direction of the text, and broken Unicode."""
+_UNUSABLE: Final = re.compile(f"[{UNUSABLE}]")
+
 Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 
 
@@ -171,6 +176,12 @@ class BadRequest(ConfigError):
 
 T = TypeVar("T")
 
+
+def can_be_seen(name: str) -> bool:
+    """Whether every character of a name or a key may stand in one."""
+    return name.isprintable() or _UNUSABLE.search(name) is None
+
+
 # Strings in order, each with the colon that makes it a name. Aligned: it takes every string whole.
 _STRINGS: Final = re.compile(rb'"((?:[^"\\]++|\\.)*+)"[ \t\r\n]*+(:)?', re.DOTALL)
 _PLACE: Final = re.compile(r" - at `(?P<place>[^`]*)`\Z")
@@ -185,6 +196,7 @@ def read(decoder: msgspec.json.Decoder[T], body: bytes | bytearray) -> T:
     a name that stands twice in one object, nesting that is too deep, a number out of range.
     """
     try:
+        body.decode()  # the decoder looks at no text that it does not need
         found = decoder.decode(body)
     except msgspec.ValidationError as error:
         raise fault_of(error) from None
@@ -229,7 +241,7 @@ def _no_name_twice(body: bytes) -> None:
             seen: set[str] = set()
             for name, _ in found:
                 if name in seen:
-                    raise BadRequest("stands twice in one object", at=name[:100])
+                    raise BadRequest("stands twice in one object", at=name[:100] or "body")
                 seen.add(name)
         return made
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -12,6 +11,7 @@ from callosum.errors import ConfigError
 from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, MAX_NAME, Call, Key, Outcome
 from callosum.policy.settle import Who
 from callosum.redact import summarise
+from callosum.wire import can_be_seen
 
 MAX_WAIT: Final = 60.0
 """Longest ``wait`` of a call, in seconds."""
@@ -19,11 +19,6 @@ MAX_PARAMS: Final = 4_000_000
 """Longest params of a call, in bytes as JSON."""
 MAX_TTL: Final = 24 * 3600.0
 """Longest lease, in seconds."""
-
-UNUSABLE: Final = r"\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
-"""What no name and no key may hold, as the inside of a character class: controls, characters that are not
-seen or that turn the direction of the text, and broken Unicode."""
-_UNUSABLE: Final = re.compile(f"[{UNUSABLE}]")
 
 _encode = msgspec.json.Encoder(enc_hook=lambda value: f"<{type(value).__name__}>").encode
 
@@ -76,7 +71,7 @@ def check_name(value: object, at: str) -> None:
         raise ConfigError(f"expected text, got {type(value).__name__}", at=at)
     if not 0 < len(value) <= MAX_NAME:
         raise ConfigError(f"expected 1 to {MAX_NAME} characters, got {len(value)}", at=at)
-    if not value.isprintable() and _UNUSABLE.search(value):
+    if not can_be_seen(value):
         raise ConfigError("control characters, invisible ones and broken Unicode are not allowed", at=at)
 
 
@@ -107,7 +102,7 @@ def key_of(name: str) -> Key:
         raise ConfigError(f"expected text, got {type(name).__name__}", at="contextKey")
     if not 0 < len(name) <= MAX_KEY:
         raise ConfigError(f"expected 1 to {MAX_KEY} characters, got {len(name)}", at="contextKey")
-    if not name.isprintable() and _UNUSABLE.search(name):
+    if not can_be_seen(name):
         raise ConfigError("control characters, invisible ones and broken Unicode are not allowed", at="contextKey")
     return Key(name)
 

@@ -11,7 +11,7 @@ import msgspec
 
 from callosum import __version__, wire
 from callosum.corpus import events
-from callosum.gate.check import MAX_TTL, MAX_WAIT, UNUSABLE
+from callosum.gate.check import MAX_TTL, MAX_WAIT
 from callosum.gate.records import MAX_PAGE
 from callosum.model import MAX_KEY, MAX_NAME
 from callosum.server.app import ENDPOINTS, Endpoint
@@ -81,7 +81,7 @@ def document() -> dict[str, Any]:
         "type": "string",
         "minLength": 1,
         "maxLength": MAX_NAME,
-        "pattern": _all_of(UNUSABLE),
+        "pattern": _all_of(wire.UNUSABLE),
         "description": "A name: no controls, no characters that cannot be seen.",
     }
     components["ContextKey"] = {**components["Name"], "maxLength": MAX_KEY, "description": "What an action affects."}

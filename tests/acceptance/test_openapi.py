@@ -1,0 +1,284 @@
+"""What the OpenAPI document says holds: schemathesis sends what it allows and what it forbids to a real server."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import requests
+import schemathesis
+from schemathesis.checks import CheckFunction
+from schemathesis.core.failures import FailureGroup
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from callosum.server.app import ENDPOINTS
+from callosum.server.openapi import document
+from callosum.server.tokens import Role, Tokens
+from tests.support.serving import Server, serving
+
+CONFIG = schemathesis.Config.from_dict(
+    {
+        "seed": 1,
+        "request-timeout": 10,  # a hang is a failure
+        "checks": {"negative_data_rejection": {"expected-statuses": [*range(400, 500)]}},  # 414 is one too
+        "generation": {"max-examples": 25, "deterministic": True, "database": "none"},
+    }
+)
+DOCUMENT = json.loads(json.dumps(document()))
+SCHEMA = schemathesis.openapi.from_dict(copy.deepcopy(DOCUMENT), config=CONFIG)
+MOST_WAIT = 0.01
+"""Seconds: what is asked to wait longer is sent with this, or the run would take hours."""
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("openapi") / "state"
+
+
+@pytest.fixture(scope="module")
+def approver(state: Path) -> str:
+    return Tokens(state / "tokens.json").add("anna", role=Role.APPROVER)
+
+
+@pytest.fixture(scope="module")
+def server(state: Path, approver: str) -> Iterator[Server]:
+    with serving(state) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[requests.Session]:
+    """Connections that are kept."""
+    with requests.Session() as made:
+        yield made
+
+
+# --- what is sent, and what comes back ----------------------------------------------------------------
+
+
+@SCHEMA.exclude(operation_id="getEvents").parametrize()  # a stream does not end
+def test_what_it_allows_is_taken_and_what_it_forbids_is_refused(
+    case: schemathesis.Case[Any], server: Server, approver: str, session: requests.Session
+) -> None:
+    sendable(case, server)
+    headers = {"Authorization": f"Bearer {approver}"} if case.path == "/approvals/{id}" else {}
+    case.call_and_validate(server.address, session, headers, excluded_checks=not_for(case))
+
+
+def sendable(case: schemathesis.Case[Any], server: Server) -> None:
+    """Changes what JSON Schema cannot say, or what would only take time."""
+    if isinstance(case.body, dict | list):
+        case.body = _whole(case.body)
+    for part in (case.body, case.query):
+        if isinstance(part, dict) and isinstance(wait := part.get("wait"), int | float) and MOST_WAIT < wait <= 60:
+            part["wait"] = MOST_WAIT
+    if case.query and case.query.get("cursor"):  # opaque: only the server makes good ones
+        case.query["cursor"] = server.get("/journal?limit=1")["cursor"]
+
+
+def not_for(case: schemathesis.Case[Any]) -> list[CheckFunction]:
+    """The checks that are wrong in principle for a request."""
+    if case.operation.label == "DELETE /lock/{key}":
+        # The instance stands in the body or in the query, one of the two: OpenAPI has no words for that.
+        said = [part for part in (case.body, case.query) if isinstance(part, dict) and "instance" in part]
+        return [] if said else [positive_data_acceptance]
+    return []
+
+
+def _whole(value: Any) -> Any:
+    """JSON Schema takes 24.0 for an integer, the server does not: an id has no fraction."""
+    if isinstance(value, dict):
+        return {name: _whole(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+@pytest.mark.parametrize(
+    ("path", "changed"),
+    [
+        (("paths", "/lock", "post", "responses", "200", "content", "application/json"), {"schema": {"type": "array"}}),
+        (("paths", "/lock", "post", "responses"), {"201": {"description": "Done."}}),
+        (("paths", "/lock", "post", "responses", "200", "content"), {"text/plain": {}}),
+    ],
+    ids=["schema", "status", "media type"],
+)
+def test_a_document_that_is_wrong_is_found_out(server: Server, path: tuple[str, ...], changed: dict[str, Any]) -> None:
+    wrong = copy.deepcopy(DOCUMENT)
+    place = wrong
+    for name in path[:-1]:
+        place = place[name]
+    place[path[-1]] = changed
+    case = schemathesis.openapi.from_dict(wrong, config=CONFIG)["/lock"]["POST"].Case(
+        body={"instance": "mira", "contextKey": "doc:plan"}, media_type="application/json"
+    )
+    with pytest.raises(FailureGroup):
+        case.call_and_validate(base_url=server.address)
+
+
+def test_full_answers_are_what_it_describes(server: Server, approver: str) -> None:
+    """Chance seldom makes two sessions meet: conflicts, leases, questions and their answers."""
+    thread = {"action": "send", "target": "andy", "replyTo": "m1"}
+    delete = {"action": "channel-delete", "_contextKey": "thread:andy:m1"}
+    seen = Described(server, approver)
+
+    first = seen(
+        "POST", "/intercept", {"instance": "mira", "tool": "message", "params": {**thread, "message": "On it"}}
+    )
+    warned = seen("POST", "/intercept", {"instance": "doug", "tool": "message", "params": {**thread, "message": "No"}})
+    blocked = seen("POST", "/intercept", {"instance": "doug", "tool": "message", "params": delete})
+    assert (first["verdict"], warned["verdict"], blocked["verdict"]) == ("allow", "warn", "block")
+    assert warned["conflicts"]
+    assert warned["lease"]
+    seen("GET", "/status")
+    seen("GET", "/status?contextKey=thread:andy:m1")
+    assert seen("POST", "/renew", {"instance": "mira", "id": first["id"]})["lease"]
+    assert seen("POST", f"/approvals/{blocked['id']}", {"approve": True, "by": "anna"})["ok"]
+    assert seen("GET", "/approvals")["approvals"] == []
+    assert seen("POST", "/lock", {"instance": "mira", "contextKey": "doc:x"})["lease"]
+    assert seen("POST", "/lock", {"instance": "doug", "contextKey": "doc:x"})["conflict"]
+    assert seen("DELETE", "/lock/doc%3Ax?instance=mira")["ok"]
+    assert seen("POST", "/complete", {"instance": "mira", "id": first["id"], "outcome": "unknown"})["ok"]
+    assert seen("GET", "/status")["unknown"]
+    assert seen("POST", "/resolve", {"id": first["id"], "happened": True, "by": "anna"})["ok"]
+    assert seen("GET", "/journal?newest=true&limit=50")["entries"]
+    assert seen("GET", "/fallback")["tools"]
+    seen("GET", "/health")
+    late = {"call": {"instance": "mira", "tool": "read", "params": {"path": "/a"}}, "outcome": "failed"}
+    assert seen("POST", "/late", {"calls": [late]}) == {"accepted": 1}
+    assert seen("POST", "/events", {"type": "llm.token", "delta": "a", "instance": "mira"}) == {"accepted": 1}
+    for path, said in (("/nowhere", {}), ("/intercept", {"instance": 5}), ("/approvals/0", {"approve": True})):
+        answer = server.ask("POST", path, said)
+        seen.check(answer.body, {"$ref": "#/components/schemas/Fault"})
+
+
+class Described:
+    """Asks, and compares each answer with the document: its schema, and no field beyond it."""
+
+    def __init__(self, server: Server, approver: str) -> None:
+        self.server, self.approver = server, approver
+
+    def __call__(self, method: str, path: str, said: Any = None) -> Any:
+        names = path.partition("?")[0].split("/")[1:]
+        template = f"/{names[0]}" + {"lock": "/{key}", "approvals": "/{id}"}.get(names[0], "") * (len(names) > 1)
+        operation = DOCUMENT["paths"][template][method.lower()]
+        answer = self.server.ask(method, path, said, token=self.approver if "/{id}" in template else None)
+        assert answer.status == 200, answer.text
+        schema = operation["responses"]["200"]["content"]["application/json"]["schema"]
+        self.check(answer.body, schema)
+        return answer.body
+
+    def check(self, value: Any, schema: Mapping[str, Any]) -> None:
+        closed = {**schema, "components": _closed(DOCUMENT["components"])}
+        jsonschema.Draft202012Validator(closed).validate(value)
+
+
+def _closed(described: Any) -> Any:
+    """The schemas with no room for fields that they do not name."""
+    if isinstance(described, list):
+        return [_closed(item) for item in described]
+    if not isinstance(described, dict):
+        return described
+    found = {name: _closed(item) for name, item in described.items()}
+    return {**found, "additionalProperties": False} if isinstance(found.get("properties"), dict) else found
+
+
+# --- the document itself --------------------------------------------------------------------------------
+
+
+def test_it_is_valid() -> None:
+    SCHEMA.validate()
+    for schema in DOCUMENT["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_what_it_refers_to_is_there() -> None:
+    missing = [place for place in _references(DOCUMENT) if not _is_there(place)]
+    assert not missing
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("$ref"), str):
+            yield value["$ref"]
+        for item in value.values():
+            yield from _references(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _references(item)
+
+
+def _is_there(place: str) -> bool:
+    found = DOCUMENT
+    for name in place.removeprefix("#/").split("/"):
+        if name not in found:
+            return False
+        found = found[name]
+    return place.startswith("#/")
+
+
+def test_every_endpoint_is_in_it(server: Server) -> None:
+    described = {(way.upper(), path) for path, ways in DOCUMENT["paths"].items() for way in ways}
+    assert described == {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS} | {("GET", "/events")}
+    names = [way["operationId"] for ways in DOCUMENT["paths"].values() for way in ways.values()]
+    assert len(set(names)) == len(names)
+
+
+def test_the_server_hands_it_out(server: Server) -> None:
+    assert server.get("/openapi.json") == DOCUMENT
+    answer = server.ask("POST", "/openapi.json", {})
+    assert (answer.status, answer.headers["Allow"], answer.body["at"]) == (405, "GET", "method")
+
+
+# --- the page -------------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """What a page loads, where it leads to, and its words."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.links: list[str] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in {"script", "link", "iframe", "img", "object", "embed"}:
+            self.loads.append(tag)
+        for name, value in attrs:
+            if name == "href":
+                self.links.append(value or "")
+            elif name in {"src", "srcset", "style"} or name.startswith("on"):
+                self.loads.append(f"{tag} {name}={value}")
+        if tag != "meta":
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+@pytest.mark.parametrize("path", ["/docs", "/"])
+def test_the_page_tells_all_and_loads_nothing(server: Server, path: str) -> None:
+    answer = server.ask("GET", path)
+    assert (answer.status, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    page = Page(answer.text)
+    assert page.open == []
+    assert page.loads == []
+    assert page.links == ["/openapi.json"]
+    assert not any(sign in answer.text for sign in ("http://", "https://", "@import", "url("))
+    words = "".join(page.words)
+    for endpoint in ENDPOINTS:
+        assert endpoint.path in words
+        assert endpoint.summary in words
