@@ -22,7 +22,7 @@ from msgspec import Struct
 from callosum import __version__
 from callosum.errors import ConfigError, StoreError
 from callosum.gate import LocalGate
-from callosum.model import SECOND, State
+from callosum.model import State
 from callosum.server.app import App, Service
 from callosum.server.metrics import Metrics
 from callosum.server.openapi import documents
@@ -344,6 +344,5 @@ def _gauges(served: ServedGate, stream: Stream) -> dict[str, tuple[str, float]]:
         "callosum_transactions": ("Transactions of the group commit.", writer.committed),
         "callosum_requests": ("Requests in these transactions.", writer.requests),
         "callosum_process_seconds": ("Processor time of the server.", time.process_time()),
-        "callosum_now_seconds": ("The store's time.", time.time_ns() // 1000 / SECOND),
         "callosum_pid": ("The server's process.", os.getpid()),
     }
