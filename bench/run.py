@@ -20,7 +20,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.cases import crowd, growth, log, memory, pair, rules
+from bench.cases import crowd, endurance, growth, log, memory, pair, rules, server, stream
 from bench.harness import Line, Report
 from bench.peers import version_of
 
@@ -31,9 +31,12 @@ CASES: Mapping[str, Callable[[Path, int], Report]] = {
     "log": log.run,
     "memory": memory.run,
     "growth": growth.run,
+    "server": server.run,
+    "endurance": endurance.run,
+    "stream": stream.run,
 }
-HEAVY = ("memory", "growth")
-"""They take minutes each; together less than alone, for the first makes what the second needs."""
+HEAVY = ("memory", "growth", "endurance")
+"""They take minutes each; together less than alone, for the first makes what the others need."""
 
 
 def machine() -> dict[str, str]:
@@ -44,7 +47,7 @@ def machine() -> dict[str, str]:
         "sqlite": sqlite3.sqlite_version,
         "platform": platform.platform(terse=True),
         "processors": str(os.cpu_count()),
-        "peers": ", ".join([*map(version_of, pair.VERSIONS), _redis_version()]),
+        "peers": ", ".join([*map(version_of, (*pair.VERSIONS, *server.VERSIONS)), _redis_version()]),
     }
 
 

@@ -1,0 +1,46 @@
+"""The server with a transaction of its own for every request, each fully synchronised before the next begins.
+
+It is ``callosum serve`` in all but that: the same application, policy and statements. The commit itself syncs
+(``synchronous = FULL``), on the event loop, and SQLite moves the log into the file when it sees fit: handing
+either to a thread made this peer slower.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from callosum.cli import main
+from callosum.model import Applied
+from callosum.server import writer
+from callosum.stores.base import Request
+from callosum.stores.sqlite import SqliteStore
+from callosum.stores.sqlite.connection import Connections
+
+_prepare = Connections._prepare
+_attempt = SqliteStore.attempt
+
+
+def prepare(self: Connections, connection: sqlite3.Connection) -> None:
+    """Open as the server does, but sync in each commit."""
+    _prepare(self, connection)
+    connection.execute("pragma synchronous = full")
+
+
+def attempt(self: SqliteStore, requests: Sequence[Request]) -> tuple[list[Applied | Exception], int] | None:
+    """What is committed is synced: nothing is left to sync."""
+    done = _attempt(self, requests)
+    return None if done is None else (done[0], 0)
+
+
+def tend(self: SqliteStore) -> None:
+    """Leave that to SQLite."""
+
+
+if __name__ == "__main__":
+    writer.BATCH = 1  # type: ignore[misc]
+    writer.TEND_EVERY = 1.0  # type: ignore[misc]
+    Connections._prepare = prepare  # type: ignore[method-assign]
+    SqliteStore.attempt = attempt  # type: ignore[method-assign]
+    SqliteStore.tend = tend  # type: ignore[method-assign]
+    main()

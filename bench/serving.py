@@ -1,0 +1,87 @@
+"""Programs that listen, in processes of their own: started, watched, stopped."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+SECONDS = 30.0
+"""How long one may take to start or to stop."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """One that listens: its process and its address (``http://HOST:PORT`` or ``unix:PATH``)."""
+
+    process: psutil.Process
+    address: str
+
+    def cpu(self) -> float:
+        """The processor time it has taken, in seconds."""
+        times = self.process.cpu_times()
+        return times.user + times.system
+
+    def memory(self) -> tuple[float, float]:
+        """What it holds, in megabytes: unique and resident set."""
+        found = self.process.memory_full_info()
+        return found.uss / 1e6, found.rss / 1e6
+
+
+@contextmanager
+def started(module: str, *options: str, log: Path, environ: Mapping[str, str] | None = None) -> Iterator[Served]:
+    """Run ``python -m module options --ready-fd N`` until the block ends."""
+    read, write = os.pipe()
+    with log.open("ab") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", module, *options, "--ready-fd", str(write)],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            pass_fds=(write,),
+            env={**os.environ, **(environ or {})},
+        )
+    os.close(write)
+    try:
+        address = _line(read)
+        if not address:
+            raise RuntimeError(f"{module} did not start: {log.read_text()[-2000:]}")
+        yield Served(psutil.Process(process.pid), address)
+    finally:
+        process.terminate()
+        try:
+            process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def callosum(state: Path, *options: str, environ: Mapping[str, str] | None = None) -> Iterator[Served]:
+    """The server as it ships, on a free port of the loopback or where the options say."""
+    where = () if "--socket" in options else ("--port", "0")
+    arguments = ("serve", "--state", str(state), *where, *options)
+    with started("callosum.cli", *arguments, log=state.with_suffix(".log"), environ=environ) as served:
+        yield served
+
+
+def _line(read: int) -> str:
+    ends = time.monotonic() + SECONDS
+    said = b""
+    with os.fdopen(read, "rb", buffering=0) as pipe:
+        while not said.endswith(b"\n"):
+            if not select.select([pipe], [], [], max(0.0, ends - time.monotonic()))[0]:
+                break
+            more = pipe.read(4096)
+            if not more:
+                break
+            said += more
+    return said.decode().strip()
