@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import ExitStack
@@ -50,6 +51,8 @@ TABLE: Final = "fallback.json"
 _LOOK_AT_RULES: Final = 5.0
 _TICK: Final = 10.0
 _GARBAGE: Final = 20_000
+_SWITCH: Final = 0.0005
+"""A thread that comes back from the disk waits for the interpreter's lock no longer than this, in seconds."""
 _LAST_WORDS: Final = 2
 """How long a stopping server goes on journalling what it refused, in seconds."""
 _OPEN: Final = (State.OPEN, State.QUEUED, State.ASKED)
@@ -104,6 +107,7 @@ def serve(settings: Settings, options: Options, ready: Callable[[str], None]) ->
         # A stop by signal is a good end: uvicorn hands the signal on when all is answered.
         for name in ("SIGINT", "SIGTERM"):
             stack.callback(signal.signal, getattr(signal, name), signal.signal(getattr(signal, name), _nothing))
+        _tune()
         with asyncio.Runner(loop_factory=_loop()) as runner:
             runner.run(serve_gate(gate, tokens, options, opened, lambda _: ready(address)))
 
@@ -115,6 +119,14 @@ def _allow_files() -> None:
         wanted = hard if hard != resource.RLIM_INFINITY else max(soft, 65_536)
         if soft != resource.RLIM_INFINITY and soft < wanted:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _tune() -> None:
+    """What is here now stays, and what a request makes holds no cycles: looking for them less often costs nothing."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_GARBAGE, 20, 50)
+    sys.setswitchinterval(_SWITCH)
 
 
 def _nothing(*_: object) -> None:
@@ -215,10 +227,6 @@ async def serve_gate(
             await asyncio.wait(tasks, timeout=_LAST_WORDS)
 
     server = _Server(config, service, lambda: ready(server.leave), journal_rest)
-    # What is here now stays, and what a request makes holds no cycles: looking for them less often costs no memory.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_GARBAGE, 20, 50)
     beside = [asyncio.ensure_future(_keep_table(gate)), asyncio.ensure_future(_tick(refusals))]
     if options.idle:
         beside.append(asyncio.ensure_future(_until_idle(server, service, options.idle)))

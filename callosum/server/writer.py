@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,8 @@ from callosum.stores.base import Prompt, Request, Store
 
 BATCH: Final = 64
 """Most requests of one transaction: the loop does nothing else meanwhile."""
+QUICK: Final = 0.001
+"""A sync that takes less than so many seconds may be waited for on the loop, if nobody else waits."""
 TEND_EVERY: Final = 0.05
 """How often the store is tended while it is written, in seconds."""
 
@@ -45,6 +48,8 @@ class Writer:
         self._scheduled = False
         self._in_line = False
         self._syncing = False
+        self._syncs = 0
+        self._quick = True
         self._tending = False
         self._threads = ThreadPoolExecutor(3, "callosum-writer")  # one stands in line, one syncs, one tends
         self._idle = asyncio.Event()
@@ -131,8 +136,24 @@ class Writer:
         prompt = self._prompt
         if prompt is None:
             raise AssertionError("only what was tried needs a sync of its own")
+        try:
+            sync = prompt.to_sync(upto)
+            if len(held) == 1 and not self._waiting and self._quick:
+                # Nobody else waits, and two changes of thread cost as much as the disk.
+                began = time.perf_counter()
+                sync()
+                self._quick = time.perf_counter() - began < QUICK
+                _give(*held[0])
+                return
+        except Exception as error:  # noqa: BLE001 - it is handed to those who asked
+            for future, _ in held:
+                _give(future, error)
+            return
+        self._syncs += 1
+        if self._syncs % 64 == 0:
+            self._quick = True  # the disk may have become quick again
         self._syncing = True
-        work = self._loop.run_in_executor(self._threads, prompt.sync, upto)
+        work = self._loop.run_in_executor(self._threads, sync)
         work.add_done_callback(lambda done: self._synced(held, done))
 
     def _synced(self, held: list[tuple[asyncio.Future[Applied], Answer]], done: asyncio.Future[None]) -> None:
@@ -142,8 +163,7 @@ class Writer:
             _give(future, error if isinstance(error, Exception) else answer)
         if self._held:
             self._sync()
-        else:
-            self._rest()
+        self._rest()
 
     def _tend(self, prompt: Prompt) -> None:
         work = self._loop.run_in_executor(self._threads, prompt.tend)

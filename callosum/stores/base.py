@@ -52,8 +52,11 @@ class Prompt(Protocol):
         """
         ...
 
-    def sync(self, seq: int) -> None:
-        """Returns once everything up to entry ``seq`` survives power loss. For any thread."""
+    def to_sync(self, seq: int) -> Callable[[], None]:
+        """Returns what puts everything up to entry ``seq`` on disk: to be called once, from any thread.
+
+        It is one wait for the disk with nothing around it. Raises ``StoreUnavailable``, as the call does.
+        """
         ...
 
     def tend(self) -> None:

@@ -42,8 +42,11 @@ LOG_LIMIT: Final = 16 * 1024 * 1024
 """Size in bytes at which the write-ahead log is cut back, even if that takes a wait for readers."""
 _LOG_EVERY: Final = 256
 """After how many transactions of a connection the log's size is looked at."""
-_LOG_TENDED: Final = 2 * 1024 * 1024
-"""Size in bytes from which the log is moved into the file by who tends it."""
+_TEND_AFTER: Final = 400
+"""After how many requests the log is moved into the file by who tends it: some megabytes."""
+_CACHE: Final = -16_000
+"""Pages that a connection keeps, in kB (negative, as SQLite has it)."""
+_SMALL_CACHE: Final = -1000
 _LOG_WAIT: Final = 300
 """How long readers are waited for when the log is cut back, in milliseconds."""
 _fdatasync: Final = getattr(os, "fdatasync", os.fsync)
@@ -89,6 +92,7 @@ class _Link(threading.local):
     synced: int = -1
     side: int = -1
     tended: bool = False
+    small: bool = False
 
 
 class Connections:
@@ -101,7 +105,10 @@ class Connections:
         self._files: dict[tuple[int, int], list[int]] = {}
         self._guard = threading.Lock()
         self._tended = False
+        self._upto = (0, 0)
         self._full = False
+        self.written = 0
+        """How many requests were tried since the log was tended."""
 
     def get(self) -> sqlite3.Connection:
         """Returns this thread's connection, opening it (and making the file) if need be."""
@@ -109,6 +116,9 @@ class Connections:
         connection = link.connection
         if connection is None or link.born != _Forks.count:
             connection = self._connect(link)
+        if self._tended and not (link.tended or link.small):
+            link.small = True  # one thread writes, the others only look now and then
+            connection.execute(f"pragma cache_size = {_SMALL_CACHE}")
         return connection
 
     def begin(self, *, wait: bool = True) -> Execute:
@@ -166,17 +176,19 @@ class Connections:
         From the first time on, committing no longer does so. While others commit, the log's end cannot
         be reached from here; ``begin`` does the little that is left once the log is large.
         """
-        execute = self.get().execute
         self._tended = True
-        if Path(f"{self.path}-wal").stat().st_size < _LOG_TENDED:
+        if self.written < _TEND_AFTER:
             return
-        _, length, moved = execute("pragma wal_checkpoint(passive)").fetchone()
+        self.written = 0
+        _, length, moved = self.get().execute("pragma wal_checkpoint(passive)").fetchone()
         self._full = length * 4096 > LOG_LIMIT // 2 and length - moved < length // 2
 
     def _leave_log(self, link: _Link, execute: Execute) -> None:
         if not link.tended:
             link.tended = True
             execute("pragma wal_autocheckpoint = 0").fetchall()
+            if link.small:
+                execute(f"pragma cache_size = {_CACHE}")
         if self._full:
             self._full = False
             try:
@@ -229,6 +241,25 @@ class Connections:
             finally:
                 fcntl.flock(link.synced, fcntl.LOCK_UN)
 
+    def to_sync(self, seq: int) -> Callable[[], None]:
+        """Returns what syncs the log up to entry ``seq``: a single system call, for a thread beside this one.
+
+        Each further call would wait for the interpreter's lock anew, which a busy thread gives up only now
+        and then. So what others are told is written here, the next time: at worst they sync once more.
+        """
+        link = self._link
+        if link.log < 0:
+            self._open_sync(link)
+        if self._upto[0] == link.inode:
+            os.pwrite(link.synced, _PAIR.pack(*self._upto), _PAIR.size)
+        log, inode = link.log, link.inode
+
+        def sync() -> None:
+            _sync_file(log)
+            self._upto = inode, seq
+
+        return sync
+
     def _open_sync(self, link: _Link) -> None:
         link.log = os.open(f"{self.path}-wal", os.O_RDWR | os.O_CLOEXEC)
         link.synced = os.open(f"{self.path}.sync", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -240,10 +271,7 @@ class Connections:
         return len(found) == _PAIR.size and _PAIR.unpack(found)[0] == link.inode and _PAIR.unpack(found)[1] >= seq
 
     def _to_disk(self, link: _Link) -> None:
-        if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone stops at the drive's cache
-            fcntl.fcntl(link.log, fcntl.F_FULLFSYNC)
-        else:
-            _fdatasync(link.log)
+        _sync_file(link.log)
 
     def undo(self) -> None:
         """Rolls back what ``begin`` started, if it is still open."""
@@ -275,7 +303,8 @@ class Connections:
                     os.close(side)
                 raise
         link.connection, link.execute, link.born = connection, None, _Forks.count
-        link.log, link.synced, link.side, link.tended = -1, -1, side, False
+        link.log, link.synced, link.side = -1, -1, side
+        link.tended = link.small = False
         link.inode, link.looked = self.path.stat().st_ino, time.monotonic()
         self._forget_the_dead()
         with self._guard:
@@ -354,7 +383,7 @@ class Connections:
             raise StoreError(f"{self.path} has schema {version}, this version works with {SCHEMA}: {advice}")
         execute("pragma synchronous = normal")  # and `sync` where a commit must survive a power cut
         execute(f"pragma journal_size_limit = {LOG_LIMIT}")
-        execute("pragma cache_size = -16000")
+        execute(f"pragma cache_size = {_CACHE}")
         execute("pragma temp_store = memory")
         execute("pragma busy_timeout = 0")
 
@@ -385,6 +414,13 @@ class Connections:
         finally:
             if turn and fcntl is not None:
                 fcntl.flock(side, fcntl.LOCK_UN)
+
+
+def _sync_file(file: int) -> None:
+    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone stops at the drive's cache
+        fcntl.fcntl(file, fcntl.F_FULLFSYNC)
+    else:
+        _fdatasync(file)
 
 
 def _statements() -> Iterator[str]:

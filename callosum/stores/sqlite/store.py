@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -109,6 +109,7 @@ class SqliteStore:
         return answers
 
     def attempt(self, requests: Sequence[Request]) -> tuple[list[Applied | Exception], int] | None:
+        self._connections.written += len(requests)
         try:
             return self._committed(requests, wait=False)
         except Busy:
@@ -120,10 +121,15 @@ class SqliteStore:
                 raise
         return None
 
-    def sync(self, seq: int) -> None:
+    def to_sync(self, seq: int) -> Callable[[], None]:
         with explained(self.path):
-            self._connections.get()  # this thread's own, which knows the file
-            self._connections.sync(seq)
+            sync = self._connections.to_sync(seq)
+
+        def run() -> None:
+            with explained(self.path):
+                sync()
+
+        return run
 
     def tend(self) -> None:
         with explained(self.path):
