@@ -81,9 +81,10 @@ class _Refusal(Exception):
 
 
 class Protocol(HttpToolsProtocol):
-    """One connection. ``limits`` stands on the class: see ``limited``."""
+    """One connection. ``limits`` stands on the class: see ``limited``. ``stopping``: nobody is taken any more."""
 
     limits: ClassVar[Limits] = Limits()
+    stopping: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -113,6 +114,9 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Takes a connection, or says that there are too many."""
         super().connection_made(transport)
+        if self.stopping:  # it was accepted while the listener was being closed
+            transport.close()
+            return
         beyond = len(self.connections) - self.limits.connections
         if beyond > _SPARE:
             transport.abort()

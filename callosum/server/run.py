@@ -204,9 +204,10 @@ async def serve_gate(
         token_required=options.public,
         on_refused=on_refused,
     )
+    protocol = limited()
     config = uvicorn.Config(
         app,
-        http=limited(),
+        http=protocol,
         ws="none",
         lifespan="off",
         loop="none",
@@ -226,7 +227,10 @@ async def serve_gate(
         if tasks:
             await asyncio.wait(tasks, timeout=_LAST_WORDS)
 
-    server = _Server(config, service, lambda: ready(server.leave), journal_rest)
+    def take_no_more() -> None:
+        protocol.stopping = True
+
+    server = _Server(config, service, lambda: ready(server.leave), journal_rest, take_no_more)
     beside = [asyncio.ensure_future(_keep_table(gate)), asyncio.ensure_future(_tick(refusals))]
     if options.idle:
         beside.append(asyncio.ensure_future(_until_idle(server, service, options.idle)))
@@ -253,11 +257,13 @@ class _Server(uvicorn.Server):
         service: Service,
         ready: Callable[[], None],
         before_stop: Callable[[], Awaitable[None]],
+        take_no_more: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self._service = service
         self._ready = ready
         self._before_stop = before_stop
+        self._take_no_more = take_no_more
         self._loop = asyncio.get_running_loop()
         self._left = asyncio.Event()
 
@@ -286,6 +292,7 @@ class _Server(uvicorn.Server):
         await self._before_stop()
         self._service.served.stop()
         await self._service.stream.close()
+        self._take_no_more()
         await super().shutdown(sockets)
 
 

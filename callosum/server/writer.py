@@ -12,7 +12,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, cast
 
@@ -48,8 +48,7 @@ class Writer:
         self._scheduled = False
         self._in_line = False
         self._syncing = False
-        self._syncs = 0
-        self._quick = True
+        self._quick = False
         self._tending = False
         self._threads = ThreadPoolExecutor(3, "callosum-writer")  # one stands in line, one syncs, one tends
         self._idle = asyncio.Event()
@@ -140,21 +139,21 @@ class Writer:
             sync = prompt.to_sync(upto)
             if len(held) == 1 and not self._waiting and self._quick:
                 # Nobody else waits, and two changes of thread cost as much as the disk.
-                began = time.perf_counter()
-                sync()
-                self._quick = time.perf_counter() - began < QUICK
+                self._timed(sync)
                 _give(*held[0])
                 return
         except Exception as error:  # noqa: BLE001 - it is handed to those who asked
             for future, _ in held:
                 _give(future, error)
             return
-        self._syncs += 1
-        if self._syncs % 64 == 0:
-            self._quick = True  # the disk may have become quick again
         self._syncing = True
-        work = self._loop.run_in_executor(self._threads, sync)
+        work = self._loop.run_in_executor(self._threads, self._timed, sync)
         work.add_done_callback(lambda done: self._synced(held, done))
+
+    def _timed(self, sync: Callable[[], None]) -> None:
+        began = time.perf_counter()
+        sync()
+        self._quick = time.perf_counter() - began < QUICK
 
     def _synced(self, held: list[tuple[asyncio.Future[Applied], Answer]], done: asyncio.Future[None]) -> None:
         self._syncing = False

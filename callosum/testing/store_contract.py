@@ -341,6 +341,17 @@ class StoreContract:
         acted = [script.act(f"s{number}", KEY) for number in range(LATEST + 5)]
         assert ids(script.place("mira", KEY).latest) == acted[::-1][:LATEST]
 
+    @pytest.mark.parametrize("others", [1, 3, 4, 5, 8, LATEST - 1, LATEST, LATEST + 3, LATEST + 4, LATEST * 3])
+    @pytest.mark.parametrize("floor", [1, 2])
+    def test_latest_shows_all_others_up_to_its_limit(self, script: Script, others: int, floor: int) -> None:
+        """However many there are, whether the session itself is among them, and whoever only looked."""
+        script.read("anna", KEY)
+        acted = [script.act(f"s{number}", KEY, tier=3) for number in range(others)]
+        assert ids(script.place("mira", KEY, floor=floor).latest) == acted[::-1][:LATEST]
+        script.act("mira", KEY, tier=3)
+        script.read("kim", KEY)
+        assert ids(script.place("mira", KEY, floor=floor).latest) == acted[::-1][:LATEST]
+
     def test_a_crowd_hides_nobody(self, script: Script, clock: ManualClock) -> None:
         """However many sessions have acted on a key or looked at it, and whatever was forgotten meanwhile."""
         mira = script.act("mira", KEY)
