@@ -141,7 +141,7 @@ class Connections:
             link.execute = execute
         link.begun += 1
         if self._tended:
-            self._leave_log(link, execute)
+            self._leave_log(link, execute, served=not wait)
         elif link.begun % _LOG_EVERY == 0:
             self._cut_log(execute)
         try:
@@ -183,12 +183,12 @@ class Connections:
         _, length, moved = self.get().execute("pragma wal_checkpoint(passive)").fetchone()
         self._full = length * 4096 > LOG_LIMIT // 2 and length - moved < length // 2
 
-    def _leave_log(self, link: _Link, execute: Execute) -> None:
+    def _leave_log(self, link: _Link, execute: Execute, *, served: bool) -> None:
         if not link.tended:
             link.tended = True
             execute("pragma wal_autocheckpoint = 0").fetchall()
-            if link.small:
-                execute(f"pragma cache_size = {_CACHE}")
+            # The thread that never waits writes nearly all there is; the others only now and then.
+            execute(f"pragma cache_size = {_CACHE if served else _SMALL_CACHE}")
         if self._full:
             self._full = False
             try:
