@@ -259,7 +259,10 @@ def page(described: Mapping[str, Any]) -> str:
 
 def _section(method: str, path: str, way: Mapping[str, Any], schemas: Mapping[str, Any]) -> Iterable[str]:
     yield f'<h2><b class="method">{method}</b> <code>{html.escape(path)}</code></h2>'
-    yield f"<p>{html.escape((way.get('description') or way['summary']).replace('``', ''))}</p>"
+    said, more = way["summary"], way.get("description", "").replace("``", "")
+    if len(more) > len(said) + 10:  # else it says the same in other words
+        said = f"{said}. {more}"
+    yield f"<p>{html.escape(said)}</p>"
     rows = [
         (parameter["name"], parameter["in"], parameter["schema"], parameter.get("required", False))
         for parameter in way.get("parameters", ())
