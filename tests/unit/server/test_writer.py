@@ -1,0 +1,155 @@
+"""The group commit: who is answered when."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from callosum.gate import LocalGate
+from callosum.model import Call, Change, Entry, Event, Scope, View
+from callosum.server import writer
+from callosum.server.writer import Writer
+from callosum.stores.base import Request
+from callosum.stores.sqlite import SqliteStore, connection
+
+
+def note(text: str, *, durable: bool = False) -> Request:
+    def step(_: View) -> Change:
+        return Change((Entry(Event.LATE, "mira", body={"note": text}),))
+
+    return Scope("default", "mira", durable=durable), step
+
+
+def notes(store: SqliteStore) -> list[str]:
+    return [entry.body["note"] for entry in store.entries(limit=1000)]
+
+
+def run(store: SqliteStore, scenario: Callable[[Writer], object]) -> None:
+    async def main() -> None:
+        hands = Writer(store)
+        try:
+            await scenario(hands)  # type: ignore[misc]
+        finally:
+            await hands.close()
+
+    asyncio.run(main())
+
+
+def test_a_durable_request_is_answered_after_the_sync_and_the_others_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqliteStore(tmp_path / "gate.db")
+    begun, disk = threading.Event(), threading.Event()
+
+    def slow(_: int) -> None:
+        begun.set()
+        assert disk.wait(10)
+
+    monkeypatch.setattr(connection, "_fdatasync", slow)
+
+    async def scenario(hands: Writer) -> None:
+        grave, light = hands.submit(note("grave", durable=True)), hands.submit(note("light"))
+        await light
+        assert await asyncio.to_thread(begun.wait, 10)
+        assert not grave.done()
+        assert notes(store) == ["grave", "light"]  # committed, in one transaction
+        assert hands.committed == 1
+        later = hands.submit(note("later"))  # decided while the disk works
+        await later
+        assert not grave.done()
+        disk.set()
+        await grave
+
+    run(store, scenario)
+    store.close()
+
+
+def test_a_sync_that_fails_is_told_to_who_waited_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteStore(tmp_path / "gate.db")
+
+    def broken(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(connection, "_fdatasync", broken)
+
+    async def scenario(hands: Writer) -> None:
+        with pytest.raises(Exception, match="Input/output error"):
+            await hands.submit(note("grave", durable=True))
+        await hands.submit(note("light"))
+
+    run(store, scenario)
+    store.close()
+
+
+def test_a_step_that_raises_fails_alone(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "gate.db")
+
+    def broken(_: View) -> Change:
+        raise ZeroDivisionError
+
+    async def scenario(hands: Writer) -> None:
+        first, wrong, last = (
+            hands.submit(note("a")),
+            hands.submit((Scope("default", "x"), broken)),
+            hands.submit(note("b")),
+        )
+        await asyncio.gather(first, last)
+        with pytest.raises(ZeroDivisionError):
+            await wrong
+
+    run(store, scenario)
+    assert notes(store) == ["a", "b"]
+    store.close()
+
+
+def test_while_another_process_has_the_file_the_loop_goes_on(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "gate.db")
+    other = sqlite3.connect(tmp_path / "gate.db", isolation_level=None, check_same_thread=False)
+    other.execute("begin immediate")
+    assert store.attempt([note("refused")]) is None
+
+    async def scenario(hands: Writer) -> None:
+        waiting = hands.submit(note("patient"))
+        await asyncio.to_thread(lambda: None)
+        assert not waiting.done()
+        other.execute("rollback")
+        await waiting
+
+    run(store, scenario)
+    other.close()
+    assert notes(store) == ["patient"]
+    store.close()
+
+
+def test_no_transaction_is_longer_than_a_batch(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "gate.db")
+
+    async def scenario(hands: Writer) -> None:
+        await asyncio.gather(*(hands.submit(note(str(number))) for number in range(writer.BATCH + 1)))
+        assert (hands.committed, hands.requests) == (2, writer.BATCH + 1)
+
+    run(store, scenario)
+    store.close()
+
+
+def test_who_went_away_before_its_turn_gets_no_decision(tmp_path: Path) -> None:
+    with LocalGate(tmp_path) as gate:
+        store = gate.store
+
+        async def main() -> None:
+            hands = Writer(store)
+            course = gate.courses.intercept(Call("mira", "read", {"path": "/notes.md"}))
+            need = course.send(None)
+            gone = hands.submit(need)  # type: ignore[arg-type]
+            gone.cancel()
+            await hands.submit(note("next"))
+            await hands.close()
+            course.close()
+
+        asyncio.run(main())
+        assert [entry.event for entry in gate.entries()] == [Event.LATE]
