@@ -46,8 +46,8 @@ class Prompt(Protocol):
     def attempt(self, requests: Sequence[Request]) -> tuple[list[Applied | Exception], int] | None:
         """As ``Store.transact``, but at once and without waiting for the disk.
 
-        Returns the answers, and up to which entry the caller must ``sync`` before it gives them away
-        where a scope was durable (0: nothing to sync). None: not now, somebody else is at it or a
+        Returns the answers, and up to which entry the caller must run ``to_sync`` before it gives
+        them away where a scope was durable (0: nothing to sync). None: not now, somebody else is at it or a
         request cannot be stored; use ``transact``, elsewhere.
         """
         ...
