@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import select
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from callosum.server.place import heard
 
 SECONDS = 30.0
 """How long one may take to start or to stop."""
@@ -51,7 +51,7 @@ def started(module: str, *options: str, log: Path, environ: Mapping[str, str] | 
         )
     os.close(write)
     try:
-        address = _line(read)
+        address = heard(read, SECONDS)
         if not address:
             raise RuntimeError(f"{module} did not start: {log.read_text()[-2000:]}")
         yield Served(psutil.Process(process.pid), address)
@@ -71,17 +71,3 @@ def callosum(state: Path, *options: str, environ: Mapping[str, str] | None = Non
     arguments = ("serve", "--state", str(state), *where, *options)
     with started("callosum.cli", *arguments, log=state.with_suffix(".log"), environ=environ) as served:
         yield served
-
-
-def _line(read: int) -> str:
-    ends = time.monotonic() + SECONDS
-    said = b""
-    with os.fdopen(read, "rb", buffering=0) as pipe:
-        while not said.endswith(b"\n"):
-            if not select.select([pipe], [], [], max(0.0, ends - time.monotonic()))[0]:
-                break
-            more = pipe.read(4096)
-            if not more:
-                break
-            said += more
-    return said.decode().strip()

@@ -121,7 +121,7 @@ def _serve(settings: Settings, *, insecure: bool, idle: float | None, ready_fd: 
 
 def _in_background(settings: Settings) -> None:
     from callosum.cli import show
-    from callosum.server.place import AlreadyServed, running
+    from callosum.server.place import AlreadyServed, heard, running
 
     read, write = os.pipe()
     log = settings.state / "server.log"
@@ -137,7 +137,7 @@ def _in_background(settings: Settings) -> None:
             start_new_session=True,
         )
     os.close(write)
-    address = _heard(read, START_SECONDS)
+    address = heard(read, START_SECONDS)
     if address:
         show.line(f"Callosum listens on {address} (process {child.pid}); `callosum stop` ends it", "green")
         return
@@ -149,23 +149,6 @@ def _in_background(settings: Settings) -> None:
         child.terminate()
     last = log.read_text("utf-8", "replace").strip().splitlines()[-1:] or ["it said nothing"]
     raise ConfigError(f"the server did not start: {last[0]}", at=str(log))
-
-
-def _heard(read: int, seconds: float) -> str:
-    """What the child says before it closes the pipe, "" if nothing in time."""
-    import select
-
-    ends = time.monotonic() + seconds
-    said = b""
-    with os.fdopen(read, "rb", buffering=0) as pipe:
-        while not said.endswith(b"\n"):
-            if not select.select([pipe], [], [], max(0.0, ends - time.monotonic()))[0]:
-                break
-            more = pipe.read(4096)
-            if not more:
-                break
-            said += more
-    return said.decode().strip()
 
 
 def stop(state: State = None, config: Config = None, json: Json = False) -> None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import select
 import socket
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -175,3 +177,21 @@ def running(state: Path) -> list[Running]:
         else:
             found.append((written, one))
     return [one for _, one in sorted(found, key=lambda pair: pair[0])]
+
+
+def heard(read: int, seconds: float) -> str:
+    """The line that a starting server writes into a pipe, its address; "" if none comes within ``seconds``.
+
+    ``read`` is the pipe's end to read from, and is closed.
+    """
+    ends = time.monotonic() + seconds
+    said = b""
+    with os.fdopen(read, "rb", buffering=0) as pipe:
+        while not said.endswith(b"\n"):
+            if not select.select([pipe], [], [], max(0.0, ends - time.monotonic()))[0]:
+                break
+            more = pipe.read(4096)
+            if not more:
+                break
+            said += more
+    return said.decode().strip()

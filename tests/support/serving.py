@@ -21,7 +21,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from callosum.gate import LocalGate
-from callosum.server.place import address_of, listen
+from callosum.server.place import address_of, heard, listen
 from callosum.server.run import TOKENS, Options, serve_gate
 from callosum.server.tokens import Tokens
 
@@ -130,26 +130,12 @@ def launch(state: Path, *options: str, environ: Mapping[str, str] | None = None)
             env={**os.environ, **(environ or {})},
         )
     os.close(write)
-    address = _line(read)
+    address = heard(read, SECONDS)
     if not address:
         process.kill()
         process.wait()
         raise AssertionError(f"the server did not start: {log.read_text()[-2000:]}")
     return Server(process, state, address, log)
-
-
-def _line(read: int) -> str:
-    ends = time.monotonic() + SECONDS
-    said = b""
-    with os.fdopen(read, "rb", buffering=0) as pipe:
-        while not said.endswith(b"\n"):
-            if not select.select([pipe], [], [], max(0.0, ends - time.monotonic()))[0]:
-                break
-            more = pipe.read(4096)
-            if not more:
-                break
-            said += more
-    return said.decode().strip()
 
 
 @contextmanager
