@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,8 @@ from callosum.server.run import TOKENS
 from callosum.server.tokens import Role, Tokens
 from tests.support.serving import Server, serving, until
 
+SECRET = 43
+"""How many characters of a token are its secret."""
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - the address that needs a token
 MAIL: Any = {
     "instance": "mira",
@@ -125,7 +126,7 @@ def test_a_token_speaks_for_its_own_instance_alone(state: Path, tokens: Tokens) 
         told = [entry["body"] for entry in entries(server) if entry["event"] == "refuse"]
         assert [body["reason"] for body in told] == ["instance"] * len(stolen)
         assert doug not in str(told)
-        assert doug.rpartition("_")[2] not in server.log.read_text()
+        assert doug[-SECRET:] not in server.log.read_text()
         assert server.post("/complete", {"instance": "mira", "id": opened["id"]}, token=mira) == {
             "ok": True,
             "id": opened["id"],
@@ -208,5 +209,4 @@ def test_no_secret_shows_in_the_process_list_or_the_files(state: Path, tokens: T
             assert secret.encode() not in command.read_bytes()
     for path in state.rglob("*"):
         if path.is_file():
-            assert secret.rpartition("_")[2].encode() not in path.read_bytes(), path
-    assert ssl.OPENSSL_VERSION  # the TLS tests above ran against this
+            assert secret[-SECRET:].encode() not in path.read_bytes(), path
