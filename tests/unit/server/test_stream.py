@@ -1110,6 +1110,7 @@ def test_an_error_in_what_serves_all_readers_is_told_and_survived(
         await client.until(lambda: len(client.messages) == 2)
         book.call()
         await client.has(2)
+        monkeypatch.setattr(hub, "_wake_readers", wake)  # the next fault is for the other
         faults = iter((True,))
         monkeypatch.setattr(hub, "_look_after", broken)
         client.open.clear()
