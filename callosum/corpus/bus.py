@@ -1,0 +1,433 @@
+"""The bus: parts of one process tell one another what happened, as typed events.
+
+::
+
+    corpus = Corpus()
+    off = corpus.on(ToolCompleted, lambda event: print(event.name, event.duration))
+    corpus.on("safety.*", lambda type, event: print(type, event.tool_name))     # also "*", all events
+
+    @corpus.on("task.failed")
+    async def tell(event: TaskFailed) -> None: ...
+
+    corpus.emit(ToolCompleted("github_prs", output="3 open", duration=1204.0))
+    off()
+
+``emit`` calls the handlers one after another, in the order of their subscription, and returns when they have.
+What one handler does harms neither the others nor the emitter:
+
+* One that raises is reported, and the next is called.
+* One that was slower than ``SLOW`` seconds twice, or than ``STUCK`` once, is reported and from then on called in a
+  thread of its own, in order. While one blocks for longer than ``STUCK``, the handlers of what other threads emit get
+  threads too: only the ``emit`` that met it waits.
+* A coroutine function is scheduled on the loop in which it was subscribed, else on the one that runs where the
+  event is emitted, else on one that the bus keeps in a thread. Its failure is reported.
+* Subscribing and unsubscribing take effect with the next ``emit``: one under way ends as it began.
+* Emitting from a handler is an ``emit`` like any other. Deeper than ``DEPTH``, or more than ``NESTED`` events
+  within one, are not emitted but reported: somebody answers himself without end.
+
+To report is to log and to emit ``health.warning`` with the handler's name, for one handler and one fault at most
+every ``REPORT_EVERY`` seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from time import monotonic, perf_counter, time
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, overload
+
+from callosum.corpus.events import CATALOGUE, CorpusEvent, unknown
+from callosum.corpus.faults import Faults
+from callosum.corpus.handlers import Call, Lane, Once, OwnLoop, Scheduled, Subscription, Timed, name_of
+from callosum.errors import ConfigError
+
+SLOW: Final = 0.1
+"""A handler that takes longer twice gets a thread of its own, in seconds. Once may be the machine's fault."""
+STUCK: Final = 1.0
+"""A handler that takes longer gets a thread at once, in seconds."""
+DEPTH: Final = 32
+NESTED: Final = 10_000
+
+E = TypeVar("E", bound=CorpusEvent)
+F = TypeVar("F", bound=Callable[..., object])
+Handler = Callable[[E], object]
+Off = Callable[[], None]
+"""Unsubscribes. May be called more than once."""
+
+
+class _Nesting(threading.local):
+    """How deep this thread is in emits within emits, how many there were, and when it blamed a handler."""
+
+    depth = 0
+    count = 0
+    blamed = 0.0
+
+
+class Corpus:
+    """A bus. Its methods may be called from any thread and from handlers.
+
+    ``slow`` is in seconds; ``clock`` (in seconds, any origin) is for tests.
+    """
+
+    def __init__(self, *, slow: float = SLOW, clock: Callable[[], float] = perf_counter) -> None:
+        self._slow = slow
+        self._clock = clock
+        self._subscriptions: list[Subscription] = []
+        self._plans: dict[type[CorpusEvent], tuple[Call, ...]] = {}
+        """What is called for an event. Thrown away whole when the subscriptions change."""
+        self._guard = threading.RLock()
+        self._inside: CorpusEvent | None = None
+        """What some thread emits just now. A hint: it is set and read without a lock."""
+        self._watched: tuple[CorpusEvent | None, float] = (None, 0.0)
+        self._nesting = _Nesting()
+        self._faults = Faults(self._tell)
+        self._loop: OwnLoop | None = None
+        self._closed = False
+
+    # --- subscribing ---------------------------------------------------------------------------------
+
+    @overload
+    def on(self, what: type[E], handler: Handler[E], *, deferred: bool = False) -> Off: ...
+    @overload
+    def on(self, what: str, handler: Callable[..., object], *, deferred: bool = False) -> Off: ...
+    @overload
+    def on(self, what: type[E], *, deferred: bool = False) -> Callable[[Handler[E]], Handler[E]]: ...
+    @overload
+    def on(self, what: str, *, deferred: bool = False) -> Callable[[F], F]: ...
+    def on(self, what: Any, handler: Any = None, *, deferred: bool = False) -> Any:
+        """Has ``handler`` called for events; returns the function that ends it. Without a handler: a decorator.
+
+        ``what`` is a class of events (``CorpusEvent`` means all), a dotted name, or a pattern: ``"tool.*"``,
+        ``"*"``. A handler for a pattern is called with the dotted name and the event, any other with the event.
+        ``deferred``: always in a thread of its own, for handlers that do slow work.
+
+        Raises ``ConfigError`` at ``what`` for a name that stands for no event, with one that is near.
+        """
+        if handler is None:
+            return partial(self._decorate, what, deferred=deferred, once=False)
+        return self._subscribe(what, handler, deferred=deferred, once=False)
+
+    @overload
+    def once(self, what: type[E], handler: Handler[E], *, deferred: bool = False) -> Off: ...
+    @overload
+    def once(self, what: str, handler: Callable[..., object], *, deferred: bool = False) -> Off: ...
+    @overload
+    def once(self, what: type[E], *, deferred: bool = False) -> Callable[[Handler[E]], Handler[E]]: ...
+    @overload
+    def once(self, what: str, *, deferred: bool = False) -> Callable[[F], F]: ...
+    def once(self, what: Any, handler: Any = None, *, deferred: bool = False) -> Any:
+        """As ``on``, for the next event alone; two threads that emit at once call it once."""
+        if handler is None:
+            return partial(self._decorate, what, deferred=deferred, once=True)
+        return self._subscribe(what, handler, deferred=deferred, once=True)
+
+    def off(self, what: type[CorpusEvent] | str, handler: Callable[..., object] | None = None) -> int:
+        """Ends ``handler``'s subscriptions to just this ``what``, without a handler all to it; returns how many."""
+        with self._guard:
+            gone = [one for one in self._subscriptions if one.what == what and handler in (None, one.handler)]
+            for one in gone:
+                self._unsubscribe(one)
+        return len(gone)
+
+    def scope(self) -> Scope:
+        """Returns a place for subscriptions that end together.
+
+        ::
+
+            with corpus.scope() as turn:
+                turn.on(ToolCalled, calls.append)
+                ...  # however the block ends, the handler is called no more
+        """
+        return Scope(self)
+
+    def handlers(self, kind: type[CorpusEvent]) -> int:
+        """How many handlers an event of this class has."""
+        return sum(1 for one in tuple(self._subscriptions) if one.wants(kind))
+
+    # --- emitting ------------------------------------------------------------------------------------
+
+    def emit(self, event: CorpusEvent) -> None:
+        """Calls the handlers of the event. Raises nothing of theirs; ``TypeError`` for what is no event."""
+        if self._inside is not None:  # this thread, from within a handler, or another one
+            self._emit_carefully(event)
+            return
+        self._inside = event
+        try:
+            for call in self._plans.get(event.__class__) or self._plan(event):
+                try:
+                    call(event)
+                except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+                    self._failed(call, event, error)
+        finally:
+            self._inside = None
+        if time() - event.at > self._slow:  # or the event is old; that is found out
+            self._suspect(event.__class__)
+
+    def _emit_carefully(self, event: CorpusEvent) -> None:
+        """As ``emit``, where it matters how deep this thread is and whether others are stuck."""
+        here = self._nesting
+        if here.depth >= DEPTH or here.count >= NESTED:
+            self._faults.report("recursion", event.dotted, f"{DEPTH} deep, {NESTED} in all", "it answers itself")
+            return
+        here.depth += 1
+        here.count += 1
+        try:
+            stuck = self._others_are_stuck()
+            for call in self._plans.get(event.__class__) or self._plan(event):
+                began = self._clock()
+                try:
+                    (self._beside(call) if stuck else call)(event)
+                except Exception as error:  # noqa: BLE001
+                    self._failed(call, event, error)
+                took = self._clock() - began
+                if took > self._slow and here.blamed < began:
+                    self._strike(call, took)
+        finally:
+            here.depth -= 1
+            if not here.depth:
+                here.count = 0
+
+    # --- ending --------------------------------------------------------------------------------------
+
+    def flush(self, seconds: float = 5.0) -> bool:
+        """Waits until deferred, slow and async handlers have had everything emitted before; False if that takes longer.
+
+        Not to be called from an event loop whose own handlers it would wait for: see ``settle``.
+        """
+        ends = monotonic() + seconds
+        return all(one.flush(max(0.0, ends - monotonic())) for one in tuple(self._subscriptions))
+
+    async def settle(self, seconds: float = 5.0) -> bool:
+        """``flush`` for who runs on an event loop."""
+        return await asyncio.to_thread(self.flush, seconds)
+
+    def close(self, seconds: float = 5.0) -> None:
+        """Flushes, and ends all subscriptions and the threads that served them. Idempotent."""
+        self.flush(seconds)
+        with self._guard:
+            self._closed = True
+            for one in tuple(self._subscriptions):
+                self._unsubscribe(one)
+            loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- inside: subscriptions -----------------------------------------------------------------------
+
+    def _decorate(self, what: Any, handler: F, *, deferred: bool, once: bool) -> F:
+        self._subscribe(what, handler, deferred=deferred, once=once)
+        return handler
+
+    def _subscribe(self, what: Any, handler: Callable[..., object], *, deferred: bool, once: bool) -> Off:
+        if not callable(handler):
+            raise TypeError(f"expected a function to call, got {type(handler).__name__}")
+        one = Subscription(_checked(what), handler, self._faults, self._own_loop, self._finish if once else None)
+        with self._guard:
+            if self._closed:
+                raise RuntimeError("the corpus is closed")
+            if deferred and not one.asynchronous:
+                one.lane = Lane(one)
+            self._subscriptions.append(one)
+            self._plans = {}
+        return partial(self._unsubscribe, one)
+
+    def _unsubscribe(self, one: Subscription) -> None:
+        if self._finish(one) and one.lane is not None:
+            one.lane.end()
+
+    def _finish(self, one: Subscription) -> bool:
+        """Ends a subscription; whether this very call did."""
+        with self._guard:
+            if one not in self._subscriptions:
+                return False
+            self._subscriptions.remove(one)
+            self._plans = {}
+        return True
+
+    def _own_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that the bus keeps in a thread, started when it is first needed."""
+        with self._guard:
+            if self._closed:
+                raise RuntimeError("the corpus is closed")
+            if self._loop is None:
+                self._loop = OwnLoop()
+            return self._loop.loop
+
+    def _plan(self, event: CorpusEvent) -> tuple[Call, ...]:
+        """Works out what is called for events of this class, and remembers it."""
+        if not isinstance(event, CorpusEvent):
+            raise TypeError(f"expected an event of the corpus, got {type(event).__name__}")
+        kind = event.__class__
+        with self._guard:
+            plan = tuple(one.call_for(kind) for one in self._subscriptions if one.wants(kind))
+            plan = self._plans[kind] = plan or _NOBODY
+        return plan
+
+    def _owner(self, call: Call) -> Subscription | None:
+        """Whose call it is; None if that subscription has ended."""
+        while isinstance(call, Timed):
+            call = call.call
+        if isinstance(call, Lane | Scheduled | Once):
+            return call.one
+        handler = call.func if isinstance(call, partial) else call
+        return next((one for one in tuple(self._subscriptions) if one.handler is handler), None)
+
+    # --- inside: faults ------------------------------------------------------------------------------
+
+    def _failed(self, call: Call, event: CorpusEvent, error: BaseException) -> None:
+        """A handler raised."""
+        one = self._owner(call)
+        name = one.name if one is not None else name_of(call)
+        self._faults.report("handler", name, "no error", f"{event.dotted}: {error!r}", error)
+
+    def _tell(self, warning: CorpusEvent) -> None:
+        """Emits what is reported, however deep the fault is."""
+        here = self._nesting
+        depth, count = here.depth, here.count
+        here.depth = here.count = 0
+        try:
+            self._emit_carefully(warning)
+        finally:
+            here.depth, here.count = depth, count
+
+    def _suspect(self, kind: type[CorpusEvent]) -> None:
+        """An emit took long: for a while each handler is timed, and the next time it is slow it is struck out."""
+        with self._guard:
+            plan = self._plans.get(kind, ())
+            inline = [call for call in plan if not isinstance(call, Lane | Scheduled | Timed | Once)]
+            for call in inline:
+                if (one := self._owner(call)) is not None:
+                    one.strikes = max(one.strikes, 1)
+            if inline:
+                self._plans[kind] = tuple(self._timed(call) if call in inline else call for call in plan)
+
+    def _timed(self, call: Call) -> Timed:
+        return Timed(call, self._clock, self._slow, self._strike, self._forget)
+
+    def _forget(self) -> None:
+        self._plans = {}
+
+    def _strike(self, call: Call, took: float) -> None:
+        """A handler was slow; the second time it gets a thread."""
+        self._nesting.blamed = self._clock()
+        one = self._owner(call)
+        if one is None or one.lane is not None or one.asynchronous:
+            return
+        one.strikes += 1
+        if one.strikes >= 2 or took > STUCK:
+            self._lane_of(one)
+            limit, why = f"{self._slow * 1000:.0f} ms", f"it took {took * 1000:.0f} ms, and gets a thread of its own"
+            self._faults.report("handler", one.name, limit, why)
+
+    def _others_are_stuck(self) -> bool:
+        """Whether another thread has been in one ``emit`` since somebody first saw it there, long ago."""
+        inside, (watched, since) = self._inside, self._watched
+        if inside is None:
+            return False
+        if inside is not watched:
+            self._watched = (inside, self._clock())
+            return False
+        return self._clock() - since > STUCK and not _emits_here(inside)
+
+    def _beside(self, call: Call) -> Call:
+        """The handler's own thread, in case it is the one that is stuck."""
+        one = self._owner(call)
+        return call if one is None or one.asynchronous else self._lane_of(one)
+
+    def _lane_of(self, one: Subscription) -> Lane:
+        with self._guard:
+            if one.lane is None:
+                one.lane = Lane(one)
+                self._plans = {}
+            return one.lane
+
+
+class Scope:
+    """Subscriptions that end with a ``with`` (or ``async with``) block, or with ``close``."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+        self._offs: list[Off] = []
+
+    @overload
+    def on(self, what: type[E], handler: Handler[E], *, deferred: bool = False) -> Off: ...
+    @overload
+    def on(self, what: str, handler: Callable[..., object], *, deferred: bool = False) -> Off: ...
+    def on(self, what: Any, handler: Any, *, deferred: bool = False) -> Off:
+        """As ``Corpus.on``, until the scope ends."""
+        off = self._corpus.on(what, handler, deferred=deferred)
+        self._offs.append(off)
+        return off
+
+    @overload
+    def once(self, what: type[E], handler: Handler[E], *, deferred: bool = False) -> Off: ...
+    @overload
+    def once(self, what: str, handler: Callable[..., object], *, deferred: bool = False) -> Off: ...
+    def once(self, what: Any, handler: Any, *, deferred: bool = False) -> Off:
+        """As ``Corpus.once``, until the scope ends."""
+        off = self._corpus.once(what, handler, deferred=deferred)
+        self._offs.append(off)
+        return off
+
+    def close(self) -> None:
+        """Ends all of them. Idempotent."""
+        while self._offs:
+            self._offs.pop()()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _emits_here(event: CorpusEvent) -> bool:
+    """Whether this thread is in the ``emit`` of this event, further up its stack."""
+    frame = sys._getframe(1).f_back  # noqa: SLF001 - asked seldom, and every emit would pay for another way
+    while frame is not None:
+        if frame.f_code is Corpus.emit.__code__ and frame.f_locals.get("event") is event:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _nobody(_: CorpusEvent) -> None:
+    """Stands where an event has no handler, so that this is remembered too."""
+
+
+_NOBODY: Final = (_nobody,)
+
+
+def _checked(what: Any) -> type[CorpusEvent] | str:
+    """Refuses what names no event."""
+    if isinstance(what, type) and issubclass(what, CorpusEvent):
+        return what
+    if not isinstance(what, str):
+        raise ConfigError(f"expected a class of events, a dotted name or a pattern, got {what!r:.100}", at="what")
+    start = what[:-1] if what.endswith(".*") else None
+    if what != "*" and not any(name == what or (start and name.startswith(start)) for name in CATALOGUE):
+        families = sorted({f"{name.partition('.')[0]}.*" for name in CATALOGUE})
+        raise ConfigError(unknown(what, [*CATALOGUE, *families]), at="what")
+    return what

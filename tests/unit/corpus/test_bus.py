@@ -1,0 +1,663 @@
+"""The bus: who is called, in which order, and what one handler can do to the others."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callosum.corpus import bus, faults, handlers
+from callosum.corpus.bus import Corpus
+from callosum.corpus.events import (
+    CATALOGUE,
+    CorpusEvent,
+    HealthWarning,
+    LlmToken,
+    SafetyBlocked,
+    TaskFailed,
+    ToolCompleted,
+    ToolFailed,
+)
+from callosum.errors import ConfigError
+
+DONE = ToolCompleted("github_prs", "3 open", 1204.0)
+FAILED = ToolFailed("github_prs", "401")
+
+
+@pytest.fixture
+def corpus() -> Iterator[Corpus]:
+    with Corpus() as made:
+        yield made
+
+
+class Clock:
+    """Stands still until it is set."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+# --- who is called ---
+
+
+def test_a_handler_of_a_class_gets_the_event(corpus: Corpus) -> None:
+    seen: list[ToolCompleted] = []
+    corpus.on(ToolCompleted, seen.append)
+    corpus.emit(DONE)
+    corpus.emit(FAILED)
+    assert seen == [DONE]
+
+
+def test_a_handler_of_a_name_gets_the_event(corpus: Corpus) -> None:
+    seen: list[CorpusEvent] = []
+    corpus.on("tool.completed", seen.append)
+    corpus.emit(DONE)
+    corpus.emit(FAILED)
+    assert seen == [DONE]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("tool.*", ["tool.completed", "tool.failed"]),
+        ("*", ["tool.completed", "tool.failed", "safety.blocked", "llm.token"]),
+        ("safety.*", ["safety.blocked"]),
+        ("resource.low.*", []),
+    ],
+)
+def test_a_handler_of_a_pattern_gets_the_name_and_the_event(corpus: Corpus, pattern: str, names: list[str]) -> None:
+    seen: list[tuple[str, CorpusEvent]] = []
+    corpus.on(pattern, lambda type, event: seen.append((type, event)))
+    for event in (DONE, FAILED, SafetyBlocked("pay", "held"), LlmToken("a")):
+        corpus.emit(event)
+    assert [name for name, _ in seen] == names
+    assert all(event.dotted == name for name, event in seen)
+
+
+def test_a_handler_of_the_base_class_gets_everything(corpus: Corpus) -> None:
+    seen: list[CorpusEvent] = []
+    corpus.on(CorpusEvent, seen.append)
+    corpus.emit(DONE)
+    corpus.emit(LlmToken("a"))
+    assert seen == [DONE, LlmToken("a", at=seen[1].at)]
+
+
+def test_as_a_decorator_it_leaves_the_function_alone(corpus: Corpus) -> None:
+    seen: list[Any] = []
+
+    @corpus.on(ToolCompleted)
+    def by_class(event: ToolCompleted) -> str:
+        seen.append(event)
+        return event.name
+
+    @corpus.once("tool.*")
+    def by_pattern(type: str, event: CorpusEvent) -> None:
+        seen.append(type)
+
+    corpus.emit(DONE)
+    corpus.emit(DONE)
+    assert seen == [DONE, "tool.completed", DONE]
+    assert by_class(DONE) == "github_prs"
+
+
+def test_handlers_run_in_the_order_of_subscription_whatever_they_asked_for(corpus: Corpus) -> None:
+    order: list[int] = []
+    corpus.on("*", lambda type, event: order.append(1))
+    corpus.on(ToolCompleted, lambda event: order.append(2))
+    corpus.on("tool.completed", lambda event: order.append(3))
+    corpus.on("tool.*", lambda type, event: order.append(4))
+    corpus.on(CorpusEvent, lambda event: order.append(5))
+    corpus.emit(DONE)
+    assert order == [1, 2, 3, 4, 5]
+
+
+def test_once_is_once_also_when_it_emits_itself(corpus: Corpus) -> None:
+    seen: list[CorpusEvent] = []
+
+    def handler(event: ToolCompleted) -> None:
+        seen.append(event)
+        corpus.emit(DONE)
+
+    corpus.once(ToolCompleted, handler)
+    corpus.emit(DONE)
+    corpus.emit(DONE)
+    assert seen == [DONE]
+
+
+def test_once_is_once_for_threads_that_emit_together() -> None:
+    for _ in range(50):
+        with Corpus() as corpus:
+            seen: list[CorpusEvent] = []
+            corpus.once(ToolCompleted, seen.append)
+            start = threading.Barrier(4)
+
+            def emit(corpus: Corpus = corpus, start: threading.Barrier = start) -> None:
+                start.wait()
+                corpus.emit(DONE)
+
+            _together(emit, 4)
+            assert len(seen) == 1
+
+
+def test_off_ends_one_or_all(corpus: Corpus) -> None:
+    seen: list[CorpusEvent] = []
+    off = corpus.on(ToolCompleted, seen.append)
+    off()
+    off()
+    corpus.emit(DONE)
+    corpus.on(ToolCompleted, seen.append)
+    corpus.on(ToolCompleted, seen.append)
+    assert corpus.off(ToolCompleted, seen.append) == 2
+    corpus.on("tool.*", lambda type, event: seen.append(event))
+    assert corpus.off("tool.*") == 1
+    assert corpus.off("tool.*") == 0
+    corpus.emit(DONE)
+    assert seen == []
+
+
+def test_a_scope_unsubscribes_however_it_ends(corpus: Corpus) -> None:
+    seen: list[CorpusEvent] = []
+    with pytest.raises(KeyError), corpus.scope() as turn:  # noqa: PT012 - the error must leave the scope
+        turn.on(ToolCompleted, seen.append)
+        turn.once("tool.failed", seen.append)
+        corpus.emit(DONE)
+        raise KeyError
+    corpus.emit(DONE)
+    corpus.emit(FAILED)
+    assert seen == [DONE]
+    assert corpus.handlers(ToolFailed) == 0
+
+
+@pytest.mark.parametrize(
+    ("what", "told"),
+    [
+        ("tool.complete", "there is no event 'tool.complete'; did you mean 'tool.completed'?"),
+        ("tols.*", "there is no event 'tols.*'; did you mean 'tool.*'?"),
+        ("", "there is no event ''"),
+        ("*.failed", "there is no event"),
+        (int, "expected a class of events"),
+        (None, "expected a class of events"),
+    ],
+)
+def test_what_names_no_event_is_refused(corpus: Corpus, what: Any, told: str) -> None:
+    with pytest.raises(ConfigError, match=r"what: ") as error:
+        corpus.on(what, lambda event: None)
+    assert told in str(error.value)
+
+
+def test_what_cannot_be_called_and_what_is_no_event(corpus: Corpus) -> None:
+    with pytest.raises(TypeError, match="expected a function to call, got int"):
+        corpus.on(ToolCompleted, 3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="expected an event of the corpus, got dict"):
+        corpus.emit({"name": "x"})  # type: ignore[arg-type]
+
+
+def test_a_closed_corpus_takes_no_handler_and_calls_none() -> None:
+    seen: list[CorpusEvent] = []
+    corpus = Corpus()
+    corpus.on(ToolCompleted, seen.append)
+    corpus.close()
+    corpus.close()
+    corpus.emit(DONE)
+    with pytest.raises(RuntimeError, match="closed"):
+        corpus.on(ToolCompleted, seen.append)
+    assert seen == []
+
+
+# --- from within a handler ---
+
+
+def test_a_handler_may_unsubscribe_all_others(corpus: Corpus) -> None:
+    """The emit under way ends as it began; the next knows."""
+    seen: list[int] = []
+
+    def first(event: ToolCompleted) -> None:
+        seen.append(1)
+        corpus.off(ToolCompleted)
+
+    corpus.on(ToolCompleted, first)
+    corpus.on(ToolCompleted, lambda event: seen.append(2))
+    corpus.emit(DONE)
+    corpus.emit(DONE)
+    assert seen == [1, 2]
+
+
+def test_a_handler_may_subscribe(corpus: Corpus) -> None:
+    seen: list[int] = []
+    corpus.on(ToolCompleted, lambda event: corpus.once(ToolCompleted, lambda event: seen.append(1)))
+    corpus.emit(DONE)
+    assert seen == []
+    corpus.emit(DONE)
+    assert seen == [1]
+
+
+def test_a_handler_may_emit(corpus: Corpus) -> None:
+    order: list[str] = []
+    corpus.on(ToolCompleted, lambda event: corpus.emit(FAILED))
+    corpus.on(ToolFailed, lambda event: order.append("failed"))
+    corpus.on(ToolCompleted, lambda event: order.append("completed"))
+    corpus.emit(DONE)
+    assert order == ["failed", "completed"]
+
+
+def test_who_answers_himself_without_end_is_stopped_and_reported(corpus: Corpus) -> None:
+    count = 0
+    warnings = _warnings(corpus)
+
+    def answer(event: ToolCompleted) -> None:
+        nonlocal count
+        count += 1
+        corpus.emit(DONE)
+
+    corpus.on(ToolCompleted, answer)
+    corpus.emit(DONE)
+    assert count == bus.DEPTH + 1
+    assert [(one.resource, one.value) for one in warnings] == [("corpus.recursion", "tool.completed")]
+    corpus.emit(DONE)
+    assert count == 2 * (bus.DEPTH + 1)
+
+
+def test_who_answers_himself_twice_each_time_is_stopped_too(corpus: Corpus) -> None:
+    """Two to the power of the depth would never end."""
+    count = 0
+
+    def answer(event: ToolCompleted) -> None:
+        nonlocal count
+        count += 1
+        corpus.emit(DONE)
+        corpus.emit(DONE)
+
+    corpus.on(ToolCompleted, answer)
+    corpus.emit(DONE)
+    assert count <= 2 * bus.NESTED + 2
+
+
+# --- what raises ---
+
+
+def test_a_handler_that_raises_harms_nobody_and_is_seen(corpus: Corpus, caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[CorpusEvent] = []
+    warnings = _warnings(corpus)
+
+    def broken(event: ToolCompleted) -> None:
+        raise ValueError("no")
+
+    corpus.on(ToolCompleted, broken)
+    corpus.on(ToolCompleted, seen.append)
+    with caplog.at_level(logging.WARNING, "callosum"):
+        for _ in range(3):
+            corpus.emit(DONE)
+    assert seen == [DONE] * 3
+    assert len(warnings) == 1, "the same fault is not told again and again"
+    assert warnings[0].resource == "corpus.handler"
+    assert str(warnings[0].value).endswith("broken")
+    assert "ValueError('no')" in caplog.text
+
+
+def test_the_faults_that_were_not_told_are_counted(
+    corpus: Corpus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("callosum.corpus.faults.time.monotonic", clock)
+    corpus.on(ToolCompleted, lambda event: 1 / 0)
+    with caplog.at_level(logging.WARNING, "callosum"):
+        for _ in range(5):
+            corpus.emit(DONE)
+        clock.now += faults.REPORT_EVERY
+        corpus.emit(DONE)
+    assert "(4 more since the last report)" in caplog.text
+
+
+def test_a_handler_of_warnings_that_raises_does_not_answer_itself(corpus: Corpus) -> None:
+    count = 0
+
+    def broken(event: HealthWarning) -> None:
+        nonlocal count
+        count += 1
+        raise ValueError
+
+    corpus.on(HealthWarning, broken)
+    corpus.on(ToolCompleted, lambda event: 1 / 0)
+    corpus.emit(DONE)
+    assert count == 1
+
+
+def test_who_ends_the_process_is_not_held_up(corpus: Corpus) -> None:
+    def leave(event: ToolCompleted) -> None:
+        raise SystemExit(3)
+
+    corpus.on(ToolCompleted, leave)
+    with pytest.raises(SystemExit):
+        corpus.emit(DONE)
+    seen: list[CorpusEvent] = []
+    corpus.on(ToolFailed, seen.append)
+    corpus.emit(FAILED)
+    assert seen == [FAILED]
+
+
+# --- what is slow ---
+
+
+def test_a_slow_handler_gets_a_thread_and_keeps_its_order() -> None:
+    clock, seen, threads = Clock(), [], set()
+    with Corpus(clock=clock) as corpus:
+        warnings = _warnings(corpus)
+
+        def slow(event: LlmToken) -> None:
+            clock.now += 0.2
+            seen.append(event.delta)
+            threads.add(threading.current_thread().name)
+
+        corpus.on(LlmToken, slow)
+        for number in range(20):
+            corpus.emit(LlmToken(str(number), at=0))  # so old that it may have been slow
+        assert corpus.flush()
+        assert seen == [str(number) for number in range(20)]
+        assert len(threads) == 2, "first here, then in a thread of its own"
+        assert [(one.resource, one.threshold) for one in warnings] == [("corpus.handler", "100 ms")]
+
+
+def test_of_several_handlers_the_slow_one_alone_gets_a_thread() -> None:
+    clock, here = Clock(), threading.current_thread()
+    threads: dict[str, set[threading.Thread]] = {"quick": set(), "slow": set()}
+    with Corpus(clock=clock) as corpus:
+
+        def slow(event: LlmToken) -> None:
+            clock.now += 0.2
+            threads["slow"].add(threading.current_thread())
+
+        corpus.on(LlmToken, lambda event: threads["quick"].add(threading.current_thread()))
+        corpus.on(LlmToken, slow)
+        for _ in range(5):
+            corpus.emit(LlmToken("a", at=0))
+        assert corpus.flush()
+    assert threads["quick"] == {here}
+    assert threads["slow"] - {here}
+
+
+def test_an_old_event_makes_nobody_slow() -> None:
+    with Corpus(clock=Clock()) as corpus:
+        threads = set()
+        corpus.on(LlmToken, lambda event: threads.add(threading.current_thread()))
+        for _ in range(200):
+            corpus.emit(LlmToken("a", at=0))
+        assert threads == {threading.current_thread()}
+
+
+def test_a_handler_that_blocks_holds_up_one_emit_and_nobody_else() -> None:
+    clock, entered, release = Clock(), threading.Event(), threading.Event()
+    seen: list[str] = []
+    blocked: list[str] = []
+    corpus = Corpus(clock=clock)
+
+    def block(event: LlmToken) -> None:
+        blocked.append(event.delta)
+        entered.set()
+        assert release.wait(30)
+
+    corpus.on(LlmToken, block)
+    corpus.on(LlmToken, lambda event: seen.append(event.delta))
+    stuck = threading.Thread(target=corpus.emit, args=(LlmToken("first"),))
+    stuck.start()
+    assert entered.wait(10)
+    corpus.emit(FAILED)  # somebody is in an emit: seen for the first time
+    clock.now += bus.STUCK + 1
+    corpus.emit(LlmToken("second"))  # would block, too, if it were called here
+    other = [one for one in corpus._subscriptions if one.handler is not block]
+    assert other[0].flush(10)
+    assert seen == ["second"]
+    release.set()
+    stuck.join(10)
+    assert not stuck.is_alive()
+    assert corpus.flush()
+    assert sorted(seen) == ["first", "second"]
+    assert sorted(blocked) == ["first", "second"]
+    corpus.close()
+
+
+def test_a_deferred_handler_never_runs_in_the_emitter(corpus: Corpus) -> None:
+    threads = set()
+    corpus.on(ToolCompleted, lambda event: threads.add(threading.current_thread()), deferred=True)
+    corpus.emit(DONE)
+    assert corpus.flush()
+    assert threads
+    assert threading.current_thread() not in threads
+
+
+def test_who_cannot_keep_up_loses_the_oldest_and_it_is_told(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handlers, "MAX_WAITING", 10)
+    entered, release = threading.Event(), threading.Event()
+    warnings, seen = _warnings(corpus), []
+
+    def slow(event: LlmToken) -> None:
+        entered.set()
+        assert release.wait(30)
+        seen.append(event.delta)
+
+    corpus.on(LlmToken, slow, deferred=True)
+    corpus.emit(LlmToken("first"))
+    assert entered.wait(10)
+    for number in range(15):
+        corpus.emit(LlmToken(str(number)))
+    release.set()
+    assert corpus.flush()
+    assert seen == ["first", *map(str, range(5, 15))]
+    assert [one.threshold for one in warnings] == ["10 events"]
+
+
+def test_what_was_deferred_is_done_when_the_corpus_is_closed() -> None:
+    corpus, seen = Corpus(), []
+    corpus.on(LlmToken, lambda event: seen.append(event.delta), deferred=True)
+    corpus.once(LlmToken, lambda event: seen.append("once"), deferred=True)
+    for number in range(100):
+        corpus.emit(LlmToken(str(number)))
+    corpus.close()
+    assert len(seen) == 101
+    assert not [one for one in threading.enumerate() if one.name.startswith("corpus ") and _alive(one)]
+
+
+# --- coroutine functions ---
+
+
+def test_an_async_handler_runs_on_the_loop_in_which_it_was_subscribed(corpus: Corpus) -> None:
+    async def main() -> None:
+        seen: list[tuple[str, asyncio.AbstractEventLoop]] = []
+
+        async def handler(event: ToolCompleted) -> None:
+            await asyncio.sleep(0)
+            seen.append((event.name, asyncio.get_running_loop()))
+
+        corpus.on(ToolCompleted, handler)
+        corpus.emit(DONE)
+        assert seen == [], "it is scheduled, not run"
+        await asyncio.to_thread(corpus.emit, DONE)
+        assert await corpus.settle()
+        assert seen == [("github_prs", asyncio.get_running_loop())] * 2
+
+    asyncio.run(main())
+
+
+def test_an_async_handler_without_a_loop_gets_one(corpus: Corpus) -> None:
+    seen: list[str] = []
+
+    @corpus.on("tool.*")
+    async def handler(type: str, event: CorpusEvent) -> None:
+        await asyncio.sleep(0)
+        seen.append(type)
+
+    for _ in range(10):
+        corpus.emit(DONE)
+    assert corpus.flush()
+    assert seen == ["tool.completed"] * 10
+
+
+def test_an_async_handler_that_fails_is_reported(corpus: Corpus) -> None:
+    warnings = _warnings(corpus)
+
+    async def broken(event: ToolCompleted) -> None:
+        await asyncio.sleep(0)
+        raise ValueError("later")
+
+    corpus.on(ToolCompleted, broken)
+    corpus.emit(DONE)
+    assert corpus.flush()
+    assert [one.resource for one in warnings] == ["corpus.handler"]
+
+
+def test_an_async_handler_on_a_closed_loop_is_reported_and_harms_nobody(corpus: Corpus) -> None:
+    warnings = _warnings(corpus)
+    seen: list[object] = []
+
+    async def late(event: ToolCompleted) -> None:
+        seen.append(event)
+
+    async def subscribe() -> None:
+        corpus.on(ToolCompleted, late)
+
+    asyncio.run(subscribe())
+    corpus.on(ToolCompleted, lambda event: seen.append("next"))
+    corpus.emit(DONE)
+    corpus.emit(DONE)
+    assert seen == ["next", "next"]
+    assert [one.resource for one in warnings] == ["corpus.handler"]
+    assert corpus.flush()
+
+
+def test_a_loop_that_ends_while_its_handler_runs_is_no_trouble(corpus: Corpus) -> None:
+    async def main() -> None:
+        started = asyncio.Event()
+
+        async def endless(event: ToolCompleted) -> None:
+            started.set()
+            await asyncio.Event().wait()
+
+        corpus.on(ToolCompleted, endless)
+        corpus.emit(DONE)
+        await started.wait()
+
+    asyncio.run(main())
+    assert corpus.flush()
+    corpus.emit(DONE)
+
+
+# --- many threads ---
+
+
+def test_threads_that_emit_subscribe_and_leave_together(corpus: Corpus) -> None:
+    always: list[CorpusEvent] = []
+    corpus.on(ToolCompleted, always.append)
+    warnings = _warnings(corpus)
+
+    def work() -> None:
+        mine: list[CorpusEvent] = []
+        for _ in range(300):
+            off = corpus.on(ToolCompleted, mine.append)
+            before = len(mine)
+            corpus.emit(DONE)
+            assert len(mine) > before, "what was emitted after it subscribed reaches it"
+            off()
+
+    errors = _together(work, 6)
+    assert errors == []
+    assert len(always) == 6 * 300
+    assert warnings == []
+    assert corpus.handlers(ToolCompleted) == 1
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["on", "once", "off", "emit"]), st.integers(0, 3), st.integers(0, 5)), max_size=60
+    )
+)
+def test_it_calls_just_who_a_list_of_subscriptions_says(steps: list[tuple[str, int, int]]) -> None:
+    """The bus beside the simplest model of it: a list that is walked."""
+    whats: list[Any] = [ToolCompleted, "tool.*", "*", "tool.failed"]
+    model: list[tuple[int, int, bool]] = []
+    expected: list[int] = []
+    seen: list[int] = []
+    functions: list[Callable[..., None]] = [_noting(seen, number) for number in range(6)]
+    fits = {0: {"tool.completed"}, 1: {"tool.completed", "tool.failed"}, 2: set(CATALOGUE), 3: {"tool.failed"}}
+    events: list[CorpusEvent] = [DONE, FAILED, LlmToken("a"), TaskFailed("t", "e", 1)]
+    with Corpus() as corpus:
+        for step, what, function in steps:
+            if step == "off":
+                corpus.off(whats[what], functions[function])
+                model = [one for one in model if one[:2] != (what, function)]
+            elif step == "emit":
+                event = events[what]
+                expected += [one[1] for one in model if event.dotted in fits[one[0]]]
+                model = [one for one in model if not (one[2] and event.dotted in fits[one[0]])]
+                corpus.emit(event)
+            else:
+                (corpus.on if step == "on" else corpus.once)(whats[what], functions[function])
+                model.append((what, function, step == "once"))
+    assert seen == expected
+
+
+def test_a_new_event_is_one_class(corpus: Corpus) -> None:
+    """Who listens to everything hears of it without further wiring."""
+    seen: list[str] = []
+    corpus.on("*", lambda type, event: seen.append(type))
+    corpus.emit(DONE)
+    try:
+
+        class WeatherChanged(CorpusEvent, frozen=True):
+            """It rains."""
+
+            dotted = "weather.changed"
+            region = "test"
+
+            sky: str
+
+        corpus.on("weather.*", lambda type, event: seen.append(event.sky))
+        corpus.emit(WeatherChanged("grey"))
+    finally:
+        CATALOGUE.pop("weather.changed", None)
+    assert seen == ["tool.completed", "weather.changed", "grey"]
+
+
+# --- helpers ---
+
+
+def _warnings(corpus: Corpus) -> list[HealthWarning]:
+    found: list[HealthWarning] = []
+    corpus.on(HealthWarning, found.append)
+    return found
+
+
+def _noting(seen: list[int], number: int) -> Callable[..., None]:
+    def handler(*_: object) -> None:
+        seen.append(number)
+
+    return handler
+
+
+def _alive(thread: threading.Thread) -> bool:
+    thread.join(5)
+    return thread.is_alive()
+
+
+def _together(work: Callable[[], None], count: int) -> list[BaseException]:
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - handed to the test
+            errors.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return errors
