@@ -174,7 +174,8 @@ class Call(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     is in seconds (at most 60). ``timeout`` is the tool's own limit in seconds, if it has one.
     ``host`` is set where no process of Callosum lives between the two reports. ``rewrite`` says
     that the host can replace the params of the call. ``after`` is the newest decision id whose
-    answer the model had seen when it made the call, where the host can tell.
+    answer the model had seen when it made the call, where the host can tell. ``task_id`` names the
+    guarded run that the call belongs to, ``attempt`` counts its tries from 1.
     """
 
     instance: str
@@ -198,6 +199,8 @@ class Call(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     host: Host | None = None
     rewrite: bool = False
     after: int | None = None
+    task_id: str | None = None
+    attempt: int = 1
 
     @property
     def actor(self) -> str:
@@ -564,15 +567,18 @@ Step = Callable[[View], Change]
 
 
 class Observation(Struct, frozen=True, gc=False):
-    """What an observer is handed, after it is in the store: a decision, or an action's outcome.
+    """What an observer is handed, after it is in the store: what was done, with the entries that the journal got.
 
-    ``took`` is how long the gate needed, in seconds.
+    ``took`` is how long the gate needed, in seconds. ``entries`` may be none (a repeated answer) or several (a lease
+    that was found to have run out). The other facts are those of a decision (``call``, ``classification``,
+    ``decision``) or a report.
     """
 
     event: Event
     session: str
     namespace: str
     took: float
+    entries: tuple[Entry, ...] = ()
     call: Call | None = None
     classification: Classification | None = None
     decision: Decision | None = None

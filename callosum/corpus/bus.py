@@ -77,6 +77,8 @@ class Corpus:
         self._slow = slow
         self._clock = clock
         self._subscriptions: list[Subscription] = []
+        self._leaving: list[Subscription] = []
+        """Those that have ended and may still be at what they were given."""
         self._plans: dict[type[CorpusEvent], tuple[Call, ...]] = {}
         """What is called for an event. Thrown away whole when the subscriptions change."""
         self._guard = threading.RLock()
@@ -199,7 +201,12 @@ class Corpus:
         Not to be called from an event loop whose own handlers it would wait for: see ``settle``.
         """
         ends = monotonic() + seconds
-        return all(one.flush(max(0.0, ends - monotonic())) for one in tuple(self._subscriptions))
+        with self._guard:
+            everybody = (*self._subscriptions, *self._leaving)
+        done = [one for one in everybody if one.flush(max(0.0, ends - monotonic()))]
+        with self._guard:
+            self._leaving = [one for one in self._leaving if one not in done]
+        return len(done) == len(everybody)
 
     async def settle(self, seconds: float = 5.0) -> bool:
         """``flush`` for who runs on an event loop."""
@@ -212,6 +219,7 @@ class Corpus:
             self._closed = True
             for one in tuple(self._subscriptions):
                 self._unsubscribe(one)
+            self._leaving = []
             loop, self._loop = self._loop, None
         if loop is not None:
             loop.close()
@@ -254,6 +262,9 @@ class Corpus:
                 return False
             self._subscriptions.remove(one)
             self._plans = {}
+            self._leaving = [left for left in self._leaving if not left.idle()]
+            if one.finish is not None or not one.idle():
+                self._leaving.append(one)
         return True
 
     def _own_loop(self) -> asyncio.AbstractEventLoop:

@@ -19,7 +19,6 @@ the stream, ``<seq>.<n>``: the entry's place and the event's among the entry's. 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -40,11 +39,12 @@ from callosum.policy.sentence import sentence
 
 Events = tuple[CorpusEvent, ...]
 
-LOCK: Final = "lock"
-"""What stands for a tool in the entries of a lock."""
+JOURNALLED: Final = frozenset(
+    {ToolCalled, ToolCompleted, ToolFailed, SafetyAllowed, SafetyBlocked, SafetyApproved, SafetyDenied}
+)
+"""The events that the journal's entries stand for: whoever reads the journal has them, so nobody need pass them on."""
 
 _GRAVITY: Final = ("safe", "low", "medium", "high", "critical")
-_CHANNEL: Final = re.compile(r"\(([^()]*)\)\Z")
 _CANCELLED: Final = "cancelled: it was let through and did not run"
 _UNKNOWN: Final = "nobody knows how it ended"
 
@@ -59,12 +59,25 @@ def _intercept(entry: Entry) -> Events:
     seq, verdict = entry.seq, entry.verdict
     at, id, cause = seq / SECOND, entry.action or seq, f"{seq}.0"
     who, namespace, tool = entry.session, entry.namespace, entry.tool
-    called = ToolCalled(tool, _args(entry), at=at, instance=who, namespace=namespace, id=id)
+    call = _text(entry, "callId")
+    task = _text(entry, "taskId")
+    called = ToolCalled(tool, _args(entry), task, at=at, instance=who, namespace=namespace, call_id=call, id=id)
+    facts: dict[str, Any] = {
+        "at": at,
+        "instance": who,
+        "namespace": namespace,
+        "call_id": call,
+        "id": id,
+        "cause": cause,
+    }
     if verdict is None or verdict.proceed:
-        word = _GRAVITY[entry.tier or 0]
-        return called, SafetyAllowed(tool, word, at=at, instance=who, namespace=namespace, id=id, cause=cause)
-    reason = _reason(entry, verdict)
-    return called, SafetyBlocked(tool, reason, at=at, instance=who, namespace=namespace, id=id, cause=cause)
+        return called, SafetyAllowed(tool, _GRAVITY[entry.tier or 0], **facts)
+    return called, SafetyBlocked(tool, _reason(entry, verdict), **facts)
+
+
+def _text(entry: Entry, name: str) -> str | None:
+    found = entry.body.get(name)
+    return found if isinstance(found, str) else None
 
 
 def _args(entry: Entry) -> Mapping[str, Any]:
@@ -117,11 +130,12 @@ def _error(body: Mapping[str, Any], outcome: Outcome) -> str:
 
 
 def _released(entry: Entry) -> Events:
-    return _ended(entry) if entry.outcome is Outcome.DONE and entry.tool != LOCK else ()
+    return _ended(entry) if entry.outcome is Outcome.DONE and not entry.body.get("lock") else ()
 
 
 def _lapsed(entry: Entry) -> Events:
-    return (_end(entry, _call_of(entry), None),) if entry.outcome is Outcome.UNKNOWN and entry.tool != LOCK else ()
+    is_call = entry.outcome is Outcome.UNKNOWN and not entry.body.get("lock")
+    return (_end(entry, _call_of(entry), None),) if is_call else ()
 
 
 def _resolved(entry: Entry) -> Events:
@@ -135,7 +149,15 @@ def _call_of(entry: Entry) -> str | None:
 
 def _late(entry: Entry) -> Events:
     at = entry.seq / SECOND
-    called = ToolCalled(entry.tool, _args(entry), at=at, instance=entry.session, namespace=entry.namespace)
+    called = ToolCalled(
+        entry.tool,
+        _args(entry),
+        _text(entry, "taskId"),
+        at=at,
+        instance=entry.session,
+        namespace=entry.namespace,
+        call_id=_text(entry, "callId"),
+    )
     return called, _end(entry, f"{entry.seq}.0", None)
 
 
@@ -151,19 +173,13 @@ def _answered(entry: Entry, kind: type[SafetyApproved | SafetyDenied]) -> Corpus
     cause = f"{entry.action}.1" if entry.action else None
     return kind(
         entry.tool,
-        _channel(entry.body.get("by")),
+        _text(entry, "channel") or "",
         at=entry.seq / SECOND,
         instance=entry.session,
         namespace=entry.namespace,
         id=entry.action or None,
         cause=cause,
     )
-
-
-def _channel(by: Any) -> str:
-    """The channel in ``anna (console)``, which is how the journal names who answered and through what."""
-    found = _CHANNEL.search(by) if isinstance(by, str) else None
-    return found[1] if found else ""
 
 
 _MAKERS: Final[Mapping[Event, Callable[[Entry], Events]]] = {

@@ -79,6 +79,12 @@ class Subscription:
         """Reports that the handler raised."""
         self.faults.report("handler", self.name, "no error", f"{event.dotted}: {error!r}", error)
 
+    def idle(self) -> bool:
+        """Whether it is done with all that it was given."""
+        return not (self.scheduled.events or self.scheduled.busy) and (
+            self.lane is None or not (self.lane.events or self.lane.busy)
+        )
+
     def flush(self, seconds: float) -> bool:
         """Waits until what it was given is done; False if that takes longer."""
         return self.scheduled.flush(seconds) and (self.lane is None or self.lane.flush(seconds))

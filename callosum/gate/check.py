@@ -61,6 +61,10 @@ def check_call(call: Call) -> None:
         raise ConfigError(f"expected seconds, more than 0 and at most {MAX_TTL:.0f}", at="timeout")
     if call.cwd is not None and type(call.cwd) is not str:
         raise ConfigError(f"expected text, got {type(call.cwd).__name__}", at="cwd")
+    if call.task_id is not None:
+        check_name(call.task_id, "taskId")
+    if call.attempt != 1 and not (type(call.attempt) is int and 1 <= call.attempt <= 1_000_000):
+        raise ConfigError(f"expected a number from 1, got {call.attempt!r}", at="attempt")
     if call.after is not None and type(call.after) is not int:
         raise ConfigError(f"expected the id of a decision, got {call.after!r}", at="after")
 

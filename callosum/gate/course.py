@@ -66,7 +66,9 @@ from callosum.model import (
 )
 from callosum.policy import settle
 from callosum.policy.admit import APPROVAL_TTL, admit
+from callosum.policy.answer import origin_of
 from callosum.policy.ask import Ask, Ruling, keys_of, scope_of
+from callosum.policy.evidence import lapsed
 from callosum.policy.settle import Who, visible
 from callosum.redact import summarise
 from callosum.rulebook import Rulebook
@@ -79,7 +81,7 @@ _POLL_FIRST: Final = 0.01
 _POLL_LAST: Final = 0.25
 
 Observer = Callable[[Observation], None]
-"""Is handed each decision and each outcome after it is in the store; what it raises is logged."""
+"""Is handed each decision, each outcome and whatever else was journalled; what it raises is logged."""
 
 
 class Pause(NamedTuple):
@@ -117,15 +119,17 @@ class Courses:
         ask, identity = self._ask(call)
         applied: Applied = yield scope_of(ask, identity), partial(admit, ask)
         ruling: Ruling = applied.change.answer
+        steps = [applied]
         if ruling.queued:
-            ruling, applied = yield from self._wait(ask, identity, applied)
+            ruling = yield from self._wait(ask, identity, steps)
+            applied = steps[-1]
         decision = _filled(ruling.decision, applied)
         if self.observer is not None:
             self._observe(
                 Event.INTERCEPT,
-                ask.actor,
-                call.namespace,
+                Who(ask.actor, call.namespace),
                 began,
+                *steps,
                 call=call,
                 classification=ask.found,
                 decision=decision,
@@ -172,8 +176,9 @@ class Courses:
             identity,
         )
 
-    def _wait(self, ask: Ask, identity: bytes | None, applied: Applied) -> Course[tuple[Ruling, Applied]]:
-        """Polls from a place in the queue until its turn comes or the time is up."""
+    def _wait(self, ask: Ask, identity: bytes | None, steps: list[Applied]) -> Course[Ruling]:
+        """Polls from a place in the queue until its turn comes or the time is up; adds to ``steps`` what was done."""
+        applied = steps[-1]
         ends = applied.now + int(min(ask.call.wait, MAX_WAIT) * SECOND)
         pause = _POLL_FIRST
         waiter = applied.ids[-1]
@@ -183,9 +188,13 @@ class Courses:
             pause = min(pause * 1.5, _POLL_LAST)
             ask = replace(ask, waiter=waiter, waits=left > 0)
             applied = yield scope_of(ask, identity), partial(admit, ask)
+            if applied.change.entries:
+                steps.append(applied)
             ruling: Ruling = applied.change.answer
             if not ruling.queued:
-                return ruling, applied
+                if steps[-1] is not applied:
+                    steps.append(applied)
+                return ruling
             if applied.change.open is not None:
                 waiter = applied.ids[-1]  # its place was given up while this process slept too long
 
@@ -218,18 +227,22 @@ class Courses:
         else:
             find = Find(key=key_of(context_key).name if context_key else "")
         kept = kept_of(result, self.settings.journal_params)
-        report = yield from _settle(who, find, partial(settle.finish, who, ended, kept))
+        applied: Applied = yield _scope(who, find), partial(settle.finish, who, ended, kept)
+        report: Report = applied.change.answer
         if self.observer is not None:
-            self._observe(Event.COMPLETE, who.session, namespace, began, report=report, outcome=ended, result=kept)
+            self._observe(Event.COMPLETE, who, began, applied, report=report, outcome=ended, result=kept)
         return report
 
     def late(self, call: Call, outcome: Outcome, note: str) -> Course[None]:
         """Journals a call that ran while the gate could not be asked."""
+        began = time.perf_counter()
         check_call(call)
         written(call.params)
-        body = {"params": summarise(call.params, mode=self.settings.journal_params), "note": check_note(note, "note")}
+        params = summarise(call.params, mode=self.settings.journal_params)
+        body = {"params": params, **origin_of(call), "note": check_note(note, "note")}
         entry = Entry(Event.LATE, call.actor, call.namespace, tool=call.tool, outcome=outcome, body=body)
-        yield Scope(call.namespace, call.actor), partial(_just, Change((entry,)))
+        applied = yield Scope(call.namespace, call.actor), partial(_just, Change((entry,)))
+        self._observe(Event.LATE, Who(call.actor, call.namespace), began, applied, call=call, outcome=outcome)
 
     def refuse(self, reason: str, details: Mapping[str, Any]) -> Course[None]:
         """Journals that a request was refused for who sent it; ``details`` must hold no secret."""
@@ -250,6 +263,7 @@ class Courses:
         host: Host | None = None,
     ) -> Course[LockResult]:
         """Takes a lease without a tool call."""
+        began = time.perf_counter()
         who = who_of(instance, session, namespace)
         key = key_of(context_key)
         if type(tier) is not int or not 0 <= tier <= Tier.CRITICAL:
@@ -258,6 +272,7 @@ class Courses:
         step = partial(settle.lock, who, key, tier, self._duration(ttl), host)
         applied: Applied = yield scope, step
         result: LockResult = applied.change.answer
+        self._observe(Event.LOCK, who, began, applied)
         if result.lease is not None and not result.lease.token:
             id = applied.ids[-1]
             result = replace(result, id=id, lease=replace(result.lease, token=id))
@@ -274,11 +289,13 @@ class Courses:
         force: bool = False,
     ) -> Course[Report]:
         """Frees leases on a key."""
+        began = time.perf_counter()
         who = who_of(instance, session, namespace, by=by, force=force)
         key = key_of(context_key)
         scope = Scope(namespace, who.session, (key,), live=True)
         applied: Applied = yield scope, partial(settle.release, who, key.name)
         answer: Report = applied.change.answer
+        self._observe(Event.RELEASE, who, began, applied, report=answer)
         return answer
 
     def renew(
@@ -291,6 +308,7 @@ class Courses:
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Course[Report]:
         """Moves the end of a lease."""
+        began = time.perf_counter()
         who = who_of(instance, session, namespace)
         wanted = self._duration(ttl)
         # An action's keys never change, so looking before the transaction is safe.
@@ -299,7 +317,21 @@ class Courses:
         scope = Scope(namespace, who.session, keys, floor=2, live=True, find=Find(id=id), durable=True)
         applied: Applied = yield scope, partial(settle.renew, who, wanted)
         answer: Report = applied.change.answer
+        self._observe(Event.RENEW, who, began, applied, report=answer)
         return answer
+
+    def sweep(self, limit: int = 500) -> Course[int]:
+        """Settles what ran out of time and nobody has met since: leases, waiters, questions; returns how many."""
+        began = time.perf_counter()
+        count = 0
+        actions: list[Action] = yield Look(partial(self.store.live, None, (State.OPEN, State.QUEUED, State.ASKED)))
+        now: int = yield Look(self.store.now)
+        for action in [one for one in actions if lapsed(one, now)][:limit]:
+            scope = Scope(action.namespace, action.session, action.keys, live=True)
+            applied: Applied = yield scope, _sweep
+            count += len(applied.ids)
+            self._observe(Event.LAPSE, Who("", action.namespace), began, applied)
+        return count
 
     # --- people ----------------------------------------------------------------------------------
 
@@ -309,8 +341,13 @@ class Courses:
         """Ends an ``unknown`` action."""
         who = Who("", namespace, by=check_note(by, "by"), force=True)
         check_note(note, "note")
+        began = time.perf_counter()
         step = partial(settle.resolve, who, happened, note)
-        return (yield from _settle(who, Find(id=id_of(id)), step, durable=True))
+        applied = yield _scope(who, Find(id=id_of(id)), durable=True), step
+        report: Report = applied.change.answer
+        if report.ok:
+            self._observe(Event.RESOLVE, who, began, applied, report=report)
+        return report
 
     def answer(
         self, id: int, *, agrees: bool, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE
@@ -319,12 +356,12 @@ class Courses:
         began = time.perf_counter()
         check_note(by, "by")
         check_note(channel, "channel")
-        who = Who("", namespace, by=" ".join(part for part in (by, f"({channel})" if channel else "") if part))
+        who = Who("", namespace, by=by, channel=channel)
         step = partial(settle.answer, who, agrees, APPROVAL_TTL)
-        report = yield from _settle(who, Find(id=id_of(id)), step, durable=True)
+        applied = yield _scope(who, Find(id=id_of(id)), durable=True), step
+        report: Report = applied.change.answer
         if report.ok:
-            event = Event.APPROVE if agrees else Event.DENY
-            self._observe(event, channel, namespace, began, report=report)
+            self._observe(Event.APPROVE if agrees else Event.DENY, who, began, applied, report=report)
         return report
 
     def observe(self, seconds: float, *, by: str = "", namespace: str = DEFAULT_NAMESPACE) -> Course[float]:
@@ -360,19 +397,37 @@ class Courses:
             raise ConfigError(f"expected seconds, more than 0 and at most {MAX_TTL:.0f}, got {ttl!r}", at="ttl")
         return int(ttl * SECOND)
 
-    def _observe(self, event: Event, session: str, namespace: str, began: float, **facts: Any) -> None:
+    def _observe(self, event: Event, who: Who, began: float, *steps: Applied, **facts: Any) -> None:
+        """Hands the observer what was journalled in these steps, if anything or if it was a decision or a report."""
         if self.observer is None:
             return
         try:
-            self.observer(Observation(event, session, namespace, time.perf_counter() - began, **facts))
+            entries = tuple([entry for applied in steps for entry in _journalled(applied)])
+            if entries or facts:
+                took = time.perf_counter() - began
+                self.observer(Observation(event, who.session, who.namespace, took, entries, **facts))
         except Exception:
             logger.exception("the observer failed on %s", event)
 
 
-def _settle(who: Who, find: Find, step: Callable[[View], Change], *, durable: bool = False) -> Course[Report]:
-    applied: Applied = yield Scope(who.namespace, who.session, find=find, durable=durable), step
-    answer: Report = applied.change.answer
-    return answer
+def _journalled(applied: Applied) -> list[Entry]:
+    """The entries as they stand in the journal, with their places."""
+    change = applied.change
+    last = len(change.entries) - 1 if change.open is not None else -1
+    return [
+        replace(entry, seq=id, action=id if number == last else entry.action)
+        for number, (entry, id) in enumerate(zip(change.entries, applied.ids, strict=True))
+    ]
+
+
+def _sweep(view: View) -> Change:
+    """A step that does no more than to settle what ran out."""
+    settles, entries = settle.lapses(view)
+    return Change(tuple(entries), settles=tuple(settles))
+
+
+def _scope(who: Who, find: Find, *, durable: bool = False) -> Scope:
+    return Scope(who.namespace, who.session, find=find, durable=durable)
 
 
 def _just(change: Change, _view: View) -> Change:

@@ -51,7 +51,8 @@ class LocalGate:
 
     ``state`` is the state folder (default: settings). ``settings`` replaces the configuration that
     would be looked up, ``store`` the SQLite file in the state folder. ``observer`` is handed each
-    decision and each outcome after it is in the store; what it raises is logged and harms nobody.
+    decision, each outcome and what else was journalled, after it is in the store; what it raises is logged and harms
+    nobody.
     ``sleep`` is for tests. Close it, or use it as a context manager; usable from any thread.
     """
 
@@ -216,6 +217,10 @@ class LocalGate:
         return self.store.entries(
             after=after, limit=limit, namespace=namespace, session=session, key=key, newest=newest
         )
+
+    def sweep(self) -> int:
+        """Settles leases, waiters and questions that ran out and that nobody has met since; returns how many."""
+        return self._drive(self.courses.sweep())
 
     # --- when the store is away -------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from callosum.model import (
     NO_KEY,
     SECOND,
     Action,
+    Call,
     Conflict,
     Decision,
     Entry,
@@ -111,7 +112,7 @@ def _conflict(item: Evidence, now: int) -> Conflict:
 
 def body_of(ask: Ask, decision: Decision) -> dict[str, Any]:
     """What the journal keeps beside the facts of the entry."""
-    body: dict[str, Any] = {}
+    body: dict[str, Any] = origin_of(ask.call)
     if ask.summary is not None:
         body["params"] = ask.summary
     if decision.conflicts:
@@ -123,6 +124,18 @@ def body_of(ask: Ask, decision: Decision) -> dict[str, Any]:
         body["observed"] = decision.observed
     if ask.found.gap:
         body["gap"] = True
+    return body
+
+
+def origin_of(call: Call) -> dict[str, Any]:
+    """The host's own names for the call and its task, as far as it has any."""
+    body: dict[str, Any] = {}
+    if call.call_id is not None:
+        body["callId"] = call.call_id
+    if call.task_id is not None:
+        body["taskId"] = call.task_id
+    if call.attempt != 1:
+        body["attempt"] = call.attempt
     return body
 
 

@@ -46,12 +46,16 @@ from callosum.policy.evidence import lapsed, leased, lost, meets
 
 
 class Who(Struct, frozen=True, gc=False):
-    """Who speaks: ``session`` (the actor) or a person, named by ``by``; ``force`` acts for others."""
+    """Who speaks: ``session`` (the actor) or a person, named by ``by``; ``force`` acts for others.
+
+    ``channel`` says through what a person spoke.
+    """
 
     session: str
     namespace: str
     by: str = ""
     force: bool = False
+    channel: str = ""
 
 
 def lapses(view: View) -> tuple[list[Settle], list[Entry]]:
@@ -95,6 +99,10 @@ def _entry(
         body["note"] = note
     if who is not None and who.by:
         body["by"] = who.by
+    if who is not None and who.channel:
+        body["channel"] = who.channel
+    if action.lock:
+        body["lock"] = True
     if result is not None:
         body["result"] = result
     return Entry(

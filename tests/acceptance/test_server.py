@@ -387,7 +387,7 @@ def test_a_person_is_asked_and_agrees(server: Namespace, approver: str, folder: 
     assert server.ask("mira", "asked", "plan", params={"text": "The whole text"})["proceed"] is True
     assert server.ask("mira", "asked", "plan", params={"text": "The whole text"})["proceed"] is False, "once"
     (entry,) = [entry for entry in server.get("/journal")["entries"] if entry["event"] == "approve"]
-    assert entry["body"]["by"] == "Anna K. (token anna) (console)"
+    assert (entry["body"]["by"], entry["body"]["channel"]) == ("Anna K. (token anna)", "console")
     assert entry["action"] == asked["id"]
 
 

@@ -439,8 +439,8 @@ def test_an_approvers_child_does(world: World) -> None:
     status = world.gate.status()
     assert [one.id for one in (*status.asked, *status.locks)][1:] == []
     assert "approve" in ask(world.gate, "health", approver=True)["methods"]
-    said = [entry.body.get("by") for entry in world.gate.entries() if entry.event in ("approve", "deny")]
-    assert said == ["anna (stdio)", "(stdio)"]
+    answers = [entry.body for entry in world.gate.entries() if entry.event in ("approve", "deny")]
+    assert [(said.get("by"), said["channel"]) for said in answers] == [("anna", "stdio"), (None, "stdio")]
 
 
 def test_a_request_that_names_no_namespace_is_in_the_childs(world: World) -> None:

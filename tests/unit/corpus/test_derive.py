@@ -171,6 +171,7 @@ def test_locks_renewals_and_places_in_the_queue_are_no_tool_calls(world: World) 
         ("", "cli", "cli"),
         ("anna", "", ""),
         ("anna (ops)", "host", "host"),
+        ("anna (ops)", "", ""),
         ("", "", ""),
     ],
 )

@@ -155,7 +155,7 @@ def test_who_answered_is_in_the_journal(world: World) -> None:
     world.gate.approve(asked.id, by="kim", channel="terminal")
     entry = world.gate.entries()[-1]
     assert (entry.event, entry.action) == (Event.APPROVE, asked.id)
-    assert entry.body["by"] == "kim (terminal)"
+    assert (entry.body["by"], entry.body["channel"]) == ("kim", "terminal")
 
 
 def test_a_question_holds_nobody_off(world: World) -> None:
