@@ -1,0 +1,339 @@
+"""Motor: runs a tool under the gate with attempts and steps, and tells of every call.
+
+A **task** is one guarded run of a tool. Its life on the corpus::
+
+    task.created
+    task.started (attempt 1)      tool.called, safety.allowed
+      task.stepCompleted ...
+                                  tool.failed (attempt 1)
+    task.started (attempt 2)      tool.called, safety.allowed
+                                  tool.completed
+    task.completed (success)
+
+Each attempt is a call of its own, so it is decided anew: what another session did meanwhile counts. What failed for
+certain is tried again. What may have happened (a timeout, a lost connection) is not, unless the call only reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+from tenacity import (
+    AsyncRetrying,
+    Retrying,
+    retry_if_exception,
+    stop_after_attempt,
+    wait_exponential,
+    wait_random,
+)
+
+from callosum.corpus.bus import Corpus
+from callosum.corpus.derive import events_of
+from callosum.corpus.events import (
+    CorpusEvent,
+    TaskCompleted,
+    TaskCreated,
+    TaskFailed,
+    TaskStarted,
+    TaskStepCompleted,
+    TaskStopped,
+    ToolCalled,
+    ToolCompleted,
+    ToolFailed,
+)
+from callosum.errors import Blocked, CallosumError, ConfigError, GateUnavailable
+from callosum.gate import Gate
+from callosum.guard import guard, outcome_of_error
+from callosum.model import Call, Decision, Entry, Event, Observation, Outcome
+from callosum.redact import redact_text
+
+_REMEMBERED: Final = 10_000
+"""Of so many calls it is known to which attempt of which task they belong."""
+_LONGEST: Final = 500
+
+R = TypeVar("R")
+
+
+class Stopped(CallosumError):
+    """The task was stopped from outside, with this reason."""
+
+
+class Task:
+    """A guarded run, as the work in it sees it.
+
+    ``id`` is its name, ``attempt`` counts from 1, ``decision`` is the gate's answer for this attempt.
+    """
+
+    def __init__(self, corpus: Corpus, call: Call, id: str) -> None:
+        self.id = id
+        self.call = call
+        self.attempt = 0
+        self.decision: Decision | None = None
+        self.stopped: str | None = None
+        self._corpus = corpus
+        self._bell = threading.Event()
+        self._wake: Callable[[], object] | None = None
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        """A part of the work: ``task.stepCompleted`` tells how long it took, if it raises nothing.
+
+        Raises ``Stopped`` before it begins if the task was stopped.
+        """
+        self.check()
+        began = time.perf_counter()
+        yield
+        self.emit(TaskStepCompleted, name, _milliseconds(began))
+
+    def check(self) -> None:
+        """Raises ``Stopped`` if the task was stopped: for long work to ask in between."""
+        if self.stopped is not None:
+            raise Stopped(self.stopped)
+
+    def stop(self, reason: str) -> None:
+        """Stops it before its next step or attempt. May be called from any thread; the first reason stands."""
+        if self.stopped is None:
+            self.stopped = reason
+            self._bell.set()
+            wake = self._wake
+            if wake is not None:
+                with suppress(RuntimeError):  # the loop is closed meanwhile
+                    wake()
+
+    def emit(self, kind: Callable[..., CorpusEvent], *facts: Any) -> None:
+        """Emits an event of this task."""
+        call = self.call
+        self._corpus.emit(kind(self.id, *facts, instance=call.actor, namespace=call.namespace, call_id=call.call_id))
+
+    def rest(self, seconds: float) -> None:
+        """Lets time pass between two attempts, until the task is stopped."""
+        self._bell.wait(seconds)
+
+    async def rest_async(self, seconds: float) -> None:
+        """As ``rest``, on an event loop."""
+        bell = asyncio.Event()
+        self._wake = partial(asyncio.get_running_loop().call_soon_threadsafe, bell.set)
+        if self.stopped is not None:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                await bell.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._wake = None
+
+
+class _Attempt(NamedTuple):
+    """Which attempt of which task a call is, and the host's id of it."""
+
+    task: str | None
+    number: int
+    call_id: str | None
+
+
+class Motor:
+    """Runs tools under ``gate``, and emits ``tool.*`` for what the gate has journalled.
+
+    In a host whose tools run elsewhere it runs nothing and only tells: ``gate.observer = Motor(corpus).observe``.
+    """
+
+    def __init__(self, corpus: Corpus, gate: Gate | None = None) -> None:
+        self._corpus = corpus
+        self._gate = gate
+        self._tasks: dict[str, Task] = {}
+        self._attempts: OrderedDict[int, _Attempt] = OrderedDict()
+        self._guard = threading.Lock()
+
+    # --- telling -------------------------------------------------------------------------------------
+
+    def observe(self, seen: Observation) -> None:
+        """Takes what the gate's observer is handed."""
+        for entry in seen.entries:
+            self.take(entry)
+
+    def take(self, entry: Entry) -> None:
+        """Tells of one entry of the journal; of a report also which attempt of which task it was."""
+        if entry.event is Event.INTERCEPT:
+            self._remember(entry)
+        for event in events_of(entry):
+            if isinstance(event, ToolCompleted | ToolFailed):
+                self._corpus.emit(self._placed(event))
+            elif isinstance(event, ToolCalled):
+                self._corpus.emit(event)
+
+    def _remember(self, entry: Entry) -> None:
+        body = entry.body
+        task, number, call_id = body.get("taskId"), body.get("attempt", 1), body.get("callId")
+        if entry.action and (task or call_id or number != 1):
+            with self._guard:
+                self._attempts[entry.action] = _Attempt(task, number, call_id)
+                while len(self._attempts) > _REMEMBERED:
+                    self._attempts.popitem(last=False)
+
+    def _placed(self, event: ToolCompleted | ToolFailed) -> CorpusEvent:
+        with self._guard:
+            found = self._attempts.get(event.id or 0)
+        if found is None:
+            return event
+        if isinstance(event, ToolFailed):
+            return replace(event, task_id=found.task, attempt=found.number, call_id=found.call_id)
+        return replace(event, task_id=found.task, call_id=found.call_id)
+
+    # --- running -------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        call: Call,
+        work: Callable[[Task], R],
+        *,
+        attempts: int = 3,
+        backoff: float = 1.0,
+        longest: float = 30.0,
+        task_id: str | None = None,
+    ) -> R:
+        """Runs ``work`` under the gate, up to ``attempts`` times, and returns what it returns.
+
+        Between attempts it rests ``backoff`` seconds, then twice that and so on, at most ``longest``, with some
+        jitter. Raises what the last attempt raised; ``Blocked`` and ``GateUnavailable`` at once (they are answers,
+        not failures), ``Stopped``.
+        """
+        task = self._begin(call, attempts, backoff, longest, task_id)
+        began = time.perf_counter()
+        try:
+            for attempt in Retrying(**_policy(task, attempts, backoff, longest), sleep=task.rest):
+                with attempt:
+                    with guard(self._running(), self._next(task)) as running:
+                        task.decision = running.decision
+                        running.result = result = work(task)
+                    self._end(task, began)
+                    return result
+        except BaseException as error:
+            self._fail(task, began, error)
+            raise
+        raise AssertionError("an attempt returns or raises")  # pragma: no cover
+
+    async def run_async(
+        self,
+        call: Call,
+        work: Callable[[Task], Awaitable[R]],
+        *,
+        attempts: int = 3,
+        backoff: float = 1.0,
+        longest: float = 30.0,
+        task_id: str | None = None,
+    ) -> R:
+        """As ``run``, for work that awaits. A cancelled task is told as stopped, and its call's outcome as unknown."""
+        task = self._begin(call, attempts, backoff, longest, task_id)
+        began = time.perf_counter()
+        try:
+            async for attempt in AsyncRetrying(**_policy(task, attempts, backoff, longest), sleep=task.rest_async):
+                with attempt:
+                    async with guard(self._running(), self._next(task)) as running:
+                        task.decision = running.decision
+                        running.result = result = await work(task)
+                    self._end(task, began)
+                    return result
+        except BaseException as error:
+            self._fail(task, began, error)
+            raise
+        raise AssertionError("an attempt returns or raises")  # pragma: no cover
+
+    def stop(self, task_id: str, reason: str) -> bool:
+        """Stops a running task before its next step or attempt; whether there was one."""
+        with self._guard:
+            task = self._tasks.get(task_id)
+        if task is None:
+            return False
+        task.stop(reason)
+        return True
+
+    def close(self) -> None:
+        """Stops all tasks. Idempotent."""
+        with self._guard:
+            tasks = list(self._tasks.values())
+        for task in tasks:
+            task.stop("Motor is closed")
+
+    # --- inside --------------------------------------------------------------------------------------
+
+    def _running(self) -> Gate:
+        if self._gate is None:
+            raise ConfigError("a gate is needed to run tools", at="gate")
+        return self._gate
+
+    def _begin(self, call: Call, attempts: int, backoff: float, longest: float, task_id: str | None) -> Task:
+        self._running()
+        if attempts < 1:
+            raise ConfigError(f"expected at least 1, got {attempts!r}", at="attempts")
+        for value, at in ((backoff, "backoff"), (longest, "longest")):
+            if not value >= 0:
+                raise ConfigError(f"expected seconds, got {value!r}", at=at)
+        id = task_id or call.task_id or f"task-{uuid.uuid4().hex[:12]}"
+        task = Task(self._corpus, replace(call, task_id=id, call_id=call.call_id or id), id)
+        with self._guard:
+            if id in self._tasks:
+                raise ConfigError(f"the task {id} is running already", at="task_id")
+            self._tasks[id] = task
+        task.emit(TaskCreated, call.tool)
+        return task
+
+    def _next(self, task: Task) -> Call:
+        """The call of the next attempt: another one, under an id of its own."""
+        task.check()
+        task.attempt += 1
+        task.emit(TaskStarted, task.attempt)
+        if task.attempt == 1:
+            return task.call
+        return replace(task.call, call_id=f"{task.call.call_id}#{task.attempt}"[-256:], attempt=task.attempt)
+
+    def _end(self, task: Task, began: float) -> None:
+        self._forget(task)
+        task.emit(TaskCompleted, True, _milliseconds(began))
+
+    def _fail(self, task: Task, began: float, error: BaseException) -> None:
+        self._forget(task)
+        if isinstance(error, Blocked | GateUnavailable | Stopped) or not isinstance(error, Exception):
+            task.emit(TaskStopped, _words(error))
+            return
+        task.emit(TaskFailed, _words(error), task.attempt)
+        task.emit(TaskCompleted, False, _milliseconds(began))
+
+    def _forget(self, task: Task) -> None:
+        with self._guard:
+            self._tasks.pop(task.id, None)
+
+
+def _policy(task: Task, attempts: int, backoff: float, longest: float) -> dict[str, Any]:
+    """When to try again, in the words of tenacity."""
+    return {
+        "stop": stop_after_attempt(attempts),
+        "wait": wait_exponential(multiplier=backoff, max=longest) + wait_random(0, backoff / 2),
+        "retry": retry_if_exception(lambda error: _may_repeat(task, error)),
+        "reraise": True,
+    }
+
+
+def _may_repeat(task: Task, error: BaseException) -> bool:
+    """Whether another attempt can do no harm: this one failed for certain, or the call only reads."""
+    if isinstance(error, CallosumError) or not isinstance(error, Exception):
+        return False
+    return outcome_of_error(error) is Outcome.FAILED or (task.decision is not None and task.decision.tier == 0)
+
+
+def _words(error: BaseException) -> str:
+    text = str(error) if isinstance(error, CallosumError) else f"{type(error).__name__}: {error}"
+    return redact_text(text[:_LONGEST])
+
+
+def _milliseconds(began: float) -> float:
+    return round((time.perf_counter() - began) * 1000, 3)

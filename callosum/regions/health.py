@@ -1,0 +1,320 @@
+"""Hypothalamus: notices what goes wrong, from the events alone and by measuring now and then.
+
+From events, at once:
+
+* more than five ``llm.error`` in a row, without a ``llm.response`` between: ``health.warning`` for ``llm``;
+* ``context.built`` of more than 180,000 tokens: ``resource.low.context``, of 200,000;
+* ``tool.failed`` at the third attempt or later: ``health.warning`` for ``tool``.
+
+By ``check``, which the schedule's job ``health`` asks for: memory, the disk of the state folder, how long the store
+takes, and hosts that went silent. What is wrong is told when it begins and every ``REMIND`` seconds while it lasts; if
+nothing is, ``health.ok`` has what was measured.
+
+A host is silent if its model's tool calls (``tool.parsed``) do not reach the gate (``tool.called``), or if it used to
+send ``health.ok`` itself and stopped while its process lives: then its calls run without being decided.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import psutil
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callosum.corpus.bus import Corpus
+from callosum.corpus.events import (
+    ContextBuilt,
+    CorpusEvent,
+    HealthCritical,
+    HealthOk,
+    HealthWarning,
+    LlmError,
+    LlmResponse,
+    ResourceLowContext,
+    ResourceLowDisk,
+    ResourceLowMemory,
+    SchedulerTick,
+    ToolCalled,
+    ToolFailed,
+    ToolParsed,
+)
+from callosum.errors import StoreError
+from callosum.model import Host
+from callosum.process import alive, host_of
+from callosum.stores.base import Store
+
+JOB: Final = "health"
+REMIND: Final = 600.0
+"""What is wrong and stays so is told again after so many seconds."""
+_HOSTS: Final = 1000
+_PENDING: Final = 1000
+_LATE_BEATS: Final = 3
+
+Number = float | int | str
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """From where on something is wrong.
+
+    ``errors``: model errors in a row. ``tokens`` of ``context`` tokens. ``attempts`` of a tool. ``memory`` and
+    ``disk``: the used part (0 to 1). ``free``: bytes that must be free on the disk for the gate to go on writing.
+    ``latency``: seconds for a look at the store. ``unreached``: so many parsed calls of a host in a row, each older
+    than ``patience`` seconds, have not reached the gate.
+    """
+
+    errors: int = 5
+    tokens: int = 180_000
+    context: int = 200_000
+    attempts: int = 3
+    memory: float = 0.9
+    disk: float = 0.95
+    free: int = 64_000_000
+    latency: float = 0.25
+    unreached: int = 3
+    patience: float = 60.0
+
+
+class Space(NamedTuple):
+    """How much of something is used, in bytes."""
+
+    used: int
+    total: int
+
+
+class _Beat(NamedTuple):
+    """The last sign of life of a host: when, how long after the one before (or as it says), of which process."""
+
+    at: float
+    every: float | None
+    host: Host | None
+
+
+def memory_now() -> Space:
+    """The machine's memory."""
+    found = psutil.virtual_memory()
+    return Space(found.total - found.available, found.total)
+
+
+def disk_now(folder: Path) -> Space:
+    """The disk of a folder, or of the nearest one above it that exists. Raises ``OSError``."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    found = shutil.disk_usage(folder)
+    return Space(found.total - found.free, found.total)
+
+
+class Hypothalamus:
+    """Watches the corpus, the store and the machine.
+
+    ``state`` is the folder whose disk counts, ``store`` the one that is asked; without them they are left out.
+    ``now`` gives Unix seconds, ``memory`` and ``disk`` what they measure: for tests.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        store: Store | None = None,
+        state: Path | None = None,
+        limits: Limits | None = None,
+        now: Callable[[], float] = time.time,
+        memory: Callable[[], Space] = memory_now,
+        disk: Callable[[Path], Space] = disk_now,
+    ) -> None:
+        self._corpus = corpus
+        self._store = store
+        self._state = state
+        self._limits = limits or Limits()
+        self._now = now
+        self._memory = memory
+        self._disk = disk
+        self._guard = threading.Lock()
+        self._errors = 0
+        self._told: dict[str, float] = {}
+        self._beats: OrderedDict[str, _Beat] = OrderedDict()
+        self._parsed: OrderedDict[str, list[tuple[str, float]]] = OrderedDict()
+        """By host: the calls that its model made and that the gate has not seen, with their moments."""
+        self._scope = corpus.scope()
+        self._scope.on(LlmError, self._model_failed)
+        self._scope.on(LlmResponse, self._model_answered)
+        self._scope.on(ContextBuilt, self._context_built)
+        self._scope.on(ToolFailed, self._tool_failed)
+        self._scope.on(ToolParsed, self._tools_parsed)
+        self._scope.on(ToolCalled, self._tool_called)
+        self._scope.on(HealthOk, self._host_lives)
+        self._scope.on(SchedulerTick, self._tick, deferred=True)
+
+    def close(self) -> None:
+        """Ends it. Idempotent."""
+        self._scope.close()
+
+    # --- from events ---------------------------------------------------------------------------------
+
+    def _model_failed(self, event: LlmError) -> None:
+        with self._guard:
+            self._errors += 1
+            count = self._errors
+        if count > self._limits.errors:
+            self._corpus.emit(_about(event, HealthWarning("llm", count, self._limits.errors)))
+
+    def _model_answered(self, _: LlmResponse) -> None:
+        with self._guard:
+            self._errors = 0
+
+    def _context_built(self, event: ContextBuilt) -> None:
+        if event.tokens > self._limits.tokens:
+            self._corpus.emit(_about(event, ResourceLowContext(event.tokens, self._limits.context)))
+
+    def _tool_failed(self, event: ToolFailed) -> None:
+        if event.attempt >= self._limits.attempts:
+            self._corpus.emit(_about(event, HealthWarning("tool", event.name, "max retries exceeded")))
+
+    def _tools_parsed(self, event: ToolParsed) -> None:
+        host = event.instance
+        if host is None:
+            return
+        with self._guard:
+            waiting = self._parsed.setdefault(host, [])
+            self._parsed.move_to_end(host)
+            waiting += [(call.call_id or call.name, event.at) for call in event.calls]
+            del waiting[:-_PENDING]
+            while len(self._parsed) > _HOSTS:
+                self._parsed.popitem(last=False)
+
+    def _tool_called(self, event: ToolCalled) -> None:
+        """A call that reaches the gate shows that the host's hooks work: what came before it was let be."""
+        with self._guard:
+            for host in (event.instance, (event.instance or "").partition("/")[0]):
+                waiting = self._parsed.get(host or "", [])
+                names = (event.call_id, event.name)
+                for place, (name, _) in enumerate(waiting):
+                    if name in names:
+                        del waiting[: place + 1]
+                        break
+
+    def _host_lives(self, event: HealthOk) -> None:
+        """A host's own ``health.ok``, with ``everySeconds`` and ``pid`` among its metrics if it says so."""
+        if event.instance is None:
+            return
+        every, pid = event.metrics.get("everySeconds"), event.metrics.get("pid")
+        with self._guard:
+            before = self._beats.get(event.instance)
+            if not isinstance(every, int | float) or every <= 0:
+                every = event.at - before.at if before is not None and event.at > before.at else None
+            host = before.host if before is not None else None
+            if isinstance(pid, int) and (host is None or host.pid != pid):
+                host = _process(pid)
+            self._beats[event.instance] = _Beat(self._now(), every, host)
+            self._beats.move_to_end(event.instance)
+            while len(self._beats) > _HOSTS:
+                self._beats.popitem(last=False)
+
+    # --- by measuring --------------------------------------------------------------------------------
+
+    def _tick(self, event: SchedulerTick) -> None:
+        if event.job_name == JOB:
+            self.check()
+
+    def check(self) -> Mapping[str, Number]:
+        """Measures everything, tells what is wrong, or ``health.ok``; returns what was measured."""
+        metrics: dict[str, Number] = {}
+        wrong = dict(self._faults(metrics))
+        now = self._now()
+        with self._guard:
+            metrics["modelErrorsInARow"] = self._errors
+            due = [name for name in wrong if name not in self._told or now - self._told[name] >= REMIND]
+            self._told = {name: now if name in due else self._told[name] for name in wrong}
+        for name in due:
+            self._corpus.emit(wrong[name])
+        if not wrong:
+            self._corpus.emit(HealthOk(metrics))
+        return metrics
+
+    def _faults(self, metrics: dict[str, Number]) -> Iterator[tuple[str, CorpusEvent]]:
+        yield from self._check_memory(metrics)
+        yield from self._check_disk(metrics)
+        yield from self._check_store(metrics)
+        yield from self._check_beats(metrics)
+        yield from self._check_parsed()
+
+    def _check_memory(self, metrics: dict[str, Number]) -> Iterator[tuple[str, CorpusEvent]]:
+        used, total = self._memory()
+        metrics["memoryUsedBytes"] = used
+        if total and used / total >= self._limits.memory:
+            yield "memory", ResourceLowMemory(used, total)
+
+    def _check_disk(self, metrics: dict[str, Number]) -> Iterator[tuple[str, CorpusEvent]]:
+        if self._state is None:
+            return
+        try:
+            used, total = self._disk(self._state)
+        except OSError as error:
+            yield "disk", HealthWarning("disk", error.strerror or str(error), "readable")
+            return
+        free = metrics["diskFreeBytes"] = total - used
+        if free < self._limits.free:
+            yield "disk full", HealthCritical("disk", free, self._limits.free)
+        if total and used / total >= self._limits.disk:
+            yield "disk", ResourceLowDisk(used, total)
+
+    def _check_store(self, metrics: dict[str, Number]) -> Iterator[tuple[str, CorpusEvent]]:
+        if self._store is None:
+            return
+        began = time.perf_counter()
+        try:
+            self._store.now()
+        except StoreError as error:
+            yield "store", HealthCritical("store", str(error)[:200], "reachable")
+            return
+        took = time.perf_counter() - began
+        metrics["storeMilliseconds"] = round(took * 1000, 3)
+        if took > self._limits.latency:
+            yield "store", HealthWarning("store", f"{took * 1000:.0f} ms", f"{self._limits.latency * 1000:.0f} ms")
+
+    def _check_beats(self, metrics: dict[str, Number]) -> Iterator[tuple[str, CorpusEvent]]:
+        now = self._now()
+        with self._guard:
+            beats = dict(self._beats)
+        metrics["hosts"] = len(beats)
+        for name, beat in beats.items():
+            if beat.every is None or now - beat.at <= _LATE_BEATS * beat.every:
+                continue
+            lives = alive(beat.host) if beat.host is not None else None
+            if lives is False:
+                with self._guard:
+                    self._beats.pop(name, None)  # it has ended, and says nothing because it is no more
+                continue
+            silence, expected = f"silent for {now - beat.at:.0f} s", f"a sign of life every {beat.every:.0f} s"
+            kind = HealthCritical if lives else HealthWarning
+            yield f"host {name}", kind(f"host:{name}", silence, expected, instance=name)
+
+    def _check_parsed(self) -> Iterator[tuple[str, CorpusEvent]]:
+        limits, now = self._limits, self._now()
+        with self._guard:
+            late = {
+                host: sum(1 for _, at in waiting if now - at > limits.patience)
+                for host, waiting in self._parsed.items()
+            }
+        for host, count in late.items():
+            if count >= limits.unreached:
+                missed = f"{count} calls of its model did not reach the gate"
+                yield f"hooks {host}", HealthCritical(f"host:{host}", missed, limits.unreached, instance=host)
+
+
+def _about(cause: CorpusEvent, event: CorpusEvent) -> CorpusEvent:
+    """The event with whom it concerns, as its cause says."""
+    return replace(event, instance=cause.instance, namespace=cause.namespace, call_id=cause.call_id, id=cause.id)
+
+
+def _process(pid: int) -> Host | None:
+    try:
+        return host_of(pid)
+    except (ProcessLookupError, PermissionError, OverflowError, ValueError):
+        return None

@@ -1,0 +1,31 @@
+"""Amygdala: tells of the gate's decisions, as ``safety.*`` events."""
+
+from __future__ import annotations
+
+from callosum.corpus.bus import Corpus
+from callosum.corpus.derive import events_of
+from callosum.model import Entry, Observation
+
+
+class Amygdala:
+    """Emits ``safety.allowed``, ``blocked``, ``approved`` and ``denied`` for what the gate has journalled.
+
+    Alone: ``gate.observer = Amygdala(corpus).observe``.
+    """
+
+    def __init__(self, corpus: Corpus) -> None:
+        self._corpus = corpus
+
+    def observe(self, seen: Observation) -> None:
+        """Takes what the gate's observer is handed."""
+        for entry in seen.entries:
+            self.take(entry)
+
+    def take(self, entry: Entry) -> None:
+        """Tells of one entry of the journal."""
+        for event in events_of(entry):
+            if event.dotted.startswith("safety."):
+                self._corpus.emit(event)
+
+    def close(self) -> None:
+        """Ends it. Idempotent."""

@@ -1,0 +1,256 @@
+"""Motor and Amygdala: tasks under the gate, and what is told of every call."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.corpus.bus import Corpus
+from callosum.corpus.events import CorpusEvent
+from callosum.errors import Blocked, ConfigError, GateUnavailable, StoreUnavailable
+from callosum.model import Call, Observation
+from callosum.regions.execution import Motor, Stopped, Task
+from callosum.regions.safety import Amygdala
+from tests.support.world import World, gate_time
+
+CALL = Call("mira", "act1", {"on": "plan"}, session="chat")
+
+
+class Stage:
+    """A gate, a corpus with Motor and Amygdala, and everything that was told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.world = World(folder)
+        self.corpus = Corpus()
+        self.motor = Motor(self.corpus, self.world.gate)
+        self.amygdala = Amygdala(self.corpus)
+        self.world.gate.observer = self._observe
+        self.told: list[CorpusEvent] = []
+        self.corpus.on(CorpusEvent, self.told.append)
+
+    def _observe(self, seen: Observation) -> None:
+        for entry in seen.entries:
+            self.motor.take(entry)
+            self.amygdala.take(entry)
+
+    def names(self) -> list[str]:
+        return [event.dotted for event in self.told]
+
+    def of(self, name: str) -> list[Any]:
+        return [event for event in self.told if event.dotted == name]
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    made = Stage(tmp_path)
+    with gate_time(made.world.clock):
+        yield made
+    made.corpus.close()
+    made.world.gate.close()
+
+
+def test_a_task_that_is_done(stage: Stage) -> None:
+    def work(task: Task) -> str:
+        with task.step("fetch"):
+            pass
+        assert task.decision is not None
+        return "3 open"
+
+    assert stage.motor.run(CALL, work, task_id="TASK-42") == "3 open"
+    assert stage.names() == [
+        "task.created",
+        "task.started",
+        "tool.called",
+        "safety.allowed",
+        "task.stepCompleted",
+        "tool.completed",
+        "task.completed",
+    ]
+    assert {event.task_id for event in stage.told if hasattr(event, "task_id")} == {"TASK-42"}
+    assert {event.instance for event in stage.told} == {"mira/chat"}
+    assert stage.of("tool.completed")[0].output == "3 open"
+    assert stage.of("task.completed")[0].success is True
+    assert stage.of("task.stepCompleted")[0].step == "fetch"
+
+
+def test_what_failed_for_certain_is_tried_again_as_another_call(stage: Stage) -> None:
+    def work(task: Task) -> int:
+        if task.attempt < 3:
+            raise ValueError("not yet")
+        return task.attempt
+
+    assert stage.motor.run(CALL, work, attempts=3, backoff=0) == 3
+    assert [event.attempt for event in stage.of("task.started")] == [1, 2, 3]
+    assert [(event.attempt, event.task_id is not None) for event in stage.of("tool.failed")] == [(1, True), (2, True)]
+    calls = [event.call_id for event in stage.of("tool.called")]
+    assert len(set(calls)) == 3
+    assert calls[1] == f"{calls[0]}#2"
+    assert [event.call_id for event in stage.of("tool.failed")] == calls[:2]
+    assert stage.of("task.completed")[0].success is True
+
+
+def test_a_task_that_is_given_up(stage: Stage) -> None:
+    def work(task: Task) -> None:
+        raise ValueError("no: password=hunter2hunter2")
+
+    with pytest.raises(ValueError, match="no"):
+        stage.motor.run(CALL, work, attempts=2, backoff=0)
+    (failed,) = stage.of("task.failed")
+    assert failed.attempts == 2
+    assert failed.error == "ValueError: no: password=[redacted]"
+    assert [event.success for event in stage.of("task.completed")] == [False]
+
+
+@pytest.mark.parametrize("error", [TimeoutError("read"), ConnectionResetError()])
+def test_what_may_have_happened_is_not_tried_again(stage: Stage, error: Exception) -> None:
+    def work(task: Task) -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        stage.motor.run(CALL, work, attempts=5, backoff=0)
+    assert len(stage.of("task.started")) == 1
+
+
+def test_what_only_reads_is_tried_again_all_the_same(stage: Stage) -> None:
+    def work(task: Task) -> None:
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        stage.motor.run(Call("mira", "look", {"on": "plan"}), work, attempts=3, backoff=0)
+    assert len(stage.of("task.started")) == 3
+
+
+def test_what_the_gate_does_not_let_through_is_stopped(stage: Stage) -> None:
+    with pytest.raises(Blocked):
+        stage.motor.run(Call("mira", "never", {"on": "plan"}), lambda task: None)
+    assert stage.names()[:4] == ["task.created", "task.started", "tool.called", "safety.blocked"]
+    (stopped,) = stage.of("task.stopped")
+    assert stopped.reason == stage.of("safety.blocked")[0].reason
+    assert not stage.of("task.failed")
+
+
+def test_a_gate_that_is_away_stops_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: object) -> Any:
+        raise StoreUnavailable("locked")
+
+    monkeypatch.setattr(stage.world.store, "transact", away)
+    with pytest.raises(GateUnavailable):
+        stage.motor.run(Call("mira", "act3", {"on": "plan"}), lambda task: None)
+    assert stage.names() == ["task.created", "task.started", "task.stopped"]
+
+
+def test_it_is_stopped_between_two_steps(stage: Stage) -> None:
+    def work(task: Task) -> None:
+        with task.step("first"):
+            assert stage.motor.stop("T", "the user changed their mind")
+        with task.step("second"):
+            raise AssertionError("never")
+
+    with pytest.raises(Stopped, match="the user changed their mind"):
+        stage.motor.run(CALL, work, task_id="T")
+    assert [event.reason for event in stage.of("task.stopped")] == ["the user changed their mind"]
+    assert not stage.motor.stop("T", "again")
+
+
+def test_it_is_stopped_while_it_rests(stage: Stage) -> None:
+    failed = threading.Event()
+    stage.corpus.on("tool.failed", lambda event: failed.set())
+
+    def work(task: Task) -> None:
+        raise ValueError
+
+    def stop() -> None:
+        assert failed.wait(10)
+        stage.motor.close()
+
+    stopper = threading.Thread(target=stop)
+    stopper.start()
+    with pytest.raises(Stopped, match="Motor is closed"):
+        stage.motor.run(CALL, work, attempts=5, backoff=300, longest=600)
+    stopper.join()
+    assert len(stage.of("task.started")) == 1
+
+
+def test_async_work_is_tried_again_too(stage: Stage) -> None:
+    async def work(task: Task) -> int:
+        await asyncio.sleep(0)
+        with task.step("one"):
+            pass
+        if task.attempt == 1:
+            raise ValueError
+        return 7
+
+    assert asyncio.run(stage.motor.run_async(CALL, work, backoff=0)) == 7
+    assert [event.attempt for event in stage.of("task.started")] == [1, 2]
+
+
+def test_a_cancelled_task_is_stopped_and_its_outcome_unknown(stage: Stage) -> None:
+    async def main() -> None:
+        begun = asyncio.Event()
+
+        async def work(task: Task) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        running = asyncio.ensure_future(stage.motor.run_async(CALL, work, attempts=3))
+        await begun.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(main())
+    assert len(stage.of("task.stopped")) == 1
+    assert stage.of("tool.failed")[0].error.startswith("CancelledError")
+
+
+def test_an_async_rest_ends_when_the_task_is_stopped(stage: Stage) -> None:
+    async def main() -> None:
+        failed, loop = asyncio.Event(), asyncio.get_running_loop()
+        stage.corpus.on("tool.failed", lambda event: loop.call_soon_threadsafe(failed.set))
+
+        async def work(task: Task) -> None:
+            raise ValueError
+
+        running = asyncio.ensure_future(stage.motor.run_async(CALL, work, backoff=300, longest=600))
+        await failed.wait()
+        await asyncio.to_thread(stage.motor.close)
+        with pytest.raises(Stopped):
+            await running
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+@pytest.mark.parametrize(
+    ("options", "at"),
+    [({"attempts": 0}, "attempts"), ({"backoff": -1}, "backoff"), ({"longest": float("nan")}, "longest")],
+)
+def test_bad_options_are_named(stage: Stage, options: dict[str, Any], at: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        stage.motor.run(CALL, lambda task: None, **options)
+    assert error.value.at == at
+    assert stage.told == []
+
+
+def test_without_a_gate_it_only_tells(stage: Stage) -> None:
+    with pytest.raises(ConfigError, match="gate"):
+        Motor(stage.corpus).run(CALL, lambda task: None)
+
+
+def test_one_id_is_one_task(stage: Stage) -> None:
+    def work(task: Task) -> None:
+        with pytest.raises(ConfigError, match="T is running already"):
+            stage.motor.run(CALL, lambda task: None, task_id="T")
+
+    stage.motor.run(CALL, work, task_id="T")
+
+
+def test_what_a_person_answers_and_what_a_host_reports_late(stage: Stage) -> None:
+    asked = stage.world.ask("mira", "asked", "plan")
+    stage.world.gate.approve(asked.id, by="anna", channel="console")
+    assert stage.names() == ["tool.called", "safety.blocked", "safety.approved"]
+    assert stage.of("safety.approved")[0].channel_id == "console"

@@ -1,0 +1,321 @@
+"""Hypothalamus: the seed's rules with their thresholds, and what measuring finds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.corpus.bus import Corpus
+from callosum.corpus.events import (
+    ContextBuilt,
+    CorpusEvent,
+    HealthCritical,
+    HealthOk,
+    HealthWarning,
+    LlmError,
+    LlmResponse,
+    ParsedCall,
+    ResourceLowContext,
+    ResourceLowDisk,
+    ResourceLowMemory,
+    SchedulerTick,
+    ToolCalled,
+    ToolFailed,
+    ToolParsed,
+)
+from callosum.errors import StoreUnavailable
+from callosum.regions.health import REMIND, Hypothalamus, Space
+from callosum.stores.memory import MemoryStore
+
+ERROR = LlmError("anthropic", "529", True)
+TICK = SchedulerTick("health", "every 30 s")
+GOOD = Space(10, 100)
+
+
+class Bench:
+    """A region with everything around it set by hand."""
+
+    def __init__(self, folder: Path, store: Any = None) -> None:
+        self.corpus = Corpus()
+        self.told: list[CorpusEvent] = []
+        self.memory = GOOD
+        self.disk: Space | OSError = Space(10**9, 10**10)
+        self.now = 1000.0
+        self.region = Hypothalamus(
+            self.corpus,
+            store=store or MemoryStore(),
+            state=folder,
+            now=lambda: self.now,
+            memory=lambda: self.memory,
+            disk=self._disk,
+        )
+        for what in ("health.*", "resource.*"):
+            self.corpus.on(what, lambda type, event: self.told.append(event))
+
+    def _disk(self, folder: Path) -> Space:
+        if isinstance(self.disk, OSError):
+            raise self.disk
+        return self.disk
+
+    def emit(self, *events: CorpusEvent) -> list[tuple[str, dict[str, Any]]]:
+        """What is told of these events, without what all events carry."""
+        self.told.clear()
+        for event in events:
+            self.corpus.emit(event)
+        return [_shown(event) for event in self.told if event not in events]
+
+    def check(self) -> list[tuple[str, dict[str, Any]]]:
+        self.told.clear()
+        self.region.check()
+        return [_shown(event) for event in self.told]
+
+    def kinds(self) -> list[str]:
+        return [name for name, _ in self.check()]
+
+
+def _shown(event: CorpusEvent) -> tuple[str, dict[str, Any]]:
+    common = CorpusEvent.__struct_fields__
+    return event.dotted, {name: getattr(event, name) for name in event.__struct_fields__ if name not in common}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.corpus.close()
+
+
+# --- the seed's three rules ---
+
+
+def test_more_than_five_model_errors_in_a_row_are_a_warning(bench: Bench) -> None:
+    assert bench.emit(*[ERROR] * 5) == []
+    assert bench.emit(ERROR) == [("health.warning", {"resource": "llm", "value": 6, "threshold": 5})]
+    assert bench.emit(ERROR) == [("health.warning", {"resource": "llm", "value": 7, "threshold": 5})]
+
+
+def test_an_answer_resets_the_count(bench: Bench) -> None:
+    bench.emit(*[ERROR] * 6, LlmResponse("anthropic", "claude", 342))
+    assert bench.emit(*[ERROR] * 5) == []
+
+
+@pytest.mark.parametrize(("tokens", "told"), [(180_000, False), (180_001, True)])
+def test_a_context_of_more_than_180000_tokens_is_low(bench: Bench, tokens: int, told: bool) -> None:
+    low = [("resource.low.context", {"used": tokens, "max": 200_000})]
+    assert bench.emit(ContextBuilt(tokens, 12)) == (low if told else [])
+
+
+@pytest.mark.parametrize(("attempt", "told"), [(1, False), (2, False), (3, True), (4, True)])
+def test_a_tool_that_fails_for_the_third_time_is_a_warning(bench: Bench, attempt: int, told: bool) -> None:
+    warning = [("health.warning", {"resource": "tool", "value": "fetch", "threshold": "max retries exceeded"})]
+    assert bench.emit(ToolFailed("fetch", "503", attempt)) == (warning if told else [])
+
+
+def test_what_is_told_says_whom_it_concerns(bench: Bench) -> None:
+    bench.emit(ContextBuilt(190_000, 3, instance="mira/chat", namespace="work"))
+    (event,) = bench.told
+    assert isinstance(event, ResourceLowContext)
+    assert (event.instance, event.namespace) == ("mira/chat", "work")
+
+
+def test_a_closed_region_says_nothing(bench: Bench) -> None:
+    bench.region.close()
+    bench.region.close()
+    assert bench.emit(*[ERROR] * 9, ContextBuilt(190_000, 1), TICK) == []
+
+
+# --- measuring ---
+
+
+def test_when_all_is_well_it_says_what_was_measured(bench: Bench) -> None:
+    bench.emit(*[ERROR] * 2)
+    ((name, payload),) = bench.check()
+    assert name == "health.ok"
+    assert payload["metrics"]["memoryUsedBytes"] == 10
+    assert payload["metrics"]["diskFreeBytes"] == 9 * 10**9
+    assert payload["metrics"]["modelErrorsInARow"] == 2
+    assert payload["metrics"]["storeMilliseconds"] >= 0
+
+
+def test_the_schedule_asks_for_it(bench: Bench) -> None:
+    bench.emit(TICK, SchedulerTick("index", "every 60 s"))
+    assert bench.corpus.flush()
+    assert [event.dotted for event in bench.told] == ["health.ok"]
+
+
+def test_low_memory_and_disk(bench: Bench) -> None:
+    bench.memory = Space(90, 100)
+    assert bench.check() == [("resource.low.memory", {"used": 90, "max": 100})]
+    bench.memory, bench.disk = GOOD, Space(95 * 10**9, 100 * 10**9)
+    assert bench.check() == [("resource.low.disk", {"used": 95 * 10**9, "max": 100 * 10**9})]
+    bench.disk = Space(10**9, 10**9 + 1000)
+    assert bench.check()[0] == ("health.critical", {"resource": "disk", "value": 1000, "threshold": 64_000_000})
+    assert isinstance(bench.told[0], HealthCritical)
+
+
+def test_a_disk_that_cannot_be_looked_at(bench: Bench) -> None:
+    bench.disk = OSError(5, "Input/output error")
+    assert bench.check() == [
+        ("health.warning", {"resource": "disk", "value": "Input/output error", "threshold": "readable"})
+    ]
+
+
+def test_what_lasts_is_told_when_it_begins_and_now_and_then(bench: Bench) -> None:
+    bench.memory = Space(95, 100)
+    assert bench.kinds() == ["resource.low.memory"]
+    assert bench.kinds() == []
+    bench.now += REMIND
+    assert bench.kinds() == ["resource.low.memory"]
+    bench.memory = GOOD
+    assert bench.kinds() == ["health.ok"]
+    bench.memory = Space(95, 100)
+    assert bench.kinds() == ["resource.low.memory"], "it began anew"
+
+
+def test_a_store_that_is_away(tmp_path: Path) -> None:
+    class Away(MemoryStore):
+        def now(self) -> int:
+            raise StoreUnavailable("database is locked")
+
+    bench = Bench(tmp_path, Away())
+    assert bench.check() == [
+        ("health.critical", {"resource": "store", "value": "database is locked", "threshold": "reachable"})
+    ]
+    bench.corpus.close()
+
+
+def test_a_store_that_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("callosum.regions.health.time.perf_counter", lambda: clock[0])
+
+    class Slow(MemoryStore):
+        def now(self) -> int:
+            clock[0] += 0.3
+            return 1
+
+    bench = Bench(tmp_path, Slow())
+    assert bench.check() == [("health.warning", {"resource": "store", "value": "300 ms", "threshold": "250 ms"})]
+    bench.corpus.close()
+
+
+def test_the_real_machine_can_be_measured(tmp_path: Path) -> None:
+    with Corpus() as corpus:
+        region = Hypothalamus(corpus, store=MemoryStore(), state=tmp_path / "not" / "there" / "yet")
+        metrics = region.check()
+    assert int(metrics["memoryUsedBytes"]) > 1_000_000
+    assert int(metrics["diskFreeBytes"]) > 0
+
+
+# --- hosts that went silent ---
+
+
+def _parsed(*names: str, at: float, host: str = "mira") -> ToolParsed:
+    return ToolParsed(tuple(ParsedCall(name, {}, f"id-{name}") for name in names), at=at, instance=host)
+
+
+def test_a_host_whose_calls_do_not_reach_the_gate_is_critical(bench: Bench) -> None:
+    bench.emit(_parsed("a", "b", "c", at=1000))
+    assert bench.kinds() == ["health.ok"], "they may still come"
+    bench.now = 1100
+    assert bench.check() == [
+        (
+            "health.critical",
+            {"resource": "host:mira", "value": "3 calls of its model did not reach the gate", "threshold": 3},
+        )
+    ]
+    assert bench.told[0].instance == "mira"
+
+
+@pytest.mark.parametrize(
+    "called",
+    [
+        ToolCalled("c", {}, instance="mira", call_id="id-c"),
+        ToolCalled("c", {}, instance="mira/chat", call_id="id-c"),
+    ],
+)
+def test_a_call_that_reaches_the_gate_shows_that_the_hooks_work(bench: Bench, called: ToolCalled) -> None:
+    """A person may have let the earlier ones be."""
+    bench.emit(_parsed("a", "b", "c", at=1000), called)
+    bench.now = 1100
+    assert bench.kinds() == ["health.ok"]
+
+
+def test_calls_without_an_id_are_known_by_their_name(bench: Bench) -> None:
+    parsed = ToolParsed(tuple(ParsedCall(name) for name in "abc"), at=1000, instance="mira")
+    bench.emit(parsed, ToolCalled("c", {}, instance="mira"))
+    bench.now = 1100
+    assert bench.kinds() == ["health.ok"]
+
+
+def test_another_hosts_calls_prove_nothing(bench: Bench) -> None:
+    bench.emit(_parsed("a", "b", "c", at=1000), ToolCalled("c", {}, instance="doug", call_id="id-c"))
+    bench.now = 1100
+    assert bench.kinds() == ["health.critical"]
+
+
+def _beat(pid: int | None, host: str = "gateway") -> HealthOk:
+    return HealthOk({"everySeconds": 30} if pid is None else {"everySeconds": 30, "pid": pid}, instance=host)
+
+
+def test_a_host_that_lives_and_stops_its_heartbeat_is_critical(bench: Bench) -> None:
+    bench.emit(_beat(os.getpid()))
+    bench.now += 90
+    assert bench.kinds() == ["health.ok"]
+    bench.now += 1
+    assert bench.check() == [
+        (
+            "health.critical",
+            {
+                "resource": "host:gateway",
+                "value": "silent for 91 s",
+                "threshold": "a sign of life every 30 s",
+            },
+        )
+    ]
+    bench.emit(_beat(os.getpid()))
+    assert bench.kinds() == ["health.ok"]
+
+
+def test_a_host_that_has_ended_is_not_silent(bench: Bench) -> None:
+    host = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    bench.emit(_beat(host.pid))
+    host.communicate(b"\n")
+    bench.now += 1000
+    assert bench.kinds() == ["health.ok"]
+
+
+def test_of_a_host_on_another_machine_it_is_not_known_whether_it_lives(bench: Bench) -> None:
+    bench.emit(_beat(None))
+    bench.now += 1000
+    assert bench.kinds() == ["health.warning"]
+    assert isinstance(bench.told[0], HealthWarning)
+
+
+def test_a_heartbeat_that_says_no_interval_is_measured(bench: Bench) -> None:
+    for at in (1000.0, 1010.0):
+        bench.now = at
+        bench.emit(HealthOk({}, at=at, instance="gateway"))
+    bench.now = 1039
+    assert bench.kinds() == ["health.ok"]
+    bench.now = 1041
+    assert bench.kinds() == ["health.warning"]
+
+
+def test_many_hosts_take_bounded_memory(bench: Bench) -> None:
+    for number in range(3000):
+        bench.emit(HealthOk({}, instance=f"host-{number}"), _parsed("a", at=1000, host=f"host-{number}"))
+    assert len(bench.region._beats) == 1000
+    assert len(bench.region._parsed) == 1000
+    bench.emit(*[_parsed(*map(str, range(100)), at=1000) for _ in range(30)])
+    assert len(bench.region._parsed["mira"]) == 1000
+
+
+def test_the_low_events_are_what_they_say() -> None:
+    assert ResourceLowMemory(1, 2).dotted == "resource.low.memory"
+    assert ResourceLowDisk(1, 2).dotted == "resource.low.disk"
