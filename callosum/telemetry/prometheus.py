@@ -1,0 +1,165 @@
+"""The events of the corpus as metrics for Prometheus.
+
+::
+
+    from prometheus_client import start_http_server
+
+    Prometheus(corpus)
+    start_http_server(9464)
+
+============================== ========= ===========================================================
+metric                         labels    what
+============================== ========= ===========================================================
+callosum_events_total          type      events, by dotted name
+callosum_tool_seconds          tool      histogram: from the decision to the report of a call that was done
+callosum_tool_failures_total   tool,     calls that failed, were cancelled, or ended nobody knows how
+                               error
+callosum_safety_total          decision, allowed, blocked, approved, denied; how grave the call is
+                               gravity   (safe ... critical), where it was allowed
+callosum_llm_tokens_total      provider, tokens of models' answers
+                               model
+callosum_llm_errors_total      provider, failures of models; whether the host tries again (true, false)
+                               retry
+callosum_health_problems_total resource, warnings and worse; ``level`` is warning or critical
+                               level
+callosum_health_value          name      what the last check measured, the unit in the name
+============================== ========= ===========================================================
+
+Of tools, models, resources and names the first 200 get a series each, of errors and providers the first 50; the
+rest share ``other``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from callosum.corpus.bus import Corpus
+from callosum.corpus.events import (
+    CorpusEvent,
+    HealthCritical,
+    HealthOk,
+    HealthWarning,
+    LlmError,
+    LlmResponse,
+    SafetyAllowed,
+    SafetyApproved,
+    SafetyBlocked,
+    SafetyDenied,
+    ToolCompleted,
+    ToolFailed,
+)
+from callosum.errors import ConfigError
+from callosum.telemetry.names import FEWER, Few, error_type
+
+try:
+    from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
+except ImportError as error:
+    raise ConfigError(
+        "prometheus-client is not installed: pip install 'callosum-protocol[prometheus]'", at="telemetry.prometheus"
+    ) from error
+
+SECONDS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+"""Bounds of the histogram, in seconds: those that OpenTelemetry recommends for tools."""
+
+
+class Prometheus:
+    """Counts events into ``registry`` (default: the registry of the process).
+
+    There is one for a registry: a second one raises ``ValueError``, as all collectors do.
+    """
+
+    def __init__(self, corpus: Corpus, registry: CollectorRegistry | None = None) -> None:
+        self._registry = REGISTRY if registry is None else registry
+        self._events = Counter("callosum_events", "Events of the corpus.", ("type",), registry=None)
+        self._seconds = Histogram(
+            "callosum_tool_seconds",
+            "From decision to report, of calls done.",
+            ("tool",),
+            registry=None,
+            buckets=SECONDS,
+        )
+        self._failures = Counter(
+            "callosum_tool_failures", "Calls that were not done, or nobody knows.", ("tool", "error"), registry=None
+        )
+        self._safety = Counter("callosum_safety", "What was decided of calls.", ("decision", "gravity"), registry=None)
+        self._tokens = Counter(
+            "callosum_llm_tokens", "Tokens of models' answers.", ("provider", "model"), registry=None
+        )
+        self._errors = Counter("callosum_llm_errors", "Failures of models.", ("provider", "retry"), registry=None)
+        self._problems = Counter(
+            "callosum_health_problems", "What was beyond its threshold.", ("resource", "level"), registry=None
+        )
+        self._health = Gauge("callosum_health_value", "What the last check measured.", ("name",), registry=None)
+        self._tool, self._model, self._resource, self._name = Few(), Few(), Few(), Few()
+        self._error, self._provider = Few(FEWER), Few(FEWER)
+        self._register()
+        self._scope = corpus.scope()
+        on = self._scope.on
+        on(CorpusEvent, self._count)
+        on(ToolCompleted, self._completed)
+        on(ToolFailed, self._failed)
+        on(SafetyAllowed, self._allowed)
+        on(SafetyBlocked, lambda event: self._safety.labels("blocked", "").inc())
+        on(SafetyApproved, lambda event: self._safety.labels("approved", "").inc())
+        on(SafetyDenied, lambda event: self._safety.labels("denied", "").inc())
+        on(LlmResponse, self._answered)
+        on(LlmError, self._erred)
+        on(HealthOk, self._measured)
+        on(HealthWarning, lambda event: self._problem(event, "warning"))
+        on(HealthCritical, lambda event: self._problem(event, "critical"))
+
+    def close(self) -> None:
+        """Ends it and takes its metrics out of the registry. Idempotent."""
+        self._scope.close()
+        while self._registered:
+            self._registry.unregister(self._registered.pop())
+
+    # --- inside --------------------------------------------------------------------------------------
+
+    def _register(self) -> None:
+        """Puts all metrics into the registry, or none."""
+        self._registered: list[Counter | Gauge | Histogram] = []
+        for metric in (
+            self._events,
+            self._seconds,
+            self._failures,
+            self._safety,
+            self._tokens,
+            self._errors,
+            self._problems,
+            self._health,
+        ):
+            try:
+                self._registry.register(metric)
+            except ValueError:
+                while self._registered:
+                    self._registry.unregister(self._registered.pop())
+                raise
+            self._registered.append(metric)
+
+    def _count(self, event: CorpusEvent) -> None:
+        self._events.labels(event.dotted).inc()
+
+    def _completed(self, event: ToolCompleted) -> None:
+        if event.duration is not None:
+            self._seconds.labels(self._tool(event.name)).observe(event.duration / 1000)
+
+    def _failed(self, event: ToolFailed) -> None:
+        self._failures.labels(self._tool(event.name), self._error(error_type(event.error))).inc()
+
+    def _allowed(self, event: SafetyAllowed) -> None:
+        self._safety.labels("allowed", event.classification).inc()
+
+    def _answered(self, event: LlmResponse) -> None:
+        self._tokens.labels(self._provider(event.provider), self._model(event.model)).inc(event.tokens)
+
+    def _erred(self, event: LlmError) -> None:
+        self._errors.labels(self._provider(event.provider), str(event.will_retry).lower()).inc()
+
+    def _measured(self, event: HealthOk) -> None:
+        for name, value in event.metrics.items():
+            if isinstance(value, int | float):
+                self._health.labels(self._name(name)).set(value)
+
+    def _problem(self, event: HealthWarning | HealthCritical, level: str) -> None:
+        self._problems.labels(self._resource(event.resource), level).inc()

@@ -1,0 +1,173 @@
+"""Events as Prometheus's text, read back by Prometheus's own parser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from callosum.corpus.bus import Corpus
+from callosum.corpus.events import (
+    HealthCritical,
+    HealthOk,
+    HealthWarning,
+    LlmError,
+    LlmResponse,
+    SafetyAllowed,
+    SafetyApproved,
+    SafetyBlocked,
+    SafetyDenied,
+    ToolCalled,
+    ToolCompleted,
+    ToolFailed,
+)
+from callosum.server.metrics import Metrics
+from callosum.telemetry.prometheus import SECONDS, Prometheus
+
+Samples = dict[tuple[str, tuple[str, ...]], float]
+
+
+class Seen:
+    def __init__(self) -> None:
+        self.corpus = Corpus()
+        self.registry = CollectorRegistry()
+        self.prometheus = Prometheus(self.corpus, self.registry)
+
+    def emit(self, *events: Any) -> None:
+        for event in events:
+            self.corpus.emit(event)
+
+    def samples(self) -> Samples:
+        """Values by name and the values of the labels, these in the order of their names."""
+        families = text_string_to_metric_families(generate_latest(self.registry).decode())
+        return {
+            (one.name, tuple(value for _, value in sorted(one.labels.items()))): one.value
+            for family in families
+            for one in family.samples
+        }
+
+    def of(self, name: str) -> dict[tuple[str, ...], float]:
+        return {labels: value for (found, labels), value in self.samples().items() if found == name}
+
+
+@pytest.fixture
+def seen() -> Iterator[Seen]:
+    one = Seen()
+    yield one
+    one.prometheus.close()
+    one.corpus.close()
+
+
+def test_calls(seen: Seen) -> None:
+    seen.emit(
+        ToolCalled("look", {}),
+        SafetyAllowed("look", "safe"),
+        ToolCompleted("look", duration=30.0),
+        ToolCompleted("look", duration=1500.0),
+        ToolCompleted("look"),
+        ToolFailed("look", "TimeoutError: secret"),
+        ToolFailed("save", "nobody knows how it ended"),
+    )
+    assert seen.of("callosum_events_total") == {
+        ("tool.called",): 1, ("safety.allowed",): 1, ("tool.completed",): 3, ("tool.failed",): 2
+    }  # fmt: skip
+    assert seen.of("callosum_tool_seconds_count") == {("look",): 2}
+    assert seen.of("callosum_tool_seconds_sum") == {("look",): 1.53}
+    buckets = seen.of("callosum_tool_seconds_bucket")
+    assert [float(bound) for bound, _ in buckets] == [*SECONDS, float("inf")]
+    assert list(buckets.values()) == [0.0, 0.0] + [1.0] * 6 + [2.0] * 7
+    assert seen.of("callosum_tool_failures_total") == {("TimeoutError", "look"): 1, ("unknown", "save"): 1}
+
+
+def test_decisions(seen: Seen) -> None:
+    seen.emit(
+        SafetyAllowed("a", "critical"),
+        SafetyAllowed("b", "critical"),
+        SafetyBlocked("a", "why"),
+        SafetyApproved("a", "cli"),
+        SafetyDenied("a", "cli"),
+    )
+    assert seen.of("callosum_safety_total") == {
+        ("allowed", "critical"): 2, ("blocked", ""): 1, ("approved", ""): 1, ("denied", ""): 1
+    }  # fmt: skip
+
+
+def test_models(seen: Seen) -> None:
+    seen.emit(LlmResponse("anthropic", "sonnet", 300), LlmResponse("anthropic", "sonnet", 42))
+    seen.emit(LlmError("openai", "overloaded", True), LlmError("openai", "overloaded", False))
+    assert seen.of("callosum_llm_tokens_total") == {("sonnet", "anthropic"): 342}
+    assert seen.of("callosum_llm_errors_total") == {("openai", "true"): 1, ("openai", "false"): 1}
+
+
+def test_health(seen: Seen) -> None:
+    seen.emit(HealthWarning("disk", 91, 90), HealthWarning("disk", 95, 90), HealthCritical("disk", 99, 98))
+    seen.emit(HealthOk({"disk_free_bytes": 10**12, "host": "fine"}), HealthOk({"disk_free_bytes": 5}))
+    assert seen.of("callosum_health_problems_total") == {("warning", "disk"): 2, ("critical", "disk"): 1}
+    assert seen.of("callosum_health_value") == {("disk_free_bytes",): 5}
+
+
+def test_there_are_few_series_and_no_name_breaks_the_text(seen: Seen) -> None:
+    seen.emit(ToolCompleted('bad"} 1\nx\ud800\\', duration=1.0))
+    for number in range(300):
+        seen.emit(ToolCompleted(f"tool-{number}", duration=1.0))
+        seen.emit(LlmResponse(f"provider-{number}", "m", 1))
+    counts = seen.of("callosum_tool_seconds_count")
+    assert len(counts) == 201
+    assert counts[("other",)] == 101
+    assert len(seen.of("callosum_llm_tokens_total")) == 51
+    assert counts[("bad'} 1 x\\",)] == 1
+
+
+def test_one_process_counts_without_a_registry_of_its_own() -> None:
+    from prometheus_client import REGISTRY  # noqa: PLC0415 - what is used when none is given
+
+    corpus = Corpus()
+    before = generate_latest(REGISTRY)
+    prometheus = Prometheus(corpus)
+    corpus.emit(ToolCompleted("look", duration=1.0))
+    assert b'callosum_tool_seconds_count{tool="look"} 1.0' in generate_latest(REGISTRY)
+    with pytest.raises(ValueError, match="callosum_events"):
+        Prometheus(corpus)
+    assert corpus.handlers(ToolCompleted) == 3 - 1, "the second one left nothing behind"
+    prometheus.close()
+    prometheus.close()
+    after = generate_latest(REGISTRY)
+    assert b"callosum_tool" not in after
+    assert before.count(b"# TYPE") == after.count(b"# TYPE")
+    Prometheus(corpus).close()
+    corpus.close()
+
+
+def test_half_a_registration_is_taken_back() -> None:
+    registry = CollectorRegistry()
+    taken = Prometheus(Corpus(), registry)
+    taken._registry.unregister(taken._events)
+    taken._registered.remove(taken._events)
+    with pytest.raises(ValueError, match="callosum_tool_seconds"):
+        Prometheus(Corpus(), registry)
+    assert b"callosum_events" not in generate_latest(registry)
+    taken.close()
+    assert generate_latest(registry) == b""
+
+
+def test_after_close_nothing_is_counted(seen: Seen) -> None:
+    seen.prometheus.close()
+    seen.emit(ToolCompleted("look", duration=1.0))
+    assert seen.samples() == {}
+    assert seen.corpus.handlers(ToolCompleted) == 0
+
+
+def test_it_stands_beside_the_server_s_own_metrics() -> None:
+    """One registry for both, as ``GET /metrics`` shows them: no name is used twice."""
+    metrics = Metrics(dict)
+    corpus = Corpus()
+    prometheus = Prometheus(corpus, metrics._registry)
+    corpus.emit(SafetyAllowed("look", "safe"))
+    names = [family.name for family in text_string_to_metric_families(metrics.text().decode())]
+    assert {"callosum_decisions", "callosum_safety", "callosum_events"} <= set(names)
+    assert len(names) == len(set(names))
+    prometheus.close()
+    corpus.close()
