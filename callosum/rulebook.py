@@ -44,14 +44,21 @@ class Rulebook:
         """Returns the rules in force, after a look at the file if the last one is a second old."""
         if time.monotonic() >= self._next and self._reading.acquire(blocking=False):
             try:
-                self.reload()
+                self._reload()
             finally:
                 self._next = time.monotonic() + LOOK_EVERY
                 self._reading.release()
         return self._rules
 
     def reload(self) -> bool:
-        """Reads the file if it changed; returns whether new rules are in force."""
+        """Reads the file if it changed; returns whether that brought new rules.
+
+        What the file held when it was called is in force when it returns, whoever has read it.
+        """
+        with self._reading:
+            return self._reload()
+
+    def _reload(self) -> bool:
         stamp = self._look()
         if stamp == self._stamp:
             return False

@@ -1,0 +1,160 @@
+"""Weeks and topics, made from the journal and the pages of days."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from callosum.journal import Filter, Journal
+from callosum.model import Entry
+from callosum.pages.calendar import ONE_DAY, day_of, monday_of, start_of
+from callosum.pages.folder import Folder
+from callosum.pages.topic import WINDOW, Name, Returns, Topic
+from callosum.pages.week import Week
+from callosum.stores.base import Store
+
+BUDGET: Final = 300_000
+"""Most entries that are read for topics at a time, some seconds of work: an old journal comes in bit by bit."""
+_LOOK_UP: Final = 1000
+"""After so many entries a long read looks whether it is to end."""
+
+
+class Closed(Exception):
+    """The work was given up, for its owner is being closed. What was written until then stands."""
+
+
+class Digest(NamedTuple):
+    """A digest that was written: its week (``2026-W20``), its path, and how many days of it have a page."""
+
+    week: str
+    path: str
+    episodes: int
+
+
+class Promoted(NamedTuple):
+    """A topic whose page is new."""
+
+    key: str
+    namespace: str
+    path: str
+
+
+class Consolidation:
+    """Writes the digest of the last complete week, and the pages of topics.
+
+    ``state`` is the state folder, ``now`` gives moments, ``closed`` ends long work. What was read for topics stays
+    in memory, so that an hour later only what is new is read. Safe from any thread; of several processes on one
+    folder one writes at a time.
+    """
+
+    def __init__(self, store: Store, state: Path, *, now: Callable[[], int], closed: threading.Event) -> None:
+        self._journal = Journal(store, state)
+        self._folder = Folder(state)
+        self._now = now
+        self._closed = closed
+        self._turn = threading.Lock()
+        self._empty: date | None = None
+        """The Monday of a week in which nothing happened."""
+        self._returns = Returns()
+        self._topics: dict[Name, Topic] = {}
+        self._read_to = 0
+
+    # --- weeks -----------------------------------------------------------------------------------------------
+
+    def digest(self) -> Digest | None:
+        """Writes ``digests/YYYY-Www.md`` for the last complete ISO week, unless there is one.
+
+        None where nothing happened in it, and while another process is at it. Raises ``StoreError`` if the
+        journal cannot be read or the page not be written, ``Closed`` if it was given up.
+        """
+        week = Week(monday_of(day_of(self._now())) - WINDOW * ONE_DAY)
+        path = f"digests/{week.name}.md"
+        with self._turn, self._folder.alone("digests") as alone:
+            if not alone or week.monday == self._empty or self._folder.has(path):
+                return None
+            for entry in self._entries(week.start, week.end):
+                week.add(entry)
+            days = [(day, self._totals(day)) for day in week.days() if self._folder.has(_episode(day))]
+            if not days and not week.counts.entries:
+                self._empty = week.monday
+                return None
+            self._folder.write(path, week.page(days))
+        return Digest(week.name, path, len(days))
+
+    def due(self) -> bool:
+        """Whether the digest of the last complete week is missing."""
+        monday = monday_of(day_of(self._now())) - WINDOW * ONE_DAY
+        return monday != self._empty and not self._folder.has(f"digests/{Week(monday).name}.md")
+
+    def _totals(self, day: date) -> str:
+        """The line of totals on a day's page."""
+        head = self._folder.head(_episode(day), 3)
+        return head[2] if len(head) > 2 else ""
+
+    # --- topics ----------------------------------------------------------------------------------------------
+
+    def topics(self) -> list[Promoted]:
+        """Writes the pages of topics that are new or have more to tell; returns the new ones.
+
+        None of them while another process is at it. Raises as ``digest`` does.
+        """
+        today = day_of(self._now())
+        with self._turn, self._folder.alone("topics") as alone:
+            if not alone:
+                return []
+            start = start_of(today - (WINDOW - 1) * ONE_DAY)
+            self._go_on(start)
+            self._follow(self._returns.topics(today), start)
+            return [new for topic in self._topics.values() if (new := self._write(topic)) is not None]
+
+    def _go_on(self, start: int) -> None:
+        """Reads what is new, for topics there are and topics to be."""
+        self._read_to = max(self._read_to, start - 1)
+        for number, entry in enumerate(self._entries(self._read_to + 1)):
+            self._returns.add(entry)
+            _tell(self._topics, entry)
+            self._read_to = entry.seq
+            if number >= BUDGET:
+                return
+
+    def _follow(self, found: list[Name], start: int) -> None:
+        """Begins to follow new topics, with all that the days hold of them; lets go of those that are none."""
+        new = {known: Topic(*known) for known in found if known not in self._topics}
+        if new:
+            for entry in self._entries(start, self._read_to + 1):
+                _tell(new, entry)
+        self._topics = {known: self._topics.get(known) or new[known] for known in found}
+
+    def _write(self, topic: Topic) -> Promoted | None:
+        """Writes a page if there is more to tell."""
+        if not topic.changed:
+            return None
+        known = self._folder.has(topic.path)
+        self._folder.write(topic.path, topic.page())
+        topic.changed = False
+        return None if known else Promoted(topic.key, topic.namespace, topic.path)
+
+    # --- reading ---------------------------------------------------------------------------------------------
+
+    def _entries(self, start: int, end: int | None = None) -> Iterator[Entry]:
+        """The entries from ``start`` to before ``end``. Raises ``Closed`` when it is time to go."""
+        for number, entry in enumerate(self._journal.read(Filter(since=start))):
+            if end is not None and entry.seq >= end:
+                return
+            if number % _LOOK_UP == 0 and self._closed.is_set():
+                raise Closed
+            yield entry
+
+
+def _tell(topics: Mapping[Name, Topic], entry: Entry) -> None:
+    """Hands an entry to the topics that it speaks of: a report has the keys of its action."""
+    for key in entry.keys:
+        if (topic := topics.get((key.name, entry.namespace))) is not None:
+            topic.add(entry)
+
+
+def _episode(day: date) -> str:
+    return f"episodes/{day.isoformat()}.md"

@@ -1,0 +1,246 @@
+"""The page of a day: what all sessions did, session by session."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from datetime import date
+from typing import Final
+
+from msgspec import Struct, field
+
+from callosum.journal import shown_keys
+from callosum.model import SECOND, Entry, Event, Outcome, Verdict
+from callosum.pages.acts import Act, begun, ended, follow, line, name
+from callosum.pages.calendar import ONE_DAY, clock, start_of
+from callosum.pages.counts import Counts, cut
+from callosum.pages.markdown import code, many, times
+
+SESSIONS: Final = 50
+"""So many sessions are told of in detail: those that acted last."""
+OTHERS: Final = 200
+"""So many more have a line of their own."""
+_KNOWN: Final = 10_000
+"""Of so many sessions something is kept at all."""
+FIRST: Final = 20
+LAST: Final = 60
+"""Of a session's acts the first and the last so many are listed."""
+_WROTE: Final = 8
+_UNKNOWN_SHOWN: Final = 20
+_OBSERVED_SHOWN: Final = 10
+SO_FAR: Final = ", so far"
+"""Ends the title of a page whose day is not over."""
+_ENDS: Final = frozenset((Event.COMPLETE, Event.RELEASE, Event.LAPSE, Event.RESOLVE))
+
+
+class Presence(Struct):
+    """What is kept of a session: figures, and its first and last acts."""
+
+    session: str
+    namespace: str
+    first: int
+    last: int = 0
+    calls: int = 0
+    held: int = 0
+    reads: int = 0
+    writes: int = 0
+    failed: int = 0
+    waits: int = 0
+    wrote: dict[str, None] = field(default_factory=dict)
+    wrote_more: bool = False
+    acts: int = 0
+    head: list[Act] = field(default_factory=list)
+    tail: deque[Act] = field(default_factory=deque)
+
+
+class Day:
+    """Takes the entries of one local day, in order, and makes its page. Can take more at any time."""
+
+    def __init__(self, day: date) -> None:
+        self.day = day
+        self.start = start_of(day)
+        self.end = start_of(day + ONE_DAY)
+        self.counts = Counts(self.start)
+        self.last = self.start - 1
+        """The ``seq`` of the newest entry that it has taken."""
+        self._sessions: dict[tuple[str, str], Presence] = {}
+        self._detailed: OrderedDict[tuple[str, str], Presence] = OrderedDict()
+        self._index: dict[int, Act] = {}
+        """The acts that are kept, by their ids."""
+        self._lost: dict[int, Act] = {}
+        """The acts with unknown outcome, by their ids."""
+        self._unlisted = 0
+        """Calls of sessions of which nothing is kept."""
+        self._observed: list[str] = []
+
+    def add(self, entry: Entry) -> None:
+        """Takes the next entry. One of another day, or one that it had, is passed over."""
+        if not self.last < entry.seq < self.end:
+            return
+        self.last = entry.seq
+        self.counts.add(entry)
+        event = entry.event
+        if event is Event.INTERCEPT:
+            self._called(entry)
+        elif event in _ENDS:
+            self._ended(entry)
+        elif event in (Event.APPROVE, Event.DENY, Event.RENEW):
+            self._lost.pop(entry.action, None)
+            if (act := self._index.get(entry.action)) is not None:
+                follow(act, entry)
+        elif event in (Event.LOCK, Event.LATE):
+            presence = self._presence(entry)
+            if presence is not None:
+                presence.calls += event is Event.LATE
+                self._keep(presence, begun(entry), entry.action or entry.seq)
+        elif event is Event.QUEUE:
+            presence = self._presence(entry)
+            if presence is not None:
+                presence.waits += 1
+        elif event is Event.OBSERVE and len(self._observed) < _OBSERVED_SHOWN:
+            self._observed.append(_observed(entry))
+
+    def _called(self, entry: Entry) -> None:
+        presence = self._presence(entry)
+        if presence is None:
+            self._unlisted += 1
+            return
+        presence.calls += 1
+        verdict = entry.verdict or Verdict.ALLOW
+        tier = entry.tier or 0
+        if not verdict.proceed:
+            presence.held += 1
+        elif tier == 0:
+            presence.reads += 1
+            return
+        elif tier == 1:
+            presence.writes += 1
+            for key in shown_keys(entry):
+                if len(presence.wrote) < _WROTE:
+                    presence.wrote[key] = None
+                elif key not in presence.wrote:
+                    presence.wrote_more = True
+            return
+        self._keep(presence, begun(entry), entry.action or entry.seq)
+
+    def _ended(self, entry: Entry) -> None:
+        act = self._index.get(entry.action)
+        if entry.action in self.counts.unknown:
+            self._lost[entry.action] = act or ended(entry, late="")
+        else:
+            self._lost.pop(entry.action, None)
+        if act is not None:
+            follow(act, entry)
+        elif entry.action < self.start and (entry.tier or 0) > 1 and entry.outcome is not Outcome.CANCELLED:
+            presence = self._presence(entry)
+            if presence is not None:
+                self._keep(presence, ended(entry), entry.action)
+        elif entry.outcome is Outcome.FAILED and (presence := self._presence(entry)) is not None:
+            presence.failed += 1
+
+    def _presence(self, entry: Entry) -> Presence | None:
+        known = (entry.namespace, entry.session)
+        presence = self._sessions.get(known)
+        if presence is None:
+            if len(self._sessions) >= _KNOWN:
+                return None
+            presence = self._sessions[known] = Presence(entry.session, entry.namespace, entry.seq)
+        presence.last = entry.seq
+        return presence
+
+    def _keep(self, presence: Presence, act: Act, id: int) -> None:
+        """Lists an act; the last ones push out those in the middle, late sessions the early ones."""
+        presence.acts += 1
+        known = (presence.namespace, presence.session)
+        detailed = self._detailed
+        detailed[known] = presence
+        detailed.move_to_end(known)
+        if len(detailed) > SESSIONS:
+            _, idle = detailed.popitem(last=False)
+            for gone in (*idle.head, *idle.tail):
+                self._forget(gone)
+            idle.head.clear()
+            idle.tail.clear()
+        self._index[id] = act
+        act.id = id
+        if presence.acts <= FIRST:
+            presence.head.append(act)
+            return
+        presence.tail.append(act)
+        if len(presence.tail) > LAST:
+            self._forget(presence.tail.popleft())
+
+    def _forget(self, act: Act) -> None:
+        self._index.pop(act.id, None)
+
+    # --- as text ---------------------------------------------------------------------------------------------
+
+    def page(self, *, so_far: bool) -> str:
+        """The page as Markdown; ``so_far``: the day is not over."""
+        counts = self.counts
+        sessions = many(len(self._sessions), "session")
+        lines = [
+            f"# {self.day.isoformat()}, {self.day:%A}{SO_FAR if so_far else ''}",
+            "",
+            f"{sessions}, {counts.totals()}. Last entry at {clock(counts.last)}.",
+            "",
+            *counts.lines(),
+            *self._observed,
+        ]
+        if counts.unknowns:
+            lost = (line(self._lost[id], who=True) for id in sorted(self._lost))
+            lines += ["", "## Unknown outcomes", "", "These may or may not have happened:", ""]
+            lines += cut(lost, _UNKNOWN_SHOWN, "action", total=counts.unknowns)
+        for presence in sorted(self._detailed.values(), key=_by_start):
+            lines += ["", f"## {name(presence.session, presence.namespace)}", "", f"{_figures(presence)}.", ""]
+            lines += _acts(presence)
+        lines += self._others()
+        return "\n".join(lines) + "\n"
+
+    def _others(self) -> list[str]:
+        others = sorted((one for one in self._sessions.values() if not (one.head or one.tail)), key=_by_start)
+        if not others:
+            return []
+        lines = ["", "## Other sessions" if self._detailed else "## Sessions", ""]
+        lines += [f"- {name(one.session, one.namespace)}: {_figures(one)}" for one in others[:OTHERS]]
+        left = len(others) - OTHERS
+        if left > 0 or self._unlisted:
+            calls = sum(one.calls for one in others[OTHERS:]) + self._unlisted
+            more = "and still more" if self._unlisted else f"and {many(left, 'more session')}"
+            lines.append(f"- {more}, with {many(calls, 'call')}")
+        return lines
+
+
+def _by_start(presence: Presence) -> tuple[int, str, str]:
+    return presence.first, presence.namespace, presence.session
+
+
+def _figures(one: Presence) -> str:
+    """From when to when, and what it did that is not listed."""
+    begin, end = clock(one.first), clock(one.last)
+    parts = [f"{begin} to {end}" if begin != end else begin, many(one.calls, "call")]
+    if one.held:
+        parts.append(f"{one.held:,} held back")
+    if one.waits:
+        parts.append(f"waited {times(one.waits)}")
+    if one.reads:
+        parts.append(f"read {times(one.reads)}")
+    if one.failed:
+        parts.append(f"{one.failed:,} failed")
+    if one.writes:
+        wrote = ", ".join(code(key) for key in one.wrote)
+        parts.append(f"wrote {times(one.writes)}{f': {wrote}' if wrote else ''}{' and others' * one.wrote_more}")
+    return ", ".join(parts)
+
+
+def _acts(one: Presence) -> list[str]:
+    left = one.acts - len(one.head) - len(one.tail)
+    gap = [f"- … {many(left, 'act')} left out here"] if left else []
+    return [*map(line, one.head), *gap, *map(line, one.tail)]
+
+
+def _observed(entry: Entry) -> str:
+    until, by = entry.body.get("until"), entry.body.get("by")
+    who = f" by {code(by)}" if isinstance(by, str) and by else ""
+    if isinstance(until, int | float) and until:
+        return f"- Told to observe only at {clock(entry.seq)}, until {clock(int(until * SECOND))}{who}"
+    return f"- Told to decide again at {clock(entry.seq)}{who}"

@@ -1,0 +1,162 @@
+"""Topics: keys to which several sessions keep returning, each with a page of who did what on it.
+
+A key is a topic while at least ``SESSIONS`` sessions acted on it on at least ``DAYS`` of the last ``WINDOW`` local
+days. To act is a call of tier 1 or more that changes or adds to the key, or a lock; one that was held back counts,
+for somebody came back to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from datetime import date
+from hashlib import blake2b
+from typing import Final
+
+from callosum.journal import shown_keys
+from callosum.model import DEFAULT_NAMESPACE, NO_KEY, Entry, Event, Mode, Verdict
+from callosum.pages.acts import Act, begun, follow, line
+from callosum.pages.calendar import ONE_DAY, day_of, start_of
+from callosum.pages.counts import Top, cut
+from callosum.pages.markdown import code, many
+
+SESSIONS: Final = 3
+DAYS: Final = 2
+WINDOW: Final = 7
+ACTS: Final = 200
+"""So many acts a page tells of, the newest."""
+TOPICS: Final = 100
+"""So many topics are followed at once: those of the most sessions."""
+_KEYS: Final = 20_000
+"""So many keys of one day are watched; what comes to more on that day starts to count on the next."""
+_SHOWN: Final = 20
+_SLUG: Final = 60
+_PLAIN: Final = re.compile(r"[a-z0-9]([a-z0-9._-]{0,58}[a-z0-9])?")
+_RESERVED: Final = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
+
+Name = tuple[str, str]
+"""A key and its namespace."""
+
+
+def slug_of(key: str, namespace: str = DEFAULT_NAMESPACE) -> str:
+    """A file name for a key, without its ending: what is readable of it, and a digest unless it is all there.
+
+    ``notes`` stays ``notes``; ``channel:#general`` becomes ``channel-general-`` and twelve digits.
+    """
+    if namespace == DEFAULT_NAMESPACE and _PLAIN.fullmatch(key) and not _RESERVED.fullmatch(key):
+        return key
+    digest = blake2b(f"{namespace}\x1f{key}".encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+    stem = re.sub(r"[^a-z0-9]+", "-", key.lower())[:_SLUG].strip("-")
+    return f"{stem}-{digest}" if stem else digest
+
+
+class Returns:
+    """Takes the entries of the last days, in order, and says which keys are topics.
+
+    Of a key and a day no more than ``SESSIONS`` sessions are kept: that is enough to tell.
+    """
+
+    def __init__(self) -> None:
+        self._days: dict[date, dict[Name, tuple[str, ...]]] = {}
+        self._today: dict[Name, tuple[str, ...]] = {}
+        self._today_ends = 0
+
+    def add(self, entry: Entry) -> None:
+        """Takes the next entry."""
+        for known in acted_on(entry):
+            if entry.seq >= self._today_ends:
+                day = day_of(entry.seq)
+                self._today_ends = start_of(day + ONE_DAY)
+                self._today = self._days.setdefault(day, {})
+            seen = self._today.get(known)
+            if seen is None:
+                if len(self._today) < _KEYS:
+                    self._today[known] = (entry.session,)
+            elif entry.session not in seen and len(seen) < SESSIONS:
+                self._today[known] = (*seen, entry.session)
+
+    def topics(self, today: date) -> list[Name]:
+        """The keys that are topics on this day, those of the most days and sessions first."""
+        for day in [day for day in self._days if day <= today - WINDOW * ONE_DAY]:
+            del self._days[day]
+        counts: dict[Name, int] = {}
+        for keys in self._days.values():
+            for known in keys:
+                counts[known] = counts.get(known, 0) + 1
+        found = []
+        for known, days in counts.items():
+            if days >= DAYS:
+                sessions = {session for keys in self._days.values() for session in keys.get(known, ())}
+                if len(sessions) >= SESSIONS:
+                    found.append((-days, -len(sessions), known))
+        return [known for _, _, known in sorted(found)[:TOPICS]]
+
+
+def acted_on(entry: Entry) -> Iterator[Name]:
+    """The keys that an entry shows somebody acting on."""
+    if entry.event is Event.LOCK or (entry.event is Event.INTERCEPT and (entry.tier or 0) > 0):
+        for key in entry.keys:
+            if key.mode is not Mode.READ and not key.name.startswith(NO_KEY):
+                yield key.name, entry.namespace
+
+
+class Topic:
+    """Takes entries, in order, and makes the page of one key from those that speak of it."""
+
+    def __init__(self, key: str, namespace: str = DEFAULT_NAMESPACE) -> None:
+        self.key = key
+        self.namespace = namespace
+        self.path = f"topics/{slug_of(key, namespace)}.md"
+        self.changed = False
+        """Whether there is more since this was last set to False."""
+        self._acts: deque[Act] = deque()
+        self._index: dict[int, Act] = {}
+        self._sessions = Top(500)
+        self._count = 0
+        self._first = 0
+
+    def add(self, entry: Entry) -> None:
+        """Takes the next entry that speaks of the key."""
+        if (act := self._index.get(entry.action)) is not None and entry.seq != act.id:
+            follow(act, entry)
+            self.changed = True
+        elif any(known == (self.key, self.namespace) for known in acted_on(entry)):
+            self._keep(entry)
+
+    def _keep(self, entry: Entry) -> None:
+        act = begun(entry)
+        act.id = entry.action or entry.seq
+        act.keys = tuple(key for key in shown_keys(entry) if key != self.key)
+        self._acts.append(act)
+        self._index[act.id] = act
+        if len(self._acts) > ACTS:
+            self._index.pop(self._acts.popleft().id, None)
+        self._sessions.add(entry.session)
+        self._count += 1
+        self._first = self._first or entry.seq
+        self.changed = True
+
+    def page(self) -> str:
+        """The page as Markdown, newest act first."""
+        where = "" if self.namespace == DEFAULT_NAMESPACE else f" in {code(self.namespace)}"
+        held = sum(act.verdict in (Verdict.CONFIRM, Verdict.ASK, Verdict.BLOCK) for act in self._acts)
+        back = f", {held:,} of the last {len(self._acts):,} held back" if held else ""
+        figures = f"{many(len(self._sessions), 'session')}, {many(self._count, 'call')}"
+        sessions = [f"- {code(one)}: {many(count, 'call')}" for one, count in self._sessions.most(_SHOWN)]
+        lines = [
+            f"# {code(self.key, 200)}{where}",
+            "",
+            f"{figures} since {day_of(self._first).isoformat()}{back}.",
+            "",
+            "## Sessions",
+            "",
+            *cut(sessions, _SHOWN, "session", total=len(self._sessions)),
+            "",
+            "## What was done, newest first",
+            "",
+            *(line(act, who=True, day=True) for act in reversed(self._acts)),
+        ]
+        if self._count > len(self._acts):
+            lines.append(f"- and {many(self._count - len(self._acts), 'earlier act')}")
+        return "\n".join(lines) + "\n"

@@ -1,0 +1,115 @@
+"""The digest of an ISO week: how much, who, with what, on what, and what stood in the way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import date, timedelta
+from typing import Any, Final
+
+from callosum.journal import shown_keys
+from callosum.model import Entry, Event, Mode, Verdict
+from callosum.pages.acts import name
+from callosum.pages.calendar import start_of, week_of
+from callosum.pages.counts import Counts, Top, cut
+from callosum.pages.markdown import code, many, times
+
+_SHOWN: Final = 25
+_DAYS: Final = 7
+_SUMMARY: Final = re.compile(r"[A-Za-z0-9 ,.:]{1,200}")
+"""The line of totals on a day's page; a line that is anything else is not taken over."""
+
+
+class Week:
+    """Takes the entries of the week that begins on ``monday``, in order, and makes its digest."""
+
+    def __init__(self, monday: date) -> None:
+        self.monday = monday
+        self.start = start_of(monday)
+        self.end = start_of(monday + timedelta(days=_DAYS))
+        self.counts = Counts(self.start)
+        self._sessions = Top()
+        self._held = Top()
+        self._tools = Top()
+        self._keys = Top()
+        self._trouble = Top()
+
+    @property
+    def name(self) -> str:
+        """``2026-W20``."""
+        return week_of(self.monday)
+
+    def days(self) -> list[date]:
+        """The days of the week."""
+        return [self.monday + timedelta(days=day) for day in range(_DAYS)]
+
+    def add(self, entry: Entry) -> None:
+        """Takes the next entry. One of another week is passed over."""
+        if not self.start <= entry.seq < self.end:
+            return
+        self.counts.add(entry)
+        if entry.event not in (Event.INTERCEPT, Event.LATE):
+            return
+        session = (entry.session, entry.namespace)
+        self._sessions.add(session)
+        self._tools.add(entry.tool)
+        verdict = entry.verdict or Verdict.ALLOW
+        if not verdict.proceed:
+            self._held.add(session)
+        if not entry.keys:
+            return
+        written = [key.name for key in entry.keys if key.mode is not Mode.READ]
+        conflicts = bool(entry.body.get("conflicts"))
+        for key in shown_keys(entry):
+            if key in written:
+                self._keys.add((key, entry.namespace))
+            if conflicts:
+                self._trouble.add((key, entry.namespace))
+
+    # --- as text ---------------------------------------------------------------------------------------------
+
+    def page(self, episodes: Iterable[tuple[date, str]]) -> str:
+        """The digest as Markdown; ``episodes`` are the days that have a page, with their line of totals."""
+        counts = self.counts
+        last = self.monday + timedelta(days=_DAYS - 1)
+        sessions = f"{'' if self._sessions.complete else 'at least '}{many(len(self._sessions), 'session')}"
+        lines = [
+            f"# {self.name}, {self.monday.isoformat()} to {last.isoformat()}",
+            "",
+            f"{sessions}, {counts.totals()}.",
+            "",
+            *counts.lines(),
+        ]
+        days = [f"- [{day.isoformat()}](../episodes/{day.isoformat()}.md){_totals(text)}" for day, text in episodes]
+        kinds = [f"- {kind}: {times(count)}" for kind, count in sorted(counts.kinds.items(), key=_most)]
+        lines += _section("Days", days)
+        lines += _section("Sessions", self._list(self._sessions, name, "call", "session", self._held))
+        lines += _section("Tools", self._list(self._tools, code, "call", "tool"))
+        lines += _section("Keys that were acted on most", self._list(self._keys, _key, "call", "key"))
+        lines += _section("Conflicts", kinds)
+        lines += _section("Keys with most conflicts", self._list(self._trouble, _key, "call", "key"))
+        return "\n".join(lines) + "\n"
+
+    def _list(self, top: Top, show: Any, counted: str, what: str, held: Top | None = None) -> list[str]:
+        found = []
+        for one, count in top.most(_SHOWN):
+            shown = show(*one) if isinstance(one, tuple) else show(one)
+            back = held.get(one) if held is not None else 0
+            found.append(f"- {shown}: {many(count, counted)}{f', {back:,} held back' if back else ''}")
+        return cut(found, _SHOWN, what, total=len(top))
+
+
+def _section(title: str, lines: list[str]) -> list[str]:
+    return ["", f"## {title}", "", *lines] if lines else []
+
+
+def _totals(text: str) -> str:
+    return f": {text.rstrip('.')}" if _SUMMARY.fullmatch(text) else ""
+
+
+def _key(key: str, namespace: str) -> str:
+    return name(key, namespace)
+
+
+def _most(item: tuple[str, int]) -> tuple[int, str]:
+    return -item[1], item[0]

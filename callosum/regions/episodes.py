@@ -1,0 +1,136 @@
+"""Hippocampus: a page a day of what all sessions did."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Final, Self
+
+from callosum.corpus.bus import Corpus
+from callosum.corpus.events import MemorySaved, SchedulerTick
+from callosum.journal import Filter, Journal
+from callosum.model import MINUTE
+from callosum.pages.calendar import ONE_DAY, day_of
+from callosum.pages.day import SO_FAR, Day
+from callosum.pages.folder import Folder
+from callosum.stores.base import Store
+
+logger = logging.getLogger("callosum")
+
+JOB: Final = "episodes"
+MISSED: Final = 7
+"""So many days back a page is made up for, if nobody was there to write it."""
+_GRACE: Final = MINUTE
+"""So long after its end a day is over: by then the last transaction that began in it is in the journal."""
+_LOOK_UP: Final = 1000
+"""After so many entries a long read looks whether the region was closed."""
+
+
+class Hippocampus:
+    """Writes ``brain/episodes/YYYY-MM-DD.md`` from the journal, and tells of it as ``memory.saved``.
+
+    On its job's tick it writes the page of the day under way, if the journal has grown, and once more each of the
+    last ``MISSED`` days that is over and whose page does not say so yet. What it has read of the day stays in
+    memory (a few megabytes at most), so a tick reads no more than what is new; a new process reads the day once.
+
+    Days are local. ``state`` is the state folder. ``now`` gives moments (default: the store's). Safe from any
+    thread; of several processes on one folder one writes at a time, the same page.
+    """
+
+    def __init__(self, corpus: Corpus, *, store: Store, state: Path, now: Callable[[], int] | None = None) -> None:
+        self._corpus = corpus
+        self._store = store
+        self._journal = Journal(store, state)
+        self._folder = Folder(state)
+        self._now = now or store.now
+        self._turn = threading.Lock()
+        self._day: Day | None = None
+        self._over: set[date] = set()
+        """Days about whose page nothing is left to do."""
+        self._closed = threading.Event()
+        self._off = corpus.on(SchedulerTick, self._tick, deferred=True)
+
+    def write(self, day: date | None = None) -> Path | None:
+        """Writes the page of a local day (default: today) and returns it; None if it is as it was.
+
+        None too where there is nothing to tell of, and while another process is at it. A page that was written
+        after its day stays; delete it to have it written anew.
+        Raises ``StoreError`` if the journal cannot be read or the page not be written.
+        """
+        now = self._now()
+        return self._write(day or day_of(now), now)
+
+    def catch_up(self) -> list[Path]:
+        """Writes what there is to write: days that are over first, then today. Returns the pages that changed."""
+        now = self._now()
+        today = day_of(now)
+        self._over = {day for day in self._over if day >= today - MISSED * ONE_DAY}
+        days = [today - back * ONE_DAY for back in range(MISSED, -1, -1)]
+        pages = [self._write(day, now) for day in days if day not in self._over]
+        return [page for page in pages if page is not None]
+
+    def close(self) -> None:
+        """Ends the subscription; a page that is being made is given up. Idempotent."""
+        self._closed.set()
+        self._off()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _tick(self, event: SchedulerTick) -> None:
+        if event.job_name == JOB and not self._closed.is_set():
+            self.catch_up()
+
+    def _write(self, day: date, now: int) -> Path | None:
+        path = f"episodes/{day.isoformat()}.md"
+        with self._turn, self._folder.alone(JOB) as alone:
+            if not alone or self._closed.is_set():
+                return None
+            if self._is_over(path):
+                self._over.add(day)
+                return None
+            changed = self._make(path, day, now)
+        if changed:
+            self._corpus.emit(MemorySaved("episode", path))
+        return self._folder.root / path if changed else None
+
+    def _is_over(self, path: str) -> bool:
+        """Whether the page was written after its day had ended."""
+        head = self._folder.head(path, 1)
+        return bool(head) and head[0].startswith("# ") and not head[0].endswith(SO_FAR)
+
+    def _make(self, path: str, day: date, now: int) -> bool:
+        """Writes the page from what is new; whether it changed."""
+        kept = self._day if self._day is not None and self._day.day == day else None
+        page = kept or Day(day)
+        so_far = now < page.end + _GRACE
+        if kept is not None and so_far and self._newest() <= kept.last and self._folder.has(path):
+            return False
+        if not self._read(page):
+            return False
+        if so_far:
+            self._day = page
+        else:
+            self._over.add(day)
+            self._day = None if page is self._day else self._day
+        return bool(page.counts.entries) and self._folder.write(path, page.page(so_far=so_far))
+
+    def _newest(self) -> int:
+        newest = self._store.entries(limit=1, newest=True)
+        return newest[-1].seq if newest else 0
+
+    def _read(self, page: Day) -> bool:
+        """Feeds the page what it has not seen; False if the region was closed meanwhile."""
+        for number, entry in enumerate(self._journal.read(Filter(since=page.start), after=page.last)):
+            if entry.seq >= page.end:
+                break
+            page.add(entry)
+            if number % _LOOK_UP == 0 and self._closed.is_set():
+                return False
+        return True

@@ -1,0 +1,377 @@
+"""Brainstem: the schedule by which regions do their work, and an eye on the files that the gate reads."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import Any, Final, Self
+
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.cron import CronTrigger
+from apscheduler.triggers.interval import IntervalTrigger
+from msgspec import Struct
+from tzlocal import get_localzone
+from watchfiles import watch
+
+from callosum.corpus.bus import Corpus
+from callosum.corpus.events import (
+    HealthWarning,
+    MemoryConsolidated,
+    MemoryPromoted,
+    SchedulerTick,
+    WatcherChanged,
+)
+from callosum.errors import ConfigError
+from callosum.gate import LocalGate
+from callosum.model import SECOND
+from callosum.pages.consolidation import Closed, Consolidation
+from callosum.redact import quote, redact_text
+
+logger = logging.getLogger("callosum")
+
+_UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_TIME: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
+_THREADS: Final = 4
+"""So many jobs run at once. One that is long (a digest) does not keep the sweep waiting."""
+_POOL: Final = "callosum"
+_SOON: Final = 60
+"""A digest that is missing at the start is written so many seconds later, when the start is over."""
+_LOOK_EVERY: Final = 1000
+"""How often watched files are looked at without being told of a change, in milliseconds."""
+_STEP: Final = 50
+_DEBOUNCE: Final = 250
+"""Changes that follow one another within ``_STEP`` are one, for at most so long; in milliseconds."""
+_SET_BACK: Final = 5 * SECOND
+"""A clock that went back by more than this has been set."""
+
+
+class Job(Struct, frozen=True):
+    """A job: its name, and either ``every`` so many seconds or ``daily`` at a local time (``00:10``).
+
+    ``first`` is how many seconds after the start it is done first (default: ``every``). Raises ``ConfigError``.
+    """
+
+    name: str
+    every: float | None = None
+    daily: str | None = None
+    first: float | None = None
+
+    def __post_init__(self) -> None:
+        """Checks that it can be kept to."""
+        if (self.every is None) == (self.daily is None):
+            raise ConfigError("expected either `every` or `daily`", at=f"job {self.name}")
+        if self.every is not None and not 0 < self.every <= 366 * 86_400:
+            raise ConfigError(f"expected seconds, more than 0, got {self.every!r}", at=f"job {self.name}.every")
+        if self.daily is not None and not _TIME.fullmatch(self.daily):
+            raise ConfigError(f'expected a time such as "00:10", got {self.daily!r}', at=f"job {self.name}.daily")
+
+    @property
+    def schedule(self) -> str:
+        """When it is done, in words: ``every 30 s``, ``daily at 00:10``."""
+        if self.every is None:
+            return f"daily at {self.daily}"
+        size, unit = next(((size, unit) for size, unit in _UNITS if self.every % size == 0), (1, "s"))
+        return f"every {self.every / size:g} {unit}"
+
+
+JOBS: Final = (
+    Job("health", every=30),
+    Job("sweep", every=30),
+    Job("retention", every=600),
+    Job("episodes", every=300),
+    Job("index", every=60),
+    Job("digest", daily="00:10"),
+    Job("topics", every=3600, first=300),
+)
+"""The schedule. What a job does that is not Brainstem's own is done by the region that hears its tick."""
+
+
+class Brainstem:
+    """Keeps the schedule, watches files, writes weeks and topics.
+
+    Each run of a job emits ``scheduler.tick`` and then does Brainstem's own part of it:
+
+    ========= ==========================================================================================
+    sweep     has the gate settle what ran out and nobody has met since
+    retention has the gate forget what nobody can ask for, and rotate the journal
+    digest    writes the digest of the last complete week if it is missing: ``memory.consolidated``
+    topics    writes the pages of keys to which sessions keep returning: ``memory.promoted`` for a new one
+    ========= ==========================================================================================
+
+    A job that fails is logged and told of as ``health.warning`` (``job.<name>``), and comes again at its time. None
+    overlaps itself. What was missed while the machine slept is done once. When the clock is set back, the schedule
+    starts anew, so that no job waits for the time that was.
+
+    ``watch`` are files: ``watcher.changed`` tells when one comes, changes or goes, also when an editor replaces it or
+    when its folder comes later. If it is the gate's rules file, the gate has read it before it is told; a fault in
+    it is ``health.warning`` (``rules``).
+
+    ``state`` is the state folder. ``now`` gives moments (default: the store's). Nothing runs before ``start``.
+    Processes that share a state folder may each have a Brainstem: a page is written by one of them at a time.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        gate: LocalGate,
+        state: Path,
+        watch: Sequence[Path] = (),
+        jobs: Sequence[Job] = JOBS,
+        now: Callable[[], int] | None = None,
+    ) -> None:
+        self._corpus = corpus
+        self._gate = gate
+        self._now = now or gate.store.now
+        self._closed = threading.Event()
+        self._pages = Consolidation(gate.store, state, now=self._now, closed=self._closed)
+        self._jobs = {job.name: job for job in jobs}
+        self._busy = {job.name: threading.Lock() for job in jobs}
+        self._own: Mapping[str, Callable[[], object]] = {
+            "sweep": gate.sweep,
+            "retention": gate.upkeep,
+            "digest": self._digest,
+            "topics": self._topics,
+        }
+        self._inside = threading.local()
+        self._schedule: BackgroundScheduler | None = None
+        self._files = Files(watch)
+        self._watcher: threading.Thread | None = None
+        self._latest = 0
+
+    # --- the schedule ----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begins with the schedule and with watching. Idempotent; raises ``RuntimeError`` once it is closed."""
+        if self._closed.is_set():
+            raise RuntimeError("this region is closed")
+        if self._schedule is not None:
+            return
+        logging.getLogger(f"apscheduler.executors.{_POOL}").setLevel(logging.WARNING)  # else two lines each run
+        self._schedule = schedule = BackgroundScheduler(
+            timezone=_zone(),
+            executors={_POOL: ThreadPoolExecutor(_THREADS)},
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        )
+        for job in self._jobs.values():
+            schedule.add_job(self.run_job, _trigger(job), (job.name,), id=job.name, executor=_POOL, **self._first(job))
+        schedule.start()
+        self._watcher = threading.Thread(target=self._watch, name="callosum-watcher", daemon=True)
+        self._watcher.start()
+
+    def run_job(self, name: str) -> bool:
+        """Runs a job now, in this thread; False if it is under way already.
+
+        Raises nothing of what fails in it. Raises ``ConfigError`` for a job that is not in the schedule.
+        """
+        job = self._jobs.get(name)
+        if job is None:
+            raise ConfigError(f"there is no job {quote(name)}; there are {', '.join(self._jobs)}", at="job")
+        if self._closed.is_set() or not self._busy[name].acquire(blocking=False):
+            return False
+        self._inside.job = True
+        try:
+            self._corpus.emit(SchedulerTick(name, job.schedule))
+            if (own := self._own.get(name)) is not None:
+                own()
+        except Closed:
+            pass
+        except Exception as fault:
+            logger.exception("the job %r failed", name)
+            self._corpus.emit(HealthWarning(f"job.{name}", _said(fault), "no error"))
+        finally:
+            self._inside.job = False
+            self._busy[name].release()
+        return True
+
+    def times(self) -> dict[str, float]:
+        """When each job is done next, in Unix seconds; empty before ``start`` and after ``close``."""
+        if self._schedule is None:
+            return {}
+        return {job.id: job.next_run_time.timestamp() for job in self._schedule.get_jobs()}
+
+    def close(self) -> None:
+        """Ends schedule and watching. Waits for jobs, which give up long reading. Idempotent."""
+        self._closed.set()
+        inside = getattr(self._inside, "job", False)  # a handler of one of our own events may close us
+        schedule, self._schedule = self._schedule, None
+        if schedule is not None and schedule.running:
+            if inside:
+                threading.Thread(target=schedule.shutdown, name="callosum-close", daemon=True).start()
+            else:
+                schedule.shutdown()
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None and watcher is not threading.current_thread():
+            watcher.join(5)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _first(self, job: Job) -> dict[str, Any]:
+        """When a job is done first, where that is not what its trigger says."""
+        delay = job.first
+        if job.name == "digest" and job.daily is not None and self._pages.due():
+            delay = _SOON
+        return {} if delay is None else {"next_run_time": datetime.now(UTC) + timedelta(seconds=delay)}
+
+    def _look_at_clock(self) -> None:
+        """Starts the schedule anew when the clock was set back: its times would be far away."""
+        now = time.time_ns() // 1000
+        if now < self._latest - _SET_BACK and (schedule := self._schedule) is not None:
+            logger.warning("the clock went back by %d s; the schedule starts anew", (self._latest - now) // SECOND)
+            for job in self._jobs.values():
+                schedule.reschedule_job(job.name, trigger=_trigger(job))
+        self._latest = now
+
+    # --- Brainstem's own work --------------------------------------------------------------------------------
+
+    def _digest(self) -> None:
+        digest = self._pages.digest()
+        if digest is not None:
+            self._corpus.emit(MemoryConsolidated(digest.week, digest.episodes))
+
+    def _topics(self) -> None:
+        for topic in self._pages.topics():
+            self._corpus.emit(MemoryPromoted(topic.key, topic.path, namespace=topic.namespace))
+
+    # --- files -----------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """What the watcher's thread does until the region is closed."""
+        while not self._closed.is_set():
+            try:
+                for _ in self._files.wakes(self._closed):
+                    if self._closed.is_set():
+                        return
+                    self._look_at_clock()
+                    for path, change in self._files.changes():
+                        self._changed(path, change)
+            except Exception as fault:
+                logger.exception("the watcher failed and starts again")
+                self._corpus.emit(HealthWarning("watcher", _said(fault), "no error"))
+                self._closed.wait(_LOOK_EVERY / 1000)
+
+    def _changed(self, path: Path, change: str) -> None:
+        rules = self._gate.rules
+        mine = rules.path is not None and path == rules.path.absolute()
+        if mine:
+            rules.reload()
+        self._corpus.emit(WatcherChanged(str(path), change))
+        if mine and rules.error is not None:
+            self._corpus.emit(HealthWarning("rules", _said(rules.error), "valid"))
+
+
+class Files:
+    """Named files and what became of them since the last look. They and their folders need not exist.
+
+    What changed is told by comparing, not by what the system reports: a file that an editor replaced was changed,
+    however it did that, and one behind a link is seen too. The reports only say when to look.
+    """
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._paths = tuple(dict.fromkeys(path.absolute() for path in paths))
+        self._folders = tuple(dict.fromkeys(path.parent for path in self._paths))
+        self._known = {path: _stamp(path) for path in self._paths}
+
+    def changes(self) -> list[tuple[Path, str]]:
+        """Returns what was created, changed or deleted since it was last asked."""
+        found = []
+        for path in self._paths:
+            old, new = self._known[path], _stamp(path)
+            if new != old:
+                self._known[path] = new
+                found.append((path, "created" if old is None else "deleted" if new is None else "changed"))
+        return found
+
+    def wakes(self, closed: threading.Event) -> Iterator[None]:
+        """Yields when it is time to look: soon after something happened in a folder, and every second.
+
+        Ends when ``closed`` is set, and when folders came or went: then watch anew.
+        """
+        yield
+        there = self._there()
+        if not there:
+            while not closed.wait(_LOOK_EVERY / 1000) and not self._there():
+                yield
+            return
+        try:
+            reports = watch(
+                *there,
+                watch_filter=None,  # only wakes us; most of what happens in a state folder is the database's
+                debounce=_DEBOUNCE,
+                step=_STEP,
+                stop_event=closed,
+                rust_timeout=_LOOK_EVERY,
+                yield_on_timeout=True,
+                raise_interrupt=False,
+                recursive=False,
+            )
+            for _ in reports:
+                yield
+                if self._there() != there:
+                    return
+        except OSError as fault:
+            logger.warning("files are only looked at every second, the system cannot watch them: %s", fault)
+            while not closed.wait(_LOOK_EVERY / 1000):
+                yield
+
+    def _there(self) -> dict[str, tuple[int, int]]:
+        """The folders that there are, each with what tells it from another of its name."""
+        found = {}
+        for folder in self._folders:
+            try:
+                seen = folder.stat()
+            except OSError:
+                continue
+            found[str(folder)] = seen.st_dev, seen.st_ino
+        return found
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    """What tells one state of a file from another; None if there is none that can be seen."""
+    try:
+        seen = path.stat()
+    except OSError:
+        return None
+    return seen.st_mtime_ns, seen.st_size, seen.st_ino
+
+
+class _Interval(IntervalTrigger):  # type: ignore[misc]  # the library has no types
+    """Every so many seconds; what a sleeping machine or a clock that leapt ahead has missed is one time, not many."""
+
+    def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime | None:
+        """The next time after ``previous`` that is not over, or None at the end of all times."""
+        found: datetime | None = super().get_next_fire_time(previous, now)
+        if previous is not None and found is not None and found <= now:
+            found = now + self.interval
+        return found
+
+
+def _trigger(job: Job) -> CronTrigger | _Interval:
+    if job.every is not None:
+        return _Interval(seconds=job.every, timezone=_zone())
+    hour, minute = (job.daily or "").split(":")
+    return CronTrigger(hour=int(hour), minute=int(minute), timezone=_zone())
+
+
+def _zone() -> tzinfo:
+    """The local time zone; where only its present distance from UTC is known, just that."""
+    try:
+        return get_localzone()
+    except (LookupError, ValueError, OSError):
+        return datetime.now(UTC).astimezone().tzinfo or UTC
+
+
+def _said(fault: Exception) -> str:
+    """What an error says, fit to be shown."""
+    return quote(redact_text(str(fault)[:2000] or type(fault).__name__), 300)[1:-1]

@@ -1,0 +1,337 @@
+"""Hippocampus over a real gate: what its pages tell, when it writes, and that two of them agree."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from callosum.corpus.bus import Corpus
+from callosum.corpus.events import CorpusEvent, HealthWarning, MemorySaved, SchedulerTick
+from callosum.errors import StoreError
+from callosum.gate import LocalGate
+from callosum.journal import Rotation
+from callosum.model import MINUTE, SECOND, Call, Decision
+from callosum.pages.calendar import start_of
+from callosum.pages.folder import Folder
+from callosum.regions.episodes import Hippocampus
+from callosum.settings import Settings
+from callosum.stores.sqlite import SqliteStore
+from callosum.testing import ManualClock
+
+DAY = date(2027, 3, 16)
+RULES = """{"rules": [
+  {"name": "pay", "tool": "pay", "tier": 4, "contextKey": "account:{params.to}"},
+  {"name": "ask-first", "tool": "deploy", "tier": 3, "verdict": "ask", "contextKey": "host:{params.host}"}]}"""
+
+
+class Place:
+    """A gate whose clock is set by hand, a corpus, and what was emitted on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "tiers.json").write_text(RULES)
+        self.clock = ManualClock(at(9), tick=1000)
+        self.gate = LocalGate(
+            settings=Settings(state=folder, lease_ttl=60, journal_age=10.0**9),
+            store=SqliteStore(folder / "gate.db", clock=self.clock),
+            sleep=self.clock.sleep,
+        )
+        self.corpus = Corpus()
+        self.seen: list[CorpusEvent] = []
+        self.corpus.on("memory.*", lambda _, event: self.seen.append(event))
+        self.corpus.on(HealthWarning, self.seen.append)
+
+    def region(self) -> Hippocampus:
+        return Hippocampus(self.corpus, store=self.gate.store, state=self.folder)
+
+    def ask(self, who: str, tool: str, params: dict[str, object], **more: object) -> Decision:
+        self.clock.advance(40)
+        return self.gate.intercept(Call(who, tool, params, call_id=f"call-{self.clock.now}", **more))  # type: ignore[arg-type]
+
+    def do(self, who: str, tool: str, params: dict[str, object], result: object = None, **more: object) -> Decision:
+        decision = self.ask(who, tool, params, **more)
+        if decision.proceed:
+            self.gate.complete(who, id=decision.id, result=result, session=more.get("session"))  # type: ignore[arg-type]
+        return decision
+
+    def page(self, day: date = DAY) -> str:
+        return (self.folder / "brain" / "episodes" / f"{day}.md").read_text()
+
+    def saved(self) -> list[str]:
+        return [event.path for event in self.seen if isinstance(event, MemorySaved)]
+
+
+def at(hour: float, day: date = DAY) -> int:
+    return start_of(day) + int(hour * 3600) * SECOND
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    with made.gate, made.corpus:
+        yield made
+
+
+def message(text: str, **more: str) -> dict[str, object]:
+    return {"action": "send", "target": "#general", "message": text, **more}
+
+
+REPLY = {"action": "send", "target": "andy", "replyTo": "msg-500"}
+
+
+def test_a_day_of_several_sessions_as_a_person_reads_it(place: Place) -> None:
+    for number in range(3):
+        place.do("mira", "read", {"path": f"/repo/{number}.md"}, session="chat")
+    place.do("mira", "write", {"path": "/repo/a.md", "content": "x"}, session="chat")
+    place.do("mira", "message", message("good morning"), session="chat")
+    place.do("doug", "message", {**REPLY, "message": "on it"})
+    assert not place.do("mira", "message", {**REPLY, "message": "I do it"}, session="chat", pause=True).proceed
+    assert place.do("mira", "message", {**REPLY, "message": "I do it, then"}, session="chat", pause=True).proceed
+    place.do(
+        "doug",
+        "email",
+        {"action": "send", "to": "alice@example.com", "body": "hi"},
+        result={"error": "550 no such user"},
+    )
+    place.ask("mira", "pay", {"to": "acme", "amount": 5}, session="chat")
+    assert not place.do("doug", "pay", {"to": "acme", "amount": 70}).proceed
+    question = place.do("doug", "deploy", {"host": "prod"})
+    assert place.gate.approve(question.id, by="anna", channel="cli").ok
+    place.clock.advance(600)
+    assert place.gate.sweep() == 1
+
+    with place.region() as hippocampus:
+        page = hippocampus.write()
+    assert page == place.folder / "brain" / "episodes" / "2027-03-16.md"
+    assert place.saved() == ["episodes/2027-03-16.md"]
+    assert (
+        place.page()
+        == """\
+# 2027-03-16, Tuesday, so far
+
+2 sessions, 12 calls, 3 held back, 1 unknown outcome. Last entry at 09:18.
+
+- Calls: 3 of tier 0, 1 of tier 1, 1 of tier 2, 5 of tier 3, 2 of tier 4
+- Held back: 1 paused to be confirmed, 1 for a person to decide, 1 blocked
+- Ended otherwise than done: 1 failed, 1 with unknown outcome
+- People: 1 approved
+
+## Unknown outcomes
+
+These may or may not have happened:
+
+- 09:06 `mira/chat` `pay` → `account:acme` **outcome unknown**: `the lease ran out`
+
+## `mira/chat`
+
+09:00 to 09:06, 8 calls, 1 held back, read 3 times, wrote once: `file:/repo/a.md`.
+
+- 09:03 `message` → `channel:#general` done
+- 09:04 `message` → `thread:andy:msg-500` paused: `doug` acted on it 40 s before
+- 09:05 `message` → `thread:andy:msg-500` done
+- 09:06 `pay` → `account:acme` **outcome unknown**: `the lease ran out`
+
+## `doug`
+
+09:04 to 09:08, 4 calls, 2 held back.
+
+- 09:04 `message` → `thread:andy:msg-500` done
+- 09:06 `email` → `email:alice@example.com` failed: `550 no such user`
+- 09:07 `pay` → `account:acme` blocked: `mira/chat` was at it
+- 09:08 `deploy` → `host:prod` asked a person (approved by `anna` through `cli`): rule `ask-first`
+"""
+    )
+
+
+def test_nothing_new_is_not_written_again(place: Place) -> None:
+    with place.region() as hippocampus:
+        assert hippocampus.write() is None  # nothing happened
+        assert not (place.folder / "brain" / "episodes").exists()
+        place.do("mira", "message", message("one"))
+        assert hippocampus.write() is not None
+        assert hippocampus.write() is None
+        place.do("mira", "message", message("two"))
+        page = hippocampus.write()
+        assert page is not None
+        page.unlink()
+        assert hippocampus.write() is not None  # it was lost
+    assert len(place.saved()) == 3
+
+
+def test_a_tick_of_its_job_writes_and_other_ticks_do_not(place: Place) -> None:
+    place.do("mira", "message", message("one"))
+    with place.region():
+        place.corpus.emit(SchedulerTick("digest", "daily at 00:10"))
+        assert place.corpus.flush()
+        assert place.saved() == []
+        place.corpus.emit(SchedulerTick("episodes", "every 5 min"))
+        assert place.corpus.flush()
+        assert place.saved() == ["episodes/2027-03-16.md"]
+    place.do("mira", "message", message("two"))
+    place.corpus.emit(SchedulerTick("episodes", "every 5 min"))
+    assert place.corpus.flush()
+    assert len(place.saved()) == 1
+
+
+def test_after_midnight_the_day_is_finished_once_and_the_next_begins(place: Place) -> None:
+    with place.region() as hippocampus:
+        place.do("mira", "message", message("one"))
+        hippocampus.catch_up()
+        assert place.page().startswith("# 2027-03-16, Tuesday, so far\n")
+        place.clock.now = at(23.9)
+        place.do("mira", "message", message("the last"))
+        place.clock.now = at(24) + MINUTE // 2
+        hippocampus.catch_up()
+        assert "so far" in place.page()  # a transaction that began before midnight may still be under way
+        place.clock.now = at(24) + 2 * MINUTE
+        place.do("doug", "message", message("a new day"))
+        assert [page.name for page in hippocampus.catch_up()] == ["2027-03-16.md", "2027-03-17.md"]
+        assert place.page().startswith("# 2027-03-16, Tuesday\n")
+        assert "2 calls" in place.page()
+        assert "doug" not in place.page()
+        assert hippocampus.catch_up() == []
+        assert hippocampus.write(DAY) is None
+
+
+def test_days_that_nobody_wrote_are_made_up_for_at_most_seven(place: Place) -> None:
+    for day in range(10):
+        place.clock.now = at(9, DAY + timedelta(days=day))
+        if day != 5:
+            place.do("mira", "message", message(f"day {day}"))
+    with place.region() as hippocampus:
+        found = [page.name for page in hippocampus.catch_up()]
+        assert found == [f"{DAY + timedelta(days=day)}.md" for day in (2, 3, 4, 6, 7, 8, 9)]
+        assert hippocampus.catch_up() == []
+        assert hippocampus.write(DAY) is not None  # on demand any day
+        assert hippocampus.write(DAY + timedelta(days=5)) is None
+    with place.region() as another:
+        assert another.catch_up() == []
+
+
+def test_rotated_entries_are_told_too(place: Place) -> None:
+    for number in range(30):
+        place.do("mira", "message", message(f"m{number}"))
+    place.clock.now = at(9, DAY + timedelta(days=5))
+    rotation = Rotation(place.gate.store, place.folder, age=86_400, size=10**12, batch=10, now=place.clock)
+    place.gate.store.maintain(place.clock.now)
+    assert rotation.run(place.clock.now, rounds=100) >= 50
+    with place.region() as hippocampus:
+        assert hippocampus.write(DAY) is not None
+    assert "1 session, 30 calls" in place.page()
+
+
+def test_what_is_read_once_is_not_read_again(place: Place) -> None:
+    for number in range(20):
+        place.do("mira", "message", message(f"m{number}"))
+    with place.region() as hippocampus:
+        hippocampus.write()
+        read: list[int] = []
+        entries = place.gate.store.entries
+
+        def counted(**given: object) -> object:
+            found = entries(**given)  # type: ignore[arg-type]
+            read.append(len(found))
+            return found
+
+        place.gate.store.entries = counted  # type: ignore[assignment, method-assign]
+        assert hippocampus.write() is None
+        assert sum(read) == 1
+        place.do("mira", "message", message("one more"))
+        read.clear()
+        assert hippocampus.write() is not None
+        assert sum(read) <= 3  # the newest, and the two that are new
+
+
+def test_two_on_one_folder_write_the_same_page_once(place: Place) -> None:
+    for number in range(20):
+        place.do(f"s{number % 3}", "message", message(f"m{number}"))
+    with place.region() as one, place.region() as other:
+        assert one.write() is not None
+        assert other.write() is None
+        place.do("mira", "message", message("more"))
+        assert other.write() is not None
+        assert one.write() is None
+        place.do("mira", "message", message("still more"))
+        with Folder(place.folder).alone("episodes"):
+            assert one.write() is None  # somebody is at it
+        assert one.write() is not None
+    assert len(place.saved()) == 3
+
+
+def test_many_threads_at_once_leave_a_whole_page(place: Place) -> None:
+    for number in range(50):
+        place.do(f"s{number % 3}", "message", message(f"m{number}"))
+    regions = [place.region() for _ in range(2)]
+    start = threading.Barrier(8)
+    faults: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            start.wait()
+            for _ in range(5):
+                regions[number % 2].write()
+        except BaseException as fault:  # noqa: BLE001  told below
+            faults.append(fault)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    assert place.saved() == ["episodes/2027-03-16.md"]
+    assert "3 sessions, 50 calls" in place.page()
+
+
+def test_a_folder_that_cannot_be_used_is_told_and_harms_nobody(place: Place) -> None:
+    place.do("mira", "message", message("one"))
+    (place.folder / "brain").write_text("not a folder")
+    with place.region() as hippocampus:
+        with pytest.raises(StoreError, match="cannot be used"):
+            hippocampus.write()
+        place.corpus.emit(SchedulerTick("episodes", "every 5 min"))
+        assert place.corpus.flush()
+        assert any(isinstance(event, HealthWarning) for event in place.seen)
+        (place.folder / "brain").unlink()
+        assert hippocampus.write() is not None
+
+
+def test_a_closed_one_writes_nothing_and_close_may_be_called_twice(place: Place) -> None:
+    place.do("mira", "message", message("one"))
+    hippocampus = place.region()
+    hippocampus.close()
+    hippocampus.close()
+    assert hippocampus.write() is None
+    assert place.corpus.handlers(SchedulerTick) == 0
+
+
+def test_an_empty_page_left_by_a_power_cut_is_written_anew(place: Place) -> None:
+    place.do("mira", "message", message("one"))
+    with place.region() as hippocampus:
+        hippocampus.write()
+    place.clock.now = at(12, DAY + timedelta(days=1))
+    (place.folder / "brain" / "episodes" / f"{DAY}.md").write_text("")
+    with place.region() as hippocampus:
+        assert [page.name for page in hippocampus.catch_up()] == [f"{DAY}.md"]
+    assert place.page().startswith("# 2027-03-16, Tuesday\n")
+
+
+def test_a_long_read_is_given_up_when_it_is_closed(place: Place) -> None:
+    place.do("mira", "message", message("one"))
+    hippocampus = place.region()
+    entries = place.gate.store.entries
+
+    def closing(**given: object) -> object:
+        hippocampus.close()
+        return entries(**given)  # type: ignore[arg-type]
+
+    place.gate.store.entries = closing  # type: ignore[assignment, method-assign]
+    began = time.monotonic()
+    assert hippocampus.write() is None
+    assert time.monotonic() - began < 5
+    assert not (place.folder / "brain" / "episodes").exists()

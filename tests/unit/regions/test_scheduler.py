@@ -1,0 +1,523 @@
+"""Brainstem: jobs and their times, weeks and topics, and files that come, change and go."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from callosum.corpus.bus import Corpus
+from callosum.corpus.events import (
+    CorpusEvent,
+    HealthWarning,
+    MemoryConsolidated,
+    MemoryPromoted,
+    SchedulerTick,
+    WatcherChanged,
+)
+from callosum.errors import ConfigError, StoreUnavailable
+from callosum.gate import LocalGate
+from callosum.model import SECOND, Call
+from callosum.pages.calendar import start_of
+from callosum.pages.folder import Folder
+from callosum.regions.episodes import Hippocampus
+from callosum.regions.scheduler import JOBS, Brainstem, Files, Job, _Interval
+from callosum.settings import Settings
+from callosum.stores.sqlite import SqliteStore
+from callosum.testing import ManualClock
+
+MONDAY = date(2027, 3, 15)
+WAIT = 20.0
+"""What is waited for comes in well under a second; so long until a test fails, in seconds."""
+
+
+class Place:
+    """A gate whose clock is set by hand, a corpus, and what was emitted on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rules = folder / "tiers.json"
+        self.clock = ManualClock(start_of(MONDAY) + 9 * 3600 * SECOND, tick=1000)
+        self.gate = LocalGate(
+            settings=Settings(state=folder, lease_ttl=60),
+            store=SqliteStore(folder / "gate.db", clock=self.clock),
+            sleep=self.clock.sleep,
+        )
+        self.corpus = Corpus()
+        self.seen: list[CorpusEvent] = []
+        self._news = threading.Condition()
+        self.corpus.on("*", self._note)
+
+    def _note(self, _: str, event: CorpusEvent) -> None:
+        with self._news:
+            self.seen.append(event)
+            self._news.notify_all()
+
+    def until(self, what: Callable[[list[CorpusEvent]], object]) -> None:
+        """Waits until what was emitted is so."""
+        with self._news:
+            assert self._news.wait_for(lambda: bool(what(self.seen)), WAIT), self.seen
+
+    def brainstem(self, **given: object) -> Brainstem:
+        return Brainstem(self.corpus, gate=self.gate, state=self.folder, **given)  # type: ignore[arg-type]
+
+    def of(self, kind: type[CorpusEvent]) -> list[CorpusEvent]:
+        return [event for event in self.seen if isinstance(event, kind)]
+
+    def on_day(self, day: int, hour: float = 9) -> None:
+        self.clock.now = start_of(MONDAY + timedelta(days=day)) + int(hour * 3600) * SECOND
+
+    def send(self, who: str, target: str = "#general", namespace: str = "default") -> None:
+        self.clock.advance(300)
+        params = {"action": "send", "target": target, "message": f"{who} at {self.clock.now}"}
+        decision = self.gate.intercept(Call(who, "message", params, namespace=namespace, call_id=str(self.clock.now)))
+        assert decision.proceed
+        self.gate.complete(who, id=decision.id, namespace=namespace)
+
+    def page(self, path: str) -> str:
+        return (self.folder / "brain" / path).read_text()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    made = Place(tmp_path)
+    with made.gate, made.corpus:
+        yield made
+
+
+# --- the schedule -------------------------------------------------------------------------------------------
+
+
+def test_the_jobs_and_their_schedules_in_words() -> None:
+    assert {job.name: job.schedule for job in JOBS} == {
+        "health": "every 30 s",
+        "sweep": "every 30 s",
+        "retention": "every 10 min",
+        "episodes": "every 5 min",
+        "index": "every 1 min",
+        "digest": "daily at 00:10",
+        "topics": "every 1 h",
+    }
+    assert Job("x", every=0.5).schedule == "every 0.5 s"
+    assert Job("x", every=90).schedule == "every 90 s"
+    assert Job("x", every=2 * 86_400).schedule == "every 2 d"
+
+
+BAD = [({}, "job x: expected either"), ({"every": 1, "daily": "00:10"}, "expected either"), ({"every": 0}, "job x.every"), ({"every": -1}, "job x.every"),
+       ({"every": float("nan")}, "job x.every"), ({"every": float("inf")}, "job x.every"), ({"daily": "24:00"}, "job x.daily"), ({"daily": "0:10"}, "job x.daily"),
+       ({"daily": "00:10\n"}, "job x.daily")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "words"), BAD)
+def test_a_job_that_cannot_be_kept_to_is_refused_with_its_place(given: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        Job("x", **given)  # type: ignore[arg-type]
+
+
+def test_the_next_times(place: Place) -> None:
+    with place.brainstem() as brainstem:
+        times = brainstem.times()
+        now = time.time()
+        assert set(times) == {job.name for job in JOBS}
+        for job in JOBS:
+            if job.every is not None:
+                assert 0 < times[job.name] - now <= (job.first or job.every) + 1
+        daily = datetime.fromtimestamp(times["digest"], UTC).astimezone()
+        assert (daily.hour, daily.minute) == (0, 10) or times["digest"] - now <= 61  # missing: soon after the start
+    assert brainstem.times() == {}
+
+
+def test_a_missing_digest_is_written_soon_after_the_start_and_else_at_its_time(place: Place) -> None:
+    with place.brainstem() as brainstem:
+        assert brainstem.times()["digest"] - time.time() <= 61
+        brainstem.run_job("digest")  # nothing happened last week, so nothing is missing any more
+    other = place.brainstem()
+    other.run_job("digest")
+    with other:
+        at = datetime.fromtimestamp(other.times()["digest"], UTC).astimezone()
+        assert (at.hour, at.minute) == (0, 10)
+
+
+def test_jobs_run_at_their_times_without_being_asked(place: Place) -> None:
+    with place.brainstem(jobs=[Job("quick", every=0.02), Job("sweep", every=0.02)]):
+        for name in ("quick", "sweep"):
+            place.until(lambda seen, name=name: sum(getattr(event, "job_name", "") == name for event in seen) >= 3)  # type: ignore[misc]
+    assert {event.schedule for event in place.of(SchedulerTick)} == {"every 0.02 s"}  # type: ignore[attr-defined]
+    assert not place.of(HealthWarning)
+
+
+def test_nothing_runs_before_the_start_nor_after_the_end(place: Place) -> None:
+    brainstem = place.brainstem(jobs=[Job("quick", every=0.01)])
+    brainstem.close()
+    brainstem.close()
+    assert brainstem.run_job("quick") is False
+    with pytest.raises(RuntimeError, match="closed"):
+        brainstem.start()
+    assert place.seen == []
+
+
+def test_closing_ends_all_threads(place: Place) -> None:
+    before = set(threading.enumerate())
+    brainstem = place.brainstem(watch=[place.rules], jobs=[Job("quick", every=0.01)])
+    brainstem.start()
+    brainstem.start()
+    place.until(lambda seen: seen)
+    brainstem.close()
+    place.corpus.flush()
+    left = [thread for thread in set(threading.enumerate()) - before if thread.is_alive()]
+    assert left == []
+
+
+def test_an_unknown_job_is_refused_with_the_ones_there_are(place: Place) -> None:
+    with pytest.raises(ConfigError, match=r'job: there is no job "tpoics"; there are .*topics'):
+        place.brainstem().run_job("tpoics")
+
+
+def test_a_job_that_fails_is_told_and_comes_again(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    brainstem = place.brainstem(jobs=[Job("sweep", every=0.02)])
+    calls = 0
+
+    def away() -> int:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            raise StoreUnavailable("the disk is full; token=ghp_abcdefghijklmnopqrstuvwxyz0123456789\n# x")
+        return 0
+
+    brainstem._own = {"sweep": away}
+    with caplog.at_level(logging.CRITICAL, "callosum"), brainstem:
+        place.until(lambda _: calls >= 5)
+    warnings = place.of(HealthWarning)
+    assert len(warnings) == 2
+    first = warnings[0]
+    assert isinstance(first, HealthWarning)
+    assert (first.resource, first.threshold) == ("job.sweep", "no error")
+    assert str(first.value).startswith("the disk is full")
+    assert "ghp_" not in str(first.value)
+    assert str(first.value).isprintable()
+
+
+def test_a_job_never_overlaps_itself_and_others_go_on(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    brainstem = place.brainstem(jobs=[Job("sweep", every=0.01), Job("other", every=0.01)])
+    inside, most = 0, 0
+    go, entered = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        entered.set()
+        go.wait(WAIT)
+        inside -= 1
+
+    brainstem._own = {"sweep": slow}
+    caplog.set_level(logging.ERROR, "apscheduler")
+    with brainstem:
+        assert entered.wait(WAIT)
+        assert brainstem.run_job("sweep") is False
+        place.until(lambda seen: sum(getattr(event, "job_name", "") == "other" for event in seen) >= 5)
+        assert sum(getattr(event, "job_name", "") == "sweep" for event in place.seen) == 1
+        go.set()
+    assert most == 1
+
+
+def test_a_handler_may_close_from_within_a_job(place: Place) -> None:
+    brainstem = place.brainstem(jobs=[Job("quick", every=0.01)])
+    place.corpus.on(SchedulerTick, lambda _: brainstem.close())
+    brainstem.start()
+    place.until(lambda seen: seen)
+    assert brainstem.run_job("quick") is False
+
+
+def test_what_was_missed_is_one_time_however_far_the_clock_leapt() -> None:
+    trigger = _Interval(seconds=30, timezone=UTC)
+    then, now = datetime(1970, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
+    assert trigger.get_next_fire_time(then, now) == now + timedelta(seconds=30)
+    assert trigger.get_next_fire_time(now - timedelta(seconds=10), now) == now + timedelta(seconds=20)
+
+
+def test_a_clock_set_back_starts_the_schedule_anew(place: Place) -> None:
+    with place.brainstem() as brainstem:
+        assert brainstem._schedule is not None
+        for job in brainstem._schedule.get_jobs():
+            job.modify(next_run_time=datetime.now(UTC) + timedelta(days=400))
+        brainstem._look_at_clock()
+        assert min(brainstem.times().values()) - time.time() > 86_400  # it was not: nothing is done
+        brainstem._latest = time.time_ns() // 1000 + 400 * 86_400 * SECOND
+        brainstem._look_at_clock()
+        for job in JOBS:
+            assert brainstem.times()[job.name] - time.time() <= (job.every or 86_400) + 1
+
+
+# --- Brainstem's own work -----------------------------------------------------------------------------------
+
+
+def test_sweep_settles_what_ran_out(place: Place) -> None:
+    place.gate.lock("mira", "file:/x", 3, 60)
+    place.gate.intercept(Call("doug", "email", {"action": "send", "to": "a@example.com", "body": "x"}))
+    brainstem = place.brainstem()
+    assert brainstem.run_job("sweep")
+    assert not place.gate.status().unknown
+    place.clock.advance(120)
+    assert brainstem.run_job("sweep")
+    assert len(place.gate.entries()) == 4
+    assert place.of(SchedulerTick)[0] == SchedulerTick("sweep", "every 30 s", at=place.seen[0].at)
+
+
+def test_retention_rotates_the_journal(tmp_path: Path) -> None:
+    settings = Settings(state=tmp_path, journal_age=0.001)
+    with LocalGate(settings=settings) as gate, Corpus() as corpus:
+        for number in range(20):
+            gate.intercept(Call("mira", "read", {"path": f"/{number}"}))
+        brainstem = Brainstem(corpus, gate=gate, state=tmp_path)
+        assert brainstem.run_job("retention")
+        assert list((tmp_path / "journal").glob("*.jsonl.gz"))
+
+
+def test_the_digest_of_the_last_week_is_written_once(place: Place) -> None:
+    brainstem = place.brainstem()
+    for day in (0, 2):
+        place.on_day(day)
+        place.send("mira")
+        place.send("doug")
+    with Hippocampus(place.corpus, store=place.gate.store, state=place.folder) as hippocampus:
+        place.on_day(6, 12)
+        hippocampus.catch_up()
+    brainstem.run_job("digest")
+    assert place.of(MemoryConsolidated) == []  # this week is not over, and in the last one nothing happened
+    place.on_day(7, 1)
+    brainstem.run_job("digest")
+    brainstem.run_job("digest")
+    place.brainstem().run_job("digest")
+    (told,) = place.of(MemoryConsolidated)
+    assert isinstance(told, MemoryConsolidated)
+    assert (told.week, told.episode_count) == ("2027-W11", 2)
+    text = place.page("digests/2027-W11.md")
+    assert text.startswith("# 2027-W11, 2027-03-15 to 2027-03-21\n\n2 sessions, 4 calls, 0 held back.\n")
+    assert "[2027-03-17](../episodes/2027-03-17.md): 2 sessions, 2 calls, 0 held back." in text
+    assert "- `channel:#general`: 4 calls" in text
+
+
+def test_a_key_to_which_sessions_return_gets_a_page(place: Place) -> None:
+    brainstem = place.brainstem()
+    for day, who in enumerate(("mira", "doug")):
+        place.on_day(day)
+        place.send(who)
+        place.send(who, "#elsewhere")
+    brainstem.run_job("topics")
+    assert place.of(MemoryPromoted) == []
+    place.send("anna")
+    brainstem.run_job("topics")
+    (told,) = place.of(MemoryPromoted)
+    assert isinstance(told, MemoryPromoted)
+    assert told.topic == "channel:#general"
+    assert told.namespace == "default"
+    text = place.page(told.path)
+    assert text.startswith("# `channel:#general`\n\n3 sessions, 3 calls since 2027-03-15.\n")
+    assert (
+        text.index("`anna` `message` done") < text.index("`doug` `message` done") < text.index("`mira` `message` done")
+    )
+
+    place.send("mira")
+    brainstem.run_job("topics")
+    assert "3 sessions, 4 calls" in place.page(told.path)
+    other = place.brainstem()  # a new process reads the days again and writes the same
+    other.run_job("topics")
+    assert "3 sessions, 4 calls" in place.page(told.path)
+    assert len(place.of(MemoryPromoted)) == 1
+    assert len(list((place.folder / "brain" / "topics").iterdir())) == 1
+
+
+def test_topics_of_two_namespaces_are_two(place: Place) -> None:
+    for day, who in enumerate(("mira", "doug", "anna")):
+        place.on_day(day)
+        for namespace in ("default", "work"):
+            place.send(who, namespace=namespace)
+    place.brainstem().run_job("topics")
+    told = [event for event in place.seen if isinstance(event, MemoryPromoted)]
+    assert {event.namespace for event in told} == {"default", "work"}
+    for event in told:
+        assert ("in `work`" in place.page(event.path)) is (event.namespace == "work")
+
+
+def test_while_another_process_writes_nothing_is_written(place: Place) -> None:
+    three_days(place)
+    brainstem = place.brainstem()
+    with Folder(place.folder).alone("topics"), Folder(place.folder).alone("digests"):
+        brainstem.run_job("topics")
+        brainstem.run_job("digest")
+        assert not place.of(MemoryPromoted)
+        assert not place.of(MemoryConsolidated)
+    brainstem.run_job("topics")
+    brainstem.run_job("digest")
+    assert len(place.of(MemoryPromoted)) == len(place.of(MemoryConsolidated)) == 1
+
+
+def three_days(place: Place) -> None:
+    """What makes a topic and a digest on the Monday after."""
+    for day, who in enumerate(("mira", "doug", "anna"), 1):
+        place.on_day(day)
+        place.send(who)
+    place.on_day(7)
+
+
+def race(place: Place) -> int:
+    """Two at once; how many digests and topics they tell of."""
+    three_days(place)
+    start = threading.Barrier(2)
+
+    def work(one: Brainstem) -> None:
+        start.wait(WAIT)
+        for job in ("digest", "topics"):
+            one.run_job(job)
+
+    threads = [threading.Thread(target=work, args=(place.brainstem(),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not place.of(HealthWarning)
+    return len(place.of(MemoryPromoted)) + len(place.of(MemoryConsolidated))
+
+
+def test_of_two_at_once_one_writes(place: Place) -> None:
+    assert race(place) == 2
+
+
+def test_without_the_lock_both_would(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The negative control: without locks, and met at the worst moment, everything is told twice."""
+    has, met = Folder.has, {"digests": threading.Barrier(2), "topics": threading.Barrier(2)}
+
+    @contextmanager
+    def torn(self: Folder, what: str) -> Iterator[bool]:
+        yield True
+
+    def late(self: Folder, path: str) -> bool:
+        found = has(self, path)
+        if (sort := path.partition("/")[0]) in met:
+            met[sort].wait(WAIT)
+        return found
+
+    def own_draft(self: Folder, path: str, text: str) -> bool:
+        return True  # two drafts of one name are what the lock prevents
+
+    monkeypatch.setattr(Folder, "alone", torn)
+    monkeypatch.setattr(Folder, "has", late)
+    monkeypatch.setattr(Folder, "write", own_draft)
+    assert race(place) == 4
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+def replace(path: Path, text: str) -> None:
+    """As editors save: a new file in the old one's place."""
+    draft = path.with_name(f"{path.name}~")
+    draft.write_text(text)
+    draft.replace(path)
+
+
+def changes(seen: list[CorpusEvent], path: Path) -> list[str]:
+    return [event.change_type for event in seen if isinstance(event, WatcherChanged) and event.path == str(path)]
+
+
+def rule(name: str) -> str:
+    return f'{{"rules": [{{"name": "{name}", "tool": "thing", "tier": 4}}]}}'
+
+
+def test_new_rules_are_in_force_when_the_change_is_told(place: Place) -> None:
+    found: list[str] = []
+
+    def look(_: WatcherChanged) -> None:
+        found.append(place.gate.rules._rules.classify(Call("mira", "thing")).rule)
+
+    place.corpus.on(WatcherChanged, look)
+    with place.brainstem(watch=[place.rules]):
+        place.rules.write_text(rule("one"))
+        place.until(lambda seen: changes(seen, place.rules) == ["created"])
+        replace(place.rules, rule("second"))
+        place.until(lambda seen: changes(seen, place.rules) == ["created", "changed"])
+        place.rules.unlink()
+        place.until(lambda seen: changes(seen, place.rules) == ["created", "changed", "deleted"])
+    assert found[:2] == ["one", "second"]
+    assert found[2] != "second"
+    assert not place.of(HealthWarning)
+
+
+def test_broken_rules_are_told_with_the_place_and_the_good_ones_stay(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    with place.brainstem(watch=[place.rules]):
+        place.rules.write_text(rule("one"))
+        place.until(lambda seen: changes(seen, place.rules))
+        replace(place.rules, '{"rules": [{"name": "two", "tool": "thing", "tier": 9}]}')
+        place.until(lambda seen: any(isinstance(event, HealthWarning) for event in seen))
+        (warning,) = place.of(HealthWarning)
+        assert isinstance(warning, HealthWarning)
+        assert (warning.resource, warning.threshold) == ("rules", "valid")
+        assert "rules[0].tier" in str(warning.value)
+        assert place.gate.rules._rules.classify(Call("mira", "thing")).rule == "one"
+        replace(place.rules, rule("three"))
+        place.until(lambda seen: len(changes(seen, place.rules)) == 3)
+    assert len(place.of(HealthWarning)) == 1
+    assert place.gate.rules._rules.classify(Call("mira", "thing")).rule == "three"
+
+
+def test_other_files_of_the_folder_do_not_count(place: Place) -> None:
+    wanted = place.folder / "callosum.toml"
+    with place.brainstem(watch=[wanted]):
+        for number in range(50):
+            (place.folder / f"other{number}").write_text("x")
+        place.send("mira")
+        wanted.write_text("[lease]\n")
+        place.until(lambda seen: changes(seen, wanted))
+    assert len(place.of(WatcherChanged)) == 1
+
+
+def test_a_folder_may_come_later_go_and_come_again(place: Place) -> None:
+    wanted = place.folder / "later" / "deep" / "callosum.toml"
+    with place.brainstem(watch=[wanted, place.rules]):
+        wanted.parent.mkdir(parents=True)
+        wanted.write_text("one")
+        place.until(lambda seen: changes(seen, wanted) == ["created"])
+        wanted.unlink()
+        wanted.parent.rmdir()
+        place.until(lambda seen: changes(seen, wanted) == ["created", "deleted"])
+        wanted.parent.mkdir()
+        wanted.write_text("two")
+        place.until(lambda seen: changes(seen, wanted) == ["created", "deleted", "created"])
+
+
+def test_a_file_behind_a_link_is_seen(place: Place, tmp_path: Path) -> None:
+    real = tmp_path / "elsewhere" / "rules.json"
+    real.parent.mkdir()
+    real.write_text(rule("one"))
+    link = place.folder / "linked.json"
+    link.symlink_to(real)
+    files = Files([link])
+    assert files.changes() == []
+    replace(real, rule("another"))
+    assert files.changes() == [(link, "changed")]
+    link.unlink()
+    assert files.changes() == [(link, "deleted")]
+    assert files.changes() == []
+
+
+def test_files_are_looked_at_where_the_system_cannot_watch(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object, **__: object) -> Iterator[object]:
+        raise OSError("inotify watch limit reached")
+
+    monkeypatch.setattr("callosum.regions.scheduler.watch", refuse)
+    monkeypatch.setattr("callosum.regions.scheduler._LOOK_EVERY", 10)
+    caplog.set_level(logging.ERROR, "callosum")
+    with place.brainstem(watch=[place.rules]):
+        place.rules.write_text(rule("one"))
+        place.until(lambda seen: changes(seen, place.rules) == ["created"])

@@ -1,0 +1,437 @@
+"""Pages from entries: what they say, that hostile text does nothing, and that they stay small."""
+
+from __future__ import annotations
+
+import re
+import stat
+import time
+from collections.abc import Iterator
+from datetime import date, timedelta
+from pathlib import Path
+
+import pytest
+
+from callosum.errors import StoreError
+from callosum.model import SECOND, Conflict, Entry, Event, Key, Kind, Mode, Outcome, State, Verdict
+from callosum.pages.calendar import clock, day_of, monday_of, start_of, week_of
+from callosum.pages.counts import UNKNOWNS, Counts, Top
+from callosum.pages.day import FIRST, LAST, OTHERS, SESSIONS, Day
+from callosum.pages.folder import Folder
+from callosum.pages.markdown import code
+from callosum.pages.topic import ACTS, Returns, Topic, slug_of
+from callosum.pages.week import Week
+
+DAY = date(2027, 3, 16)
+NINE = start_of(DAY) + 9 * 3600 * SECOND
+
+
+def call(
+    seq: int, session: str = "mira", tool: str = "message", tier: int = 2, key: str = "channel:#g", **more: object
+) -> Entry:
+    verdict = more.pop("verdict", Verdict.ALLOW)
+    mode = more.pop("mode", Mode.WRITE if tier else Mode.READ)
+    given: dict[str, object] = {"action": seq, "namespace": "default", "body": {}, **more}
+    keys = (Key(key, mode),) if key else ()  # type: ignore[arg-type]
+    return Entry(Event.INTERCEPT, session, seq=seq, tool=tool, tier=tier, verdict=verdict, keys=keys, **given)  # type: ignore[arg-type]
+
+
+def report(
+    seq: int, of: Entry, outcome: Outcome = Outcome.DONE, event: Event = Event.COMPLETE, **body: object
+) -> Entry:
+    return Entry(
+        event, of.session, of.namespace, seq, of.action, of.tool, of.tier, keys=of.keys, outcome=outcome, body=body
+    )
+
+
+def page(*entries: Entry, so_far: bool = False) -> str:
+    day = Day(DAY)
+    for entry in entries:
+        day.add(entry)
+    return day.page(so_far=so_far)
+
+
+def listed(text: str) -> list[str]:
+    return [line for line in text.splitlines() if re.match(r"- \d\d:\d\d ", line)]
+
+
+# --- text from elsewhere ------------------------------------------------------------------------------------
+
+HOSTILE = [
+    "`", "``", "a`b", "```\n# head\n```", "`](javascript:x) [a](b)", "<script>alert(1)</script>", "<img src=x onerror=y>",
+    "\n\n# not a head\n\n- nor an item", "\r\n> quote", "\x1b[31mred\x07", "\u202eright to left", "\u200bzero\ufeff", "\x00",
+    "| a | b |", "<!-- ", "-->", "&lt;", "\\`", "``` x ````` y", " ` ", "", "   ", "[ref]: http://x", "\ud800", "x" * 5000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_code_span_is_one_line_that_its_text_cannot_end(text: str) -> None:
+    span = code(text)
+    marks = re.match("`+", span)
+    assert marks is not None
+    inside = span[len(marks[0]) : -len(marks[0])]
+    assert span.endswith(marks[0])
+    assert marks[0] not in re.findall("`+", inside)  # CommonMark: a span ends at the first run of its own length
+    assert "`" not in (inside[0], inside[-1])
+    assert inside.isprintable()
+    assert len(inside) <= 82
+    span.encode()
+
+
+def test_a_secret_in_a_name_is_not_shown() -> None:
+    assert "ghp_" not in code("token ghp_abcdefghijklmnopqrstuvwxyz0123456789")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_hostile_text_makes_a_line_or_a_head_of_its_own(text: str) -> None:
+    bad = call(
+        NINE, text or "x", text or "x", key=text or "x", verdict=Verdict.CONFIRM, namespace=text or "x", rule=text,
+        body={"conflicts": [{"kind": "recent", "instance": text, "tool": text, "tier": 2, "key": text, "id": 1, "state": "done", "age": 3}]},
+    )  # fmt: skip
+    failing = call(NINE + 1, text or "x", tier=3)
+    plain = page(call(NINE, "x", "x", verdict=Verdict.CONFIRM, rule="x"), call(NINE + 1, "x", tier=3))
+    made = page(bad, failing, report(NINE + 2, failing, Outcome.FAILED, result={"error": text}, note=text))
+    assert made.count("\n## ") == plain.count("\n## ") + 1  # one session more: bad is of another namespace
+    assert made.count("\n# ") == 0
+    outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", made)
+    assert not set("<[") & set(outside)
+    assert all(char == "\n" or char.isprintable() for char in made)
+
+
+# --- the day ------------------------------------------------------------------------------------------------
+
+
+def test_a_day_tells_each_sessions_acts_in_order() -> None:
+    sent = call(NINE, "mira/chat")
+    mailed = call(NINE + 60 * SECOND, "doug", "email", 3, "email:a@example.com")
+    paused = call(
+        NINE + 120 * SECOND, "mira/chat", "email", 3, "email:a@example.com", verdict=Verdict.CONFIRM,
+        body={"conflicts": [Conflict(Kind.RECENT, "doug", "email", 3, "email:a@example.com", mailed.seq, State.DONE, 40.0)], "count": 3},
+    )  # fmt: skip
+    text = page(sent, mailed, paused, report(NINE + 300 * SECOND, mailed))
+    assert text.splitlines()[0] == "# 2027-03-16, Tuesday"
+    assert text.splitlines()[2] == "2 sessions, 3 calls, 1 held back. Last entry at 09:05."
+    assert "- Calls: 1 of tier 2, 2 of tier 3" in text
+    assert "- Held back: 1 paused to be confirmed" in text
+    assert listed(text) == [
+        "- 09:00 `message` → `channel:#g` done",
+        "- 09:02 `email` → `email:a@example.com` paused: `doug` acted on it 40 s before, and 2 more",
+        "- 09:01 `email` → `email:a@example.com` done after 4 min",
+    ]
+    assert text.index("## `mira/chat`") < text.index("## `doug`")
+
+
+def test_reads_and_small_writes_are_counts() -> None:
+    reads = [call(NINE + n, "mira", "read", 0, f"file:/{n}") for n in range(41)]
+    writes = [call(NINE + 100 + n, "mira", "write", 1, f"file:/out{n}") for n in range(3)]
+    text = page(*reads, *writes)
+    assert "read 41 times, wrote 3 times: `file:/out0`, `file:/out1`, `file:/out2`\n" in text
+    assert not listed(text)
+    assert "1 session, 44 calls, 0 held back." in text
+
+
+ENDS = [
+    (Outcome.DONE, Event.COMPLETE, {}, "done after 2 min"),
+    (Outcome.FAILED, Event.COMPLETE, {"result": {"error": "550 no"}}, "failed: `550 no`"),
+    (Outcome.FAILED, Event.COMPLETE, {"result": {"error": {"code": 550}}}, "failed: `{'code':550}`"),
+    (Outcome.CANCELLED, Event.COMPLETE, {}, "cancelled"),
+    (Outcome.UNKNOWN, Event.COMPLETE, {}, "**outcome unknown**"),
+    (Outcome.UNKNOWN, Event.LAPSE, {"note": "the lease ran out"}, "**outcome unknown**: `the lease ran out`"),
+    (Outcome.DONE, Event.RELEASE, {}, "done after 2 min"),
+    (Outcome.FAILED, Event.RESOLVE, {"by": "anna"}, "failed (found so by `anna`)"),
+]
+
+
+@pytest.mark.parametrize(("outcome", "event", "body", "words"), ENDS)
+def test_how_an_act_ended(outcome: Outcome, event: Event, body: dict[str, object], words: str) -> None:
+    act = call(NINE, tier=3)
+    text = page(act, report(NINE + 150 * SECOND, act, outcome, event, **body))
+    assert f"- 09:00 `message` → `channel:#g` {words}" in text.splitlines()
+
+
+def test_an_act_without_a_report_is_open_above_tier_2_and_done_below() -> None:
+    assert listed(page(call(NINE, tier=3)))[0].endswith("still open")
+    assert listed(page(call(NINE, tier=2)))[0].endswith("done")
+    assert "1 still open" in page(call(NINE, tier=3))
+    assert "open" not in page(call(NINE, tier=2))
+
+
+def test_an_unknown_outcome_stands_at_the_top_until_somebody_knows() -> None:
+    act = call(NINE, tier=3)
+    lapsed = report(NINE + SECOND, act, Outcome.UNKNOWN, Event.LAPSE, note="the lease ran out")
+    late = report(NINE + 2 * SECOND, act, note="late: the lease had run out")
+    assert "1 unknown outcome" in page(act, lapsed)
+    assert "## Unknown outcomes" in page(act, lapsed)
+    assert "nknown" not in page(act, lapsed, late)
+    renewed = Entry(Event.RENEW, "mira", seq=NINE + 2 * SECOND, action=act.action)
+    assert "nknown" not in page(act, lapsed, renewed)
+    assert "1 still open" in page(act, lapsed, renewed)
+
+
+def test_questions_and_their_answers() -> None:
+    asked = call(NINE, tier=3, verdict=Verdict.ASK, rule="ask-first")
+    approved = Entry(Event.APPROVE, "mira", seq=NINE + 1, action=asked.seq, body={"by": "anna", "channel": "cli"})
+    silent = report(NINE + 2, asked, Outcome.CANCELLED, Event.LAPSE, note="nobody answered")
+    assert listed(page(asked)) == ["- 09:00 `message` → `channel:#g` asked a person: rule `ask-first`"]
+    assert "asked a person (approved by `anna` through `cli`)" in page(asked, approved)
+    assert "- People: 1 approved" in page(asked, approved)
+    assert "asked a person (nobody answered)" in page(asked, silent)
+    assert "(approved" in page(asked, approved, silent)
+
+
+def test_what_began_before_midnight_is_told_where_it_ended() -> None:
+    before = call(start_of(DAY) - SECOND, "doug", "email", 3, "email:a@example.com")
+    text = page(report(start_of(DAY) + 120 * SECOND, before))
+    assert listed(text) == ["- 00:02 `email` → `email:a@example.com` done, begun on an earlier day"]
+    assert "1 session, 0 calls" in text
+
+
+def test_a_call_without_keys_shows_its_first_text() -> None:
+    text = page(call(NINE, tool="exec", tier=4, key="", body={"params": {"n": 1, "command": "git push --force"}}))
+    assert listed(text) == ["- 09:00 `exec` `git push --force` still open"]
+
+
+def test_two_namespaces_are_two_sessions() -> None:
+    text = page(call(NINE), call(NINE + 1, namespace="work"))
+    assert "## `mira`\n" in text
+    assert "## `mira` in `work`\n" in text
+
+
+def test_entries_of_other_days_and_repeated_ones_are_passed_over() -> None:
+    act = call(NINE)
+    assert page(call(start_of(DAY) - 1), act, act, call(start_of(DAY + timedelta(days=1)))) == page(act)
+
+
+def test_a_day_fed_in_two_parts_makes_the_same_page() -> None:
+    entries = [call(NINE + n * SECOND, f"s{n % 5}", tier=n % 5) for n in range(200)]
+    day = Day(DAY)
+    for entry in entries[:100]:
+        day.add(entry)
+    day.page(so_far=True)
+    for entry in entries[100:]:
+        day.add(entry)
+    assert day.page(so_far=True) == page(*entries, so_far=True)
+
+
+def test_a_page_stays_small_and_says_what_it_left_out() -> None:
+    acts = [call(NINE + n, "mira", key=f"k:{n}") for n in range(FIRST + LAST + 500)]
+    text = page(*acts)
+    assert len(listed(text)) == FIRST + LAST
+    assert "- … 500 acts left out here" in text
+    assert "`k:0`" in text
+    assert f"`k:{FIRST + LAST + 499}`" in text
+
+    many = [call(NINE + n, f"s{n}") for n in range(SESSIONS + OTHERS + 30)]
+    text = page(*many)
+    assert len(listed(text)) == SESSIONS
+    assert "## Other sessions" in text
+    assert "- and 30 more sessions, with 30 calls" in text
+    assert f"## `s{SESSIONS + OTHERS + 29}`" in text  # those that acted last are told of in detail
+
+
+def test_a_hostile_day_keeps_memory_bounded() -> None:
+    day = Day(DAY)
+    for n in range(30_000):
+        act = call(NINE + 2 * n, f"s{n % 15_000}", tier=3, key=f"k:{n}")
+        day.add(act)
+        day.add(report(NINE + 2 * n + 1, act, Outcome.UNKNOWN, Event.LAPSE))
+    assert len(day._sessions) == 10_000
+    assert len(day._index) <= SESSIONS * (FIRST + LAST)
+    assert len(day._lost) == len(day.counts.unknown) == UNKNOWNS
+    text = day.page(so_far=True)
+    assert "30,000 unknown outcomes" in text
+    assert len(text) < 1_000_000
+
+
+# --- counts -------------------------------------------------------------------------------------------------
+
+
+def test_the_most_frequent_survive_when_there_is_no_room() -> None:
+    top = Top(10)
+    for n in range(1000):
+        top.add(f"rare{n}")
+        top.add("often")
+    assert not top.complete
+    assert top.most(1) == [("often", 1000)]
+    assert len(top) <= 20
+
+
+def test_an_open_lease_of_an_earlier_day_is_not_counted_twice() -> None:
+    counts = Counts(NINE)
+    counts.add(report(NINE + 1, call(NINE - 5, tier=3)))
+    assert counts.open == 0
+    act = call(NINE + 2, tier=3)
+    counts.add(act)
+    assert counts.open == 1
+    counts.add(report(NINE + 3, act, Outcome.UNKNOWN, Event.LAPSE))
+    counts.add(report(NINE + 4, act))
+    assert (counts.open, counts.unknowns, counts.calls) == (0, 0, 1)
+
+
+# --- weeks --------------------------------------------------------------------------------------------------
+
+
+def test_a_digest_counts_sessions_tools_keys_and_conflicts() -> None:
+    week = Week(monday_of(DAY))
+    conflict = {
+        "kind": "recent",
+        "instance": "doug",
+        "tool": "t",
+        "tier": 2,
+        "key": "k",
+        "id": 1,
+        "state": "done",
+        "age": 3,
+    }
+    for n in range(3):
+        week.add(call(NINE + n, "mira"))
+    week.add(
+        call(
+            NINE + 5, "doug", "email", 3, "email:a@example.com", verdict=Verdict.CONFIRM, body={"conflicts": [conflict]}
+        )
+    )
+    week.add(call(start_of(monday_of(DAY)) - 1, "before"))
+    text = week.page([(DAY, "2 sessions, 4 calls, 1 held back. Last entry at 09:05."), (date(2027, 3, 17), "<b>")])
+    assert text.splitlines()[0] == "# 2027-W11, 2027-03-15 to 2027-03-21"
+    assert text.splitlines()[2] == "2 sessions, 4 calls, 1 held back."
+    assert "- [2027-03-16](../episodes/2027-03-16.md): 2 sessions, 4 calls, 1 held back. Last entry at 09:05\n" in text
+    assert "- [2027-03-17](../episodes/2027-03-17.md)\n" in text
+    assert "- `mira`: 3 calls\n- `doug`: 1 call, 1 held back\n" in text
+    assert "- `channel:#g`: 3 calls" in text
+    assert "- recent: once" in text
+    assert "before" not in text
+
+
+# --- topics -------------------------------------------------------------------------------------------------
+
+
+def returns(*acts: tuple[int, str, str]) -> Returns:
+    found = Returns()
+    for day, session, key in acts:
+        found.add(call(NINE + day * 86_400 * SECOND + len(acts), session, key=key))
+    return found
+
+
+def test_a_key_of_three_sessions_on_two_days_is_a_topic() -> None:
+    later = DAY + timedelta(days=1)
+    assert returns((0, "a", "k"), (0, "b", "k"), (1, "c", "k")).topics(later) == [("k", "default")]
+    assert returns((0, "a", "k"), (0, "b", "k"), (1, "a", "k")).topics(later) == []  # two sessions
+    assert returns((1, "a", "k"), (1, "b", "k"), (1, "c", "k")).topics(later) == []  # one day
+    assert returns((0, "a", "k"), (0, "b", "k"), (1, "c", "k")).topics(DAY + timedelta(days=7)) == []  # too long ago
+
+
+def test_reads_and_other_namespaces_make_no_topic() -> None:
+    found = Returns()
+    for n, session in enumerate("abc"):
+        found.add(call(NINE + n * 86_400 * SECOND, session, tier=1, key="k", mode=Mode.READ))
+        found.add(call(NINE + n * 86_400 * SECOND + 1, session, key="k", namespace=session))
+    assert found.topics(DAY + timedelta(days=2)) == []
+
+
+def test_a_topic_tells_who_did_what_newest_first() -> None:
+    topic = Topic("k")
+    first = call(NINE, "a", "message", 3, "k")
+    topic.add(first)
+    topic.add(call(NINE + 86_400 * SECOND, "b", key="k", verdict=Verdict.BLOCK))
+    topic.add(report(NINE + 86_401 * SECOND, first, Outcome.FAILED, result={"error": "no"}))
+    lines = topic.page().splitlines()
+    assert lines[0] == "# `k`"
+    assert lines[2] == "2 sessions, 2 calls since 2027-03-16, 1 of the last 2 held back."
+    assert [line for line in lines if line.startswith("- 2027")] == [
+        "- 2027-03-17 09:00 `b` `message` blocked: as the policy has it",
+        "- 2027-03-16 09:00 `a` `message` failed: `no`",
+    ]
+
+
+def test_a_topics_page_is_bounded() -> None:
+    topic = Topic("k")
+    for n in range(ACTS + 50):
+        topic.add(call(NINE + n, f"s{n}", key="k"))
+    assert topic.page().count("\n- 2027") == ACTS
+    assert topic.page().endswith("- and 50 earlier acts\n")
+
+
+SLUGS = [
+    ("notes", "notes"), ("a.b_c-1", "a.b_c-1"), ("Notes", "notes-"), ("channel:#general", "channel-general-"), ("../../etc/passwd", "etc-passwd-"),
+    (".", ""), ("..", ""), ("", ""), (".hidden", "hidden-"), ("con", "con-"), ("nul.txt", "nul-txt-"), ("a/b", "a-b-"), ("a\x00b\nc", "a-b-c-"),
+    ("日本語", ""), ("x" * 1024, "x" * 60 + "-"), ("a-", "a-"), ("\ud800", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "start"), SLUGS)
+def test_slugs_are_safe_file_names(key: str, start: str, tmp_path: Path) -> None:
+    slug = slug_of(key)
+    assert slug.startswith(start)
+    assert re.fullmatch(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?", slug)
+    assert len(slug) <= 80
+    (tmp_path / f"{slug}.md").touch()
+
+
+def test_two_keys_never_share_a_slug() -> None:
+    keys = ["a:b", "a-b", "A-b", "a/b", "a b", "a-b-", "a.b", *(key for key, _ in SLUGS)]
+    slugs = [slug_of(key, space) for key in dict.fromkeys(keys) for space in ("default", "work")]
+    assert len(set(slugs)) == len(slugs)
+
+
+# --- the calendar -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_days_are_local_and_as_long_as_the_clocks_make_them(berlin: None) -> None:
+    spring, autumn = date(2027, 3, 28), date(2027, 10, 31)
+    hours = [(start_of(day + timedelta(days=1)) - start_of(day)) / 3600 / SECOND for day in (spring, DAY, autumn)]
+    assert hours == [23, 24, 25]
+    for day in (spring, DAY, autumn):
+        assert day_of(start_of(day)) == day
+        assert day_of(start_of(day) - 1) == day - timedelta(days=1)
+        assert clock(start_of(day)) == "00:00"
+
+
+def test_weeks_are_iso_weeks_at_the_turn_of_the_year_too() -> None:
+    assert week_of(date(2026, 5, 16)) == "2026-W20"
+    assert week_of(date(2027, 1, 1)) == "2026-W53"
+    assert monday_of(date(2027, 1, 1)) == date(2026, 12, 28)
+
+
+# --- the folder ---------------------------------------------------------------------------------------------
+
+
+def test_a_page_is_written_for_its_owner_alone_and_only_when_it_changed(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "deep" / "state")
+    with folder.alone("episodes") as alone:
+        assert alone
+        assert folder.write("episodes/x.md", "one")
+        assert not folder.write("episodes/x.md", "one")
+        assert folder.write("episodes/x.md", "two")
+    assert folder.read("episodes/x.md") == "two"
+    assert [path.name for path in (folder.root / "episodes").iterdir()] == ["x.md"]
+    for path in (folder.root, folder.root / "episodes"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder.root / "episodes" / "x.md").stat().st_mode) == 0o600
+
+
+def test_only_one_holds_the_lock(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    with folder.alone("a") as first, Folder(tmp_path).alone("a") as second, folder.alone("b") as other:
+        assert (first, second, other) == (True, False, True)
+    with folder.alone("a") as again:
+        assert again
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.write("episodes/x.md", "one")
+    (folder.root / "episodes" / ".x.md.part").mkdir()  # where the draft would be written
+    with pytest.raises(StoreError, match=r"x\.md cannot be written"):
+        folder.write("episodes/x.md", "two")
+    assert folder.read("episodes/x.md") == "one"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="cannot be used"), Folder(tmp_path / "file").alone("a"):
+        pass
