@@ -1,15 +1,18 @@
-"""``callosum rules check``: whether a rules file can be used."""
+"""``callosum rules``: whether a rules file can be used, and which narrower rules the journal speaks for."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from callosum.cli.codes import EPILOG
-from callosum.cli.options import Config, Json, State, settings_of
+from callosum.cli.codes import EPILOG, NO
+from callosum.cli.options import Config, Json, State, open_gate, rulebook_of, settings_of
 from callosum.errors import ConfigError
+
+if TYPE_CHECKING:
+    from callosum.regions.learning import Suggestion
 
 app = typer.Typer(help="The rules by which calls are judged.", no_args_is_help=True, epilog=EPILOG)
 
@@ -65,3 +68,66 @@ def check(
     ]
     if rows:
         show.put(show.table("In this order, first match wins", (">#", "name", ">tier", "tools", "keys"), rows))
+
+
+@app.command(epilog=EPILOG)
+def suggest(
+    since: Annotated[
+        str,
+        typer.Option("--since", metavar="TIME", help='What happened from then on: a time, or how long ago ("30d").'),
+    ] = "30d",
+    least: Annotated[
+        int, typer.Option("--min", min=2, metavar="N", help="How often a pause must have been confirmed.")
+    ] = 5,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace; without it all.")
+    ] = None,
+    state: State = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Propose narrower rules from what was always confirmed or approved; exit code 1 if there is none.
+
+    Nothing is changed: read what is proposed, and paste it into your rules if it is right.
+    """
+    from callosum.cli import show
+    from callosum.cli.text import clean
+    from callosum.cli.times import moment
+    from callosum.journal import Filter, Journal
+    from callosum.regions.learning import suggest as suggestions
+
+    settings = settings_of(state, namespace, config)
+    path = settings.rules or settings.state / "tiers.json"
+    wanted = Filter(namespace=namespace, since=moment(since, "--since"))
+    rules = rulebook_of(settings).current()
+    with open_gate(settings) as gate:
+        found = suggestions(Journal(gate.store, settings.state).read(wanted), rules, least=least)
+    if json:
+        together = [rule for one in found for rule in one.rules]
+        show.json({"changed": False, "file": str(path), "suggestions": found, "rules": together})
+    elif found:
+        _print(found, clean(str(path), 300), there=path.exists())
+    else:
+        show.line(
+            f"Nothing to propose: no sort of pause was confirmed, or approved, at least {least} times without ever "
+            "having been right."
+        )
+    if not found:
+        raise typer.Exit(NO)
+
+
+def _print(found: list[Suggestion], path: str, *, there: bool) -> None:
+    import json
+    from textwrap import indent
+
+    from callosum.cli import show
+
+    for number, one in enumerate(found, 1):
+        show.line(f"{number}. {one.pattern}", "bold")
+        show.line(one.why)
+        if one.before:
+            show.line(f"{len(one.before)} of your rules, or of those that ship, come with it to stay in front of it.")
+        show.line(indent(",\n".join(json.dumps(rule, indent=2) for rule in one.rules), "    "), "cyan")
+        show.line()
+    where = f'at the top of "rules" in {path}' if there else f'as {{"rules": [...]}} into a new file {path}'
+    show.line(f"Nothing was changed. To use a proposal put it {where}; then `callosum rules check`.", "bold")

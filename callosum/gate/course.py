@@ -152,6 +152,9 @@ class Courses:
         check_call(call)
         params = written(call.params)
         found = self.rules.current().classify(call)
+        shown = call.params
+        if call.action is not None and "action" not in shown:
+            shown = {"action": call.action, **shown}
         actor = call.actor
         identity = None
         call_print = b""
@@ -166,7 +169,7 @@ class Courses:
                 found,
                 keys_of(found),
                 call_print,
-                summarise(call.params, mode=self.settings.journal_params) if call.params else None,
+                summarise(shown, mode=self.settings.journal_params) if shown else None,
                 self._ttl,
                 params if call.rewrite else None,
                 call.wait > 0,

@@ -304,7 +304,7 @@ def test_approve_at_a_terminal_lets_the_call_run_once(state: Path, gate: LocalGa
     decision = gate.intercept(Call("mira", "pay", {"to": "globex", "amount": 5}))
     assert decision.proceed
     entry = next(entry for entry in gate.entries() if entry.event == "approve")
-    assert "(terminal)" in entry.body["by"]
+    assert entry.body["channel"] == "terminal"
     again = at_terminal(state, "approve", str(id))
     assert (again.code, "Nothing was changed" in again.text) == (1, True)
 

@@ -1,0 +1,448 @@
+"""Narrower rules out of the journal: proposed with their evidence, never applied.
+
+What is proposed
+    A copy of the rule that paused, for the very tool, and for the very params as far as they are few, which
+
+    * lets ``recent`` or ``held`` pass (``cells``), where every such pause was confirmed,
+    * warns instead of pausing, where the rule itself asks to confirm and every pause was confirmed,
+    * lets the session confirm instead of a person, where a person agreed each time to just these params.
+
+What never is
+    A lower tier; anything about ``duplicate``, ``opposed``, ``unknown`` and ``stale``; a block; anything at tier 4
+    but the third of the above; the gate's guard of itself; tools that no rule names (name them first).
+
+When
+    At least ``least`` confirmations (or approvals), and not one pause among those that the rule would let pass
+    that was heeded, waited for, refused, or confirmed and then failed or regretted.
+
+A copy that stands first would also take calls from rules that stood before its model. Those that could match the
+same calls go with it, in front of it (``Suggestion.before``), so that they decide as they did.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callosum.errors import ConfigError
+from callosum.model import HOUR, SECOND, Call, Entry, Kind, Tier, Verdict
+from callosum.policy.sentence import name as shown
+from callosum.policy.table import cell
+from callosum.redact import MARKER
+from callosum.regions.learning.counts import LEAST, MILD, MOST_NAMED, SHARE, Count, learnable
+from callosum.regions.learning.endings import Case, Ending, Endings
+from callosum.rules import KeyTemplate, Rule, RuleSet
+from callosum.rules.match import Index, scalar
+from callosum.rules.parse import parse_rules
+from callosum.wire import can_be_seen
+
+MOST_VALUES: Final = 8
+"""Up to so many values of a param are named in a rule, if each came twice or more; else the rule takes any."""
+MOST_GROUPS: Final = 5_000
+MOST_CELLS: Final = 20_000
+"""Most values that are counted apart; what comes after them is counted together."""
+_LONGEST: Final = 200
+"""Longest value that is named in a rule, in characters: the journal cuts longer ones."""
+_CUT: Final = re.compile(r"… \(\d+ characters\)\Z|\A(<.*>|\{…\}.*|\[…\].*)\Z", re.DOTALL)
+"""What the journal puts where it leaves something out."""
+_PLACE: Final = re.compile(r"rules\[\d+\]")
+_PARAM: Final = re.compile(r"params\.([^.{}|\s]+)(?=[}|\s])")
+_OTHER: Final = b""
+"""Stands for a value that cannot be named, and for none."""
+
+
+class Evidence(Struct, frozen=True, rename="camel"):
+    """What a proposal rests on. ``first`` and ``last`` are Unix seconds; ``keys`` families (``channel:*``).
+
+    No more than ``MOST_NAMED`` sessions and families are told apart.
+    Of the pauses that the rule would let pass none was heeded; ``unanswered`` questions were never decided.
+    """
+
+    confirmed: int
+    approved: int
+    unanswered: int
+    sessions: int
+    keys: tuple[str, ...]
+    first: float
+    last: float
+
+
+class Suggestion(Struct, frozen=True, rename="camel"):
+    """A proposed rule, as in a rules file.
+
+    ``before`` are copies of rules that must stand in front of it. ``why`` is a sentence for a person.
+    """
+
+    pattern: str
+    rule: Mapping[str, Any]
+    before: tuple[Mapping[str, Any], ...]
+    why: str
+    evidence: Evidence
+
+    @property
+    def rules(self) -> tuple[Mapping[str, Any], ...]:
+        """All that is to be pasted, in order."""
+        return (*self.before, self.rule)
+
+
+def suggest(entries: Iterable[Entry], rules: RuleSet, *, least: int = LEAST) -> list[Suggestion]:
+    """Returns the rules that the entries speak for, in the order in which they are to stand before all others.
+
+    ``entries`` come in the journal's order and are read once; memory does not grow with them. ``rules`` are
+    those in force: pauses that they would decide otherwise today prove nothing. Pure.
+    """
+    tally = _Tally(rules)
+    endings = Endings()
+    for entry in entries:
+        for ending in endings.feed(entry):
+            tally.add(ending)
+    found = [made for group in tally.groups.values() for made in tally.proposals(group, least)]
+    return [suggestion for _, suggestion in sorted(found, key=lambda pair: pair[0])]
+
+
+# --- counting -------------------------------------------------------------------------------------------
+
+
+class _Group(Struct, gc=False):
+    """All that is known of one rule's pauses of one tool at one tier."""
+
+    rule: str
+    tool: str
+    tier: int
+    base: int | None = None
+    """The place of the rule among those in force, once a pause was found that it still decides."""
+    pauses: dict[frozenset[Kind], Count] = msgspec.field(default_factory=dict)
+    values: dict[tuple[frozenset[Kind], str, bytes], Count] = msgspec.field(default_factory=dict)
+    """By kinds, param and value."""
+    questions: dict[tuple[frozenset[Kind], bytes], Count] = msgspec.field(default_factory=dict)
+    """By kinds and all params."""
+
+
+class _Tally:
+    """Counts endings by rule, tool, kinds and params."""
+
+    def __init__(self, rules: RuleSet) -> None:
+        self._rules = rules.rules
+        self._classify = rules.classify
+        self._index = Index(rules.rules)
+        self.groups: dict[tuple[str, str, int], _Group] = {}
+        self._cells = 0
+        self._params: dict[str, set[str]] = {}
+        """Of each rule the params that its keys are made of, or that it asks for."""
+        for rule in rules.rules:
+            named = self._params.setdefault(rule.name, set())
+            named.update(name for name, _ in rule.params)
+            named.update(name for template in rule.keys for name in _PARAM.findall(template.key))
+
+    def add(self, ending: Ending) -> None:
+        """Counts an ending, if a rule could be learned from it."""
+        case = ending.case
+        asked = case.verdict is Verdict.ASK and case.kinds <= MILD and bool(case.rule)
+        if not (asked or learnable(ending)) or case.rule not in self._params:
+            return
+        place = (case.rule, case.tool, case.tier)
+        group = self.groups.get(place)
+        if group is None:
+            if len(self.groups) >= MOST_GROUPS:
+                return
+            group = self.groups[place] = _Group(*place)
+        if ending.how in ("confirmed", "approved") and not self._still(group, case):
+            return
+        if asked:
+            exact = _exact(case.params, "description" if self._runs_commands(case.rule) else None)
+            self._cell(group.questions, (case.kinds, exact)).add(ending)
+            return
+        group.pauses.setdefault(case.kinds, Count()).add(ending)
+        for name in self._params[case.rule]:
+            value = _value(case.params.get(name)) if isinstance(case.params, Mapping) else _OTHER
+            self._cell(group.values, (case.kinds, name, value), (case.kinds, name, _OTHER)).add(ending)
+
+    def _cell(self, cells: dict[Any, Count], place: Any, rest: Any = None) -> Count:
+        """The count of a place; where there are too many already, that of the rest."""
+        found = cells.get(place)
+        if found is None:
+            if self._cells >= MOST_CELLS:
+                return cells.setdefault(rest, Count()) if rest is not None else Count()
+            self._cells += 1
+            found = cells[place] = Count()
+        return found
+
+    def _still(self, group: _Group, case: Case) -> bool:
+        """Whether the rules in force would treat the call as it was treated; notes by which rule."""
+        params = case.params if isinstance(case.params, Mapping) else {}
+        found = self._classify(Call(case.session, case.tool, params))
+        if (found.rule, found.tier) != (case.rule, case.tier):
+            return False
+        today: set[Verdict | None] = {cell(found.tier, kind, 0, found.cells) for kind in case.kinds} or {found.verdict}
+        if not today <= ({Verdict.ASK} if case.verdict is Verdict.ASK else {Verdict.WARN, Verdict.CONFIRM}):
+            return False
+        if group.base is None:
+            group.base = self._place_of(case)
+        return group.base is not None
+
+    def _place_of(self, case: Case) -> int | None:
+        """The place of the case's rule; None where two have its name, or it names no tool."""
+        named = self._index.naming(case.tool)
+        places = [
+            place
+            for place, rule in enumerate(self._rules)
+            if rule.name == case.rule and (place in named or "*" in rule.tools)
+        ]
+        if not places or len({_matching(self._rules[place]) for place in places}) > 1:
+            return None
+        return None if self._rules[places[0]].names_no_tool and self._rules[places[0]].judge else places[0]
+
+    def _runs_commands(self, name: str) -> bool:
+        return any(rule.pattern is not None for rule in self._rules if rule.name == name)
+
+    # --- proposing -----------------------------------------------------------------------------------
+
+    def proposals(self, group: _Group, least: int) -> list[tuple[tuple[int, int], Suggestion]]:
+        """What the group speaks for, each with its place among all."""
+        if group.base is None or not _can_be_named(group.tool):
+            return []
+        made = [self._question(group, *place, count, least) for place, count in group.questions.items()]
+        done: list[frozenset[Kind]] = []
+        for kinds in sorted(group.pauses, key=lambda kinds: (-len(kinds), sorted(kinds))):
+            if any(kinds and kinds <= wider for wider in done):
+                continue
+            found = self._pause(group, kinds, least)
+            if found is not None:
+                done.append(kinds)
+                made.append(found)
+        return [
+            ((group.base, -len(suggestion.rule.get("params", ()))), suggestion)
+            for suggestion in made
+            if suggestion is not None
+        ]
+
+    def _pause(self, group: _Group, kinds: frozenset[Kind], least: int) -> Suggestion | None:
+        """A rule that lets the pauses of these kinds pass, if all or some values of a param speak for it."""
+        base = self._base(group)
+        pausing = base.verdict is not None and base.verdict.gravity >= Verdict.CONFIRM.gravity
+        if pausing is bool(kinds):
+            return None  # the rule's own pause would stay, or is no longer there
+        covered = [one for one in group.pauses if one == kinds or (one and one < kinds)]
+        whole = _joined(group.pauses[one] for one in covered)
+        values = self._values(group, covered)
+        if not whole.against:
+            if whole.confirmed < least:
+                return None
+            most = min(MOST_VALUES, whole.confirmed // 2)
+            seen = {name: sorted(v for v in found if found[v].confirmed) for name, found in values.items()}
+            few = {name: found for name, found in seen.items() if _OTHER not in found and 0 < len(found) <= most}
+            return self._made(group, kinds, whole, few)
+        best: tuple[str, list[bytes]] | None = None
+        for name, found in values.items():
+            good = sorted(v for v, count in found.items() if v and count.confirmed >= least and not count.against)
+            if good and (best is None or len(good) > len(best[1])):
+                best = name, good[: 10 * MOST_VALUES]
+        if best is None:
+            return None
+        name, good = best
+        return self._made(group, kinds, _joined(values[name][value] for value in good), {name: good}, among=True)
+
+    def _values(self, group: _Group, covered: list[frozenset[Kind]]) -> dict[str, dict[bytes, Count]]:
+        """The counts of each value of each param, over these kinds."""
+        found: dict[str, dict[bytes, Count]] = {}
+        for (kinds, name, value), count in group.values.items():
+            if kinds in covered:
+                found.setdefault(name, {}).setdefault(value, Count()).join(count)
+        return dict(sorted(found.items()))
+
+    def _question(
+        self, group: _Group, kinds: frozenset[Kind], exact: bytes, count: Count, least: int
+    ) -> Suggestion | None:
+        """A rule that lets the session confirm what a person agreed to each time."""
+        base = self._base(group)
+        asks = base.verdict is Verdict.ASK
+        enough = count.approved >= least and count.approved >= SHARE * (count.approved + count.unanswered)
+        if not exact or not enough or count.against or asks is bool(kinds):
+            return None
+        if kinds and group.tier >= Tier.CRITICAL:
+            return None  # at tier 4 a conflict that was told of is raised again: nobody could ever confirm it
+        params = msgspec.json.decode(exact)
+        return self._made(group, kinds, count, {name: [msgspec.json.encode(value)] for name, value in params.items()})
+
+    def _base(self, group: _Group) -> Rule:
+        return self._rules[group.base or 0]
+
+    def _made(
+        self,
+        group: _Group,
+        kinds: frozenset[Kind],
+        count: Count,
+        named: Mapping[str, list[bytes]],
+        *,
+        among: bool = False,
+    ) -> Suggestion | None:
+        """The suggestion in full; None where the rule could not be written into a file."""
+        base, asked = self._base(group), bool(count.approved)
+        milder = Verdict.CONFIRM if asked else Verdict.ALLOW if kinds else Verdict.WARN
+        params = {name: tuple(map(msgspec.json.decode, values)) for name, values in named.items()}
+        what = " and ".join(sorted(kinds)) or "its own pause"
+        label = f"{_named(base)}: {what} {'asked of the session' if asked else 'let pass' if kinds else 'as a warning'}"
+        rule = replace(
+            self._raised(base, group.base or 0),
+            name=label[-_LONGEST:],
+            tools=(group.tool,),
+            params=tuple({**dict(base.params), **params}.items()),
+            cells={**(base.cells or {}), **dict.fromkeys(sorted(kinds), milder)} if kinds else base.cells,
+            verdict=base.verdict if kinds else milder,
+        )
+        before = tuple(
+            replace(self._raised(one, place), tools=(group.tool,))
+            for place, one in enumerate(self._rules[: group.base])
+            if self._meets(one, place, rule)
+        )
+        why = _why(group, what, count, params if among or asked else {}, asked=asked)
+        where = ", ".join(map(shown, sorted(count.families)))
+        suggestion = Suggestion(
+            f"{what} on {where} by {shown(group.tool)} (rule {shown(base.name)})",
+            {"description": why, **written(rule)},
+            tuple(map(written, before)),
+            why,
+            Evidence(
+                count.confirmed,
+                count.approved,
+                count.unanswered,
+                len(count.sessions),
+                tuple(sorted(count.families)),
+                count.first / SECOND,
+                count.last / SECOND,
+            ),
+        )
+        try:
+            parse_rules(json.dumps({"rules": suggestion.rules}), "the proposal")
+        except ConfigError:
+            return None
+        return suggestion
+
+    def _raised(self, rule: Rule, place: int) -> Rule:
+        """The rule with the tier that a user's rule for all tools before it gives it."""
+        floor = max((one.tier for one in self._rules[:place] if one.names_no_tool), default=0)
+        return replace(rule, tier=floor, effect="write") if floor > rule.tier else rule
+
+    def _meets(self, one: Rule, place: int, new: Rule) -> bool:
+        """Whether a rule could match a call that the new one matches too."""
+        if one.names_no_tool or not ("*" in one.tools or place in self._index.naming(new.tools[0])):
+            return False
+        wanted = dict(new.params)
+        return all(
+            name not in wanted or {scalar(value) for value in values} & {scalar(value) for value in wanted[name]}
+            for name, values in one.params
+        )
+
+
+def _matching(rule: Rule) -> Rule:
+    """The rule without its tools: of two with one name and all else alike the first decides."""
+    return replace(rule, tools=(), cells=None)
+
+
+def _joined(counts: Iterable[Count]) -> Count:
+    whole = Count()
+    for count in counts:
+        whole.join(count)
+    return whole
+
+
+# --- values ---------------------------------------------------------------------------------------------
+
+
+def _value(said: Any) -> bytes:
+    """A param's value as JSON; ``_OTHER`` for none, and for what the journal has not kept as it was."""
+    if isinstance(said, str):
+        whole = len(said) <= _LONGEST and MARKER not in said and not _CUT.search(said)
+        return msgspec.json.encode(said) if whole and said and can_be_seen(said) else _OTHER
+    if isinstance(said, bool | int | float):
+        return msgspec.json.encode(said)
+    return _OTHER
+
+
+def _exact(params: Any, besides: str | None) -> bytes:
+    """All params as JSON, if a rule can name them all; else ``_OTHER``.
+
+    ``besides`` is left out: what a command is described as does nothing. So is what speaks to the gate (``_tier``).
+    """
+    if not isinstance(params, Mapping):
+        return _OTHER
+    kept = {name: said for name, said in params.items() if name != besides and not name.startswith("_")}
+    if not kept or not all(can_be_seen(name) and _value(said) for name, said in kept.items()):
+        return _OTHER
+    return msgspec.json.encode(dict(sorted(kept.items())))
+
+
+def _can_be_named(tool: str) -> bool:
+    """Whether a rule can name just this tool."""
+    return 0 < len(tool) <= _LONGEST and not {"*", "?"} & set(tool) and tool == tool.strip() and can_be_seen(tool)
+
+
+# --- words ----------------------------------------------------------------------------------------------
+
+
+def written(rule: Rule) -> dict[str, Any]:
+    """Returns a rule as it stands in a rules file; ``parse`` makes the same of it."""
+    made: dict[str, Any] = {} if _PLACE.fullmatch(rule.name) else {"name": rule.name}
+    made |= {"tier": rule.tier, "tool": _one_or_all(rule.tools)}
+    if rule.params:
+        made["params"] = {name: _one_or_all(values) for name, values in rule.params}
+    if rule.present:
+        made["present"] = _one_or_all(rule.present)
+    if rule.pattern is not None:
+        made["commandPattern"] = rule.pattern
+    if rule.keys:
+        made["contextKey"] = _one_or_all([_template(one) for one in rule.keys])
+    if rule.window != HOUR:
+        made["recentWindowMs"] = rule.window // 1000
+    if rule.verdict is not None:
+        made["verdict"] = rule.verdict.value
+    if rule.cells:
+        made["cells"] = {kind.value: verdict.value for kind, verdict in rule.cells.items()}
+    if rule.effect != ("write" if rule.tier else "read"):
+        made["effect"] = rule.effect
+    if rule.repeats is not None:
+        made["repeats"] = rule.repeats
+    if rule.stance is not None:
+        made["stance"] = rule.stance
+    if not rule.judge:
+        made["judge"] = False
+    return made
+
+
+def _template(key: KeyTemplate) -> Any:
+    return key.key if key.mode is None else {"key": key.key, "mode": key.mode.value}
+
+
+def _one_or_all(values: Any) -> Any:
+    return values[0] if len(values) == 1 else list(values)
+
+
+def _named(rule: Rule) -> str:
+    return rule.tools[0] if _PLACE.fullmatch(rule.name) else rule.name
+
+
+def _why(group: _Group, what: str, count: Count, params: Mapping[str, tuple[Any, ...]], *, asked: bool) -> str:
+    keys = ", ".join(map(shown, sorted(count.families)))
+    days = sorted({datetime.fromtimestamp(at / SECOND, UTC).strftime("%Y-%m-%d") for at in (count.first, count.last)})
+    number = len(count.sessions)
+    many = "1 session" if number == 1 else f"{number}{' or more' if number >= MOST_NAMED else ''} sessions"
+    seen = f"by {many}, {' to '.join(days)}"
+    if asked:
+        late = f" ({count.unanswered} more were not answered)" if count.unanswered else ""
+        return (
+            f"A person agreed all {count.approved} times when {shown(group.tool)} was asked for on {keys} with these "
+            f"params{late}, {seen}; none was refused. The session is asked to confirm instead. A call with further "
+            "params fits too."
+        )
+    only = " with these values" if params else ""
+    return (
+        f"All {count.confirmed} pauses of {shown(group.tool)} for {what} on {keys}{only} were confirmed, {seen}; "
+        "none was heeded, and none of the calls is known to have failed."
+    )
