@@ -34,6 +34,26 @@ A setting is looked for in four places, the first that has it wins:
     tls_key = "key.pem"
     hosts = ["gate.example.com"]  # further names that clients call it by
     origins = []                  # further origins of web pages that may use it
+
+    [corpus]
+    log = true                    # the daily log of all events, in <state>/brain/corpus
+
+    [regions]
+    off = ["learning"]            # what a server is not to do: see callosum/regions
+
+    [brief]
+    budget = 600                  # tokens
+
+    [health]
+    memory = 0.9                  # of the machine's memory in use: resource.low.memory
+    disk = 0.95                   # of the state folder's disk in use: resource.low.disk
+    free = "64MB"                 # free on that disk, less is health.critical
+
+    [telemetry]
+    opentelemetry = false         # spans and metrics, sent where OTEL_... says
+    content = false               # with the params and results of calls
+    prometheus = false            # GET /metrics tells of all events, not only of decisions
+    logging = false               # each event as a record of the logger callosum.events
 """
 
 from __future__ import annotations
@@ -65,6 +85,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     as arguments. ``journal_params``: what the journal keeps of a call's params. ``journal_age`` (in
     seconds) and ``journal_size`` (in bytes): what the live journal keeps before it is rotated.
     ``server_...``: where ``callosum serve`` listens and whom it believes, see its options.
+    ``corpus_log``: whether the daily log is written. ``regions_off``: which regions are switched off. ``brief_budget``:
+    how long a brief is at most, in tokens. ``health_memory``, ``health_disk`` (used parts, 0 to 1) and ``health_free``
+    (in bytes): from where on something is wrong. ``telemetry_...``: what leaves the corpus for other systems.
     ``config``: the file that was read, None if there was none.
     """
 
@@ -85,6 +108,16 @@ class Settings(Struct, frozen=True, kw_only=True):
     server_tls_key: Path | None = None
     server_hosts: tuple[str, ...] = ()
     server_origins: tuple[str, ...] = ()
+    corpus_log: bool = True
+    regions_off: tuple[str, ...] = ()
+    brief_budget: int = 600
+    health_memory: float = 0.9
+    health_disk: float = 0.95
+    health_free: int = 64_000_000
+    telemetry_opentelemetry: bool = False
+    telemetry_content: bool = False
+    telemetry_prometheus: bool = False
+    telemetry_logging: bool = False
     config: Path | None = None
 
 
@@ -227,6 +260,45 @@ def _command(value: Any, _: Path) -> tuple[str, ...]:
     return tuple(words)
 
 
+REGIONS: Final = (
+    *("execution", "safety", "health", "scheduler", "episodes", "search"),
+    *("context", "budget", "learning", "models", "parsing"),
+)
+"""The regions by their modules' names: what ``regions.off`` may name."""
+
+
+def _regions(value: Any, base: Path) -> tuple[str, ...]:
+    found = _names(value, base)
+    for name in found:
+        if name not in REGIONS:
+            raise _Bad(f"names of regions ({', '.join(REGIONS)})")
+    return found
+
+
+def _switch(value: Any, _: Path) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).strip().lower()
+    if word not in ("true", "on", "yes", "1", "false", "off", "no", "0"):
+        raise _Bad("true or false")
+    return word in ("true", "on", "yes", "1")
+
+
+def _part(value: Any, _: Path) -> float:
+    part = _amount(value, {"": 1})
+    if part is None or not 0 <= part <= 1:
+        raise _Bad("a part from 0 to 1")
+    return part
+
+
+def _tokens(value: Any, _: Path) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 6:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 100_000:
+        raise _Bad("a number of tokens from 0 to 100000")
+    return value
+
+
 _READ: Final[Mapping[str, _Reader]] = {
     "state": _path,
     "namespace": _name,
@@ -245,6 +317,16 @@ _READ: Final[Mapping[str, _Reader]] = {
     "server_tls_key": _path,
     "server_hosts": _names,
     "server_origins": _names,
+    "corpus_log": _switch,
+    "regions_off": _regions,
+    "brief_budget": _tokens,
+    "health_memory": _part,
+    "health_disk": _part,
+    "health_free": _bytes(0),
+    "telemetry_opentelemetry": _switch,
+    "telemetry_content": _switch,
+    "telemetry_prometheus": _switch,
+    "telemetry_logging": _switch,
 }
 
 
@@ -283,7 +365,7 @@ class _Place(NamedTuple):
     key: str
 
 
-_TABLES: Final = ("lease", "journal", "server")
+_TABLES: Final = ("lease", "journal", "server", "corpus", "regions", "brief", "health", "telemetry")
 
 
 def _place(name: str) -> _Place:

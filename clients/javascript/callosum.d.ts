@@ -96,6 +96,9 @@ export interface Call extends Actor {
     host?: Host;
     /** Whether the host can replace the params of the call by those of `Decision.params`. */
     rewrite?: boolean;
+    /** The guarded run that the call belongs to, and which of its attempts this is (from 1). */
+    taskId?: string;
+    attempt?: number;
     /** The newest decision id whose answer the model had seen. */
     after?: number;
 }
@@ -223,6 +226,22 @@ export interface Status {
     observingUntil?: number;
 }
 
+/** What a session is told of the others, the most important section first. */
+export interface Brief {
+    /** For the session's context; empty if there is nothing to tell. */
+    text: string;
+    /** About how long the text is. */
+    tokens: number;
+    sections: Section[];
+    /** How many lines were left out. */
+    trimmed: number;
+}
+
+export interface Section {
+    title: string;
+    lines: string[];
+}
+
 /** A call that waits for a person. */
 export interface Approval {
     id: number;
@@ -344,6 +363,15 @@ export declare class CallosumClient {
 
     /** Shows live leases and recent actions, of one key or of all. */
     status(contextKey?: string, options?: Space): Promise<Status>;
+
+    /**
+     * Tells what the other sessions have in hand and did lately, as far as it matters to this one: on `keys`, on
+     * what it has touched itself, on files below `cwd`. At most `budget` tokens long. It informs, it confirms
+     * nothing.
+     */
+    brief(
+        options?: Actor & Cancel & { keys?: readonly string[]; cwd?: string; budget?: number },
+    ): Promise<Brief>;
 
     /** Lists the calls that wait for a person, oldest first. */
     approvals(options?: Space): Promise<Approvals>;

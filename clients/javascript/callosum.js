@@ -273,6 +273,11 @@ export class CallosumClient {
         return this.#request("GET", "/status", { query, shape: isStatus, signal });
     }
 
+    async brief({ keys, cwd, budget, signal, ...who } = {}) {
+        const query = { ...this.#actor(who), key: keys, cwd, budget };
+        return this.#request("GET", "/brief", { query, shape: isBrief, signal });
+    }
+
     async journal({ cursor, limit, session, contextKey, newest, wait = 0, namespace, signal } = {}) {
         const page = { cursor, limit, session, contextKey, newest: newest || null, wait: wait || null };
         const query = { ...this.#space(namespace), ...page };
@@ -487,7 +492,8 @@ export class CallosumClient {
     }
 
     #url(path, query = {}) {
-        const given = new URLSearchParams(Object.entries(query).filter(([, value]) => value != null)).toString();
+        const parts = Object.entries(query).flatMap(([name, value]) => [value].flat().map((one) => [name, one]));
+        const given = new URLSearchParams(parts.filter(([, value]) => value != null)).toString();
         return `${this.#base}${path}${given && "?"}${given}`;
     }
 }
@@ -647,6 +653,10 @@ function isLockResult(value) {
 
 function isStatus(value) {
     return isObject(value) && Array.isArray(value.locks) && Array.isArray(value.recentActions);
+}
+
+function isBrief(value) {
+    return isObject(value) && typeof value.text === "string" && Array.isArray(value.sections);
 }
 
 function isApprovals(value) {

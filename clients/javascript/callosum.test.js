@@ -88,6 +88,7 @@ class Peer {
             name: `${incoming.method} ${place}`,
             path: incoming.url.split("?")[0],
             query: Object.fromEntries(searchParams),
+            keys: searchParams.getAll("key"),
             headers: incoming.headers,
             text,
             body: text ? JSON.parse(text) : undefined,
@@ -893,6 +894,22 @@ describe("the wire", () => {
         await thrown(GateUnavailable, () => client(peer).approve(7));
         await thrown(GateUnavailable, () => client(peer).release("email:a@b.c"));
         assert.equal(peer.requests.length, 2);
+    });
+
+    test("the brief", async (t) => {
+        const found = { text: "[Callosum] ...", tokens: 5, sections: [{ title: "In hand", lines: ["a"] }], trimmed: 0 };
+        const peer = (await Peer.start(t)).on("GET /brief", found);
+        const gate = client(peer);
+        assert.deepEqual(await gate.brief(), found);
+        await gate.brief({ session: "b", keys: ["file:/a b", "k"], cwd: "/repo", budget: 0, namespace: "work" });
+        const who = { instance: "mira", session: "chat" };
+        const more = { instance: "mira", session: "b", namespace: "work", key: "k", cwd: "/repo", budget: "0" };
+        const brief = peer.seen("GET /brief");
+        assert.deepEqual(
+            brief.map(({ query }) => query),
+            [who, more],
+        );
+        assert.deepEqual(brief[1].keys, ["file:/a b", "k"]);
     });
 
     test("looking", async (t) => {

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import callosum.regions
 from callosum import settings
 from callosum.errors import ConfigError
 from callosum.settings import Settings, load
@@ -205,3 +207,51 @@ def test_a_file_that_is_no_toml(home: dict[str, str], cwd: Path, content: bytes)
 def test_every_setting_can_be_set_in_every_place() -> None:
     assert set(settings._READ) == set(Settings.__struct_fields__) - {"config"}
     assert set(settings._WRITTEN.values()) == set(settings._READ)
+
+
+def test_what_lives_on_the_corpus_is_switched_and_measured(home: dict[str, str], cwd: Path) -> None:
+    write(
+        cwd,
+        """
+        [corpus]
+        log = false
+        [regions]
+        off = ["learning", "search"]
+        [brief]
+        budget = 200
+        [health]
+        memory = 0.5
+        disk = 1
+        free = "1GB"
+        [telemetry]
+        opentelemetry = true
+        prometheus = "on"
+        """,
+    )
+    found = load(environ=home | {"CALLOSUM_TELEMETRY_PROMETHEUS": "off", "CALLOSUM_BRIEF_BUDGET": "300"}, cwd=cwd)
+    assert (found.corpus_log, found.regions_off, found.brief_budget) == (False, ("learning", "search"), 300)
+    assert (found.health_memory, found.health_disk, found.health_free) == (0.5, 1.0, 10**9)
+    assert (found.telemetry_opentelemetry, found.telemetry_prometheus, found.telemetry_content) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('[corpus]\nlog = "perhaps"', "callosum.toml: corpus.log: expected true or false, not 'perhaps'"),
+        ('[regions]\noff = ["cortex"]', "callosum.toml: regions.off: expected names of regions (execution, safety,"),
+        ("[brief]\nbudget = -1", "callosum.toml: brief.budget: expected a number of tokens from 0 to 100000, not -1"),
+        ("[health]\nmemory = 90", "callosum.toml: health.memory: expected a part from 0 to 1, not 90"),
+        ("[telemetry]\nopen = true", "callosum.toml: telemetry.open: there is no such setting"),
+    ],
+)
+def test_what_is_wrong_there_is_named(home: dict[str, str], cwd: Path, text: str, told: str) -> None:
+    write(cwd, text)
+    with pytest.raises(ConfigError) as error:
+        load(environ=home, cwd=cwd)
+    assert told in str(error.value)
+
+
+def test_the_regions_that_can_be_switched_off_are_those_that_there_are() -> None:
+    folder = Path(callosum.regions.__file__).parent
+    there = {module.name for module in pkgutil.iter_modules([str(folder)]) if not module.name.startswith("_")}
+    assert set(settings.REGIONS) <= there
