@@ -18,4 +18,6 @@ learning      BasalGanglia    proposes narrower rules from what people confirm
 models        Thalamus        reads model traffic that a host reports
 parsing       Wernicke        reads tool calls out of a model's answer
 ============= =============== ==========================================================================
+
+``search_file`` and ``search_query`` are Cortex's own.
 """

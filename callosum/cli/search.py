@@ -1,0 +1,211 @@
+"""``callosum search``: what was done about something, in the journal and in the pages of memory."""
+
+from __future__ import annotations
+
+import re
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand
+
+from callosum.cli.codes import NO
+from callosum.cli.options import Config, Json, State, exists, open_gate, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.text import Text
+
+    from callosum.errors import StoreError
+    from callosum.regions.search import Cortex, Hit
+    from callosum.settings import Settings
+    from callosum.stores.base import Store
+
+_WITHOUT: Final = re.compile(r"-[^-].+", re.DOTALL)
+_MATCH: Final = "bold cyan"
+
+
+class Words(TyperCommand):
+    """A command among whose arguments ``-staging`` is a word to leave out, and no row of short options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Puts such words behind all options."""
+        end = args.index("--") if "--" in args else len(args)
+        words = [arg for arg in args[:end] if _WITHOUT.fullmatch(arg)]
+        others = [arg for arg in args[:end] if not _WITHOUT.fullmatch(arg)]
+        return super().parse_args(ctx, [*others, "--", *args[end + 1 :], *words])
+
+
+def search(
+    query: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="QUERY...",
+            help="Words that must all occur: a name, part of a key, a phrase ('\"on it\"'), the beginning of a word "
+            "(deploy*), a day (2026-05-16). A word to leave out has a dash in front (-staging).",
+            show_default=False,
+        ),
+    ],
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="NAME", help="Only this session's entries (* stands for anything)."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help='From then on: a time, or how long ago ("2h").')
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace's entries; without it all.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="The best N.")] = 20,
+    state: State = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Find words in the journal, also what was rotated away, and in the pages of memory: best first.
+
+    Exit code 1 if nothing fits.
+    """
+    from callosum.cli import show
+    from callosum.cli.times import moment
+    from callosum.corpus.bus import Corpus
+    from callosum.regions.search import Cortex
+    from callosum.regions.search_query import match_of
+
+    settings = settings_of(state, namespace, config)
+    words = " ".join(query)
+    match_of(words)  # what cannot be asked for is said before anything is opened
+    start = moment(since, "--since") if since else None
+    if not exists(settings):
+        if not json:
+            show.line("Nothing has been decided here yet.")
+        raise typer.Exit(NO)
+    store, fault = _open_store(settings)
+    with closing(store), Corpus() as corpus:
+        cortex = Cortex(corpus, store=store, state=settings.state)
+        _bring_up_to_date(cortex, fault)
+        found = cortex.search(words, limit=limit, namespace=namespace, session=session, since=start)
+    if json:
+        for hit in found:
+            show.json(hit)
+    elif found:
+        _print(found, limit)
+    else:
+        show.line("Nothing fits.")
+    if not found:
+        raise typer.Exit(NO)
+
+
+def _open_store(settings: Settings) -> tuple[Store, StoreError | None]:
+    """The gate's store; an empty one, and why, if it cannot be opened now: what was indexed is found all the same."""
+    from callosum.errors import StoreUnavailable
+    from callosum.stores.memory import MemoryStore
+
+    try:
+        return open_gate(settings).store, None
+    except StoreUnavailable as fault:
+        return MemoryStore(), fault
+
+
+def _bring_up_to_date(cortex: Cortex, fault: StoreError | None) -> None:
+    """Indexes what is new, a bounded amount of it; says if the index stays behind, for ``fault`` or another reason.
+
+    Raises ``StoreError`` if nothing can be indexed and nothing was.
+    """
+    from callosum.cli.text import clean
+    from callosum.cli.times import clock
+    from callosum.errors import StoreError
+    from callosum.regions.search import BUDGET
+
+    try:
+        if fault is None and cortex.index(BUDGET) < BUDGET:
+            return
+    except StoreError as error:
+        fault = error
+    upto = cortex.upto()
+    if fault is not None and not upto:
+        raise fault
+    why = "the journal is long; search again for the next part" if fault is None else clean(str(fault), 500)
+    # On standard error, so that a program reads hits alone.
+    sys.stderr.write(f"callosum: the index ends at {clock(upto / 1_000_000)}: {why}\n")
+    sys.stderr.flush()
+
+
+def _print(found: Sequence[Hit], limit: int) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from callosum.cli import show
+
+    console = show.console()
+    for hit in found:
+        console.print(_head(hit), soft_wrap=True)
+        text = _marked(hit, "text", 600)
+        if text.plain:
+            if console.is_terminal:
+                console.print(Padding(text, (0, 0, 0, 4), expand=False))
+            else:  # a line is a line
+                console.print(Text("    ").append_text(text), soft_wrap=True)
+    more = len(found) == limit
+    show.line()
+    count = "One hit" if len(found) == 1 else f"{len(found)} hits"
+    show.line(f"The best {limit}; --limit shows more." if more else f"{count}.", "dim")
+
+
+def _head(hit: Hit) -> Text:
+    """When, who, what and where."""
+    from rich.text import Text
+
+    from callosum.cli.times import clock
+
+    parts = [(Text(clock(hit.at), style="dim"), 19)]
+    if hit.path:
+        parts += [(_marked(hit, "path", 200), 0), (Text(hit.kind, style="dim"), 0)]
+    else:
+        parts += [
+            (_marked(hit, "session", 40), 16),
+            (_marked(hit, "tool", 40), 20),
+            (_answer(hit), 9),
+            (_marked(hit, "key", 160), 0),
+        ]
+    row = Text()
+    for text, width in parts:
+        row.append_text(text)
+        row.append(" " * (max(0, width - text.cell_len) + 2))
+    row.rstrip()
+    return row
+
+
+def _answer(hit: Hit) -> Text:
+    """How an entry was answered; what sort of entry it is where that says more."""
+    from rich.text import Text
+
+    from callosum.cli import show
+
+    styles: dict[str, str] = {str(name): style for name, style in (*show.STATES.items(), *show.VERDICTS.items())}
+    words = hit.answer.split()
+    shown = [word for word in words if word not in ("intercept", "complete", hit.tool)] or words
+    return Text(" ").join(show.cell(word, styles.get(word, "")) for word in shown)
+
+
+def _marked(hit: Hit, field: str, limit: int) -> Text:
+    """A field's text with what matched in it, harmless and cut to ``limit``."""
+    from rich.text import Text
+
+    made, place = Text(), 0
+    text: str = getattr(hit, field)
+    for start, end in (*hit.marks.get(field, ()), (len(text), len(text))):
+        made.append(_harmless(text[place:start], limit))
+        made.append(_harmless(text[start:end], limit), _MATCH)
+        place = end
+    made.truncate(limit, overflow="ellipsis")
+    return made
+
+
+def _harmless(text: str, limit: int) -> str:
+    """One harmless line that keeps the room at its ends, for it is a piece of a longer one."""
+    from callosum.cli.text import clean
+
+    inside = clean(text, limit)
+    return f"{' ' * text[:1].isspace()}{inside}{' ' * (bool(inside) and text[-1:].isspace())}"

@@ -1,0 +1,486 @@
+"""Cortex finds words in the journal, also in what was rotated away, and in the pages of memory.
+
+The index is ``<state>/brain/search.db`` (``search_file``). It is derived: whoever deletes it loses nothing, the next
+``index`` makes it anew. What can be asked for is in ``search_query``.
+
+Several processes may index at once. Entries are read without a lock and written in short transactions, each of
+which looks first whether the index still ends where the reading began; so none is in twice and none is left out,
+also when a process dies in the middle.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sqlite3
+import stat
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct, field
+
+from callosum.corpus.bus import Corpus
+from callosum.corpus.events import CortexReindexed, SchedulerTick
+from callosum.errors import ConfigError
+from callosum.journal import Journal, shown_keys
+from callosum.model import MINUTE, SECOND, Entry
+from callosum.regions.search_file import COLUMNS, IndexFile, begin, commits
+from callosum.regions.search_query import match_of, plain
+from callosum.stores.base import Store
+
+logger = logging.getLogger("callosum")
+
+JOB: Final = "index"
+"""The scheduler's job on which the index is brought up to date."""
+BUDGET: Final = 50_000
+"""Most entries and pages that are taken in at one tick, some seconds of work: an old journal comes in bit by bit."""
+MAX_HITS: Final = 1000
+MAX_TEXT: Final = 4000
+"""How much of an entry's params is indexed, in characters; of its result and its notes a quarter each."""
+MAX_PAGE: Final = 500_000
+"""How much of a page is indexed, in characters."""
+RANKED: Final = 20_000
+"""Of more matches than these only the newest are ranked."""
+
+_CHUNK: Final = 1000
+"""Entries of one transaction: some 50 ms."""
+_PAGES: Final = 2**62
+"""Numbers from here on are pages'. They come before the newest entry when rows are read from the last to the first."""
+_END: Final = 2**63 - 1
+_QUARTER: Final = 15 * MINUTE
+_KINDS: Final = {"episodes": "episode", "digests": "digest", "topics": "topic"}
+_NO_TEXT: Final = frozenset(["conflicts", "count", "gap", "until", "params"])
+"""What of an entry's body is no text, or is treated by itself."""
+_SHOWN: Final = ("session", "tool", "key", "answer", "text")
+_WEIGHTS: Final = "2.0, 3.0, 4.0, 1.0, 1.0, 1.0"
+"""How much a word counts in each of the columns: in a key most, then in a tool's name."""
+_SNIPPET: Final = 28
+"""How many words of a text are shown."""
+_ON, _OFF = "\x02", "\x03"
+"""Around what matched; no text in the index has these characters."""
+
+
+class Hit(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """An entry of the journal, or a page, in which the words were found.
+
+    ``at`` is in Unix seconds: of an entry its moment, of a page when it was last written. ``kind`` is ``entry``,
+    ``episode``, ``digest`` or ``topic``. An entry has its ``seq`` in the journal, a page its ``path`` below
+    ``brain/``. ``key`` is the first key that matched, else the entry's first one. ``answer`` says what sort of
+    entry it is and how it was answered: ``intercept confirm recent``. ``text`` is the piece of the text that fits
+    best, on one line. ``marks`` tells what matched, by field: pairs of where it begins and ends, in characters.
+    ``score`` is higher for what fits better; it compares the hits of one search.
+    """
+
+    at: float
+    kind: str
+    score: float
+    text: str
+    seq: int = 0
+    path: str = ""
+    namespace: str = ""
+    session: str = ""
+    tool: str = ""
+    key: str = ""
+    answer: str = ""
+    marks: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+
+
+class _Row(NamedTuple):
+    """A row of ``doc``."""
+
+    id: int
+    at: int
+    namespace: str = ""
+    session: str = ""
+    tool: str = ""
+    keys: str = ""
+    answer: str = ""
+    text: str = ""
+    day: str = ""
+
+    @property
+    def words(self) -> tuple[Any, ...]:
+        """Its row of ``words``."""
+        return (self.id, *self[3:])
+
+
+class _File(NamedTuple):
+    """A page on disk: how it looks from outside, and when it was written (a moment)."""
+
+    stamp: str
+    at: int
+
+
+class Cortex:
+    """Keeps the index and searches it. Its methods may be called from any thread.
+
+    ``state`` is the state folder; nothing is made in it before there is something to index. Raises ``ConfigError``
+    if this Python's SQLite has no full text search.
+    """
+
+    def __init__(self, corpus: Corpus, *, store: Store, state: Path) -> None:
+        self.folder = state / "brain"
+        self._file = IndexFile(self.folder / "search.db")
+        self._corpus = corpus
+        self._store = store
+        self._journal = Journal(store, state)
+        self._turn = threading.Lock()
+        self._closed = threading.Event()
+        self._off = corpus.on(SchedulerTick, self._tick, deferred=True)
+
+    def close(self) -> None:
+        """Ends the subscription, and an ``index`` under way with its next transaction. Idempotent."""
+        self._closed.set()
+        self._off()
+
+    # --- indexing ------------------------------------------------------------------------------------
+
+    def index(self, budget: int | None = None) -> int:
+        """Takes in what is new in the journal, and the pages that were added, changed or removed.
+
+        Returns how many entries and pages that were, at most ``budget``; less than that means that all is in, or
+        that another process is at it. Emits ``cortex.reindexed`` once for the journal and for each page.
+
+        Raises ``StoreUnavailable`` if the folder or the journal cannot be used now, ``StoreError`` if a segment of
+        the journal is damaged or the index is of a newer Callosum. What was taken in until then stays.
+        """
+        changes: dict[str, str] = {}
+        try:
+            with self._turn:
+                return self._file.repairing(lambda: self._index(_END if budget is None else budget, changes))
+        finally:
+            for path, action in changes.items():
+                self._corpus.emit(CortexReindexed(path, action))
+
+    def upto(self) -> int:
+        """Up to which moment the journal is in the index; 0 if nothing is."""
+        return self._file.repairing(self._upto)
+
+    def _tick(self, tick: SchedulerTick) -> None:
+        if tick.job_name == JOB and not self._closed.is_set():
+            self.index(BUDGET)
+
+    def _upto(self) -> int:
+        with self._file.reading() as db:
+            return _watermark(db) if db is not None else 0
+
+    def _index(self, budget: int, changes: dict[str, str]) -> int:
+        files = self._files()
+        if not files and not self._file.exists() and not self._store.entries(limit=1) and not self._journal.segments():
+            return 0
+        with self._file.writing() as db:
+            taken = self._index_pages(db, files, budget, changes)
+            return taken + self._index_journal(db, budget - taken, changes)
+
+    def _index_journal(self, db: sqlite3.Connection, budget: int, changes: dict[str, str]) -> int:
+        taken = looked = 0
+        after = self._start(db)
+        entries = self._journal.read(after=after)
+        while looked < budget and not self._closed.is_set():
+            rows = [_row_of(entry) for entry in islice(entries, min(_CHUNK, budget - looked))]
+            if not rows or not begin(db):
+                break
+            with commits(db):
+                end = _watermark(db)
+                if end == after:
+                    taken += _add(db, rows)
+                    db.execute("update meta set value = ? where name = 'seq'", (rows[-1].id,))
+            if end != after:  # another process was faster: from where it stopped
+                after = end
+                entries = self._journal.read(after=after)
+                continue
+            after = rows[-1].id
+            looked += len(rows)
+            if taken:
+                changes["journal"] = "added"
+        return taken
+
+    def _start(self, db: sqlite3.Connection) -> int:
+        """After which ``seq`` to go on: where the index ends, or 0 if that is beyond the journal's own end.
+
+        Then the journal is another one (its file was removed, and the clock was ahead before). It is read from its
+        beginning; entries that are in already are passed over.
+        """
+        after = _watermark(db)
+        newest = self._store.entries(limit=1, newest=True)
+        if not newest or newest[0].seq >= after:
+            return after
+        logger.warning("%s: the journal ends before the index does; it is indexed from its beginning", self._file.path)
+        if begin(db):
+            with commits(db):
+                db.execute("update meta set value = 0 where name = 'seq' and value = ?", (after,))
+        return _watermark(db)
+
+    # --- indexing: pages -----------------------------------------------------------------------------
+
+    def _index_pages(
+        self, db: sqlite3.Connection, files: dict[str, _File], budget: int, changes: dict[str, str]
+    ) -> int:
+        known = dict(db.execute("select path, stamp from page").fetchall())
+        taken = 0
+        for path in sorted(known.keys() | files.keys()):
+            if taken >= budget or self._closed.is_set():
+                break
+            if path in files and known.get(path) == files[path].stamp:
+                continue
+            page = self._page(path)
+            if not begin(db):
+                break
+            with commits(db):
+                action = _put(db, path, *page) if page is not None else _drop(db, path)
+            if action:
+                changes[path] = action
+                taken += 1
+        return taken
+
+    def _files(self) -> dict[str, _File]:
+        """The pages there are, by path."""
+        found = {}
+        for folder in _KINDS:
+            with suppress(OSError), os.scandir(self.folder / folder) as listed:
+                for item in listed:
+                    name = item.name
+                    if (
+                        name.endswith(".md")
+                        and not name.startswith(".")
+                        and name == plain(name)
+                        and item.is_file(follow_symlinks=False)
+                    ):
+                        with suppress(OSError):  # gone meanwhile
+                            found[f"{folder}/{name}"] = _look_of(item.stat(follow_symlinks=False))
+        return found
+
+    def _page(self, path: str) -> tuple[_File, str] | None:
+        """A page's text, with how its file looks; None if there is no such file, or none that is ours to read."""
+        flags = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        try:
+            handle = os.open(self.folder / path, flags)
+        except OSError:
+            return None
+        with os.fdopen(handle, "rb") as file:
+            found = os.fstat(handle)
+            if not stat.S_ISREG(found.st_mode):
+                return None
+            text = file.read(4 * MAX_PAGE).decode(errors="replace")
+        return _look_of(found), plain(text[:MAX_PAGE]).strip()
+
+    # --- searching -----------------------------------------------------------------------------------
+
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        namespace: str | None = None,
+        session: str | None = None,
+        since: int | None = None,
+    ) -> list[Hit]:
+        """Returns what fits the query best, and the newest first where it fits equally well.
+
+        The query is as the module says; ``limit`` is at most ``MAX_HITS``. ``session`` takes ``*`` for anything;
+        with ``session`` or ``namespace`` there are no pages, which are about all. ``since`` is a moment. Nothing is
+        indexed: what the index does not have yet is not found.
+
+        Raises ``ConfigError`` at ``query`` if it has no word to look for, or too many; at ``limit``.
+        ``StoreUnavailable`` if the index cannot be read.
+        """
+        if not 0 < limit <= MAX_HITS:
+            raise ConfigError(f"expected 1 to {MAX_HITS}", at="limit")
+        wanted = match_of(query, None if session is None or "*" in session else session)
+        return self._file.repairing(
+            lambda: self._search(wanted, limit, namespace, session, since), lambda: self.index(BUDGET)
+        )
+
+    def _search(
+        self, wanted: str, limit: int, namespace: str | None, session: str | None, since: int | None
+    ) -> list[Hit]:
+        end, where = _END, "doc.at >= ?"
+        values: list[object] = [since or 0]
+        if namespace is not None or session is not None:
+            end = _PAGES - 1
+        if namespace is not None:
+            where += " and doc.namespace = ?"
+            values.append(namespace)
+        if session is not None:
+            where += " and doc.session glob ?" if "*" in session else " and doc.session = ?"
+            values.append(re.sub(r"[\[?]", r"[\g<0>]", session) if "*" in session else session)
+        with self._file.reading() as db:
+            if db is None:
+                return []
+            db.execute("begin")  # one look at the index for both
+            best = _best(db, wanted, (since or 0, end), where, values, limit)
+            return _hits(db, wanted, best)
+
+
+# --- finding ------------------------------------------------------------------------------------------
+
+
+def _best(
+    db: sqlite3.Connection, wanted: str, ids: tuple[int, int], where: str, values: Sequence[object], limit: int
+) -> dict[int, float]:
+    """The best rows with these numbers, best first, and how well each fits (lower is better)."""
+    # Of a word that is everywhere the newest are ranked: whoever asks for it wants an answer too.
+    newest = (
+        f"select doc.id as id, doc.at as at, bm25(words, {_WEIGHTS}) as score "  # noqa: S608  constants
+        "from words cross join doc on doc.id = words.rowid "
+        f"where words match ? and words.rowid between ? and ? and {where} order by words.rowid desc limit {RANKED}"
+    )
+    best = f"select id, score from ({newest}) order by round(score, 1), at desc limit ?"  # noqa: S608  constants
+    return dict(db.execute(best, (wanted, *ids, *values, limit)).fetchall())
+
+
+def _hits(db: sqlite3.Connection, wanted: str, best: Mapping[int, float]) -> list[Hit]:
+    """The rows as they are shown, with what matched in them, in the same order."""
+    if not best:
+        return []
+    marked = ", ".join(f"highlight(words, {column}, '{_ON}', '{_OFF}')" for column in range(4))
+    # The plus keeps SQLite from asking the index once for each row: a prefix is slow to begin with.
+    rows = db.execute(
+        "select doc.id, doc.at, doc.namespace, page.path, "  # noqa: S608  constants
+        f"{marked}, snippet(words, 4, '{_ON}', '{_OFF}', '…', {_SNIPPET}) "
+        "from words cross join doc on doc.id = words.rowid left join page on page.id = doc.id "
+        "where words match ? and words.rowid between ? and ? and +words.rowid in (select value from json_each(?))",
+        (wanted, min(best), max(best), f"[{','.join(map(str, best))}]"),
+    )
+    found = {row[0]: _hit(row, best[row[0]]) for row in rows}
+    return [found[id] for id in best]
+
+
+def _hit(row: Sequence[Any], score: float) -> Hit:
+    id, at, namespace, path, session, tool, keys, answer, text = row
+    key = next((key for key in keys.split("\n") if _ON in key), keys.partition("\n")[0])
+    kind = _KINDS[path.partition("/")[0]] if path is not None else "entry"
+    facts: dict[str, Any] = {"path": path} if path is not None else {"seq": id, "namespace": namespace}
+    marks: dict[str, tuple[tuple[int, int], ...]] = {}
+    for name, value in zip(_SHOWN, (session, tool, key, answer, text), strict=True):
+        facts[name], spans = _unmarked(value)
+        if spans:
+            marks[name] = spans
+    return Hit(at=at / SECOND, kind=kind, score=round(-score, 3), marks=marks, **facts)
+
+
+def _unmarked(text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """Takes the marks out of a text, and tells where they were."""
+    first, *rest = text.split(_ON)
+    parts, place, spans = [first], len(first), []
+    for piece in rest:
+        matched, _, after = piece.partition(_OFF)
+        spans.append((place, place + len(matched)))
+        parts += (matched, after)
+        place += len(matched) + len(after)
+    return "".join(parts), tuple(spans)
+
+
+# --- what is kept -------------------------------------------------------------------------------------
+
+
+def _row_of(entry: Entry) -> _Row:
+    """What is kept of an entry."""
+    body = entry.body
+    kinds = dict.fromkeys(str(one.get("kind", "")) for one in body.get("conflicts", ()) if isinstance(one, Mapping))
+    parts = [_said(body.get("params"), MAX_TEXT)]
+    parts += [f"{name}: {_said(value, MAX_TEXT // 4)}" for name, value in body.items() if name not in _NO_TEXT]
+    return _Row(
+        entry.seq,
+        entry.seq,
+        plain(entry.namespace),
+        plain(entry.session),
+        plain(entry.tool),
+        "\n".join(map(plain, shown_keys(entry))),
+        " ".join(filter(None, (entry.event, entry.verdict, entry.outcome, *kinds))),
+        plain(" · ".join(filter(None, parts))),
+        _day(entry.seq // _QUARTER),
+    )
+
+
+def _said(value: Any, room: int) -> str:
+    """A JSON value in words, in about ``room`` characters: names and values, without brackets."""
+    if isinstance(value, str):
+        return value[:room]
+    if isinstance(value, Mapping):
+        items = [(f"{name}: ", inner) for name, inner in value.items()]
+    elif isinstance(value, list | tuple):
+        items = [("", inner) for inner in value]
+    else:
+        return "" if value is None else str(value).lower()[:room]
+    parts = []
+    for name, inner in items:
+        if room <= 0:
+            break
+        parts.append(name + _said(inner, room))
+        room -= len(parts[-1]) + 2
+    return ", ".join(parts)
+
+
+@lru_cache(maxsize=64)
+def _day(quarter: int) -> str:
+    """The local day of a quarter of an hour, as one word. No time zone changes its day within one."""
+    try:
+        return datetime.fromtimestamp(quarter * _QUARTER // SECOND, UTC).astimezone().strftime("%Y%m%d")
+    except (ValueError, OverflowError, OSError):  # a clock beyond what calendars know
+        return ""
+
+
+def _add(db: sqlite3.Connection, rows: Sequence[_Row]) -> int:
+    """Adds entries that are not in yet; returns how many."""
+    known = {id for (id,) in db.execute("select id from doc where id between ? and ?", (rows[0].id, rows[-1].id))}
+    new = [row for row in rows if row.id not in known]
+    db.executemany(f"insert into doc values({', '.join('?' * len(_Row._fields))})", new)
+    _add_words(db, new)
+    return len(new)
+
+
+def _add_words(db: sqlite3.Connection, rows: Sequence[_Row]) -> None:
+    db.executemany(
+        f"insert into words(rowid, {COLUMNS}) values(?, ?, ?, ?, ?, ?, ?)",
+        [row.words for row in rows],
+    )
+
+
+def _put(db: sqlite3.Connection, path: str, file: _File, text: str) -> str:
+    """Adds or changes a page; returns which of it, "" if nothing of it changed."""
+    found = db.execute("select id from page where path = ?", (path,)).fetchone()
+    if found is None:
+        (id,) = db.execute("select max(?, coalesce(max(id), 0) + 1) from doc", (_PAGES,)).fetchone()
+    else:
+        (id,) = found
+        (before,) = db.execute("select text from doc where id = ?", (id,)).fetchone()
+        if before == text:
+            db.execute("update page set stamp = ? where id = ?", (file.stamp, id))
+            db.execute("update doc set at = ? where id = ?", (file.at, id))
+            return ""
+        _drop(db, path)
+    row = _Row(id, file.at, text=text)
+    db.execute(f"insert into doc values({', '.join('?' * len(row))})", row)
+    _add_words(db, [row])
+    db.execute("insert into page values(?, ?, ?)", (id, path, file.stamp))
+    return "added" if found is None else "changed"
+
+
+def _drop(db: sqlite3.Connection, path: str) -> str:
+    """Takes a page out; returns "" if it was not in."""
+    row = db.execute("select doc.* from page join doc on doc.id = page.id where page.path = ?", (path,)).fetchone()
+    if row is None:
+        return ""
+    words = _Row(*row).words
+    db.execute(f"insert into words(words, rowid, {COLUMNS}) values('delete', ?, ?, ?, ?, ?, ?, ?)", words)
+    db.execute("delete from doc where id = ?", words[:1])
+    db.execute("delete from page where id = ?", words[:1])
+    return "removed"
+
+
+def _look_of(found: os.stat_result) -> _File:
+    return _File(f"{found.st_mtime_ns}-{found.st_size}-{found.st_ino}", found.st_mtime_ns // 1000)
+
+
+def _watermark(db: sqlite3.Connection) -> int:
+    """The ``seq`` of the last entry that is in."""
+    (seq,) = db.execute("select value from meta where name = 'seq'").fetchone()
+    return int(seq)
