@@ -8,7 +8,9 @@ camelCase; beside the event's own fields it carries those of ``CorpusEvent`` as 
 The dotted name stands next to the payload, not in it: some payloads have a field ``type`` of their own.
 In ``POST /events`` the object also has the name, under ``type``; none that is taken in has such a field.
 
-To add an event is to write one class. ``CATALOGUE`` is made from the classes.
+To add an event is to write one class. ``CATALOGUE`` is made from the classes, and ``docs/events.md`` from the
+catalogue (``page``): a class says in its docstring what happened, and each field in its ``description`` what it
+means. The unit of a number stands in its type (``Milliseconds``).
 """
 
 from __future__ import annotations
@@ -30,10 +32,26 @@ from callosum.wire import MAX_EVENTS, BadRequest, Id, can_be_seen
 from callosum.wire import fault_of as _fault_of
 from callosum.wire import read as _read
 
-Count = Annotated[int, Meta(ge=0, le=2**53)]
-Number = Annotated[float, Meta(ge=0)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-Moment = Annotated[float, Meta(ge=0, le=2**33)]
+Count = Annotated[int, Meta(ge=0, le=2**53, extra={"unit": "a count"})]
+Nth = Annotated[int, Meta(ge=0, le=2**53, extra={"unit": "counted from 1"})]
+Tokens = Annotated[int, Meta(ge=0, le=2**53, extra={"unit": "tokens"})]
+Bytes = Annotated[int, Meta(ge=0, le=2**53, extra={"unit": "bytes"})]
+Milliseconds = Annotated[float, Meta(ge=0, extra={"unit": "milliseconds"})]
+Share = Annotated[float, Meta(ge=0, le=1, extra={"unit": "a share of 1"})]
+Moment = Annotated[float, Meta(ge=0, le=2**33, extra={"unit": "Unix seconds"})]
+Reading = Annotated[float | int | str, Meta(extra={"unit": "the resource's own"})]
+Metric = Annotated[float | int | str, Meta(extra={"unit": "stands in the name"})]
+
+ToolName = Annotated[str, Meta(description="the tool's name, as the agent calls it", examples=["github_prs"])]
+Args = Annotated[
+    Mapping[str, Any], Meta(description="its arguments, summarised and redacted", examples=[{"state": "open"}])
+]
+TaskId = Annotated[str, Meta(description="the guarded run that it belongs to", examples=["TASK-89"])]
+Provider = Annotated[str, Meta(description="who serves the model", examples=["anthropic"])]
+Model = Annotated[str, Meta(description="the model's name", examples=["claude-sonnet-4-20250514"])]
+Channel = Annotated[
+    str, Meta(description='through what the person answered: cli, console, host; "" if nobody said', examples=["cli"])
+]
 
 CATALOGUE: Final[dict[str, type[CorpusEvent]]] = {}
 """Every event there is, by its dotted name, in the order of definition."""
@@ -44,11 +62,6 @@ _NAME: Final = re.compile(r"[a-z]+(\.[a-z][A-Za-z]*)+")
 class CorpusEvent(Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
     """What all events carry beside their own fields, as far as it is known.
 
-    ``at`` is when, in Unix seconds (default: now). ``instance`` is the session that acts (``instance`` or
-    ``instance/session``), ``namespace`` whose memory it concerns (None: no single one). ``call_id`` is the
-    host's id of the tool call, ``id`` the gate's id of the action. ``cause`` is the event that caused this
-    one: its id in the stream, where it came from the journal.
-
     A subclass says its dotted name and the ``region`` that emits it; ``remote`` says whether a host may
     report it over the wire. What only the gate can know, it cannot.
     """
@@ -57,12 +70,30 @@ class CorpusEvent(Struct, frozen=True, gc=False, kw_only=True, rename="camel", o
     region: ClassVar[str] = ""
     remote: ClassVar[bool] = False
 
-    at: Moment = field(default_factory=time.time)
-    instance: str | None = None
-    namespace: str | None = None
-    call_id: str | None = None
-    id: Id | None = None
-    cause: str | None = None
+    at: Annotated[Moment, Meta(description="when it was; now, if nothing is said", examples=[1778922906.2])] = field(
+        default_factory=time.time
+    )
+    instance: Annotated[
+        str | None,
+        Meta(description="the session that acts: `instance` or `instance/session`", examples=["mira"]),
+    ] = None
+    namespace: Annotated[
+        str | None,
+        Meta(description="whose memory it concerns; absent: no single one's", examples=["default"]),
+    ] = None
+    call_id: Annotated[str | None, Meta(description="the host's id of the tool call", examples=["call-7"])] = None
+    id: Annotated[
+        Id | None,
+        Meta(
+            description="the gate's id of the action: when it was let through or refused",
+            examples=[1778922904996000],
+            extra={"unit": "microseconds since 1970"},
+        ),
+    ] = None
+    cause: Annotated[
+        str | None,
+        Meta(description="the event that caused this one: its id in the stream", examples=["1778922904996000.0"]),
+    ] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Puts the class into the catalogue. Raises ``TypeError`` for a name that cannot be used."""
@@ -82,26 +113,28 @@ class CorpusEvent(Struct, frozen=True, gc=False, kw_only=True, rename="camel", o
 
 
 class InputReceived(CorpusEvent, frozen=True):
-    """A prompt or a message reached a session. ``content`` is shortened and redacted."""
+    """A prompt or a message reached a session."""
 
     dotted: ClassVar[str] = "input.received"
     region: ClassVar[str] = "host"
     remote: ClassVar[bool] = True
 
-    content: str
-    channel_id: str
-    conversation_id: str
+    content: Annotated[
+        str, Meta(description="what was said, shortened and redacted", examples=["What PRs need review?"])
+    ]
+    channel_id: Annotated[str, Meta(description="through what it came", examples=["desktop"])]
+    conversation_id: Annotated[str, Meta(description="the conversation that it belongs to", examples=["c-17"])]
 
 
 class InputClassified(CorpusEvent, frozen=True):
-    """What an input asks for: inform, read, write, communicate, commit, destroy. ``confidence`` is 0 to 1."""
+    """It was found out what an input asks for."""
 
     dotted: ClassVar[str] = "input.classified"
     region: ClassVar[str] = "Prefrontal"
     remote: ClassVar[bool] = True
 
-    intent: str
-    confidence: Share
+    intent: Annotated[str, Meta(description="inform, read, write, communicate, commit or destroy", examples=["inform"])]
+    confidence: Annotated[Share, Meta(description="how sure that is", examples=[0.8])]
 
 
 class InputRouted(CorpusEvent, frozen=True):
@@ -111,120 +144,129 @@ class InputRouted(CorpusEvent, frozen=True):
     region: ClassVar[str] = "Prefrontal"
     remote: ClassVar[bool] = True
 
-    provider: str
-    model: str
+    provider: Provider
+    model: Model
 
 
 # --- context --------------------------------------------------------------------------------------------
 
 
 class ContextBuilt(CorpusEvent, frozen=True):
-    """A session's context was put together: its size in tokens, and of how many sections."""
+    """A session's context was put together."""
 
     dotted: ClassVar[str] = "context.built"
     region: ClassVar[str] = "Prefrontal"
     remote: ClassVar[bool] = True
 
-    tokens: Count
-    sections: Count
+    tokens: Annotated[Tokens, Meta(description="how large it is", examples=[7842])]
+    sections: Annotated[Count, Meta(description="of how many sections it is made", examples=[12])]
 
 
 class ContextTrimmed(CorpusEvent, frozen=True):
-    """A context was cut to size: tokens ``before`` and ``after``, and how many sections were ``dropped``."""
+    """A context was cut to size."""
 
     dotted: ClassVar[str] = "context.trimmed"
     region: ClassVar[str] = "RAS"
     remote: ClassVar[bool] = True
 
-    before: Count
-    after: Count
-    dropped: Count
+    before: Annotated[Tokens, Meta(description="how large it was", examples=[9310])]
+    after: Annotated[Tokens, Meta(description="how large it is now", examples=[7842])]
+    dropped: Annotated[Count, Meta(description="how many sections were left out", examples=[3])]
 
 
 # --- models ---------------------------------------------------------------------------------------------
 
 
 class LlmResponse(CorpusEvent, frozen=True):
-    """A model answered, with so many ``tokens``."""
+    """A model answered."""
 
     dotted: ClassVar[str] = "llm.response"
     region: ClassVar[str] = "Thalamus"
     remote: ClassVar[bool] = True
 
-    provider: str
-    model: str
-    tokens: Count
+    provider: Provider
+    model: Model
+    tokens: Annotated[
+        Tokens, Meta(description="how long request and answer are together, 0 if nobody said", examples=[342])
+    ]
 
 
 class LlmError(CorpusEvent, frozen=True):
-    """A model failed; ``will_retry``: the host tries again."""
+    """A model failed."""
 
     dotted: ClassVar[str] = "llm.error"
     region: ClassVar[str] = "Thalamus"
     remote: ClassVar[bool] = True
 
-    provider: str
-    error: str
-    will_retry: bool
+    provider: Provider
+    error: Annotated[str, Meta(description="what went wrong", examples=["overloaded"])]
+    will_retry: Annotated[bool, Meta(description="whether the host tries again", examples=[True])]
 
 
 class LlmToken(CorpusEvent, frozen=True):
-    """A piece of a model's answer, while it comes. A secret cut across two pieces is not recognised."""
+    """A piece of a model's answer came, while it is being written."""
 
     dotted: ClassVar[str] = "llm.token"
     region: ClassVar[str] = "Thalamus"
     remote: ClassVar[bool] = True
 
-    delta: str
+    delta: Annotated[
+        str,
+        Meta(
+            description="the piece of text; a secret that is cut across two pieces is not recognised",
+            examples=["Three PRs "],
+        ),
+    ]
 
 
 # --- tools ----------------------------------------------------------------------------------------------
 
 
 class ToolCalled(CorpusEvent, frozen=True):
-    """A call reached the gate; blocked ones too. ``args`` are summarised and redacted.
-
-    ``task_id`` is the guarded run that it belongs to, where there is one.
-    """
+    """A call reached the gate; blocked ones too."""
 
     dotted: ClassVar[str] = "tool.called"
     region: ClassVar[str] = "Motor"
 
-    name: str
-    args: Mapping[str, Any]
-    task_id: str | None = None
+    name: ToolName
+    args: Args
+    task_id: TaskId | None = None
 
 
 class ToolCompleted(CorpusEvent, frozen=True):
-    """A call was done. ``duration`` is in milliseconds from the decision to the report, None if unknown."""
+    """A call was done."""
 
     dotted: ClassVar[str] = "tool.completed"
     region: ClassVar[str] = "Motor"
 
-    name: str
-    output: Any = None
-    duration: Number | None = None
-    task_id: str | None = None
+    name: ToolName
+    output: Annotated[Any, Meta(description="what came back, summarised and redacted", examples=["3 open"])] = None
+    duration: Annotated[
+        Milliseconds | None, Meta(description="from the decision to the report; absent if unknown", examples=[1204.0])
+    ] = None
+    task_id: TaskId | None = None
 
 
 class ToolFailed(CorpusEvent, frozen=True):
-    """A call failed, was cancelled, or nobody knows how it ended. ``attempt`` counts from 1."""
+    """A call failed, was cancelled, or nobody knows how it ended."""
 
     dotted: ClassVar[str] = "tool.failed"
     region: ClassVar[str] = "Motor"
 
-    name: str
-    error: str
-    attempt: Count = 1
-    task_id: str | None = None
+    name: ToolName
+    error: Annotated[
+        str, Meta(description="what went wrong, or that nobody knows how it ended", examples=["timed out"])
+    ]
+    attempt: Annotated[Nth, Meta(description="which attempt failed", examples=[2])] = 1
+    task_id: TaskId | None = None
 
 
 class ParsedCall(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """A tool call as a model wrote it; ``args`` are summarised and redacted."""
+    """A tool call as a model wrote it."""
 
-    name: str
-    args: Mapping[str, Any] = field(default_factory=dict)
-    call_id: str | None = None
+    name: ToolName
+    args: Args = field(default_factory=dict)
+    call_id: Annotated[str | None, Meta(description="the id that the model gave it", examples=["call-7"])] = None
 
 
 class ToolParsed(CorpusEvent, frozen=True):
@@ -234,23 +276,29 @@ class ToolParsed(CorpusEvent, frozen=True):
     region: ClassVar[str] = "Wernicke"
     remote: ClassVar[bool] = True
 
-    calls: Annotated[tuple[ParsedCall, ...], Meta(max_length=100)]
+    calls: Annotated[
+        tuple[ParsedCall, ...],
+        Meta(
+            max_length=100,
+            description="the calls, in their order",
+            examples=[[{"name": "github_prs", "args": {"state": "open"}}]],
+        ),
+    ]
 
 
 # --- safety ---------------------------------------------------------------------------------------------
 
 
 class SafetyAllowed(CorpusEvent, frozen=True):
-    """The gate let a call through, perhaps with a warning.
-
-    ``classification`` says how grave the call is: safe, low, medium, high, critical (tiers 0 to 4).
-    """
+    """The gate let a call through, perhaps with a warning."""
 
     dotted: ClassVar[str] = "safety.allowed"
     region: ClassVar[str] = "Amygdala"
 
-    tool_name: str
-    classification: str
+    tool_name: ToolName
+    classification: Annotated[
+        str, Meta(description="how grave it is: safe, low, medium, high, critical (tiers 0 to 4)", examples=["safe"])
+    ]
 
 
 class SafetyBlocked(CorpusEvent, frozen=True):
@@ -259,28 +307,34 @@ class SafetyBlocked(CorpusEvent, frozen=True):
     dotted: ClassVar[str] = "safety.blocked"
     region: ClassVar[str] = "Amygdala"
 
-    tool_name: str
-    reason: str
+    tool_name: ToolName
+    reason: Annotated[
+        str,
+        Meta(
+            description="what the agent was told",
+            examples=['[Callosum] Conflict: mira has an active action on "email:anna@example.com". ...'],
+        ),
+    ]
 
 
 class SafetyApproved(CorpusEvent, frozen=True):
-    """A person agreed to a call. ``channel_id`` says through what (cli, console, host), "" if nobody said."""
+    """A person agreed to a call."""
 
     dotted: ClassVar[str] = "safety.approved"
     region: ClassVar[str] = "Amygdala"
 
-    tool_name: str
-    channel_id: str
+    tool_name: ToolName
+    channel_id: Channel
 
 
 class SafetyDenied(CorpusEvent, frozen=True):
-    """A person refused a call. ``channel_id`` as in ``SafetyApproved``."""
+    """A person refused a call."""
 
     dotted: ClassVar[str] = "safety.denied"
     region: ClassVar[str] = "Amygdala"
 
-    tool_name: str
-    channel_id: str
+    tool_name: ToolName
+    channel_id: Channel
 
 
 # --- tasks: guarded runs of a tool, with their attempts -------------------------------------------------
@@ -293,55 +347,57 @@ class TaskCreated(CorpusEvent, frozen=True):
     region: ClassVar[str] = "Motor"
     remote: ClassVar[bool] = True
 
-    task_id: str
-    tool_name: str
+    task_id: TaskId
+    tool_name: ToolName
 
 
 class TaskStarted(CorpusEvent, frozen=True):
-    """An attempt begins; ``attempt`` counts from 1."""
+    """An attempt begins."""
 
     dotted: ClassVar[str] = "task.started"
     region: ClassVar[str] = "Motor"
     remote: ClassVar[bool] = True
 
-    task_id: str
-    attempt: Count
+    task_id: TaskId
+    attempt: Annotated[Nth, Meta(description="which attempt begins", examples=[1])]
 
 
 class TaskStepCompleted(CorpusEvent, frozen=True):
-    """A step of a task is done; ``duration`` in milliseconds."""
+    """A step of a task is done."""
 
     dotted: ClassVar[str] = "task.stepCompleted"
     region: ClassVar[str] = "Motor"
     remote: ClassVar[bool] = True
 
-    task_id: str
-    step: str
-    duration: Number
+    task_id: TaskId
+    step: Annotated[str, Meta(description="what the step is called", examples=["fetch"])]
+    duration: Annotated[Milliseconds, Meta(description="how long the step took", examples=[310.5])]
 
 
 class TaskCompleted(CorpusEvent, frozen=True):
-    """A task came to its end; ``total_duration`` in milliseconds, pauses between attempts included."""
+    """A task came to its end."""
 
     dotted: ClassVar[str] = "task.completed"
     region: ClassVar[str] = "Motor"
     remote: ClassVar[bool] = True
 
-    task_id: str
-    success: bool
-    total_duration: Number
+    task_id: TaskId
+    success: Annotated[bool, Meta(description="whether the tool did what it was to do", examples=[True])]
+    total_duration: Annotated[
+        Milliseconds, Meta(description="how long the task took, pauses between attempts included", examples=[1820.0])
+    ]
 
 
 class TaskFailed(CorpusEvent, frozen=True):
-    """A task was given up after so many ``attempts``."""
+    """A task was given up."""
 
     dotted: ClassVar[str] = "task.failed"
     region: ClassVar[str] = "Motor"
     remote: ClassVar[bool] = True
 
-    task_id: str
-    error: str
-    attempts: Count
+    task_id: TaskId
+    error: Annotated[str, Meta(description="what went wrong the last time", examples=["timed out"])]
+    attempts: Annotated[Count, Meta(description="how often it was tried", examples=[3])]
 
 
 class TaskStopped(CorpusEvent, frozen=True):
@@ -351,31 +407,33 @@ class TaskStopped(CorpusEvent, frozen=True):
     region: ClassVar[str] = "Motor"
     remote: ClassVar[bool] = True
 
-    task_id: str
-    reason: str
+    task_id: TaskId
+    reason: Annotated[str, Meta(description="who or what stopped it", examples=["stopped by its session"])]
 
 
 # --- memory ---------------------------------------------------------------------------------------------
 
 
 class MemorySaved(CorpusEvent, frozen=True):
-    """A page of memory was written: what sort (``episode``), and its path below the state folder."""
+    """A page of memory was written."""
 
     dotted: ClassVar[str] = "memory.saved"
     region: ClassVar[str] = "Hippocampus"
 
-    type: str
-    path: str
+    type: Annotated[str, Meta(description="what sort of page", examples=["episode"])]
+    path: Annotated[
+        str, Meta(description="where it is, below `brain/` in the state folder", examples=["episodes/2026-05-16.md"])
+    ]
 
 
 class MemoryConsolidated(CorpusEvent, frozen=True):
-    """A week's digest was written; ``week`` as in ISO 8601 (``2026-W20``)."""
+    """A week's digest was written."""
 
     dotted: ClassVar[str] = "memory.consolidated"
     region: ClassVar[str] = "Brainstem"
 
-    week: str
-    episode_count: Count
+    week: Annotated[str, Meta(description="the week, as in ISO 8601", examples=["2026-W20"])]
+    episode_count: Annotated[Count, Meta(description="of how many days it tells", examples=[5])]
 
 
 class MemoryPromoted(CorpusEvent, frozen=True):
@@ -384,31 +442,43 @@ class MemoryPromoted(CorpusEvent, frozen=True):
     dotted: ClassVar[str] = "memory.promoted"
     region: ClassVar[str] = "Brainstem"
 
-    topic: str
-    path: str
+    topic: Annotated[str, Meta(description="the key", examples=["email:anna@example.com"])]
+    path: Annotated[
+        str,
+        Meta(
+            description="where its page is, below `brain/` in the state folder",
+            examples=["topics/email-anna-example-com.md"],
+        ),
+    ]
 
 
 # --- health ---------------------------------------------------------------------------------------------
 
 
 class HealthOk(CorpusEvent, frozen=True):
-    """All is well; ``metrics`` are what was measured, by name, the unit in the name."""
+    """All is well."""
 
     dotted: ClassVar[str] = "health.ok"
     region: ClassVar[str] = "Hypothalamus"
+    remote: ClassVar[bool] = True
 
-    metrics: Mapping[str, float | int | str]
+    metrics: Annotated[
+        Mapping[str, Metric],
+        Meta(description="what was measured, by name", examples=[{"storeMilliseconds": 0.4}]),
+    ]
 
 
 class HealthWarning(CorpusEvent, frozen=True):
-    """Something is beyond its threshold; ``value`` and ``threshold`` are numbers, or words that say it."""
+    """Something is beyond its threshold."""
 
     dotted: ClassVar[str] = "health.warning"
     region: ClassVar[str] = "Hypothalamus"
 
-    resource: str
-    value: float | int | str
-    threshold: float | int | str
+    resource: Annotated[str, Meta(description="what is beyond its threshold", examples=["llm"])]
+    value: Annotated[Reading, Meta(description="what was found: a number, or words that say it", examples=[6])]
+    threshold: Annotated[
+        Reading, Meta(description="where it begins to matter: a number, or words that say it", examples=[5])
+    ]
 
 
 class HealthCritical(CorpusEvent, frozen=True):
@@ -417,53 +487,57 @@ class HealthCritical(CorpusEvent, frozen=True):
     dotted: ClassVar[str] = "health.critical"
     region: ClassVar[str] = "Hypothalamus"
 
-    resource: str
-    value: float | int | str
-    threshold: float | int | str
+    resource: Annotated[str, Meta(description="what is beyond its threshold", examples=["store"])]
+    value: Annotated[
+        Reading, Meta(description="what was found: a number, or words that say it", examples=["disk full"])
+    ]
+    threshold: Annotated[
+        Reading, Meta(description="where it begins to matter: a number, or words that say it", examples=["writable"])
+    ]
 
 
 class ResourceLowContext(CorpusEvent, frozen=True):
-    """A session's context is nearly full, in tokens."""
+    """A session's context is nearly full."""
 
     dotted: ClassVar[str] = "resource.low.context"
     region: ClassVar[str] = "Hypothalamus"
 
-    used: Count
-    max: Count
+    used: Annotated[Tokens, Meta(description="how much of it is used", examples=[180001])]
+    max: Annotated[Tokens, Meta(description="how much there is", examples=[200000])]
 
 
 class ResourceLowMemory(CorpusEvent, frozen=True):
-    """Memory is nearly used up, in bytes."""
+    """Memory is nearly used up."""
 
     dotted: ClassVar[str] = "resource.low.memory"
     region: ClassVar[str] = "Hypothalamus"
 
-    used: Count
-    max: Count
+    used: Annotated[Bytes, Meta(description="how much of it is used", examples=[15900000000])]
+    max: Annotated[Bytes, Meta(description="how much there is", examples=[16000000000])]
 
 
 class ResourceLowDisk(CorpusEvent, frozen=True):
-    """The disk with the state folder is nearly full, in bytes."""
+    """The disk with the state folder is nearly full."""
 
     dotted: ClassVar[str] = "resource.low.disk"
     region: ClassVar[str] = "Hypothalamus"
 
-    used: Count
-    max: Count
+    used: Annotated[Bytes, Meta(description="how much of it is used", examples=[99000000000])]
+    max: Annotated[Bytes, Meta(description="how much there is", examples=[100000000000])]
 
 
 # --- learning -------------------------------------------------------------------------------------------
 
 
 class OutcomeRecorded(CorpusEvent, frozen=True):
-    """How a warned, confirmed or asked call ended; ``args`` are summarised and redacted."""
+    """It became known how a warned, confirmed or asked call ended."""
 
     dotted: ClassVar[str] = "outcome.recorded"
     region: ClassVar[str] = "Basal Ganglia"
 
-    type: str
-    tool_name: str
-    args: Mapping[str, Any]
+    type: Annotated[str, Meta(description="how it ended", examples=["done"])]
+    tool_name: ToolName
+    args: Args
 
 
 class PreferenceLearned(CorpusEvent, frozen=True):
@@ -472,41 +546,41 @@ class PreferenceLearned(CorpusEvent, frozen=True):
     dotted: ClassVar[str] = "preference.learned"
     region: ClassVar[str] = "Basal Ganglia"
 
-    pattern: str
-    preference: str
+    pattern: Annotated[str, Meta(description="which calls it is about", examples=["email_send to *@example.com"])]
+    preference: Annotated[str, Meta(description="what the people here prefer", examples=["warn instead of confirm"])]
 
 
 # --- system ---------------------------------------------------------------------------------------------
 
 
 class SchedulerTick(CorpusEvent, frozen=True):
-    """A job of the schedule ran; ``schedule`` in words (``every 60 s``)."""
+    """A job of the schedule ran."""
 
     dotted: ClassVar[str] = "scheduler.tick"
     region: ClassVar[str] = "Brainstem"
 
-    job_name: str
-    schedule: str
+    job_name: Annotated[str, Meta(description="the job", examples=["sweep"])]
+    schedule: Annotated[str, Meta(description="when it runs, in words", examples=["every 30 s"])]
 
 
 class WatcherChanged(CorpusEvent, frozen=True):
-    """Rules or configuration changed on disk; ``change_type`` is created, changed or deleted."""
+    """Rules or configuration changed on disk."""
 
     dotted: ClassVar[str] = "watcher.changed"
     region: ClassVar[str] = "Brainstem"
 
-    path: str
-    change_type: str
+    path: Annotated[str, Meta(description="the file", examples=["tiers.json"])]
+    change_type: Annotated[str, Meta(description="created, changed or deleted", examples=["changed"])]
 
 
 class CortexReindexed(CorpusEvent, frozen=True):
-    """Journal or episodes were indexed for search; ``action`` is added, changed or removed."""
+    """Journal or episodes were indexed for search."""
 
     dotted: ClassVar[str] = "cortex.reindexed"
     region: ClassVar[str] = "Cortex"
 
-    path: str
-    action: str
+    path: Annotated[str, Meta(description="what was indexed", examples=["episodes/2026-05-16.md"])]
+    action: Annotated[str, Meta(description="added, changed or removed", examples=["added"])]
 
 
 # --- out ------------------------------------------------------------------------------------------------
@@ -545,7 +619,8 @@ def _short(value: Any) -> Any:
         value = msgspec.structs.asdict(value)
     if isinstance(value, tuple):
         value = [msgspec.structs.asdict(item) if isinstance(item, Struct) else item for item in value]
-    return summarise({"text": value})["text"]
+    (kept,) = summarise({"text": value}).values()  # the name is cut too, when there is no room left
+    return kept
 
 
 # --- in -------------------------------------------------------------------------------------------------

@@ -168,6 +168,7 @@ REMOTE: list[dict[str, Any]] = [
     {"type": "task.completed", "taskId": "T", "success": True, "totalDuration": 4.5},
     {"type": "task.failed", "taskId": "T", "error": "no", "attempts": 3},
     {"type": "task.stopped", "taskId": "T", "reason": "by hand"},
+    {"type": "health.ok", "metrics": {"everySeconds": 30}},
 ]
 
 

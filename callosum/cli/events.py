@@ -1,0 +1,145 @@
+"""``callosum events``: what happens at the gate and around it, as typed events."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from callosum.cli.codes import NO
+from callosum.cli.options import Config, Json, State, exists, open_gate, settings_of
+from callosum.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from callosum.cli.eventsource import Seen
+
+
+def events(  # noqa: PLR0917  typer names them all
+    patterns: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PATTERN", help="Only these: tool.completed, 'safety.*', ...", show_default=False),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until interrupted.")] = False,
+    last: Annotated[int, typer.Option("--last", "-n", min=0, metavar="N", help="The newest N; 0 means all.")] = 50,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help='From then on: a time, or how long ago ("2h").'),
+    ] = None,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace; without it all.")
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="NAME", help="Only this session (* stands for anything).")
+    ] = None,
+    url: Annotated[
+        str | None,
+        typer.Option("--url", metavar="URL", help="A server elsewhere, in place of the state folder."),
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="Where the server's token is (or CALLOSUM_TOKEN)."),
+    ] = None,
+    state: State = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show what happens as events, oldest first; exit code 1 if nothing fits.
+
+    What was: tool.* and safety.* from the journal, all others from the
+    daily log in the state folder, which goes back seven days.
+    With --url: what the newest 1000 entries of that server's journal tell.
+
+    What comes, with --follow: all events, from the server of the state
+    folder; without one tool.* and safety.* alone, from the journal.
+    Where a connection is lost it goes on after the last event.
+    """
+    from msgspec.structs import replace
+
+    from callosum.cli import show
+    from callosum.cli.eventsource import Wanted, coming, coming_from, past, past_elsewhere
+    from callosum.cli.times import moment
+    from callosum.corpus.log import FOLDER
+    from callosum.journal import Journal
+
+    settings = settings_of(state, namespace, config)
+    wanted = Wanted(
+        types=_types(patterns),
+        namespace=namespace,
+        session=session,
+        since=moment(since, "--since") if since else 0,
+    )
+    token = _token(token_file)
+    if url is not None:
+        found, newest = past_elsewhere(url, token, wanted, last)
+        shown = _put(found, json=json)
+        if follow:
+            _put(coming_from(url, wanted, newest, token, _tell), json=json)
+    else:
+        with open_gate(settings, create=follow and not exists(settings)) as gate:
+            book = Journal(gate.store, settings.state)
+            entries, now = gate.store.entries(limit=1, newest=True), time.time_ns() // 1000
+            newest = entries[0].seq if entries else 0
+            until = replace(wanted, until=max(newest, now))
+            shown = _put(past(book, settings.state / FOLDER, until, last), json=json)
+            if follow:
+                _put(coming(book, settings.state, wanted, newest, now, token, _tell), json=json)
+    if not shown:
+        if not json:
+            show.line("No event fits.")
+        raise typer.Exit(NO)
+
+
+def _types(patterns: list[str] | None) -> frozenset[str] | None:
+    """The events that the patterns name; None for all."""
+    from callosum.corpus.events import select
+
+    try:
+        return select(",".join(patterns)) if patterns else None
+    except ConfigError as error:
+        raise ConfigError(error.message, at="PATTERN") from None
+
+
+def _token(file: Path | None) -> str | None:
+    if file is None:
+        return os.environ.get("CALLOSUM_TOKEN") or None
+    try:
+        return file.read_text("utf-8").strip()
+    except (OSError, UnicodeError) as fault:
+        raise ConfigError(f"cannot be read: {getattr(fault, 'strerror', None) or fault}", at="--token-file") from None
+
+
+def _put(found: Iterable[Seen], *, json: bool) -> int:
+    """Shows events as they come; returns how many there were."""
+    from callosum.cli import show
+    from callosum.cli.eventline import line
+    from callosum.cli.eventsource import DROPPED
+
+    count = 0
+    for count, seen in enumerate(found, 1):  # noqa: B007 - counted to the end
+        if json:
+            show.json({"type": seen.type, "payload": seen.payload})
+        elif seen.type == DROPPED:
+            _tell(f"{seen.payload.get('count')} events are missing here: they came faster than they were read")
+        elif show.console().is_terminal:
+            show.console().print(line(*seen), soft_wrap=True)
+        else:
+            sys.stdout.write(f"{line(*seen).plain}\n")
+            sys.stdout.flush()
+    return count
+
+
+def _tell(text: str) -> None:
+    """Says something beside the events, to a person."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from callosum.cli.text import clean
+
+    console = Console(stderr=True, highlight=False, emoji=False, markup=False)
+    console.print(Text(f"callosum: {clean(text, 500)}", style="dim"), soft_wrap=True)

@@ -1,0 +1,353 @@
+"""Where ``callosum events`` has its events from: what was, and what comes.
+
+What was: ``tool.*`` and ``safety.*`` from the journal, whose entries stand for them; all others from the daily log.
+What comes: the stream of a server, where one runs, else the journal. Both have one order, so that the one goes on
+where the other was when a server comes or goes.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from callosum.client.client import CallosumClient
+from callosum.client.errors import BadAnswer, TransportError
+from callosum.client.messages import fault_of, quoted
+from callosum.client.sse import Events
+from callosum.client.transport import Stream, Transport
+from callosum.corpus.derive import events_of
+from callosum.corpus.events import (
+    CorpusEvent,
+    SafetyAllowed,
+    SafetyApproved,
+    SafetyBlocked,
+    SafetyDenied,
+    ToolCalled,
+    ToolCompleted,
+    ToolFailed,
+    encode,
+)
+from callosum.errors import ConfigError, GateUnavailable
+from callosum.journal import Filter
+from callosum.model import SECOND, Entry
+from callosum.server.place import running
+from callosum.server.ring import PUBLISHED, end_of, id_of, position_of
+
+if TYPE_CHECKING:
+    from callosum.journal import Journal
+
+JOURNALLED: Final = frozenset(
+    kind.dotted
+    for kind in (ToolCalled, ToolCompleted, ToolFailed, SafetyAllowed, SafetyBlocked, SafetyApproved, SafetyDenied)
+)
+"""The events that entries of the journal stand for."""
+DROPPED: Final = "stream.dropped"
+"""What a server says to who reads too slowly: so many ``count`` events are missing here."""
+PAGE: Final = 1000
+"""Of a server elsewhere, what was is looked for in so many entries of its journal."""
+_NO_SERVER: Final = (
+    "no server to ask: what comes is read from the journal, which has tool.* and safety.*; "
+    "what hosts report (llm.*, input.*, ...) and all the rest needs one (callosum serve)"
+)
+_PATIENCE: Final = 3.0
+"""How long a server may take to begin its answer, in seconds."""
+_LOOK_EVERY: Final = 0.5
+"""A server of this machine that is gone is looked for so often, in seconds."""
+_BLOCK: Final = 65_536
+_LONGEST: Final = 16_000_000
+"""A line of the log that is longer, in bytes, is none."""
+_DAY: Final = re.compile(r"(\d{4}-\d\d-\d\d)\.log\.md")
+
+
+class Seen(NamedTuple):
+    """An event as it is shown: its dotted name and its payload in the words of the wire."""
+
+    type: str
+    payload: dict[str, Any]
+
+    @property
+    def at(self) -> float:
+        """When it was, in Unix seconds; 0 if it does not say."""
+        at = self.payload.get("at")
+        return at if isinstance(at, int | float) else 0.0
+
+    @classmethod
+    def of(cls, event: CorpusEvent) -> Seen:
+        """An event of this process."""
+        return cls(event.dotted, msgspec.json.decode(encode(event)))
+
+
+class Wanted(Filter, frozen=True, kw_only=True):
+    """Which events are wanted, and with them which entries; ``types`` None means all."""
+
+    types: frozenset[str] | None = None
+
+    def passes(self, entry: Entry) -> bool:
+        """Whether the entry stands for an event that is wanted."""
+        return Filter.passes(self, entry) and any(
+            self.types is None or event.dotted in self.types for event in events_of(entry)
+        )
+
+    def of(self, entry: Entry) -> list[Seen]:
+        """The wanted events that the entry stands for."""
+        if not Filter.passes(self, entry):
+            return []
+        return [Seen.of(event) for event in events_of(entry) if self.types is None or event.dotted in self.types]
+
+    def takes(self, seen: Seen) -> bool:
+        """Whether an event that no entry stands for is wanted, whenever it was."""
+        return (
+            (self.types is None or seen.type in self.types)
+            and self.namespace in (None, seen.payload.get("namespace"))
+            and (self.session is None or _is(self.session, seen.payload.get("instance")))
+        )
+
+
+def _is(pattern: str, name: Any) -> bool:
+    """Whether a session has that name; ``*`` stands for anything."""
+    form = ".*".join(re.escape(part) for part in re.split(r"\*+", pattern))
+    return isinstance(name, str) and re.fullmatch(form, name, re.DOTALL) is not None
+
+
+# --- what was -----------------------------------------------------------------------------------------
+
+
+def past(book: Journal, log: Path, wanted: Wanted, count: int) -> Iterable[Seen]:
+    """Returns the newest ``count`` wanted events up to ``wanted.until`` in the order of time.
+
+    ``count`` 0 means all, one at a time: those of a log in its order, which is that of time but for a few seconds.
+    ``log`` is the folder of the daily logs, which need not exist.
+    """
+    journalled = wanted.types is None or not JOURNALLED.isdisjoint(wanted.types)
+    logged = wanted.types is None or not wanted.types <= JOURNALLED
+    if not count:
+        every = (seen for entry in book.read(wanted) for seen in wanted.of(entry)) if journalled else iter(())
+        return heapq.merge(every, _logged(log, wanted, newest=False) if logged else (), key=_at)
+    found = [seen for entry in book.last(count, wanted) for seen in wanted.of(entry)] if journalled else []
+    if logged:
+        newest = _logged(log, wanted, newest=True)
+        found += [seen for seen, _ in zip(newest, range(count), strict=False)][::-1]
+    return sorted(found, key=_at)[-count:]
+
+
+def _at(seen: Seen) -> float:
+    return seen.at
+
+
+def _logged(folder: Path, wanted: Wanted, *, newest: bool) -> Iterator[Seen]:
+    """The wanted events of the daily logs that the journal does not have, oldest or newest first."""
+    since, until = wanted.since / SECOND, wanted.until / SECOND if wanted.until is not None else float("inf")
+    days = sorted((match[1], path) for path in folder.glob("*.log.md") if (match := _DAY.fullmatch(path.name)))
+    first = datetime.fromtimestamp(since).astimezone().date().isoformat() if since else ""
+    for day, path in reversed(days) if newest else days:
+        if day < first:
+            continue
+        with suppress(FileNotFoundError), path.open("rb") as lines:  # it was too old, and has just been removed
+            for line in _backwards(lines.fileno()) if newest else lines:
+                seen = _read(line, day)
+                if seen is not None and since <= seen.at <= until and wanted.takes(seen):
+                    yield seen
+
+
+def _read(line: bytes, day: str) -> Seen | None:
+    """A line ``HH:MM:SS | type | {json}`` of a day's log, its time as ``at``; None for what is none."""
+    clock, _, rest = line.partition(b" | ")
+    name, _, payload = rest.partition(b" | ")
+    type = name.decode("utf-8", "replace")
+    if not payload or type in JOURNALLED:
+        return None
+    try:
+        found = msgspec.json.decode(payload)
+        moment = datetime.fromisoformat(f"{day}T{clock.decode('ascii')}").timestamp()
+    except (ValueError, RecursionError):
+        return None
+    return Seen(type, {**found, "at": found.get("at", moment)}) if isinstance(found, dict) else None
+
+
+def _backwards(file: int) -> Iterator[bytes]:
+    """The lines of a file from the last to the first."""
+    place = os.lseek(file, 0, os.SEEK_END)
+    rest = b""
+    while place > 0:
+        start = max(0, place - _BLOCK)
+        first, *lines = (os.pread(file, place - start, start) + rest).split(b"\n")
+        yield from reversed(lines)
+        rest = first if len(first) <= _LONGEST else b""
+        place = start
+    yield rest
+
+
+def past_elsewhere(url: str, token: str | None, wanted: Wanted, count: int) -> tuple[list[Seen], int]:
+    """Returns the newest ``count`` events that the journal of the server at ``url`` tells of, and its newest ``seq``.
+
+    They are looked for in its newest ``PAGE`` entries; ``count`` 0 means all of these. Raises ``GateUnavailable`` if
+    it cannot be asked, ``ConfigError`` if it refuses.
+    """
+    try:
+        with CallosumClient(url, token=token, deadline=_PATIENCE) as client:
+            entries = client.journal(newest=True, limit=PAGE, namespace=wanted.namespace).entries
+    except ConfigError as error:
+        raise refusal(error, url) from None
+    found = [seen for entry in entries for seen in wanted.of(entry)]
+    return found[-count:] if count else found, entries[-1].seq if entries else 0
+
+
+def refusal(fault: ConfigError, url: str) -> ConfigError:
+    """Returns what a server answered as an error that names it, and says where its token is to be."""
+    if fault.at == "Authorization":
+        return ConfigError(f"{fault.message} (--token-file, or CALLOSUM_TOKEN)", at=url)
+    return ConfigError(str(fault), at=url)
+
+
+# --- what comes ---------------------------------------------------------------------------------------
+
+
+Step = tuple[str, Seen | None]
+"""The id of an event in the stream, from which to go on, and the event if it is to be shown."""
+Tell = Callable[[str], None]
+"""Is given what a person is to know of the connection, a sentence at a time."""
+
+
+def coming_from(url: str, wanted: Wanted, newest: int, token: str | None, tell: Tell) -> Iterator[Seen]:
+    """Yields what comes from the server at ``url`` behind its entry ``newest``, without end.
+
+    Raises ``GateUnavailable`` if it cannot be asked at first, ``ConfigError`` if it refuses.
+    """
+    for _, seen in _streamed(url, wanted, id_of(end_of(newest)), token, tell):
+        if seen is not None:
+            yield seen
+
+
+def coming(
+    book: Journal, state: Path, wanted: Wanted, newest: int, now: int, token: str | None, tell: Tell
+) -> Iterator[Seen]:
+    """Yields what comes in a state folder behind the entry ``newest`` and the moment ``now``, without end.
+
+    It comes from a server of the folder while there is one that can be asked, else from the journal.
+    """
+    last_id = id_of((newest, PUBLISHED + now))
+    refused: set[str] = set()
+    told, first = False, True
+
+    def server() -> str | None:
+        return next((one.address for one in running(state) if one.address not in refused), None)
+
+    while True:
+        address = server()
+        if address is None:
+            if not told:
+                told = True
+                tell(_NO_SERVER)
+            steps = _journalled(book, wanted, last_id, lambda: server() is not None)
+        else:
+            if not first:
+                tell(f"{address} is there: going on after the last event")
+            steps = _streamed(address, wanted, last_id, token, tell, partial(_is_there, state, address))
+        first = False
+        try:
+            for last_id, seen in steps:  # noqa: B007 - where the next source begins
+                if seen is not None:
+                    yield seen
+        except (GateUnavailable, ConfigError) as error:
+            if address is None:
+                raise
+            refused.add(address)
+            tell(str(error))
+
+
+def _is_there(state: Path, address: str) -> bool:
+    return any(one.address == address for one in running(state))
+
+
+def _journalled(book: Journal, wanted: Wanted, last_id: str, stop: Callable[[], bool]) -> Iterator[Step]:
+    """Follows the journal until ``stop()``."""
+    position = position_of(last_id)
+    seq, place = position
+    for entry in book.follow(after=seq - (place < PUBLISHED), stop=stop):
+        for n, event in enumerate(events_of(entry)):
+            if (entry.seq, n) > position:
+                seen = Seen.of(event)
+                yield id_of((entry.seq, n)), seen if wanted.takes(seen) else None
+
+
+def _streamed(
+    url: str, wanted: Wanted, last_id: str, token: str | None, tell: Tell, there: Callable[[], bool] | None = None
+) -> Iterator[Step]:
+    """Follows a server's stream; one of this machine as long as it is ``there``."""
+    source = _Source(url, wanted, token, tell, there)
+    with closing(source):
+        try:
+            events = Events(source.connect, last_id=last_id, wait=source.wait, clock=time.monotonic)
+        except TransportError as error:
+            raise GateUnavailable(f"the gate at {url} cannot be asked: {error}") from error
+        with closing(events):
+            for id, type, text in events:
+                seen = _seen(type, text)
+                yield id, seen if seen is not None and (type == DROPPED or wanted.takes(seen)) else None
+
+
+class _Source:
+    """Opens a server's stream again and again, and tells when it was lost and found."""
+
+    def __init__(
+        self, url: str, wanted: Wanted, token: str | None, tell: Tell, there: Callable[[], bool] | None
+    ) -> None:
+        try:
+            # The address of one of this machine was read in the user's own folder; its certificate has another name.
+            self._transport = Transport(url, token=token, verify=there is None)
+        except ValueError as error:
+            raise ConfigError(str(error), at=url) from None
+        types = ",".join(sorted(wanted.types)) if wanted.types is not None else "*"
+        namespace = f"&namespace={quoted(wanted.namespace)}" if wanted.namespace is not None else ""
+        self._target = f"/events?types={quoted(types)}{namespace}"
+        self._url = url
+        self._tell = tell
+        self._there = there
+        self._lost = False
+
+    def connect(self, last_id: str) -> Stream:
+        """Opens the stream behind that event. Raises ``TransportError``, ``ConfigError``."""
+        deadline = time.monotonic() + _PATIENCE
+        headers = ("Accept: text/event-stream", f"Last-Event-ID: {last_id}")
+        stream = self._transport.open(self._target, headers, deadline=deadline)
+        if stream.status != 200:
+            fault = fault_of(stream.read_all(deadline))
+            stream.close()
+            if isinstance(fault, ConfigError):
+                raise refusal(fault, self._url)
+            raise fault if isinstance(fault, TransportError) else BadAnswer(str(fault))
+        if self._lost:
+            self._lost = False
+            self._tell(f"{self._url} is back: going on after the last event")
+        return stream
+
+    def wait(self, seconds: float) -> bool:
+        """Waits before the next try; whether there is to be one."""
+        if not self._lost:
+            self._lost = True
+            self._tell(f"the connection to {self._url} was lost; looking for it again")
+        time.sleep(min(seconds, _LOOK_EVERY) if self._there is not None else seconds)
+        return self._there is None or self._there()
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._transport.close()
+
+
+def _seen(type: str, text: str) -> Seen | None:
+    """An event of the stream; None for one that is none."""
+    try:
+        payload = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return Seen(type, payload) if isinstance(payload, dict) else None
