@@ -94,25 +94,28 @@ class Corpus:
     # --- subscribing ---------------------------------------------------------------------------------
 
     @overload
-    def on(self, what: type[E], handler: Handler[E], *, deferred: bool = False) -> Off: ...
+    def on(self, what: type[E], handler: Handler[E], *, deferred: bool = False, inline: bool = False) -> Off: ...
     @overload
-    def on(self, what: str, handler: Callable[..., object], *, deferred: bool = False) -> Off: ...
+    def on(
+        self, what: str, handler: Callable[..., object], *, deferred: bool = False, inline: bool = False
+    ) -> Off: ...
     @overload
     def on(self, what: type[E], *, deferred: bool = False) -> Callable[[Callable[[E], R]], Callable[[E], R]]: ...
     @overload
     def on(self, what: str, *, deferred: bool = False) -> Callable[[F], F]: ...
-    def on(self, what: Any, handler: Any = None, *, deferred: bool = False) -> Any:
+    def on(self, what: Any, handler: Any = None, *, deferred: bool = False, inline: bool = False) -> Any:
         """Has ``handler`` called for events; returns the function that ends it. Without a handler: a decorator.
 
         ``what`` is a class of events (``CorpusEvent`` means all), a dotted name, or a pattern: ``"tool.*"``,
         ``"*"``. A handler for a pattern is called with the dotted name and the event, any other with the event.
-        ``deferred``: always in a thread of its own, for handlers that do slow work.
+        ``deferred``: always in a thread of its own, for handlers that do slow work. ``inline``: never, however slow
+        it seems, for those that keep up by themselves and may lose nothing.
 
         Raises ``ConfigError`` at ``what`` for a name that stands for no event, with one that is near.
         """
         if handler is None:
             return partial(self._decorate, what, deferred=deferred, once=False)
-        return self._subscribe(what, handler, deferred=deferred, once=False)
+        return self._subscribe(what, handler, deferred=deferred, inline=inline, once=False)
 
     @overload
     def once(self, what: type[E], handler: Handler[E], *, deferred: bool = False) -> Off: ...
@@ -167,8 +170,11 @@ class Corpus:
                     self._failed(call, event, error)
         finally:
             self._inside = None
-        if time() - event.at > self._slow:  # or the event is old; that is found out
-            self._suspect(event.__class__)
+        try:
+            if time() - event.at > self._slow:  # or the event is old; that is found out
+                self._suspect(event.__class__)
+        except TypeError:  # its moment is none: no reason for the emitter to fail
+            pass
 
     def _emit_carefully(self, event: CorpusEvent) -> None:
         """As ``emit``, where it matters how deep this thread is and whether others are stuck."""
@@ -239,10 +245,13 @@ class Corpus:
         self._subscribe(what, handler, deferred=deferred, once=once)
         return handler
 
-    def _subscribe(self, what: Any, handler: Callable[..., object], *, deferred: bool, once: bool) -> Off:
+    def _subscribe(
+        self, what: Any, handler: Callable[..., object], *, deferred: bool, once: bool, inline: bool = False
+    ) -> Off:
         if not callable(handler):
             raise TypeError(f"expected a function to call, got {type(handler).__name__}")
         one = Subscription(_checked(what), handler, self._faults, self._own_loop, self._finish if once else None)
+        one.inline = inline
         with self._guard:
             if self._closed:
                 raise RuntimeError("the corpus is closed")
@@ -335,7 +344,7 @@ class Corpus:
         """A handler was slow; the second time it gets a thread."""
         self._nesting.blamed = self._clock()
         one = self._owner(call)
-        if one is None or one.lane is not None or one.asynchronous:
+        if one is None or one.inline or one.lane is not None or one.asynchronous:
             return
         one.strikes += 1
         if one.strikes >= 2 or took > STUCK:
@@ -356,7 +365,7 @@ class Corpus:
     def _beside(self, call: Call) -> Call:
         """The handler's own thread, in case it is the one that is stuck."""
         one = self._owner(call)
-        return call if one is None or one.asynchronous else self._lane_of(one)
+        return call if one is None or one.inline or one.asynchronous else self._lane_of(one)
 
     def _lane_of(self, one: Subscription) -> Lane:
         with self._guard:

@@ -27,8 +27,8 @@ class Subscription:
     """Who wants what, and how it is called.
 
     ``names``: it is called with the dotted name and the event. ``home``: the loop in which a coroutine function was
-    subscribed; ``own_loop`` gives one to those that have none. ``lane``: its thread, if it has one. ``finish`` ends
-    the subscription of who wants one event. ``strikes``: how often it was slow.
+    subscribed; ``own_loop`` gives one to those that have none. ``lane``: its thread, if it has one; ``inline``: it gets
+    none. ``finish`` ends the subscription of who wants one event. ``strikes``: how often it was slow.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Subscription:
         self.home = _running_loop() if self.asynchronous else None
         self.scheduled = Scheduled(self)
         self.lane: Lane | None = None
+        self.inline = False
         self.strikes = 0
 
     @property

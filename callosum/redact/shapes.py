@@ -58,7 +58,7 @@ def _login(match: _Match) -> bytes:
 
 
 def _unless_words(match: _Match) -> bytes:
-    return _MARK if _DIGIT.search(match[0]) else match[0]
+    return match[1] + _MARK if _DIGIT.search(match[0]) else match[0]
 
 
 def _after_scheme(match: _Match) -> bytes:
@@ -100,6 +100,9 @@ _VALUE: Final = (
     rb"""|\$\{[^}\s]*\}?|\$\([^)\n]*\)?|[^\s,;&"'{}()\[\]]+)"""
 )
 
+_START: Final = rb"(\\[nrt]|\b)"
+"""Where a word begins, also behind an escaped break: text within text, as JSON has it."""
+
 _SHAPES: Final = (
     _Shape(
         rb"(?s)-----BEGIN[A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----.*?"
@@ -107,7 +110,7 @@ _SHAPES: Final = (
         _all,
     ),
     _Shape(
-        rb"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}"  # GitHub
+        _START + rb"(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}"  # GitHub
         rb"|gl(?:pat|dt|rt|cbt|ptt|ft|soat)-[A-Za-z0-9_-]{16,}"  # GitLab
         rb"|xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}"  # Slack
         rb"|(?:AKIA|ASIA)[A-Z0-9]{16}"  # AWS
@@ -120,9 +123,9 @@ _SHAPES: Final = (
         rb"|cal_[A-Za-z0-9][A-Za-z0-9._-]{0,63}_[A-Za-z0-9_-]{43}"  # our own
         rb"|AGE-SECRET-KEY-1[0-9A-Z]{20,}"
         rb"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?)",  # JSON web token
-        _all,
+        _after,
     ),
-    _Shape(rb"\b(?:sk|xai|pypi)-[A-Za-z0-9_-]{16,}", _unless_words),
+    _Shape(_START + rb"(?:sk|xai|pypi)-[A-Za-z0-9_-]{16,}", _unless_words),
     _Shape(rb"(hooks\.slack\.com/services/|/api/webhooks/[0-9]+/)[A-Za-z0-9_/-]{8,}", _after),
     _Shape(rb"""(://[^\s/:@?#"'<>]*:)[^\s/?#"'<>]+@""", _login),
     _Shape(rb"""(://)[^\s/:@?#"'<>]{20,}@""", _login),

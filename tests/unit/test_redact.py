@@ -360,6 +360,13 @@ def test_quote(text: str, quoted: str) -> None:
     assert quote(text) == quoted
 
 
+@pytest.mark.parametrize("before", ["\\n", "\\r", "\\t", "\n", " ", '"'])
+def test_a_secret_behind_an_escaped_break_is_seen(before: str) -> None:
+    """JSON within a string has its line breaks as a backslash and a letter."""
+    for secret in (f"ghp_{ALNUM}", f"sk-{ALNUM}"):
+        assert redact_text(f"first{before}{secret} last") == f"first{before}[redacted] last"
+
+
 @given(st.text(st.characters()), st.integers(1, 100))
 def test_a_quoted_text_is_one_line_that_cannot_end_itself(text: str, limit: int) -> None:
     quoted = quote(text, limit)

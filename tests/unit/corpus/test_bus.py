@@ -424,6 +424,27 @@ def test_a_handler_that_blocks_holds_up_one_emit_and_nobody_else() -> None:
     corpus.close()
 
 
+def test_an_inline_handler_stays_where_it_is_however_slow() -> None:
+    clock, threads = Clock(), set()
+    with Corpus(clock=clock) as corpus:
+
+        def slow(event: LlmToken) -> None:
+            clock.now += 5
+            threads.add(threading.current_thread())
+
+        corpus.on(LlmToken, slow, inline=True)
+        for _ in range(5):
+            corpus.emit(LlmToken("a", at=0))
+    assert threads == {threading.current_thread()}
+
+
+def test_an_event_whose_moment_is_none_harms_nobody(corpus: Corpus) -> None:
+    seen: list[CorpusEvent] = []
+    corpus.on(LlmToken, seen.append)
+    corpus.emit(LlmToken("a", at="yesterday"))  # type: ignore[arg-type]
+    assert len(seen) == 1
+
+
 def test_a_deferred_handler_never_runs_in_the_emitter(corpus: Corpus) -> None:
     threads = set()
     corpus.on(ToolCompleted, lambda event: threads.add(threading.current_thread()), deferred=True)

@@ -1,0 +1,152 @@
+"""One file a day, to which several processes append: ``<folder>/YYYY-MM-DD.log.md``.
+
+::
+
+    ## 2026-05-16
+
+    09:15:02 | input.received | {"content":"What PRs need review?","channelId":"desktop"}
+
+The file is opened for each batch, so it (or its folder) may be deleted at any time. A batch is one write at the
+end of the file, under a lock that the kernel frees when a process dies. What a full disk or a killed process left
+of a line is taken away by the next who writes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+import time
+from contextlib import contextmanager, suppress
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - one process a folder must do without
+    fcntl = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PATIENCE: Final = 2.0
+"""How long to wait for others who write, in seconds."""
+_NAME: Final = re.compile(r"(\d{4}-\d\d-\d\d)\.log\.md")
+_TAIL: Final = 1024 * 1024
+"""How far back the end of the last whole line is looked for, in bytes; no line is nearly as long."""
+
+
+class DayFiles:
+    """The files of one folder. Not for several threads at once.
+
+    ``keep``: so many days before today are kept.
+    """
+
+    def __init__(self, folder: Path, keep: int) -> None:
+        self.folder = folder
+        self._keep = keep
+        self._handle: int | None = None
+
+    def path(self, day: str) -> Path:
+        """The file of a day."""
+        return self.folder / f"{day}.log.md"
+
+    def append(self, day: str, lines: bytes) -> None:
+        """Writes whole lines at the end of the day's file: all of them, or none and ``OSError``.
+
+        Makes what is missing: the folder, the file, its head.
+        """
+        with self._opened(self.path(day)) as handle:
+            end = _whole_end(handle, head := f"## {day}\n\n".encode())
+            try:
+                _write(handle, lines if end else head + lines)
+            except BaseException:
+                with suppress(OSError):
+                    os.ftruncate(handle, end)
+                raise
+
+    def clean(self, today: date) -> None:
+        """Removes the files of days that are more than ``keep`` before today. What cannot be removed stays."""
+        oldest = today - timedelta(days=self._keep)
+        with suppress(OSError), os.scandir(self.folder) as found:
+            for entry in found:
+                match = _NAME.fullmatch(entry.name)
+                with suppress(OSError, ValueError):
+                    if match and date.fromisoformat(match[1]) < oldest:
+                        Path(entry.path).unlink()
+
+    def after_fork(self) -> None:
+        """Lets go, in a child, of the file that the parent had open: its lock must end when the parent does."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            with suppress(OSError):
+                os.close(handle)
+
+    @contextmanager
+    def _opened(self, path: Path) -> Iterator[int]:
+        """Opens the file and holds its lock."""
+        ends = time.monotonic() + PATIENCE
+        while True:
+            self._handle = handle = self._open(path)
+            try:
+                if not stat.S_ISREG(os.fstat(handle).st_mode):
+                    raise OSError(errno.EINVAL, "not a regular file", str(path))
+                _lock(handle, path, ends)
+                if os.fstat(handle).st_nlink:  # else it was deleted just before it was locked
+                    yield handle
+                    return
+            finally:
+                self._handle = None
+                if fcntl is not None:
+                    with suppress(OSError):
+                        fcntl.flock(handle, fcntl.LOCK_UN)  # closing is not enough: a forked child may have it open
+                os.close(handle)
+
+    def _open(self, path: Path) -> int:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            return os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return os.open(path, flags, 0o600)
+
+
+def _lock(handle: int, path: Path, ends: float) -> None:
+    """Takes the lock; ``TimeoutError`` if others keep it until ``ends``."""
+    if fcntl is None:  # pragma: no cover
+        return
+    pause = 0.001
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > ends:
+                raise TimeoutError(errno.ETIMEDOUT, "another process keeps it locked", str(path)) from None
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+        else:
+            return
+
+
+def _whole_end(handle: int, head: bytes) -> int:
+    """Where the next line begins; 0 if the head is missing. Takes away the torn line of a writer that died."""
+    size = os.fstat(handle).st_size
+    if 0 < size < len(head) and head.startswith(os.pread(handle, size, 0)):
+        os.ftruncate(handle, 0)
+        return 0
+    if not size or os.pread(handle, 1, size - 1) == b"\n":
+        return size
+    start = max(0, size - _TAIL)
+    last = os.pread(handle, size - start, start).rfind(b"\n")
+    if last < 0:  # not written here: left as it is
+        return size + os.write(handle, b"\n")
+    os.ftruncate(handle, start + last + 1)
+    return start + last + 1
+
+
+def _write(handle: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(handle, left) :]

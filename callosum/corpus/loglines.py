@@ -1,0 +1,73 @@
+"""What an event looks like in the daily log: ``HH:MM:SS | type | {json}``, one line, without secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from callosum.redact import summarise
+from callosum.redact.lines import is_harmless, suspects
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder().decode
+
+AT: Final = b',"at":'
+_UNSEEN: Final = re.compile(
+    "[\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
+"""Characters that a terminal obeys, or nobody sees, or an editor takes for the end of a line."""
+
+
+def without_moment(payload: bytes) -> bytes:
+    """Returns the rest of a line from an encoded event: its payload without ``at``, and the line's end.
+
+    ``at`` stands behind the event's own fields and before the other common ones, none of which is a structure. So
+    the last ``"at":`` is the one.
+    """
+    own, found, rest = payload.rpartition(AT)
+    comma = rest.find(b",")
+    if found:
+        return own + (b"}\n" if comma < 0 else rest[comma:] + b"\n")
+    if payload.startswith(b'{"at":'):  # no field of its own
+        return b"{}\n" if comma < 0 else b"{" + rest[comma + 1 :] + b"\n"
+    return payload + b"\n"
+
+
+def finished(lines: list[bytes]) -> list[bytes]:
+    """Returns the lines as they may be kept: secrets redacted, controls and unseen characters escaped.
+
+    Each ends in a newline, and none has one elsewhere.
+    """
+    data = b"".join(lines)
+    if data.count(b"\n") != len(lines):  # of a payload that was JSON already (msgspec.Raw)
+        lines = [line[:-1].replace(b"\n", b" ") + b"\n" for line in lines]
+        data = b"".join(lines)
+    if numbers := suspects(data):
+        lines = list(lines)
+        for number in numbers:
+            lines[number] = _redacted(lines[number])
+        data = b"".join(lines)
+    if b"\x7f" in data or not data.isascii():
+        text = data.decode("utf-8", "replace")
+        if _UNSEEN.search(text):
+            written = _UNSEEN.sub(_escaped, text).encode()
+            return [line + b"\n" for line in written.split(b"\n")[:-1]]
+    return lines
+
+
+def _redacted(line: bytes) -> bytes:
+    start = line.index(b"{")
+    try:
+        payload = _decode(line[start:])
+        return line if is_harmless(payload) else line[:start] + _encode(summarise(payload, mode="full")) + b"\n"
+    except (ValueError, RecursionError, msgspec.MsgspecError):  # a payload that was JSON already, or was to be
+        return line[:start] + b'{"unreadable":"%d bytes"}\n' % (len(line) - start)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    r"""The character as JSON can write it: ``\u202e``."""
+    units = match[0].encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

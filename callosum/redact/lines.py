@@ -1,0 +1,107 @@
+"""Finds among many lines of JSON those in which there may be a secret.
+
+``summarise`` looks at one structure value by value, which is thorough and slow. Here one automaton goes over
+thousands of lines at once; only the lines that it names need that look. It names some too many, never one too
+few: whatever ``summarise`` would hide, by its shape or for the name it stands under, is in a line named here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from callosum.redact.names import Cover, cover
+from callosum.redact.shapes import _SHAPES, _compile, is_plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_INSIDE: Final = rb'(?:[^"\\\n]|\\.)*'
+"""The rest of a string of JSON."""
+_BETWEEN: Final = rb'(?:[^A-Za-z"\\\n]|\\u[0-9a-f]{4}|\\.)*'
+"""What may stand between two words of a name."""
+_HARD: Final = (
+    rb"passw|passphrase|passcode|pwd|secret|credential|authorization|cookie|jwt|cvv|cvc|ssn"
+    rb"|(?:api|access|private|secret|encryption|signing|ssh|master|auth|deploy|license|hmac)" + _BETWEEN + rb"key"
+    rb"|card" + _BETWEEN + rb"number"
+)
+_SOFT: Final = rb"token|pass|auth|otp"
+"""Under these only texts are hidden, not numbers."""
+_NAMES: Final = (
+    rb"(?i:(?:" + _HARD + rb")" + _INSIDE + rb'":'
+    rb"|(?:" + _SOFT + rb")" + _INSIDE + rb'":["\[{]'
+    rb'|"value":)'  # perhaps a pair spelled out: {"name": "Authorization", "value": "..."}
+)
+"""Names under which something is hidden: a wider net than ``names.cover``, on JSON as it is written."""
+
+_KEY_BEGINS: Final = _SHAPES[0].pattern.partition(b".*?")[0]
+"""A private key may go on to the end of the text. That it begins is enough here, and keeps the search linear."""
+_SHAPE: Final = b"|".join(b"(?:" + pattern + b")" for pattern in (_KEY_BEGINS, *(one.pattern for one in _SHAPES[1:])))
+_SHAPE_OR_NAME: Final = _compile(_SHAPE + b"|" + _NAMES, capture=False)
+_ONLY_SHAPE: Final = _compile(_SHAPE, capture=False)
+
+_DEEP: Final = 50
+"""Deeper structures are left to ``summarise``."""
+_CONTROL: Final = re.compile(rb"\\(?:u[0-9a-f]{4}|.)")
+
+
+def suspects(data: bytes) -> list[int]:
+    """Returns the numbers (from 0, ascending) of the lines that may hold a secret.
+
+    ``data`` are lines that end in a newline, each with JSON as ``msgspec`` writes it, and perhaps other text
+    before that. Linear in the length of ``data``.
+    """
+    found = set(_lines_with(_SHAPE_OR_NAME, data))
+    if b"\\" in data:
+        found.update(_lines_with(_ONLY_SHAPE, _as_read(data)))
+    return sorted(found)
+
+
+def is_harmless(value: Any) -> bool:
+    """Returns whether a value read from JSON surely holds no secret: whether ``summarise`` in full would leave it."""
+    texts: list[str] = []
+    return _collect(value, texts, 0) and is_plain("\n".join(texts))
+
+
+def _collect(value: Any, texts: list[str], depth: int) -> bool:
+    """Collects the texts in a value; False if something in it must be looked at with care."""
+    if isinstance(value, str):
+        texts.append(value)
+    elif isinstance(value, dict):
+        if "value" in value or depth > _DEEP:
+            return False
+        for name, inner in value.items():
+            hide = cover(name)
+            if hide and not (hide is Cover.STRINGS and isinstance(inner, int | float)):
+                return False
+            texts.append(name)
+            if not _collect(inner, texts, depth + 1):
+                return False
+    elif isinstance(value, list):
+        return depth <= _DEEP and all(_collect(inner, texts, depth + 1) for inner in value)
+    return True
+
+
+def _lines_with(pattern: Any, data: bytes) -> Iterator[int]:
+    number = place = 0
+    while (match := pattern.search(data, place)) is not None:
+        start = match.start()
+        number += data.count(b"\n", place, start)
+        yield number
+        end = data.find(b"\n", start)
+        if end < 0:
+            return
+        number, place = number + 1, end + 1
+
+
+def _as_read(data: bytes) -> bytes:
+    r"""The lines with the texts in them as they are, not as JSON writes them.
+
+    In ``"line\nghp_..."`` the letter of the escape stands before the token and hides where it begins. A newline
+    becomes a carriage return, which no shape tells from it, and the lines stay the same lines.
+    """
+    data = data.replace(b"\\\\", b"\0").replace(b'\\"', b'"')
+    data = data.replace(b"\\n", b"\r").replace(b"\\r", b"\r").replace(b"\\t", b"\t").replace(b"\\f", b"\f")
+    if b"\\" in data:
+        data = _CONTROL.sub(b"\1", data)
+    return data.replace(b"\0", b"\\")
