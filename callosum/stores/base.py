@@ -9,7 +9,7 @@ transaction that is serialised with every other transaction on the same keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -38,6 +38,30 @@ class Health(Struct, frozen=True):
     log_size: int
     ahead: float
     problems: tuple[str, ...] = ()
+
+
+class Nearby(Struct, frozen=True, gc=False):
+    """What another session does or did on a key, beside what the asking session knows of it.
+
+    ``action.key`` is the key through which it was found. ``seen`` is the moment at which the asking session
+    last looked at that key, or last acted on it; 0 if it never did.
+    """
+
+    action: Action
+    seen: int = 0
+
+
+class Kin(Struct, frozen=True, gc=False):
+    """Where a session comes from: who started it, whom it continues; ``""`` where that was never said."""
+
+    parent: str = ""
+    continues: str = ""
+
+
+NEARBY: Final = 4
+"""How many other sessions' newest actions ``Store.nearby`` returns of one key."""
+LOOK_BACK: Final = 5_000
+"""How many journal entries of all sessions ``Store.touched`` looks back over."""
 
 
 class Prompt(Protocol):
@@ -97,11 +121,52 @@ class Store(Protocol):
         """
         ...
 
-    def recent(self, namespace: str, key: str | None = None, limit: int = 20) -> list[Action]:
+    def recent(
+        self,
+        namespace: str,
+        key: str | None = None,
+        limit: int = 20,
+        *,
+        floor: int = 0,
+        besides: Sequence[str] = (),
+        within: int = 20_000,
+    ) -> list[Action]:
         """Returns the newest actions, newest first; with ``key`` those whose first key it is.
 
-        Looks back over a bounded number of journal entries.
+        Only those of tier ``floor`` or more, and of sessions other than ``besides``. Looks back over the
+        newest ``within`` journal entries of all namespaces, no farther.
         """
+        ...
+
+    # What follows is for briefs: bounded looks that take no turn. The actions may come without ``content``.
+
+    def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
+        """Returns the newest calls of these sessions, newest first: reads too, and what failed or waits.
+
+        Also calls that were refused: ``asked`` without an ``expires``. Looks back over the newest
+        ``LOOK_BACK`` journal entries, no farther.
+        """
+        ...
+
+    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
+        """Returns what sessions other than ``sessions`` do and did on these keys, the newest change first.
+
+        Of each key, of the trees above it, of what lies below it and of its facets: the newest act of each
+        of the ``NEARBY`` sessions that acted last, and the newest live actions. Failed and cancelled
+        actions are left out, and so are reads that have ended. Each action comes once. All is a bounded
+        look by key: of a tree with a great many keys below it, what the last entries of the journal show.
+        """
+        ...
+
+    def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
+        """Returns live actions, newest first: all sorts of these sessions', others' that are open or queued.
+
+        Others' of tier ``floor`` or more. Where very many are live at once, it looks at a part of them.
+        """
+        ...
+
+    def kin(self, namespace: str, session: str) -> Kin:
+        """Returns where a session comes from, as far as its own calls said so."""
         ...
 
     def now(self) -> int:

@@ -43,7 +43,7 @@ from callosum.model import (
     View,
 )
 from callosum.process import alive
-from callosum.stores.base import Clock, Health, Probe, Request
+from callosum.stores.base import LOOK_BACK, NEARBY, Clock, Health, Kin, Nearby, Probe, Request
 
 REMEMBERED: Final = DAY
 """How long the identity of a call is remembered."""
@@ -132,16 +132,77 @@ class MemoryStore:
                 and (key is None or key in _names(act.action.keys))
             ]
 
-    def recent(self, namespace: str, key: str | None = None, limit: int = 20) -> list[Action]:
+    def recent(
+        self,
+        namespace: str,
+        key: str | None = None,
+        limit: int = 20,
+        *,
+        floor: int = 0,
+        besides: Sequence[str] = (),
+        within: int = 20_000,
+    ) -> list[Action]:
+        with self._lock:
+            newest = set(sorted(self._held.entries, reverse=True)[:within])
+            return [
+                self._shown(act)
+                for id, act in sorted(self._held.acts.items(), reverse=True)
+                if act.opened
+                and id in newest
+                and act.action.namespace == namespace
+                and act.action.tier >= floor
+                and act.action.session not in besides
+                and act.action.state not in (State.QUEUED, State.ASKED)
+                and (key is None or _names(act.action.keys)[:1] == [key])
+            ][:limit]
+
+    def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
+        with self._lock:
+            newest = set(sorted(self._held.entries, reverse=True)[:LOOK_BACK])
+            return [
+                self._shown(act)
+                for id, act in sorted(self._held.acts.items(), reverse=True)
+                if id in newest
+                and act.action.namespace == namespace
+                and act.action.session in sessions
+                and act.action.keys
+            ][:limit]
+
+    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
+        with self._lock:
+            looks = [
+                _Look(self._held, Scope(namespace, session), self._now(), self._probe) for session in sessions or ("",)
+            ]
+            others = [action for action in looks[0].actions if action.session not in sessions]
+            met: dict[str, dict[int, Action]] = {}
+            for action in others:
+                for seen in (seen for key in keys for seen in _through(action, Key(key))):
+                    met.setdefault(seen.key, {})[seen.id] = seen
+            found: dict[int, Action] = {}
+            for group in met.values():
+                for action in _at_hand(group.values()):
+                    found.setdefault(action.id, action)
+            nearby = [Nearby(action, max(look.last_look(action.key) for look in looks)) for action in found.values()]
+            return sorted(nearby, key=lambda one: -(one.action.ended or one.action.started))
+
+    def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
         with self._lock:
             return [
                 self._shown(act)
                 for _, act in sorted(self._held.acts.items(), reverse=True)
                 if act.opened
                 and act.action.namespace == namespace
-                and act.action.state not in (State.QUEUED, State.ASKED)
-                and (key is None or _names(act.action.keys)[:1] == [key])
+                and act.action.state in _LIVE
+                and (
+                    act.action.session in sessions
+                    or (act.action.tier >= floor and act.action.state in (State.OPEN, State.QUEUED))
+                )
             ][:limit]
+
+    def kin(self, namespace: str, session: str) -> Kin:
+        with self._lock:
+            known = self._held.sessions.get((namespace, session), _Session())
+            return Kin(known.parent, known.continues)
 
     def _shown(self, act: _Act) -> Action:
         first = act.action.keys[0] if act.action.keys else Key("")
@@ -343,6 +404,16 @@ class _Look:
         )
         newest = next(mine, None)
         return [newest.started] if newest is not None and _finished(newest) else []
+
+    def last_look(self, key: str) -> int:
+        """When the session last looked at a key, or acted on it, itself or through a tree above."""
+        acts = [
+            seen.started
+            for action in self.actions
+            for seen in _through(action, Key(key))
+            if action.session == self.scope.session and _acted(seen) and (seen.key == key or _below(key, seen.key))
+        ]
+        return max([self._mark(key, ()).read, *acts])
 
     def _mark(self, key: str, predecessors: Sequence[str]) -> Mark:
         """The session's mark on a key, with what trees above and its predecessors know beside it."""
@@ -550,6 +621,18 @@ def _writes(action: Action, key: str) -> bool:
 
 def _finished(action: Action) -> bool:
     return action.state is State.DONE and 0 < action.ended <= action.expires
+
+
+def _at_hand(actions: Iterable[Action]) -> list[Action]:
+    """Of others' actions on one key, newest first: the newest act of each session, and what is live."""
+    each: dict[str, Action] = {}
+    for action in actions:
+        if _acted(action):
+            each.setdefault(action.session, action)
+    acts = sorted(each.values(), key=lambda action: -(action.ended or action.started))
+    lost = [action for action in actions if action.state is State.UNKNOWN]
+    live = [action for action in actions if action.state in _LIVE and action.state is not State.UNKNOWN]
+    return acts[:NEARBY] + live[:NEARBY] + lost[:NEARBY]
 
 
 def _first_of(actions: Iterable[Action]) -> list[Action]:

@@ -14,7 +14,7 @@ A fixture ``writes`` may count the engine's own writes, to prove that an empty c
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 from msgspec.structs import replace
@@ -40,7 +40,7 @@ from callosum.model import (
     Verdict,
     View,
 )
-from callosum.stores.base import Clock, Probe, Store
+from callosum.stores.base import NEARBY, Clock, Kin, Nearby, Probe, Store
 from callosum.testing.clock import ManualClock
 from callosum.testing.script import LEASE, Script, ids, unmarked
 
@@ -49,6 +49,14 @@ MakeStore = Callable[[Clock, Probe], Store]
 
 KEY = "doc:plan"
 READ, WRITE, APPEND = Mode.READ, Mode.WRITE, Mode.APPEND
+CROWD_SIZE = 40
+"""More sessions on a key than a store may look at one by one."""
+BELOW_SIZE = 600
+"""More keys below a tree than a store may look at one by one."""
+
+
+def _ids(nearby: Iterable[Nearby]) -> list[int]:
+    return [one.action.id for one in nearby]
 
 
 class StoreContract:
@@ -903,6 +911,175 @@ class StoreContract:
         assert ids(script.store.recent("default", limit=1)) == [second]
         assert ids(script.store.recent("default", "doc:second")) == [second]
         assert ids(script.store.recent("default", KEY)) == [first]
+
+    def test_recent_can_leave_out_sessions_and_low_tiers(self, script: Script) -> None:
+        """And looks no farther back than it is told, in entries of all sessions."""
+        high = script.act("doug", KEY, tier=3)
+        low = script.act("doug", KEY, tier=1)
+        mine = script.act("mira", KEY, tier=3)
+        recent = script.store.recent
+        assert ids(recent("default", floor=2)) == [mine, high]
+        assert ids(recent("default", besides=("mira",))) == [low, high]
+        assert ids(recent("default", KEY, floor=2, besides=("mira", "anna"))) == [high]
+        assert ids(recent("default", within=2)) == [mine, low]
+
+    # --- what a session works on, and who else does ----------------------------------------------------
+
+    def test_touched_are_the_newest_calls_of_sessions(self, script: Script) -> None:
+        """Reads, what failed, what waits and what was refused too; of these sessions in this namespace alone."""
+        read = script.read("mira", KEY)
+        failed = script.act("mira", "doc:second")
+        script.end("mira", failed, State.FAILED)
+        script.act("doug", KEY)
+        Script(script.store, "other").act("mira", "doc:foreign")
+        refused = script.refuse("mira", "doc:third")
+        asked = script.act("mira/2", KEY, "doc:fourth", state=State.ASKED, tier=4)
+        touched = script.store.touched
+        assert ids(touched("default", ["mira"])) == [refused, failed, read]
+        assert ids(touched("default", ["mira", "mira/2"], limit=2)) == [asked, refused]
+        assert touched("default", ["anna"]) == []
+        found = touched("default", ["mira", "mira/2"])
+        assert [[key.name for key in action.keys] for action in found] == [
+            [KEY, "doc:fourth"], ["doc:third"], ["doc:second"], [KEY],
+        ]  # fmt: skip
+        states = [(action.state, bool(action.expires)) for action in found]
+        assert states == [(State.ASKED, True), (State.ASKED, False), (State.FAILED, True), (State.DONE, True)]
+
+    def test_nearby_is_what_others_did_and_when_this_session_last_looked(
+        self, script: Script, clock: ManualClock
+    ) -> None:
+        """A look is a read or an act of its own; what it did itself is not told."""
+        before = script.act("doug", KEY)
+        assert [(one.action.id, one.seen) for one in script.store.nearby("default", ["mira"], [KEY])] == [(before, 0)]
+        clock.advance(1)
+        read = script.read("mira", KEY)
+        clock.advance(1)
+        after = script.act("anna", KEY)
+        found = script.store.nearby("default", ["mira"], [KEY, "doc:none"])
+        assert [(one.action.id, one.seen, one.action.key) for one in found] == [(after, read, KEY), (before, read, KEY)]
+        mine = script.act("mira", KEY)
+        assert {one.seen for one in script.store.nearby("default", ["mira"], [KEY])} == {mine}
+        assert {one.seen for one in script.store.nearby("default", ["vera"], [KEY])} == {0}
+        assert {one.seen for one in script.store.nearby("default", ["vera", "mira"], [KEY])} == {mine}
+        assert {one.action.session for one in script.store.nearby("default", ["mira", "doug"], [KEY])} == {"anna"}
+        assert script.store.nearby("other", ["mira"], [KEY]) == []
+
+    def test_nearby_is_each_sessions_newest_act(self, script: Script, clock: ManualClock) -> None:
+        """Newest change first; a late report is a change. Reads, and what failed, are no acts."""
+        script.act("doug", KEY)
+        slow = script.act("doug", KEY)
+        clock.advance(1)
+        quick = script.act("anna", KEY)
+        script.read("vera", KEY)
+        script.end("otto", failed := script.act("otto", KEY), State.FAILED)
+        assert failed
+        assert _ids(script.store.nearby("default", ["mira"], [KEY])) == [quick, slow]
+        clock.advance(1)
+        script.end("doug", slow)
+        assert _ids(script.store.nearby("default", ["mira"], [KEY])) == [slow, quick]
+
+    def test_nearby_shows_what_is_live(self, script: Script) -> None:
+        """Locks, waiters, questions and unknown ones; an action of several keys comes once."""
+        lock = script.act("doug", KEY, state=State.OPEN, tier=4, lock=True)
+        lost = script.act("doug", KEY, state=State.OPEN, tier=3)
+        script.end("doug", lost, State.UNKNOWN)
+        waiting = script.act("anna", KEY, state=State.QUEUED, tier=3)
+        asked = script.act("anna", KEY, state=State.ASKED, tier=3)
+        both = script.act("otto", KEY, "doc:second", state=State.OPEN, tier=3)
+        script.act("mira", KEY, state=State.OPEN, tier=3)
+        found = script.store.nearby("default", ["mira"], [KEY, "doc:second"])
+        assert sorted(_ids(found)) == sorted([lock, lost, waiting, asked, both])
+        script.end("doug", lock)
+        assert lock not in _ids(script.store.nearby("default", ["mira"], [KEY]))
+
+    def test_nearby_is_cut_and_own_acts_hide_nobodys(self, script: Script, clock: ManualClock) -> None:
+        """The newest of very many, whether their acts are done, open or lost."""
+        for number in range(CROWD_SIZE):
+            clock.advance(1)
+            script.act(f"other-{number}", KEY)
+            script.act("mira", KEY, state=State.OPEN, tier=3)
+        names = {one.action.session for one in script.store.nearby("default", ["mira"], [KEY])}
+        assert names == {f"other-{number}" for number in range(CROWD_SIZE - NEARBY, CROWD_SIZE)}
+        for number in range(CROWD_SIZE):
+            lost = script.act(f"lost-{number}", "doc:lost", state=State.OPEN, tier=3)
+            script.end(f"lost-{number}", lost, State.UNKNOWN)
+            script.act(f"open-{number}", "doc:open", state=State.OPEN, tier=3)
+        assert len(script.store.nearby("default", ["mira"], ["doc:lost"])) <= 2 * NEARBY
+        newest = {one.action.session for one in script.store.nearby("default", ["mira"], ["doc:open"])}
+        assert {f"open-{CROWD_SIZE - 1}", f"open-{CROWD_SIZE - 2}"} <= newest
+        assert len(newest) <= 2 * NEARBY
+
+    @pytest.mark.parametrize(
+        ("asked", "acted"),
+        [
+            ("file:/repo/a.py", "file:/repo/"),
+            ("file:/repo/", "file:/repo/src/a.py"),
+            ("channel:general", "channel:general|topic"),
+            ("channel:general|topic", "channel:general"),
+        ],
+    )
+    @pytest.mark.parametrize("state", [State.DONE, State.OPEN])
+    def test_nearby_is_above_and_below_too(self, script: Script, asked: str, acted: str, state: State) -> None:
+        """Trees, what is in them, and facets, in either direction; the key is the one that was acted on."""
+        script.act("doug", "file:/repository/a.py", state=state, tier=3)
+        id = script.act("doug", acted, state=state, tier=3)
+        assert [(one.action.id, one.action.key) for one in script.store.nearby("default", ["mira"], [asked])] == [
+            (id, acted)
+        ]
+
+    def test_a_look_at_a_tree_is_one_at_all_in_it(self, script: Script, clock: ManualClock) -> None:
+        """Whether the tree or the file is asked for."""
+        script.act("doug", "file:/repo/src/a.py")
+        clock.advance(1)
+        look = script.read("mira", "file:/repo/src/")
+        for asked in ("file:/repo/", "file:/repo/src/a.py"):
+            (found,) = script.store.nearby("default", ["mira"], [asked])
+            assert (found.action.key, found.seen) == ("file:/repo/src/a.py", look)
+
+    def test_nearby_below_a_large_tree_is_bounded(self, script: Script) -> None:
+        """The newest are there."""
+        for number in range(BELOW_SIZE):
+            script.act("doug", f"file:/repo/{number:04}.py")
+        script.read("doug", "file:/repo/read.py")
+        found = script.store.nearby("default", ["mira"], ["file:/repo/"])
+        assert found[0].action.key == f"file:/repo/{BELOW_SIZE - 1:04}.py"
+        assert "file:/repo/read.py" not in {one.action.key for one in found}
+
+    def test_underway_is_ones_own_and_others_leases(self, script: Script) -> None:
+        """Own questions and unknown ones too; of others what is open or in line, from a tier on. Newest first."""
+        mine = script.act("mira", KEY, state=State.OPEN, tier=2)
+        script.act("doug", KEY, state=State.OPEN, tier=2)
+        lease = script.act("doug", "doc:second", "doc:third", state=State.OPEN, tier=3)
+        waiting = script.act("anna", KEY, state=State.QUEUED, tier=4)
+        script.act("anna", KEY, state=State.ASKED, tier=4)
+        asked = script.act("mira", KEY, state=State.ASKED, tier=4)
+        lost = script.act("mira", KEY, state=State.OPEN, tier=3)
+        script.end("mira", lost, State.UNKNOWN)
+        Script(script.store, "other").act("mira", KEY, state=State.OPEN, tier=3)
+        underway = script.store.underway
+        assert ids(underway("default", ["mira"], 3)) == [lost, asked, waiting, lease, mine]
+        assert ids(underway("default", ["mira"], 4)) == [lost, asked, waiting, mine]
+        assert ids(underway("default", ["mira"], 3, limit=2)) == [lost, asked]
+        assert ids(underway("default", [], 3)) == [waiting, lease]
+
+    def test_kin_is_what_the_calls_of_a_session_said(self, script: Script) -> None:
+        """Its parent and its predecessor; nothing is known of a session that has not called."""
+        script.act("mira/2", KEY, parent="mira", continues="mira/1")
+        script.act("mira/2", KEY)
+        assert script.store.kin("default", "mira/2") == Kin("mira", "mira/1")
+        assert script.store.kin("default", "mira") == Kin()
+        assert script.store.kin("other", "mira/2") == Kin()
+
+    def test_looking_around_writes_nothing(self, script: Script, writes: Callable[[], object]) -> None:
+        """Not even what a transaction notes beside."""
+        for number in range(CROWD_SIZE):
+            script.act(f"other-{number}", KEY)
+        before = writes()
+        script.store.touched("default", ["mira"])
+        script.store.nearby("default", ["mira"], [KEY, "file:/repo/"])
+        script.store.underway("default", ["mira"], 3)
+        script.store.kin("default", "mira")
+        assert writes() == before
 
     # --- the journal -------------------------------------------------------------------------------------------
 

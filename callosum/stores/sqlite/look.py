@@ -160,8 +160,8 @@ class Look:
             return self._of_a_report(scope.find, clock)
         space, prints = scope.namespace, scope.prints
         self.names = names = [scoped(space, key.name) for key in scope.keys]
-        above = [_above(name) for name in names]
-        covers = above[0] if len(above) == 1 else [name for group in above for name in group]
+        over_each = [above(name) for name in names]
+        covers = over_each[0] if len(over_each) == 1 else [name for group in over_each for name in group]
         asked = names if scope.live or prints else ()
         last, earlier, in_use, live, twins = self.execute(
             self._prelude(len(covers), len(asked), len(prints), scope.live),
@@ -173,7 +173,7 @@ class Look:
         parent, predecessors = self._session(now)
         covering = self._covering(covers) if in_use else ()
         places = []
-        for key, name, over in zip(scope.keys, names, above, strict=True):
+        for key, name, over in zip(scope.keys, names, over_each, strict=True):
             related = [other for other in over if other in covering] if covering else []
             if "|" in name:
                 related.append(name[: name.index("|")])
@@ -547,8 +547,8 @@ def _inherit(mark: Mark, row: Sequence[Any] | None) -> Mark:
     return replace(mark, read=read) if read > mark.read else mark
 
 
-def _above(name: str) -> list[str]:
-    """What the table of covers is asked for: the trees above a key, and whether it has facets."""
+def above(name: str) -> list[str]:
+    """Returns what the table of covers is asked for: the trees above a key, and whether it has facets."""
     bar = name.find("|")
     found = [] if bar >= 0 else [name + "|"]
     end = len(name) - 1 if bar < 0 else bar

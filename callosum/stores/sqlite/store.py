@@ -18,10 +18,11 @@ from typing import Final
 from callosum.errors import StoreUnavailable
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.process import alive
-from callosum.stores.base import Clock, Health, Probe, Request
+from callosum.stores.base import Clock, Health, Kin, Nearby, Probe, Request
 from callosum.stores.sqlite.apply import Apply
 from callosum.stores.sqlite.connection import Busy, Connections, Execute, explain, explained
 from callosum.stores.sqlite.look import REMEMBERED, Look, Memory
+from callosum.stores.sqlite.nearby import NEWEST, Around
 from callosum.stores.sqlite.rows import (
     ACTION,
     ENTRY,
@@ -34,9 +35,6 @@ from callosum.stores.sqlite.rows import (
     entry_of,
     scoped,
 )
-
-_RECENT: Final = 20_000
-"""How many journal entries ``recent`` looks back over."""
 
 # An entry leaves when nothing can ask for it: no live or remembered action, and no evidence.
 _LEAVES: Final = (
@@ -210,18 +208,53 @@ class SqliteStore:
                 found[action.id] = answered(action, row[16])
         return [found[id] for id in sorted(found)]
 
-    def recent(self, namespace: str, key: str | None = None, limit: int = 20) -> list[Action]:
-        where, params = "", []
+    def recent(
+        self,
+        namespace: str,
+        key: str | None = None,
+        limit: int = 20,
+        *,
+        floor: int = 0,
+        besides: Sequence[str] = (),
+        within: int = 20_000,
+    ) -> list[Action]:
+        where: list[str] = []
+        params: list[object] = [within, namespace]
         if key is not None:
-            where, params = "and j.key = ?", [scoped(namespace, key)]
+            where.append("and j.key = ?")
+            params.append(scoped(namespace, key))
+        if floor:
+            where.append("and j.tier >= ?")
+            params.append(floor)
+        if besides:
+            where.append(f"and j.session not in ({','.join('?' * len(besides))})")
+            params += besides
         query = (
-            f"select {ACTION} from journal j where j.seq > ifnull((select seq from journal order by seq desc "
-            f"limit 1 offset {_RECENT}), 0) and j.state in ('open', 'done', 'failed', 'cancelled', 'unknown') "
-            f"and j.namespace = ? {where} order by j.seq desc limit ?"
+            f"select {ACTION} from journal j where {NEWEST} and j.state in ('open', 'done', 'failed', 'cancelled', "
+            f"'unknown') and j.namespace = ? {' '.join(where)} order by j.seq desc limit ?"
         )
         with self._reading() as execute:
-            rows = execute(query, (namespace, *params, limit)).fetchall()
+            rows = execute(query, (*params, limit)).fetchall()
         return [action_of(row, 0, key or "", self._probe) for row in rows]
+
+    def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
+        with self._reading() as execute:
+            return Around(execute, namespace, sessions, self._probe).touched(limit)
+
+    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
+        with self._reading() as execute:
+            return Around(execute, namespace, sessions, self._probe).nearby(keys)
+
+    def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
+        with self._reading() as execute:
+            return Around(execute, namespace, sessions, self._probe).underway(floor, limit)
+
+    def kin(self, namespace: str, session: str) -> Kin:
+        with self._reading() as execute:
+            row = execute(
+                "select parent, continues from session where name = ?", (scoped(namespace, session),)
+            ).fetchone()
+        return Kin(row[0] or "", row[1] or "") if row else Kin()
 
     def now(self) -> int:
         with self._reading() as execute:
