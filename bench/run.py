@@ -20,7 +20,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.cases import crowd, endurance, growth, log, memory, pair, rules, server, stream
+from bench.cases import brief, corpus, crowd, endurance, growth, log, memory, pair, rules, server, stream
 from bench.harness import Line, Report
 from bench.peers import version_of
 
@@ -34,8 +34,10 @@ CASES: Mapping[str, Callable[[Path, int], Report]] = {
     "server": server.run,
     "endurance": endurance.run,
     "stream": stream.run,
+    "corpus": corpus.run,
+    "brief": brief.run,
 }
-HEAVY = ("memory", "growth", "endurance")
+HEAVY = ("memory", "growth", "endurance", "brief")
 """They take minutes each; together less than alone, for the first makes what the others need."""
 
 
@@ -47,7 +49,7 @@ def machine() -> dict[str, str]:
         "sqlite": sqlite3.sqlite_version,
         "platform": platform.platform(terse=True),
         "processors": str(os.cpu_count()),
-        "peers": ", ".join([*map(version_of, (*pair.VERSIONS, *server.VERSIONS)), _redis_version()]),
+        "peers": ", ".join([*map(version_of, (*pair.VERSIONS, *server.VERSIONS, *corpus.VERSIONS)), _redis_version()]),
     }
 
 

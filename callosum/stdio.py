@@ -18,7 +18,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
@@ -29,11 +29,15 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from callosum import __version__, wire
+from callosum.brief import MAX_BUDGET, MAX_KEYS, Brief
+from callosum.corpus.bus import Corpus
 from callosum.errors import CallosumError, ConfigError
 from callosum.gate import MAX_WAIT, Gate, LocalGate
 from callosum.gate.check import check_name
 from callosum.gate.records import approvals_of, page_of
 from callosum.model import DEFAULT_NAMESPACE, Call
+from callosum.regions.budget import RAS
+from callosum.regions.context import Prefrontal
 
 logger = logging.getLogger("callosum")
 
@@ -75,6 +79,18 @@ class StatusQuery(Struct, frozen=True, rename="camel", kw_only=True):
 
     context_key: str | None = None
     namespace: str = DEFAULT_NAMESPACE
+
+
+class BriefQuery(Struct, frozen=True, rename="camel", kw_only=True):
+    """``brief``. ``keys`` matter to the session beside those it has touched; ``budget`` is in tokens."""
+
+    instance: str
+    session: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+    keys: Annotated[tuple[str, ...], Meta(max_length=MAX_KEYS)] = ()
+    cwd: str | None = None
+    prompt: str | None = None
+    budget: Annotated[int, Meta(ge=0, le=MAX_BUDGET)] | None = None
 
 
 class ApprovalsQuery(Struct, frozen=True, rename="camel", kw_only=True):
@@ -124,6 +140,7 @@ METHODS: Final[Mapping[str, type[Struct]]] = {
     "renew": wire.Renew,
     "resolve": wire.Resolve,
     "status": StatusQuery,
+    "brief": BriefQuery,
     "approvals": ApprovalsQuery,
     "approve": Word,
     "deny": Word,
@@ -140,7 +157,21 @@ _DECODERS: Final = {name: msgspec.json.Decoder(kind) for name, kind in METHODS.i
 
 
 class Records(Protocol):
-    """What ``Gate`` leaves out: the journal, and the calls that wait for a person."""
+    """What ``Gate`` leaves out: the journal, the calls that wait for a person, and briefs."""
+
+    def brief(
+        self,
+        instance: str,
+        session: str | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        keys: Sequence[str] = (),
+        cwd: str | None = None,
+        prompt: str | None = None,
+        budget: int | None = None,
+    ) -> Brief:
+        """Returns what the others have in hand and did lately, for a session. Raises ``ConfigError``."""
+        ...
 
     def approvals(self, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[wire.Approval, ...]:
         """Returns the calls that wait for a person, oldest first."""
@@ -161,10 +192,27 @@ class Records(Protocol):
 
 
 class LocalRecords:
-    """The records of an embedded gate."""
+    """The records of an embedded gate. ``corpus`` is told of the briefs."""
 
-    def __init__(self, gate: LocalGate) -> None:
+    def __init__(self, gate: LocalGate, corpus: Corpus | None = None) -> None:
         self._gate = gate
+        corpus = corpus if corpus is not None else Corpus()
+        self._prefrontal = Prefrontal(corpus, store=gate.store)
+        self._ras = RAS(corpus, gate.settings.brief_budget)
+
+    def brief(
+        self,
+        instance: str,
+        session: str | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        keys: Sequence[str] = (),
+        cwd: str | None = None,
+        prompt: str | None = None,
+        budget: int | None = None,
+    ) -> Brief:
+        made = self._prefrontal.brief(instance, session, namespace=namespace, keys=keys, cwd=cwd, prompt=prompt)
+        return self._ras.trim(made, budget)
 
     def approvals(self, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[wire.Approval, ...]:
         return approvals_of(self._gate.store, namespace)
@@ -227,6 +275,8 @@ class Desk:
             check_name(params.namespace, "namespace")
         if method == "journal":
             return self._journal(params)
+        if method == "brief":
+            return self._records.brief(**asdict(params))
         if method == "approvals":
             return wire.Approvals(self._records.approvals(namespace=params.namespace))
         if method == "release" and params.force and not self._approver:

@@ -163,6 +163,26 @@ class FallbackTable(Struct, frozen=True, rename="camel"):
     tools: Mapping[str, int]
 
 
+class Section(Struct, frozen=True, rename="camel"):
+    """A part of a brief: what it is about, and its lines, most important first, without a line's end."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+class Brief(Struct, frozen=True, rename="camel"):
+    """``GET /brief``: what a session is told of the others, most important section first.
+
+    ``text`` is what a host puts into the session's context, ``""`` if there is nothing to tell; ``tokens`` is
+    about how long it is. ``trimmed``: how many lines were left out.
+    """
+
+    text: str = ""
+    tokens: int = 0
+    sections: tuple[Section, ...] = ()
+    trimmed: int = 0
+
+
 class Fault(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Every 4xx and 5xx. ``at`` names the field or the part of the request at fault."""
 

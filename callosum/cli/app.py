@@ -7,7 +7,23 @@ from typing import Annotated
 
 import typer
 
-from callosum.cli import decide, demo, doctor, journal, look, people, replay, rules, serve, stdio, token, watch
+from callosum.cli import (
+    brief,
+    decide,
+    demo,
+    doctor,
+    events,
+    journal,
+    look,
+    people,
+    replay,
+    rules,
+    search,
+    serve,
+    stdio,
+    token,
+    watch,
+)
 from callosum.cli.codes import EPILOG
 
 app = typer.Typer(
@@ -28,7 +44,10 @@ _CHECK = "Try and check"
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(look.status)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(look.leases)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(journal.journal)
+app.command(rich_help_panel=_LOOK, epilog=EPILOG)(brief.brief)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(watch.watch)
+app.command(rich_help_panel=_LOOK, epilog=EPILOG, cls=search.Words)(search.search)
+app.command(rich_help_panel=_LOOK, epilog=EPILOG)(events.events)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(decide.explain)
 app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.approve)
 app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.deny)

@@ -66,6 +66,7 @@ class AsyncCallosumClient:
         self.approve = self._threaded(client.approve)
         self.deny = self._threaded(client.deny)
         self.status = self._threaded(client.status)
+        self.brief = self._threaded(client.brief)
         self.approvals = self._threaded(client.approvals)
         self.emit = self._threaded(client.emit)
         self.health = self._threaded(client.health)

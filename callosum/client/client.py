@@ -17,7 +17,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn, Self, TypeVar
 
 import msgspec
@@ -40,6 +40,7 @@ from callosum.client.messages import (
     read_accepted,
     read_any,
     read_approvals,
+    read_brief,
     read_decision,
     read_health,
     read_journal,
@@ -322,6 +323,27 @@ class CallosumClient:
         return self._ask("GET", f"/status{query}", None, read_status, again=True)
 
     # --- what a server has besides ---------------------------------------------------------------
+
+    def brief(
+        self,
+        instance: str,
+        session: str | None = None,
+        *,
+        keys: Sequence[str] = (),
+        cwd: str | None = None,
+        budget: int | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> wire.Brief:
+        """Returns what the others have in hand and did lately, as far as it matters to this session.
+
+        ``keys``: context keys that matter to it beside those it has touched (at most 32), ``cwd``: its folder.
+        ``budget`` is in tokens (None: the gate's own). Put ``text`` into the session's context, unless it is
+        empty. It informs, it confirms nothing.
+        """
+        query = query_of(
+            instance=instance, session=session, namespace=namespace, key=tuple(keys), cwd=cwd, budget=budget
+        )
+        return self._ask("GET", f"/brief{query}", None, read_brief, again=True)
 
     def approvals(self, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[wire.Approval, ...]:
         """Returns the calls that wait for a person, oldest first."""

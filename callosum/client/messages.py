@@ -87,6 +87,7 @@ read_locked: Final = _reader(msgspec.json.Decoder(LockResult))
 read_status: Final = _reader(msgspec.json.Decoder(Status))
 read_approvals: Final = _reader(msgspec.json.Decoder(wire.Approvals))
 read_journal: Final = _reader(msgspec.json.Decoder(wire.JournalPage))
+read_brief: Final = _reader(msgspec.json.Decoder(wire.Brief))
 read_accepted: Final = _reader(msgspec.json.Decoder(wire.Accepted))
 read_any: Final = _reader(_ANY)
 
@@ -143,18 +144,19 @@ def written_report(report: wire.Complete) -> bytes:
 
 
 def query_of(**fields: object) -> str:
-    """The query of a request, without what is None and without the default namespace."""
+    """The query of a request, without what is None and without the default namespace; a tuple stands there in parts."""
     if fields.get("namespace") == DEFAULT_NAMESPACE:
         del fields["namespace"]
-    said = {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
+    said = [
+        (name, str(one).lower() if isinstance(one, bool) else str(one))
         for name, value in fields.items()
-        if value is not None
-    }
+        for one in (value if isinstance(value, tuple) else (value,))
+        if one is not None
+    ]
     try:
-        return f"?{'&'.join(f'{name}={quoted(value)}' for name, value in said.items())}" if said else ""
+        return f"?{'&'.join(f'{name}={quoted(value)}' for name, value in said)}" if said else ""
     except UnicodeEncodeError:
-        _refuse_fields(said)
+        _refuse_fields(dict(said))
         raise
 
 

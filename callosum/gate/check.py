@@ -13,6 +13,7 @@ from callosum.policy.settle import Who
 from callosum.redact import summarise
 from callosum.wire import can_be_seen
 
+MAX_ATTEMPT: Final = 1_000_000
 MAX_WAIT: Final = 60.0
 """Longest ``wait`` of a call, in seconds."""
 MAX_PARAMS: Final = 4_000_000
@@ -63,7 +64,7 @@ def check_call(call: Call) -> None:
         raise ConfigError(f"expected text, got {type(call.cwd).__name__}", at="cwd")
     if call.task_id is not None:
         check_name(call.task_id, "taskId")
-    if call.attempt != 1 and not (type(call.attempt) is int and 1 <= call.attempt <= 1_000_000):
+    if call.attempt != 1 and not (type(call.attempt) is int and 1 <= call.attempt <= MAX_ATTEMPT):
         raise ConfigError(f"expected a number from 1, got {call.attempt!r}", at="attempt")
     if call.after is not None and type(call.after) is not int:
         raise ConfigError(f"expected the id of a decision, got {call.after!r}", at="after")

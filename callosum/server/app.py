@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from callosum import __version__, wire
+from callosum.brain import Brain
 from callosum.corpus import events
 from callosum.errors import ConfigError, StoreError, StoreUnavailable
 from callosum.gate.check import MAX_WAIT, check_call, check_name, written
@@ -36,6 +37,7 @@ from callosum.model import (
 from callosum.server.metrics import Metrics
 from callosum.server.queries import (
     ApprovalsQuery,
+    BriefQuery,
     EventsQuery,
     JournalQuery,
     ReleaseQuery,
@@ -103,8 +105,9 @@ _LATE_CALLS: Final = _decoder(wire.Late)
 class Service:
     """What the endpoints work with, made when the server starts."""
 
-    def __init__(self, served: ServedGate, stream: Stream, metrics: Metrics, tokens: Tokens) -> None:
+    def __init__(self, served: ServedGate, stream: Stream, metrics: Metrics, tokens: Tokens, brain: Brain) -> None:
         self.served = served
+        self.brain = brain
         self.courses = served.courses
         self.store = served.gate.store
         self.stream = stream
@@ -212,6 +215,22 @@ class Service:
 
     # --- around them -----------------------------------------------------------------------------
 
+    async def brief(self, request: Request) -> Response:
+        """Tells a session what the others have in hand and did lately. It informs, it confirms nothing."""
+        asked = read_query(BriefQuery, request.scope["query_string"])
+        check_name(asked.namespace, "namespace")
+        may_read(_token(request), asked.namespace)
+        look = partial(
+            self.brain.brief,
+            asked.instance,
+            asked.session,
+            namespace=asked.namespace,
+            keys=asked.key,
+            cwd=asked.cwd,
+            budget=asked.budget,
+        )
+        return _json(await self.served.read(look))
+
     async def renew(self, request: Request) -> Response:
         """Moves the end of a lease to ``ttl`` seconds from now."""
         asked = wire.read(_RENEW, await request.body())
@@ -286,13 +305,14 @@ class Service:
             await self.served.pause(min(_TAIL_POLL, left))
 
     async def take_events(self, request: Request) -> Response:
-        """Takes in what a host saw happen, and sends it to all who listen."""
+        """Takes in what a host saw happen: it goes onto the corpus, and from there to all who listen."""
         taken = events.read(await request.body())
         for place, event in enumerate(taken):
             may_act(
                 _token(request), event.instance or "", event.namespace or DEFAULT_NAMESPACE, at=f"[{place}].instance"
             )
-        self.stream.publish(taken)
+        for event in taken:
+            self.brain.corpus.emit(event)
         return _json(wire.Accepted(len(taken)))
 
     async def late(self, request: Request) -> Response:
@@ -375,6 +395,10 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         "DELETE", "/lock/{key}", Service.release, "Free a lease", wire.Release, ReleaseQuery, answer=Report
     ),
     Endpoint("GET", "/status", Service.status, "Live leases and recent actions", query=StatusQuery, answer=Status),
+    Endpoint(
+        "GET", "/brief", Service.brief, "What the others have in hand and did lately", query=BriefQuery,
+        answer=wire.Brief,
+    ),
     Endpoint("POST", "/renew", Service.renew, "Prolong a lease", wire.Renew, answer=Report),
     Endpoint("POST", "/resolve", Service.resolve, "End an unknown action", wire.Resolve, answer=Report),
     Endpoint(

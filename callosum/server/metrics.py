@@ -20,7 +20,10 @@ Gauges = Callable[[], "dict[str, tuple[str, float]]"]
 
 
 class Metrics(Collector):
-    """Counts decisions, outcomes and refusals. ``observe`` is an observer of the gate."""
+    """Counts decisions, outcomes and refusals. ``observe`` is an observer of the gate.
+
+    Whatever else is in ``registry`` is shown too.
+    """
 
     def __init__(self, gauges: Gauges) -> None:
         self._gauges = gauges
@@ -30,8 +33,8 @@ class Metrics(Collector):
         self._refused: Counter[str] = Counter()
         self._buckets = [0] * (len(_BOUNDS) + 1)
         self._seconds = 0.0
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(self)
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self)
 
     def observe(self, seen: Observation) -> None:
         """Counts a decision or an outcome."""
@@ -51,7 +54,7 @@ class Metrics(Collector):
 
     def text(self) -> bytes:
         """All of it, as Prometheus reads it."""
-        return generate_latest(self._registry)
+        return generate_latest(self.registry)
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily]:
         """Called by the registry."""

@@ -10,8 +10,9 @@ from typing import Any, Final
 import msgspec
 
 from callosum import __version__, wire
+from callosum.brief import MAX_KEYS
 from callosum.corpus import events
-from callosum.gate.check import MAX_TTL, MAX_WAIT
+from callosum.gate.check import MAX_ATTEMPT, MAX_TTL, MAX_WAIT
 from callosum.gate.records import MAX_PAGE
 from callosum.model import MAX_KEY, MAX_NAME
 from callosum.server.app import ENDPOINTS, Endpoint
@@ -45,11 +46,14 @@ _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
 }
 # Where a field of that name is taken otherwise. An empty key is none, as in an answer's null.
 _OTHERS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
+    ("Call", "taskId"): _NAME,
+    ("Call", "attempt"): {"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPT},
     ("Complete", "contextKey"): _ANY_KEY,
     ("StatusQuery", "contextKey"): _ANY_KEY,
     ("StatusQuery", "instance"): _TEXT,
     ("StatusQuery", "session"): _TEXT,
     ("ApprovalsQuery", "session"): _TEXT,
+    ("BriefQuery", "key"): {"type": "array", "items": _KEY, "maxItems": MAX_KEYS},
 }
 _ERRORS: Final = {
     "400": "The request cannot be used; `at` names the place.",
@@ -221,7 +225,8 @@ def _of_query(described: Mapping[str, Any]) -> list[dict[str, Any]]:
         # Null cannot be written in a query: leaving it out says it.
         kept = [one for one in field.get("anyOf", ()) if one.get("type") != "null"]
         schema = field if not kept else kept[0] if len(kept) == 1 else {"anyOf": kept}
-        made.append({"name": name, "in": "query", "required": False, "schema": schema})
+        required = name in described.get("required", ())
+        made.append({"name": name, "in": "query", "required": required, "schema": schema})
     return made
 
 

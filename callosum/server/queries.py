@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, Final, TypeVar
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from callosum.model import DEFAULT_NAMESPACE
+from callosum.brief import MAX_BUDGET, MAX_KEYS, MAX_PATH
+from callosum.model import DEFAULT_NAMESPACE, MAX_KEY
 from callosum.wire import BadRequest, fault_of
 
 
@@ -19,6 +20,17 @@ class StatusQuery(Struct, frozen=True, rename="camel", kw_only=True):
     namespace: str = DEFAULT_NAMESPACE
     instance: str | None = None
     session: str | None = None
+
+
+class BriefQuery(Struct, frozen=True, rename="camel", kw_only=True):
+    """``GET /brief``. ``key`` may stand there several times; ``cwd`` is the session's folder, ``budget`` in tokens."""
+
+    instance: str
+    session: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+    key: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=MAX_KEY)], ...], Meta(max_length=MAX_KEYS)] = ()
+    cwd: Annotated[str, Meta(min_length=1, max_length=MAX_PATH)] | None = None
+    budget: Annotated[int, Meta(ge=0, le=MAX_BUDGET)] | None = None
 
 
 class ReleaseQuery(Struct, frozen=True, rename="camel", kw_only=True):
@@ -57,19 +69,24 @@ class EventsQuery(Struct, frozen=True, rename="camel", kw_only=True):
     namespace: str | None = None
 
 
-T = TypeVar("T")
+SEVERAL: Final = frozenset(("key",))
+"""The parameters that may stand in a query several times."""
+
+T = TypeVar("T", bound=Struct)
 
 
 def read_query(kind: type[T], query: bytes) -> T:
     """Reads a query string into ``kind``. Raises ``BadRequest`` at the parameter that is at fault."""
-    if not query:
-        return kind()
-    found: dict[str, str] = {}
+    found: dict[str, str | list[str]] = {}
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
     except (UnicodeDecodeError, ValueError) as error:
         raise BadRequest(f"cannot be read: {error}", at="query") from None
+    several = {field.encode_name for field in msgspec.structs.fields(kind)} & SEVERAL
     for name, value in pairs:
+        if name in several:
+            found[name] = [*found.get(name, ()), value]
+            continue
         if name in found:
             raise BadRequest("stands twice", at=name[:100])
         found[name] = value

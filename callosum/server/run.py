@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -21,6 +22,9 @@ import uvicorn
 from msgspec import Struct
 
 from callosum import __version__
+from callosum.brain import Brain
+from callosum.corpus.derive import JOURNALLED
+from callosum.corpus.events import CorpusEvent
 from callosum.errors import ConfigError, StoreError
 from callosum.gate import LocalGate
 from callosum.model import State
@@ -34,6 +38,7 @@ from callosum.server.served import ServedGate
 from callosum.server.stream import Stream
 from callosum.server.tokens import Tokens
 from callosum.settings import Settings
+from callosum.telemetry.prometheus import Prometheus
 
 try:
     import resource
@@ -103,13 +108,14 @@ def serve(settings: Settings, options: Options, ready: Callable[[str], None]) ->
             opened = stack.enter_context(listen(options.host, options.port))
             address = address_of(opened, tls=options.tls)
         gate = stack.enter_context(LocalGate(settings=settings))
+        brain = stack.enter_context(Brain(gate))
         stack.enter_context(announced(settings.state, address, __version__))
         # A stop by signal is a good end: uvicorn hands the signal on when all is answered.
         for name in ("SIGINT", "SIGTERM"):
             stack.callback(signal.signal, getattr(signal, name), signal.signal(getattr(signal, name), _nothing))
         _tune()
         with asyncio.Runner(loop_factory=_loop()) as runner:
-            runner.run(serve_gate(gate, tokens, options, opened, lambda _: ready(address)))
+            runner.run(serve_gate(brain, tokens, options, opened, lambda _: ready(address)))
 
 
 def _allow_files() -> None:
@@ -166,21 +172,25 @@ def _check(options: Options, tokens: Tokens) -> None:
 
 
 async def serve_gate(
-    gate: LocalGate,
+    brain: Brain,
     tokens: Tokens,
     options: Options,
     opened: socket.socket,
     ready: Callable[[Callable[[], None]], None],
 ) -> None:
-    """Serves a gate on an open socket until it is told to stop.
+    """Serves a brain's gate on an open socket until it is told to stop.
 
     ``ready`` is called when connections are taken, with a function that stops the server (from any thread).
     """
+    gate = brain.gate
     served = ServedGate(gate)
     stream = Stream(gate.store, gate.settings.state)
     metrics = Metrics(lambda: _gauges(served, stream))
-    gate.observer = metrics.observe
-    service = Service(served, stream, metrics, tokens)
+    brain.also(metrics.observe)
+    unpublish = brain.corpus.on(CorpusEvent, partial(_publish, stream))
+    if gate.settings.telemetry_prometheus:
+        Prometheus(brain.corpus, metrics.registry)
+    service = Service(served, stream, metrics, tokens, brain)
     tasks: set[asyncio.Task[None]] = set()
 
     def journal(kind: Kind, details: Mapping[str, Any]) -> None:
@@ -232,6 +242,7 @@ async def serve_gate(
 
     server = _Server(config, service, lambda: ready(server.leave), journal_rest, take_no_more)
     beside = [asyncio.ensure_future(_keep_table(gate)), asyncio.ensure_future(_tick(refusals))]
+    beside.append(asyncio.ensure_future(_start(brain)))
     if options.idle:
         beside.append(asyncio.ensure_future(_until_idle(server, service, options.idle)))
     try:
@@ -241,6 +252,21 @@ async def serve_gate(
             task.cancel()
         await stream.close()
         await served.close()
+        unpublish()
+
+
+async def _start(brain: Brain) -> None:
+    """Starts what goes on by itself, beside the loop: the first requests do not wait for it."""
+    try:
+        await asyncio.to_thread(brain.start)
+    except Exception:
+        logger.exception("the schedule could not be started")
+
+
+def _publish(stream: Stream, event: CorpusEvent) -> None:
+    """Sends an event to who listens to the stream, which has those of the journal by itself."""
+    if type(event) not in JOURNALLED:
+        stream.publish((event,))
 
 
 def _logged(task: asyncio.Task[None]) -> None:

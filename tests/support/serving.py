@@ -20,6 +20,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from callosum.brain import Brain
+from callosum.corpus.bus import Corpus
 from callosum.gate import LocalGate
 from callosum.server.place import address_of, heard, listen
 from callosum.server.run import TOKENS, Options, serve_gate
@@ -164,15 +166,17 @@ def until(true: Any, seconds: float = SECONDS) -> Any:
 
 
 @contextmanager
-def hosted(gate: LocalGate, state: Path) -> Iterator[str]:
-    """A gate of this process behind a real server in a thread; its address."""
+def hosted(gate: LocalGate, state: Path, corpus: Callable[[Corpus], object] = lambda corpus: None) -> Iterator[str]:
+    """A gate of this process behind a real server in a thread; its address. ``corpus`` is handed the server's."""
     opened = listen("127.0.0.1", 0)
     address = address_of(opened, tls=False)
     begun: queue.Queue[Callable[[], None] | BaseException] = queue.Queue()
 
     def run() -> None:
         try:
-            asyncio.run(serve_gate(gate, Tokens(state / TOKENS), Options(), opened, begun.put))
+            with Brain(gate) as brain:
+                corpus(brain.corpus)
+                asyncio.run(serve_gate(brain, Tokens(state / TOKENS), Options(), opened, begun.put))
         except BaseException as error:
             begun.put(error)
             raise

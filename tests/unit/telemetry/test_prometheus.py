@@ -164,7 +164,7 @@ def test_it_stands_beside_the_server_s_own_metrics() -> None:
     """One registry for both, as ``GET /metrics`` shows them: no name is used twice."""
     metrics = Metrics(dict)
     corpus = Corpus()
-    prometheus = Prometheus(corpus, metrics._registry)
+    prometheus = Prometheus(corpus, metrics.registry)
     corpus.emit(SafetyAllowed("look", "safe"))
     names = [family.name for family in text_string_to_metric_families(metrics.text().decode())]
     assert {"callosum_decisions", "callosum_safety", "callosum_events"} <= set(names)

@@ -1,0 +1,306 @@
+"""The brain: one corpus with the daily log and the regions that the settings switch on, fed by a gate.
+
+::
+
+    with LocalGate(state) as gate, Brain(gate) as brain:
+        brain.corpus.on("safety.blocked", lambda event: print(event.reason))
+        ...
+        print(brain.brief("mira", "chat").text)
+
+    gate ── Observation ──> Feed ── Entry ──> Motor ── tool.* ───┐
+                             (a thread)       Amygdala ─ safety.*─┼─> corpus ──> daily log, regions, exporters,
+                                              BasalGanglia ───────┘              the server's event stream
+
+A decision does not wait for the corpus: what the gate journalled is handed over in a queue, and a thread derives the
+events and emits them, in order. A process's corpus carries what this process decided and what hosts report to it; what
+all processes did is in the journal, and the regions that tell of it read it there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Sequence
+from contextlib import ExitStack
+from contextvars import Context, copy_context
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from callosum.corpus.bus import Corpus
+from callosum.corpus.events import HealthWarning
+from callosum.corpus.log import DailyLog
+from callosum.errors import ConfigError
+from callosum.gate import LocalGate, Observer
+from callosum.model import DEFAULT_NAMESPACE, Observation
+from callosum.settings import CONFIG
+from callosum.wire import Brief
+
+if TYPE_CHECKING:
+    from callosum.regions.budget import RAS
+    from callosum.regions.context import Prefrontal
+    from callosum.regions.execution import Motor
+    from callosum.regions.models import Thalamus
+    from callosum.regions.parsing import Wernicke
+    from callosum.regions.scheduler import Brainstem
+
+logger = logging.getLogger("callosum")
+
+FOLDER: Final = "brain"
+"""Where the log, the pages and the index stand, below the state folder."""
+BATCH_SECONDS: Final = 0.02
+"""What the gate journals is taken over so often: a thread that wakes for each call would get in its way."""
+MOST_WAITING: Final = 100_000
+"""Of more observations that wait, the oldest are dropped and counted. The journal has them all the same."""
+
+
+class Brain:
+    """A corpus with what lives on it. Close it, or use it as a context manager.
+
+    ``corpus`` is one of the caller's own, else one is made (and closed with the brain). ``start`` begins what goes on
+    by itself: the schedule and the watching of files. The regions are there as attributes, None where they are
+    switched off (``regions.off`` in the settings).
+
+    Raises ``ConfigError`` if a region that is switched on needs a package that is not installed.
+    """
+
+    def __init__(self, gate: LocalGate, *, corpus: Corpus | None = None) -> None:
+        settings = gate.settings
+        self.gate = gate
+        self.settings = settings
+        self.folder = Path(settings.state) / FOLDER
+        self._ends = ExitStack()
+        self._turn = threading.Lock()
+        self._closed = False
+        try:
+            self.corpus = corpus if corpus is not None else self._ends.enter_context(Corpus())
+            self.log = DailyLog(self.corpus, self.folder / "corpus") if settings.corpus_log else None
+            if self.log is not None:
+                self._ends.callback(self.log.close)
+            takers = self._make_regions()
+            self._export()
+            self.feed = Feed(self.corpus, takers)
+            self._ends.callback(self.feed.close)
+            self.also(self.feed.observe)
+        except ImportError as missing:
+            self._ends.close()
+            need = f"{missing.name} is not installed: pip install 'callosum-protocol[brain]', or switch its region off"
+            raise ConfigError(need, at="regions.off") from missing
+        except BaseException:
+            self._ends.close()
+            raise
+
+    def _make_regions(self) -> list[Observer]:
+        """Makes what is switched on; returns who is to be handed what the gate journals, in order."""
+        gate, corpus, state = self.gate, self.corpus, Path(self.settings.state)
+        takers: list[Observer] = []
+        self.motor: Motor | None = None
+        self.thalamus: Thalamus | None = None
+        self.wernicke: Wernicke | None = None
+        self.prefrontal: Prefrontal | None = None
+        self.ras: RAS | None = None
+        self.brainstem: Brainstem | None = None
+        if self._on("execution"):
+            from callosum.regions.execution import Motor
+
+            self.motor = self._keep(Motor(corpus, gate))
+            takers.append(self.motor.observe)
+        if self._on("safety"):
+            from callosum.regions.safety import Amygdala
+
+            takers.append(self._keep(Amygdala(corpus)).observe)
+        if self._on("learning"):
+            from callosum.regions.learning import BasalGanglia
+
+            takers.append(self._keep(BasalGanglia(corpus)).observe)
+        if self._on("health"):
+            from callosum.regions.health import Hypothalamus, Limits
+
+            had = self.settings
+            limits = Limits(memory=had.health_memory, disk=had.health_disk, free=had.health_free)
+            self._keep(Hypothalamus(corpus, store=gate.store, state=state, limits=limits))
+        if self._on("episodes"):
+            from callosum.regions.episodes import Hippocampus
+
+            self._keep(Hippocampus(corpus, store=gate.store, state=state))
+        if self._on("search"):
+            from callosum.regions.search import Cortex
+
+            self._keep(Cortex(corpus, store=gate.store, state=state))
+        if self._on("context"):
+            from callosum.regions.context import Prefrontal
+
+            self.prefrontal = self._keep(Prefrontal(corpus, store=gate.store))
+        if self._on("budget"):
+            from callosum.regions.budget import RAS
+
+            self.ras = self._keep(RAS(corpus, self.settings.brief_budget))
+        if self._on("models"):
+            from callosum.regions.models import Thalamus
+
+            self.thalamus = self._keep(Thalamus(corpus))
+        if self._on("parsing"):
+            from callosum.regions.parsing import Wernicke
+
+            self.wernicke = self._keep(Wernicke(corpus))
+        if self._on("scheduler"):
+            from callosum.regions.scheduler import Brainstem
+
+            files = [path for path in (gate.rules.path, self.settings.config or state / CONFIG) if path is not None]
+            self.brainstem = self._keep(Brainstem(corpus, gate=gate, state=state, watch=files))
+        return takers
+
+    def _export(self) -> None:
+        if self.settings.telemetry_opentelemetry:
+            from callosum.telemetry.otlp import from_environment
+
+            self._keep(from_environment(self.corpus, content=self.settings.telemetry_content))
+        if self.settings.telemetry_logging:
+            from callosum.telemetry.logs import Logs
+
+            self._keep(Logs(self.corpus))
+
+    def _on(self, region: str) -> bool:
+        return region not in self.settings.regions_off
+
+    def _keep(self, part: Any) -> Any:
+        self._ends.callback(part.close)
+        return part
+
+    def also(self, observer: Observer) -> None:
+        """Has the gate's observations handed to one more, behind who has them already, until the brain is closed."""
+        before = self.gate.observer
+        self.gate.observer = _both(before, observer)
+        self._ends.callback(setattr, self.gate, "observer", before)
+
+    def start(self) -> Self:
+        """Begins the schedule and the watching of files. Returns itself."""
+        with self._turn:
+            if self.brainstem is not None and not self._closed:
+                self.brainstem.start()
+        return self
+
+    def brief(
+        self,
+        instance: str,
+        session: str | None = None,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        keys: Sequence[str] = (),
+        cwd: str | None = None,
+        prompt: str | None = None,
+        budget: int | None = None,
+    ) -> Brief:
+        """What other sessions have in hand and did lately, for this one, within ``budget`` tokens.
+
+        Empty where Prefrontal is switched off; uncut where RAS is.
+        """
+        if self.prefrontal is None:
+            return Brief()
+        made = self.prefrontal.brief(instance, session, namespace=namespace, keys=keys, cwd=cwd, prompt=prompt)
+        if self.ras is None:
+            return made
+        actor = f"{instance}/{session}" if session else instance
+        return self.ras.trim(made, budget, instance=actor, namespace=namespace)
+
+    def flush(self, seconds: float = 5.0) -> bool:
+        """Waits until everything the gate has journalled is on the corpus and was handled, and the log is written."""
+        done = self.feed.flush(seconds) and self.corpus.flush(seconds)
+        if self.log is not None:
+            self.log.flush()
+        return done
+
+    def close(self) -> None:
+        """Ends everything; what was journalled until now is still told. Idempotent."""
+        with self._turn:
+            self._closed = True
+            self._ends.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Feed:
+    """Hands what the gate journals to those who tell of it, in a thread and in order."""
+
+    def __init__(self, corpus: Corpus, takers: Sequence[Observer]) -> None:
+        self._corpus = corpus
+        self._takers = tuple(takers)
+        self._waiting: deque[tuple[Context, Observation]] = deque(maxlen=MOST_WAITING)
+        """With the context of the call, so that what listens knows the span that it belongs to."""
+        self._bell = threading.Event()
+        self._over = threading.Event()
+        self._idle = threading.Condition()
+        self._busy = False
+        self._thread = threading.Thread(target=self._run, name="callosum-feed", daemon=True)
+        self.lost = 0
+        """How many observations were dropped."""
+        if self._takers:
+            self._thread.start()
+
+    def observe(self, seen: Observation) -> None:
+        """Takes what the gate's observer is handed. It costs the gate next to nothing."""
+        if not seen.entries or not self._takers:
+            return
+        if len(self._waiting) == MOST_WAITING:
+            self.lost += 1
+        self._waiting.append((copy_context(), seen))
+        if not self._bell.is_set():
+            self._bell.set()
+
+    def flush(self, seconds: float) -> bool:
+        """Waits until what was handed over is on the corpus."""
+        if not self._thread.is_alive():
+            return True
+        with self._idle:
+            return self._idle.wait_for(lambda: not (self._waiting or self._busy), seconds)
+
+    def close(self) -> None:
+        """Tells what is left, and ends. Idempotent."""
+        self._over.set()
+        self._bell.set()
+        if self._thread.is_alive():
+            self._thread.join(5)
+
+    def _run(self) -> None:
+        lost = 0
+        while True:
+            self._bell.wait()
+            self._bell.clear()
+            self._busy = True
+            while self._waiting:
+                context, seen = self._waiting.popleft()
+                context.run(self._hand_over, seen)
+            if self.lost > lost:
+                lost = self.lost
+                logger.warning("corpus: %d observations were dropped: its handlers cannot keep up", lost)
+                self._corpus.emit(HealthWarning("corpus.feed", lost, MOST_WAITING))
+            with self._idle:
+                self._busy = False
+                self._idle.notify_all()
+            if self._over.wait(BATCH_SECONDS) and not self._waiting:
+                return
+
+    def _hand_over(self, seen: Observation) -> None:
+        for take in self._takers:
+            try:
+                take(seen)
+            except Exception:
+                logger.exception("corpus: %s could not be told", seen.event)
+
+
+def _both(first: Observer | None, second: Observer) -> Observer:
+    if first is None:
+        return second
+
+    def observe(seen: Observation) -> None:
+        first(seen)
+        second(seen)
+
+    return observe

@@ -1,0 +1,78 @@
+"""A brief as text: its head, its sections, what was left out, and about how many tokens that is.
+
+::
+
+    [Callosum] What other sessions have in hand and did lately. For information: it confirms nothing.
+    In hand now, where this session works:
+    - doug/chat has an active action on "file:/repo/a.py" (edit, begun 12 s ago).
+    (3 more lines were left out.)
+
+It is put together by Prefrontal (``callosum.regions.context``) and cut to a budget by RAS
+(``callosum.regions.budget``), which do not know each other: this is what they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from callosum.wire import Brief, Section
+
+__all__ = ["Brief", "Section", "brief_of", "heading", "item", "left_out", "measure", "tokens"]
+
+HEAD: Final = "[Callosum] What other sessions have in hand and did lately. For information: it confirms nothing."
+MAX_KEYS: Final = 32
+"""Most keys that a host may name."""
+MAX_PATH: Final = 4096
+"""Longest path of a session's folder, in characters."""
+MAX_BUDGET: Final = 100_000
+"""Largest budget that may be asked for, in tokens."""
+SIXTHS: Final = 6
+"""``measure`` counts in so many parts of a token."""
+
+
+def brief_of(sections: Iterable[Section], trimmed: int = 0) -> Brief:
+    """Returns the brief of these sections; those without lines are passed over. Without any it has no text."""
+    kept = tuple(section for section in sections if section.lines)
+    if not kept:
+        return Brief(trimmed=trimmed)
+    lines = [HEAD]
+    for section in kept:
+        lines.append(heading(section))
+        lines += map(item, section.lines)
+    if trimmed:
+        lines.append(left_out(trimmed))
+    text = "\n".join(lines)
+    return Brief(text, tokens(text), kept, trimmed)
+
+
+def heading(section: Section) -> str:
+    """A section's title as a line of the text."""
+    return f"{section.title}:"
+
+
+def item(line: str) -> str:
+    """One of a section's lines as a line of the text."""
+    return f"- {line}"
+
+
+def left_out(count: int) -> str:
+    """The last line of a brief that says not all."""
+    return f"({count} more {'line was' if count == 1 else 'lines were'} left out.)"
+
+
+def tokens(text: str) -> int:
+    """Returns about how many tokens a text is, rather too many than too few.
+
+    An estimate without any model's vocabulary: a token for three ASCII characters, or for two bytes of
+    anything else. English prose has four characters a token or more; paths, ids and numbers about three; other
+    scripts one to two tokens a character.
+    """
+    return -(-measure(text) // SIXTHS)
+
+
+def measure(text: str) -> int:
+    """Returns the same in sixths of a token, which add up exactly: of two texts, of the lines of one."""
+    size = len(text.encode("utf-8", "replace"))
+    plain = size if size == len(text) else len(text.encode("ascii", "ignore"))
+    return 2 * plain + 3 * (size - plain)

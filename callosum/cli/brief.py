@@ -1,0 +1,75 @@
+"""``callosum brief``: what a host puts into a session's context."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from callosum.cli.options import Config, Json, Namespace, State, exists, settings_of
+
+
+def brief(  # noqa: PLR0917  typer names them all
+    instance: Annotated[
+        str | None,
+        typer.Option("--instance", metavar="NAME", help="Whose brief (default: the settings' instance)."),
+    ] = None,
+    session: Annotated[
+        str | None, typer.Option("--session", metavar="NAME", help="Which session of the instance.")
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key", metavar="KEY", help="A context key that matters beside those it has touched; may be repeated."
+        ),
+    ] = None,
+    cwd: Annotated[
+        str | None, typer.Option("--cwd", metavar="DIR", help="The session's folder: files in it matter.")
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", metavar="TEXT", help="What was asked: addresses and paths in it matter.")
+    ] = None,
+    budget: Annotated[
+        int | None,
+        typer.Option("--budget", min=0, max=100_000, metavar="N", help="At most so many tokens (default: 600)."),
+    ] = None,
+    state: State = None,
+    namespace: Namespace = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Tell a session what the others have in hand and did lately, as a host injects it.
+
+    Prints nothing, with exit code 0, where there is nothing to tell. It informs: it confirms nothing.
+    """
+    import sys
+
+    from callosum.brief import Brief
+    from callosum.errors import ConfigError
+
+    settings = settings_of(state, namespace, config)
+    who = instance or settings.instance
+    if who is None:
+        raise ConfigError("whose brief? name it, or set `instance` in the settings", at="--instance")
+    made = Brief()
+    if exists(settings):
+        from callosum.corpus.bus import Corpus
+        from callosum.gate import DATABASE
+        from callosum.regions.budget import RAS
+        from callosum.regions.context import Prefrontal
+        from callosum.stores.sqlite import SqliteStore
+
+        store, corpus = SqliteStore(settings.state / DATABASE), Corpus()
+        try:
+            prefrontal, ras = Prefrontal(corpus, store=store), RAS(corpus, settings.brief_budget)
+            found = prefrontal.brief(who, session, namespace=settings.namespace, keys=key or (), cwd=cwd, prompt=prompt)
+            made = ras.trim(found, budget)
+        finally:
+            store.close()
+    if json:
+        from callosum.cli import show
+
+        show.json(made)
+    elif made.text:
+        sys.stdout.buffer.write(made.text.encode() + b"\n")
+        sys.stdout.buffer.flush()

@@ -1,0 +1,303 @@
+"""Every event of the catalogue comes out of a real run, and what happens is told end to end."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.brain import Brain
+from callosum.corpus.bus import Corpus
+from callosum.corpus.events import CATALOGUE, CorpusEvent
+from callosum.errors import Blocked
+from callosum.gate import DATABASE, LocalGate
+from callosum.model import SECOND, Call
+from callosum.regions.execution import Task
+from callosum.settings import load
+from callosum.stores.sqlite import SqliteStore
+from callosum.testing import ManualClock
+from tests.support.serving import Server, hosted, serving, until
+
+DAY = 86_400
+HEALTHY = '[health]\nmemory = 1\ndisk = 1\nfree = "0B"\n'
+ILL = '[health]\nmemory = 0\ndisk = 0\nfree = "100000000GB"\n'
+ANSWER = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-sonnet",
+    "content": [{"type": "tool_use", "id": "toolu_9", "name": "look", "input": {"on": "plan"}}],
+    "stop_reason": "tool_use",
+    "usage": {"input_tokens": 10, "output_tokens": 5},
+}
+LINE = re.compile(r"(\d\d:\d\d:\d\d) \| ([a-z]+(?:\.[A-Za-z]+)+) \| (\{.*\})")
+
+
+def logged(state: Path) -> list[tuple[str, dict[str, Any]]]:
+    """All lines of the daily log, each of them in its form."""
+    found = []
+    for path in sorted((state / "brain" / "corpus").glob("*.log.md")):
+        head, empty, *lines = path.read_text("utf-8").splitlines()
+        assert (head, empty) == (f"## {path.name.removesuffix('.log.md')}", "")
+        for line in lines:
+            match = LINE.fullmatch(line)
+            assert match, line
+            found.append((match[2], json.loads(match[3])))
+    return found
+
+
+def missing(seen: set[str]) -> list[str]:
+    """The events of the catalogue that nobody emitted."""
+    return [name for name in CATALOGUE if name not in seen]
+
+
+def send(instance: str, text: str, **more: Any) -> Call:
+    return Call(instance, "message", {"action": "send", "target": "#general", "message": text}, **more)
+
+
+def reply(instance: str, thread: int, text: str, **more: Any) -> Call:
+    params = {"action": "send", "target": "andy", "replyTo": f"m-{thread}", "message": text}
+    return Call(instance, "message", params, **more)
+
+
+def two_weeks(state: Path) -> None:
+    """What three sessions did on one channel in the last two weeks, in the journal."""
+    clock = ManualClock()
+    newest = SqliteStore(state / DATABASE)
+    now = newest.now()
+    newest.close()
+    clock.now = now - 14 * DAY * SECOND
+    with LocalGate(settings=load({"state": state}), store=SqliteStore(state / DATABASE, clock=clock)) as gate:
+        for day in range(14):
+            for instance in ("mira", "doug", "ada"):
+                decision = gate.intercept(send(instance, f"news of day {day} from {instance}"))
+                gate.complete(instance, id=decision.id)
+                clock.advance(60)
+            clock.now = now - (13 - day) * DAY * SECOND
+
+
+def report(server: Server, *events: dict[str, Any]) -> None:
+    assert server.post("/events", list(events)) == {"accepted": len(events)}
+
+
+def run_tasks(brain: Brain) -> None:
+    motor = brain.motor
+    assert motor is not None
+
+    def twice(task: Task) -> str:
+        with task.step("one"):
+            pass
+        if task.attempt == 1:
+            raise ValueError("not yet")
+        return "done"
+
+    def never(task: Task) -> None:
+        raise ValueError("no")
+
+    motor.run(Call("mira", "save_note", {"path": "/a"}), twice, backoff=0)
+    with pytest.raises(ValueError, match="no"):
+        motor.run(Call("mira", "save_note", {"path": "/a"}), never, attempts=3, backoff=0)
+    with pytest.raises(Blocked):
+        motor.run(Call("mira", "exec", {"command": "callosum approve 7"}), lambda task: None)
+
+
+def confirm_again_and_again(gate: LocalGate) -> None:
+    """Pauses that the agent confirms each time: the sort of pause that teaches nobody anything."""
+    for number in range(8):
+        other = gate.intercept(reply("doug", number, f"the {number}th news about something else entirely, from doug"))
+        gate.complete("doug", id=other.id)
+        mine = reply("mira", number, f"my own answer number {number}, which is quite another", pause=True)
+        paused = gate.intercept(mine)
+        assert not paused.proceed, paused
+        again = reply("mira", number, f"my own answer number {number}, in other words", pause=True, after=paused.id)
+        allowed = gate.intercept(again)
+        assert allowed.proceed, allowed
+        gate.complete("mira", id=allowed.id)
+
+
+def test_every_event_of_the_catalogue_comes_out_of_a_real_run(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    two_weeks(state)
+    (tmp_path / "ok.toml").write_text(HEALTHY)
+    (tmp_path / "ill.toml").write_text(ILL)
+    rules = state / "tiers.json"
+    rules.write_text(json.dumps({"rules": [{"name": "ask-first", "tool": "ask_first", "tier": 3, "verdict": "ask"}]}))
+
+    # a server, with hosts that report to it
+    with serving(state, "--config", str(tmp_path / "ok.toml")) as server:
+        report(
+            server,
+            {"type": "input.received", "content": "Send the report to Andy", "channelId": "c", "conversationId": "1"},
+            {"type": "llm.response", "provider": "anthropic", "model": "claude-sonnet", "tokens": 342},
+            {"type": "context.built", "tokens": 180_001, "sections": 12},
+        )
+        report(server, *[{"type": "llm.error", "provider": "p", "error": "529", "willRetry": True}] * 6)
+        assert "ada" in server.get("/brief?instance=zoe&key=channel:%23general")["text"]
+        assert server.get("/brief?instance=zoe&key=channel:%23general&budget=60")["trimmed"] > 0
+
+    # a program with a brain of its own, on the same state folder
+    for config in ("ok.toml", "ill.toml"):
+        settings = load({"state": state, "config": tmp_path / config})
+        with LocalGate(settings=settings) as gate, Brain(gate) as brain:
+            brainstem, thalamus, wernicke = brain.brainstem, brain.thalamus, brain.wernicke
+            assert brainstem is not None
+            assert thalamus is not None
+            assert wernicke is not None
+            brainstem.run_job("health")
+            if config == "ill.toml":
+                break
+            changed = threading.Event()
+            brain.corpus.on("watcher.changed", lambda event, changed=changed: changed.set())
+            brain.start()
+            thalamus.response(ANSWER)
+            thalamus.token("Hel", instance="mira")
+            thalamus.error("anthropic", "overloaded", will_retry=True)
+            wernicke.read(ANSWER, instance="mira")
+            run_tasks(brain)
+            confirm_again_and_again(gate)
+            asked = gate.intercept(Call("mira", "ask_first", {"what": "one"}))
+            assert gate.approve(asked.id, by="anna", channel="console").ok
+            asked = gate.intercept(Call("mira", "ask_first", {"what": "two"}))
+            assert gate.deny(asked.id, by="anna", channel="console").ok
+            for job in ("sweep", "retention", "episodes", "index", "digest", "topics"):
+                assert brainstem.run_job(job)
+            rules.write_text(json.dumps({"rules": []}))
+            assert changed.wait(20)
+            assert brain.flush(20)
+    events = logged(state)
+    assert missing({name for name, _ in events}) == []
+    assert missing({name for name, _ in events} - {"memory.promoted"}) == ["memory.promoted"], "it can fail"
+
+
+def test_health_end_to_end(tmp_path: Path) -> None:
+    """Six model errors in a row give a warning, a success resets it; a full context; a third attempt."""
+    state = tmp_path / "state"
+    error = {"type": "llm.error", "provider": "anthropic", "error": "529", "willRetry": True}
+    with serving(state) as server, listening(server, "health.warning,resource.low.context") as told:
+        report(server, *[error] * 5)
+        report(server, error)
+        assert told()[1] == {"resource": "llm", "value": 6, "threshold": 5}
+        report(server, {"type": "llm.response", "provider": "anthropic", "model": "m", "tokens": 1})
+        report(server, *[error] * 5)
+        report(server, {"type": "context.built", "tokens": 180_000, "sections": 1})
+        report(server, {"type": "context.built", "tokens": 180_001, "sections": 1, "instance": "mira"})
+        assert told() == ("resource.low.context", {"used": 180_001, "max": 200_000})
+        for attempt in (1, 2, 3):
+            call = {"instance": "mira", "tool": "fetch", "taskId": "TASK-7", "attempt": attempt}
+            decision = server.post("/intercept", {**call, "callId": f"c{attempt}", "params": {"url": "http://x"}})
+            server.post("/complete", {"instance": "mira", "id": decision["id"], "result": {"error": "503"}})
+        warning = {"resource": "tool", "value": "fetch", "threshold": "max retries exceeded"}
+        assert told() == ("health.warning", warning)
+    names = [name for name, _ in logged(state)]
+    assert names.count("llm.error") == 11
+    assert names.count("health.warning") == 2
+    failed = [payload for name, payload in logged(state) if name == "tool.failed"]
+    assert [one.get("attempt", 1) for one in failed] == [1, 2, 3]
+    assert {one["taskId"] for one in failed} == {"TASK-7"}
+
+
+@contextmanager
+def listening(server: Server, types: str) -> Iterator[Callable[[], tuple[str, dict[str, Any]]]]:
+    """Follows a server's stream; each call waits for the next event."""
+    connection = http.client.HTTPConnection(*server.place, timeout=20)
+    connection.request("GET", f"/events?types={types}")
+    answer = connection.getresponse()
+    assert answer.status == 200
+
+    def next_event() -> tuple[str, dict[str, Any]]:
+        name = ""
+        while True:
+            line = answer.readline().decode().rstrip("\n")
+            if line.startswith("event: "):
+                name = line.removeprefix("event: ")
+            elif line.startswith("data: ") and name:
+                payload = json.loads(line.removeprefix("data: "))
+                common = ("at", "instance", "namespace", "callId", "id", "cause")
+                return name, {key: value for key, value in payload.items() if key not in common}
+
+    try:
+        yield next_event
+    finally:
+        answer.close()
+        connection.close()
+
+
+def test_a_new_event_is_logged_and_streamed_with_no_further_wiring(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    try:
+
+        class WeatherChanged(CorpusEvent, frozen=True):
+            """It rains, or it does not."""
+
+            dotted = "weather.changed"
+            region = "test"
+
+            sky: str
+
+        found: list[Corpus] = []
+        with LocalGate(state) as gate, hosted(gate, state, found.append) as address:
+            server = Server(None, state, address, tmp_path / "log")  # type: ignore[arg-type]
+            with listening(server, "weather.*") as told:
+                found[0].emit(WeatherChanged("grey", instance="mira"))
+                assert told() == ("weather.changed", {"sky": "grey"})
+        assert ("weather.changed", {"sky": "grey", "instance": "mira"}) in logged(state)
+    finally:
+        CATALOGUE.pop("weather.changed", None)
+
+
+def test_regions_that_are_switched_off_do_nothing(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    settings = load(
+        {"state": state, "corpus_log": False, "regions_off": "safety,context,episodes,search,scheduler,learning"}
+    )
+    with LocalGate(settings=settings) as gate, Brain(gate) as brain:
+        seen: list[str] = []
+        brain.corpus.on("*", lambda type, event: seen.append(type))
+        gate.intercept(send("mira", "hello"))
+        brain.start()
+        assert brain.brief("mira").text == ""
+        assert brain.flush()
+    assert seen == ["tool.called"]
+    assert not (state / "brain").exists()
+
+
+def test_a_handler_that_fails_or_blocks_holds_up_no_decision(tmp_path: Path) -> None:
+    release = threading.Event()
+    with LocalGate(tmp_path) as gate, Brain(gate) as brain:
+        brain.corpus.on("tool.called", lambda event: 1 / 0)
+        brain.corpus.on("safety.allowed", lambda event: release.wait(30))
+        for number in range(20):
+            assert gate.intercept(send("mira", f"message number {number}")).proceed
+        release.set()
+        assert brain.flush(30)
+    assert until(lambda: [name for name, _ in logged(tmp_path)].count("tool.called") == 20)
+
+
+def test_what_the_gate_decides_is_told_in_order(tmp_path: Path) -> None:
+    with LocalGate(tmp_path) as gate, Brain(gate) as brain:
+        seen: list[str] = []
+        brain.corpus.on(CorpusEvent, lambda event: seen.append(event.dotted))
+        for number in range(200):
+            decision = gate.intercept(Call("mira", "read_file", {"path": f"/{number}"}))
+            gate.complete("mira", id=decision.id)
+        assert brain.flush(20)
+    assert seen == ["tool.called", "safety.allowed", "tool.completed"] * 200
+
+
+def test_a_closed_brain_leaves_the_gate_as_it_was(tmp_path: Path) -> None:
+    with LocalGate(tmp_path) as gate:
+        brain = Brain(gate)
+        brain.close()
+        brain.close()
+        assert gate.observer is None
+        assert brain.start() is brain
+        assert gate.intercept(send("mira", "hello")).proceed
+    assert not [thread for thread in threading.enumerate() if thread.name == "callosum-feed"]
