@@ -1,4 +1,4 @@
-"""The README's code runs, block after block, as a newcomer would paste it."""
+"""The README's code runs, and that of the guides, block after block, as a newcomer would paste it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parents[2] / "README.md"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+def blocks(language: str, page: Path = README) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
-def test_the_python_blocks_run(tmp_path: Path) -> None:
-    code = "\n\n".join(blocks("python"))
+@pytest.mark.parametrize("page", ["README.md", "docs/corpus.md"])
+def test_the_python_blocks_run(tmp_path: Path, page: str) -> None:
+    code = "\n\n".join(blocks("python", README.parent / page))
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
