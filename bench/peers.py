@@ -33,7 +33,8 @@ def version_of(distribution: str) -> str:
         return f"{distribution} (not installed)"
 
 
-def _installed(module: str) -> Any:
+def installed(module: str) -> Any:
+    """The module of a peer. Raises ``Missing``."""
     try:
         return __import__(module)
     except ImportError as fault:
@@ -43,7 +44,7 @@ def _installed(module: str) -> Any:
 @contextlib.contextmanager
 def file_lock(folder: Path) -> Iterator[Operation]:
     """``filelock``: acquire and release an uncontended lock."""
-    lock = _installed("filelock").FileLock(folder / "peer.lock")
+    lock = installed("filelock").FileLock(folder / "peer.lock")
 
     def operation(_: int) -> None:
         lock.acquire()
@@ -55,7 +56,7 @@ def file_lock(folder: Path) -> Iterator[Operation]:
 @contextlib.contextmanager
 def redis_lock(folder: Path) -> Iterator[Operation]:
     """``redis-py``'s ``Lock``: acquire and release, on a server of its own that keeps nothing."""
-    redis = _installed("redis")
+    redis = installed("redis")
     with redis_server(folder) as port, redis.Redis(port=port) as client:
         lock = client.lock("peer", timeout=300)
 
@@ -128,7 +129,7 @@ def ctrlrun(folder: Path, *, evidence: bool = True) -> Iterator[Operation]:
     Set up as its quick start does (SQLite beside the policy file, evidence also in JSONL files);
     ``evidence=False`` leaves the JSONL files out.
     """
-    library = _installed("ctrlrun")
+    library = installed("ctrlrun")
     policy = folder / "ctrlrun.yaml"
     policy.write_text(_POLICY)
     if evidence:
@@ -151,7 +152,7 @@ def ctrlrun(folder: Path, *, evidence: bool = True) -> Iterator[Operation]:
 @contextlib.contextmanager
 def effect_ledger(folder: Path) -> Iterator[Operation]:
     """``effect-ledger``: one operation executed through its SQLite store, every operation a new one."""
-    executor = _installed("effect_ledger").EffectExecutor(folder / "effects.sqlite", scope="mira")
+    executor = installed("effect_ledger").EffectExecutor(folder / "effects.sqlite", scope="mira")
 
     def send(operation: Any) -> dict[str, bool]:
         return {"ok": True}
