@@ -18,12 +18,12 @@ What one handler does harms neither the others nor the emitter:
 * One that raises is reported, and the next is called.
 * One that was slower than ``SLOW`` seconds twice, or than ``STUCK`` once, is reported and from then on called in a
   thread of its own, in order. While one blocks for longer than ``STUCK``, the handlers of what other threads emit get
-  threads too: only the ``emit`` that met it waits.
+  threads too, and that is reported: only the ``emit`` that met it waits.
 * A coroutine function is scheduled on the loop in which it was subscribed, else on the one that runs where the
   event is emitted, else on one that the bus keeps in a thread. Its failure is reported.
 * Subscribing and unsubscribing take effect with the next ``emit``: one under way ends as it began.
-* Emitting from a handler is an ``emit`` like any other. Deeper than ``DEPTH``, or more than ``NESTED`` events
-  within one, are not emitted but reported: somebody answers himself without end.
+* Emitting from a handler is an ``emit`` like any other. Deeper than ``DEPTH``, also through threads and loops, or more
+  than ``NESTED`` events below one, are not emitted but reported: somebody answers himself without end.
 
 To report is to log and to emit ``health.warning`` with the handler's name, for one handler and one fault at most
 every ``REPORT_EVERY`` seconds.
@@ -32,6 +32,7 @@ every ``REPORT_EVERY`` seconds.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -39,17 +40,17 @@ from functools import partial
 from time import monotonic, perf_counter, time
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, overload
+from weakref import WeakSet
 
 from callosum.corpus.events import CATALOGUE, CorpusEvent, unknown
 from callosum.corpus.faults import Faults
-from callosum.corpus.handlers import Call, Lane, Once, OwnLoop, Scheduled, Subscription, Timed, name_of
+from callosum.corpus.handlers import DEPTH, Call, Lane, Nesting, Once, OwnLoop, Scheduled, Subscription, Timed, name_of
 from callosum.errors import ConfigError
 
 SLOW: Final = 0.1
 """A handler that takes longer twice gets a thread of its own, in seconds. Once may be the machine's fault."""
 STUCK: Final = 1.0
 """A handler that takes longer gets a thread at once, in seconds."""
-DEPTH: Final = 32
 NESTED: Final = 10_000
 
 E = TypeVar("E", bound=CorpusEvent)
@@ -58,14 +59,6 @@ R = TypeVar("R")
 Handler = Callable[[E], object]
 Off = Callable[[], None]
 """Unsubscribes. May be called more than once."""
-
-
-class _Nesting(threading.local):
-    """How deep this thread is in emits within emits, how many there were, and when it blamed a handler."""
-
-    depth = 0
-    count = 0
-    blamed = 0.0
 
 
 class Corpus:
@@ -86,10 +79,11 @@ class Corpus:
         self._inside: CorpusEvent | None = None
         """What some thread emits just now. A hint: it is set and read without a lock."""
         self._watched: tuple[CorpusEvent | None, float] = (None, 0.0)
-        self._nesting = _Nesting()
+        self._nesting = Nesting()
         self._faults = Faults(self._tell)
         self._loop: OwnLoop | None = None
         self._closed = False
+        _ALL.add(self)
 
     # --- subscribing ---------------------------------------------------------------------------------
 
@@ -159,8 +153,8 @@ class Corpus:
         if self._inside is not None:  # this thread, from within a handler, or another one
             self._emit_carefully(event)
             return
-        self._inside = event
         try:
+            self._inside = event
             for call in self._plans.get(event.__class__) or self._plan(event):
                 try:
                     call(event)
@@ -182,18 +176,23 @@ class Corpus:
             return
         here.depth += 1
         here.count += 1
+        first = self._inside is None
         try:
+            if first:
+                self._inside = event
             stuck = self._others_are_stuck()
             for call in self._plans.get(event.__class__) or self._plan(event):
                 began = self._clock()
                 try:
-                    (self._beside(call) if stuck else call)(event)
+                    (self._beside(call, event.__class__) if stuck else call)(event)
                 except Exception as error:  # noqa: BLE001
                     self._failed(call, event, error)
                 took = self._clock() - began
                 if took > self._slow and here.blamed < began:
-                    self._strike(call, took)
+                    self._strike(event.__class__, call, took)
         finally:
+            if first:
+                self._inside = None
             here.depth -= 1
             if not here.depth:
                 here.count = 0
@@ -248,7 +247,9 @@ class Corpus:
     ) -> Off:
         if not callable(handler):
             raise TypeError(f"expected a function to call, got {type(handler).__name__}")
-        one = Subscription(_checked(what), handler, self._faults, self._own_loop, self._finish if once else None)
+        one = Subscription(
+            _checked(what), handler, self._faults, self._own_loop, self._nesting, self._finish if once else None
+        )
         one.inline = inline
         with self._guard:
             if self._closed:
@@ -275,6 +276,18 @@ class Corpus:
                 self._leaving.append(one)
         return True
 
+    def begin_anew(self) -> None:
+        """In a forked child: nobody is in ``emit``, there are no threads, and what waited is the parent's."""
+        self._guard = threading.RLock()
+        self._faults = Faults(self._tell)
+        self._inside = None
+        self._loop = None
+        self._leaving = []
+        self._plans = {}
+        for one in self._subscriptions:
+            one.faults = self._faults
+            one.begin_anew()
+
     def _own_loop(self) -> asyncio.AbstractEventLoop:
         """The loop that the bus keeps in a thread, started when it is first needed."""
         with self._guard:
@@ -294,20 +307,22 @@ class Corpus:
             plan = self._plans[kind] = plan or _NOBODY
         return plan
 
-    def _owner(self, call: Call) -> Subscription | None:
-        """Whose call it is; None if that subscription has ended."""
+    def _owner(self, call: Call, kind: type[CorpusEvent]) -> Subscription | None:
+        """Whose call it is, for events of this class; None if that subscription has ended."""
         while isinstance(call, Timed):
             call = call.call
         if isinstance(call, Lane | Scheduled | Once):
             return call.one
-        handler = call.func if isinstance(call, partial) else call
-        return next((one for one in tuple(self._subscriptions) if one.handler is handler), None)
+        for one in tuple(self._subscriptions):
+            if one.wants(kind) and (one.handler is call or (isinstance(call, partial) and one.handler is call.func)):
+                return one
+        return None
 
     # --- inside: faults ------------------------------------------------------------------------------
 
     def _failed(self, call: Call, event: CorpusEvent, error: BaseException) -> None:
         """A handler raised."""
-        one = self._owner(call)
+        one = self._owner(call, event.__class__)
         name = one.name if one is not None else name_of(call)
         self._faults.report("handler", name, "no error", f"{event.dotted}: {error!r}", error)
 
@@ -322,26 +337,24 @@ class Corpus:
             here.depth, here.count = depth, count
 
     def _suspect(self, kind: type[CorpusEvent]) -> None:
-        """An emit took long: for a while each handler is timed, and the next time it is slow it is struck out."""
+        """An emit took long, or its event is old: for a while each handler is timed by itself."""
         with self._guard:
             plan = self._plans.get(kind, ())
             inline = [call for call in plan if not isinstance(call, Lane | Scheduled | Timed | Once)]
-            for call in inline:
-                if (one := self._owner(call)) is not None:
-                    one.strikes = max(one.strikes, 1)
             if inline:
-                self._plans[kind] = tuple(self._timed(call) if call in inline else call for call in plan)
-
-    def _timed(self, call: Call) -> Timed:
-        return Timed(call, self._clock, self._slow, self._strike, self._forget)
+                strike = partial(self._strike, kind)
+                self._plans[kind] = tuple(
+                    Timed(call, self._clock, self._slow, strike, self._forget) if call in inline else call
+                    for call in plan
+                )
 
     def _forget(self) -> None:
         self._plans = {}
 
-    def _strike(self, call: Call, took: float) -> None:
+    def _strike(self, kind: type[CorpusEvent], call: Call, took: float) -> None:
         """A handler was slow; the second time it gets a thread."""
         self._nesting.blamed = self._clock()
-        one = self._owner(call)
+        one = self._owner(call, kind)
         if one is None or one.inline or one.lane is not None or one.asynchronous:
             return
         one.strikes += 1
@@ -358,11 +371,14 @@ class Corpus:
         if inside is not watched:
             self._watched = (inside, self._clock())
             return False
-        return self._clock() - since > STUCK and not _emits_here(inside)
+        if self._clock() - since <= STUCK or _emits_here(inside):
+            return False
+        self._faults.report("handler", inside.dotted, f"{STUCK:.0f} s", "one of its handlers does not return")
+        return True
 
-    def _beside(self, call: Call) -> Call:
+    def _beside(self, call: Call, kind: type[CorpusEvent]) -> Call:
         """The handler's own thread, in case it is the one that is stuck."""
-        one = self._owner(call)
+        one = self._owner(call, kind)
         return call if one is None or one.inline or one.asynchronous else self._lane_of(one)
 
     def _lane_of(self, one: Subscription) -> Lane:
@@ -422,11 +438,26 @@ class Scope:
         self.close()
 
 
+_ALL: Final[WeakSet[Corpus]] = WeakSet()
+
+
+def _forked() -> None:
+    for corpus in tuple(_ALL):
+        corpus.begin_anew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 def _emits_here(event: CorpusEvent) -> bool:
     """Whether this thread is in the ``emit`` of this event, further up its stack."""
     frame = sys._getframe(1).f_back  # noqa: SLF001 - asked seldom, and every emit would pay for another way
     while frame is not None:
-        if frame.f_code is Corpus.emit.__code__ and frame.f_locals.get("event") is event:
+        if (
+            frame.f_code in (Corpus.emit.__code__, Corpus._emit_carefully.__code__)  # noqa: SLF001
+            and frame.f_locals.get("event") is event
+        ):
             return True
         frame = frame.f_back
     return False

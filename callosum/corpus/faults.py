@@ -29,7 +29,7 @@ class Faults:
     def __init__(self, emit: Callable[[CorpusEvent], None]) -> None:
         self._emit = emit
         self._here = _Here()
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # whoever reports may be interrupted by who reports
         self._known: dict[tuple[str, str], tuple[float, int]] = {}
 
     def report(self, resource: str, value: str, threshold: str, why: str, error: BaseException | None = None) -> None:

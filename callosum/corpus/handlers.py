@@ -9,18 +9,33 @@ from collections.abc import Callable
 from functools import partial
 from inspect import iscoroutinefunction, unwrap
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from callosum.corpus.events import CorpusEvent
 from callosum.corpus.faults import Faults
 
 Call = Callable[[CorpusEvent], object]
 
+DEPTH: Final = 32
+"""So deep may events answer one another."""
 MAX_WAITING: Final = 10_000
 """Most events that wait for one handler; of more the oldest are dropped, and that is reported."""
 _REST: Final = 5.0
 """A handler's thread ends when there has been nothing to do for so many seconds."""
 _TIMED: Final = 64
 """How often a handler is timed after an ``emit`` of several was slow."""
+
+
+class Nesting(threading.local):
+    """How deep this thread is in emits within emits, how many there were, and when it blamed a handler."""
+
+    depth = 0
+    count = 0
+    blamed = 0.0
+
+
+_DEPTHS: Final[WeakKeyDictionary[asyncio.Task[None], int]] = WeakKeyDictionary()
+"""The same for the tasks in which coroutine functions are called."""
 
 
 class Subscription:
@@ -37,12 +52,14 @@ class Subscription:
         handler: Callable[..., Any],
         faults: Faults,
         own_loop: Callable[[], asyncio.AbstractEventLoop],
+        nesting: Nesting,
         finish: Callable[[Subscription], bool] | None = None,
     ) -> None:
         self.what = what
         self.handler = handler
         self.faults = faults
         self.own_loop = own_loop
+        self.nesting = nesting
         self.finish = finish
         self.names = isinstance(what, str) and what.endswith("*")
         self.asynchronous = _is_async(handler)
@@ -79,6 +96,11 @@ class Subscription:
     def failed(self, event: CorpusEvent, error: BaseException) -> None:
         """Reports that the handler raised."""
         self.faults.report("handler", self.name, "no error", f"{event.dotted}: {error!r}", error)
+
+    def begin_anew(self) -> None:
+        """In a forked child: there are no threads, and what waited is the parent's."""
+        self.scheduled = Scheduled(self)
+        self.lane = Lane(self) if self.lane is not None else None
 
     def idle(self) -> bool:
         """Whether it is done with all that it was given."""
@@ -146,21 +168,30 @@ class Waiting:
     def __init__(self, one: Subscription) -> None:
         self.one = one
         self.change = threading.Condition()
-        self.events: deque[CorpusEvent] = deque()
+        self.events: deque[tuple[CorpusEvent, int]] = deque()
+        """Each with how deep it was emitted."""
         self.busy = False
 
-    def add(self, event: CorpusEvent) -> bool:
+    def add(self, event: CorpusEvent, depth: int) -> bool:
         """Takes an event, with ``change`` held; whether an older one had to go."""
-        self.events.append(event)
+        self.events.append((event, depth))
         if len(self.events) <= MAX_WAITING:
             return False
         self.events.popleft()
         return True
 
-    def next(self) -> CorpusEvent:
+    def next(self) -> tuple[CorpusEvent, int]:
         """Gives out the oldest event, with ``change`` held."""
         self.busy = True
         return self.events.popleft()
+
+    def deeper(self, event: CorpusEvent) -> int:
+        """How deep the event is for who is given it here; 0, and a report, if that is too deep."""
+        depth = _depth_here(self.one.nesting) + 1
+        if depth <= DEPTH:
+            return depth
+        self.one.faults.report("recursion", event.dotted, f"{DEPTH} deep", "it answers itself")
+        return 0
 
     def done(self) -> None:
         """The event that was given out is done with."""
@@ -172,7 +203,7 @@ class Waiting:
         """Calls the handler; returns what it returns, None if it raised."""
         try:
             return self.one.direct(event.__class__)(event)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+        except BaseException as error:  # noqa: BLE001 - in a thread of its own nobody else would hear of it
             self.one.failed(event, error)
             return None
 
@@ -197,11 +228,15 @@ class Lane(Waiting):
         self.ended = False
 
     def __call__(self, event: CorpusEvent) -> None:
+        depth = self.deeper(event)
+        if not depth:
+            return
         with self.change:
-            lost = self.add(event)
+            lost = self.add(event, depth)
             if self.thread is None:
-                self.thread = threading.Thread(target=self._run, name=f"corpus {self.one.name}"[:60], daemon=True)
-                self.thread.start()
+                thread = threading.Thread(target=self._run, name=f"corpus {self.one.name}"[:60], daemon=True)
+                thread.start()  # may fail: the process is ending, or has too many
+                self.thread = thread
             else:
                 self.change.notify_all()
         if lost:
@@ -220,9 +255,11 @@ class Lane(Waiting):
                 if not self.events:
                     self.thread = None
                     return
-                event = self.next()
-            self.call(event)
-            self.done()
+                event, self.one.nesting.depth = self.next()
+            try:
+                self.call(event)
+            finally:
+                self.done()
 
 
 class Scheduled(Waiting):
@@ -231,13 +268,20 @@ class Scheduled(Waiting):
     def __init__(self, one: Subscription) -> None:
         super().__init__(one)
         self.awake = False
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.task: asyncio.Task[None] | None = None
 
     def __call__(self, event: CorpusEvent) -> None:
+        depth = self.deeper(event)
+        if not depth:
+            return
+        self._check_loop()
         loop = self.one.home or _running_loop() or self.one.own_loop()
         with self.change:
-            lost = self.add(event)
+            lost = self.add(event, depth)
             wakes, self.awake = not self.awake, True
+            if wakes:
+                self.loop = loop
         if lost:
             self.lost()
         if wakes:
@@ -248,27 +292,30 @@ class Scheduled(Waiting):
                 raise RuntimeError("it was subscribed in an event loop that is closed") from closed
 
     def flush(self, seconds: float) -> bool:
-        """Waits until everything that was given is done; what was given to a loop that is closed never will be."""
-        if self.awake and self.one.home is not None and self.one.home.is_closed():
+        """Waits until everything that was given is done; not for a loop that is closed, nor for the caller's own."""
+        self._check_loop()
+        return super().flush(0 if self.loop is not None and self.loop is _running_loop() else seconds)
+
+    def _check_loop(self) -> None:
+        """What was given to a loop that is closed meanwhile is not done any more."""
+        if self.awake and self.loop is not None and self.loop.is_closed():
             self._give_up()
-        return super().flush(seconds)
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         self.task = loop.create_task(self._run())
+        self.task.add_done_callback(self._ended)
 
     async def _run(self) -> None:
-        try:
-            while True:
-                with self.change:
-                    if not self.events:
-                        self.awake = False
-                        return
-                    event = self.next()
-                await self._await(event)
-                self.done()
-        except BaseException:
-            self._give_up()
-            raise
+        while True:
+            with self.change:
+                if not self.events:
+                    self.awake = False
+                    return
+                event, depth = self.next()
+            if self.task is not None:
+                _DEPTHS[self.task] = depth
+            await self._await(event)
+            self.done()
 
     async def _await(self, event: CorpusEvent) -> None:
         answer = self.call(event)
@@ -278,11 +325,21 @@ class Scheduled(Waiting):
         except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
             self.one.failed(event, error)
 
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """It was cancelled, perhaps before it began: its loop is ending."""
+        if task.cancelled() or task.exception() is not None:
+            self._give_up()
+
     def _give_up(self) -> None:
         with self.change:
+            count = len(self.events)
             self.awake = self.busy = False
             self.events.clear()
             self.change.notify_all()
+        if count:
+            self.one.faults.report(
+                "handler", self.one.name, "an open loop", f"its loop has ended: {count} events are lost"
+            )
 
 
 class OwnLoop:
@@ -308,6 +365,15 @@ class OwnLoop:
             asyncio.gather(*tasks, return_exceptions=True).add_done_callback(lambda _: self.loop.stop())
         else:
             self.loop.stop()
+
+
+def _depth_here(nesting: Nesting) -> int:
+    """How deep in events that answer one another this code runs: in this thread, or in this task."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    return max(nesting.depth, _DEPTHS.get(task, 0) if task is not None else 0)
 
 
 def name_of(handler: Callable[..., Any]) -> str:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -260,10 +263,10 @@ def test_who_answers_himself_without_end_is_stopped_and_reported(corpus: Corpus)
 
     corpus.on(ToolCompleted, answer)
     corpus.emit(DONE)
-    assert count == bus.DEPTH + 1
+    assert count == handlers.DEPTH + 1
     assert [(one.resource, one.value) for one in warnings] == [("corpus.recursion", "tool.completed")]
     corpus.emit(DONE)
-    assert count == 2 * (bus.DEPTH + 1)
+    assert count == 2 * (handlers.DEPTH + 1)
 
 
 def test_who_answers_himself_twice_each_time_is_stopped_too(corpus: Corpus) -> None:
@@ -486,7 +489,163 @@ def test_what_was_deferred_is_done_when_the_corpus_is_closed() -> None:
     assert not [one for one in threading.enumerate() if one.name.startswith("corpus ") and _alive(one)]
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit()])
+def test_whatever_a_deferred_handler_raises_the_next_event_is_handled(corpus: Corpus, error: BaseException) -> None:
+    seen, warnings = [], _warnings(corpus)
+
+    def broken(event: LlmToken) -> None:
+        seen.append(event.delta)
+        if event.delta == "1":
+            raise error
+
+    corpus.on(LlmToken, broken, deferred=True)
+    for delta in "123":
+        corpus.emit(LlmToken(delta))
+    assert corpus.flush()
+    assert seen == ["1", "2", "3"]
+    assert len(warnings) == 1
+
+
+def test_a_partial_function_that_is_slow_gets_a_thread_too() -> None:
+    clock, threads = Clock(), set()
+    with Corpus(clock=clock) as corpus:
+
+        def slow(_: str, event: LlmToken) -> None:
+            clock.now += 0.2
+            threads.add(threading.current_thread())
+
+        corpus.on(LlmToken, partial(slow, "a"))
+        for _ in range(5):
+            corpus.emit(LlmToken("a", at=0))
+        assert corpus.flush()
+    assert len(threads) == 2
+
+
+def test_a_function_that_wants_two_sorts_is_known_by_the_one_that_is_slow() -> None:
+    clock, threads = Clock(), set()
+    with Corpus(clock=clock) as corpus:
+
+        def slow(event: CorpusEvent) -> None:
+            clock.now += 0.2
+            threads.add(threading.current_thread())
+
+        corpus.on(ToolCompleted, slow)
+        corpus.on(LlmToken, slow)
+        for _ in range(5):
+            corpus.emit(LlmToken("a", at=0))
+        assert corpus.flush()
+        lanes = {str(one.what): one.lane is not None for one in corpus._subscriptions}
+    assert lanes == {str(ToolCompleted): False, str(LlmToken): True}
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_who_answers_himself_beside_the_emitter_is_stopped_too(corpus: Corpus, asynchronous: bool) -> None:
+    count, stopped, warnings = [0], threading.Event(), _warnings(corpus)
+    corpus.on("health.warning", lambda event: stopped.set())
+
+    def answer(event: LlmToken) -> None:
+        count[0] += 1
+        corpus.emit(LlmToken("again"))
+
+    async def answer_later(event: LlmToken) -> None:
+        await asyncio.sleep(0)
+        answer(event)
+
+    if asynchronous:
+        corpus.on(LlmToken, answer_later)
+    else:
+        corpus.on(LlmToken, answer, deferred=True)
+    corpus.emit(LlmToken("first"))
+    assert stopped.wait(20)
+    assert corpus.flush()
+    assert count[0] == handlers.DEPTH
+    assert warnings[0].resource == "corpus.recursion"
+
+
+def test_a_stuck_handler_is_reported_by_who_emits_next() -> None:
+    clock, entered, release = Clock(), threading.Event(), threading.Event()
+    corpus = Corpus(clock=clock)
+    warnings = _warnings(corpus)
+
+    def block(event: LlmToken) -> None:
+        entered.set()
+        assert release.wait(30)
+
+    corpus.on(LlmToken, block)
+    stuck = threading.Thread(target=corpus.emit, args=(LlmToken("first"),))
+    stuck.start()
+    assert entered.wait(10)
+    corpus.emit(FAILED)
+    clock.now += bus.STUCK + 1
+    corpus.emit(FAILED)
+    assert corpus._subscriptions[0].flush(10)
+    assert [(one.value, one.threshold) for one in warnings] == [("llm.token", "1 s")]
+    release.set()
+    stuck.join(10)
+    corpus.close()
+
+
+def test_a_forked_child_goes_on_by_itself() -> None:
+    script = """
+import os, sys, threading
+from callosum.corpus.bus import Corpus
+from callosum.corpus.events import LlmToken
+corpus = Corpus()
+seen = []
+corpus.on(LlmToken, lambda event: seen.append(event.delta))
+corpus.on(LlmToken, lambda event: seen.append("deferred"), deferred=True)
+@corpus.on(LlmToken)
+async def later(event): seen.append("async")
+corpus.emit(LlmToken("parent"))
+assert corpus.flush(10)
+corpus._guard.acquire()
+pid = os.fork()
+if pid == 0:
+    seen.clear()
+    corpus.emit(LlmToken("child"))
+    assert corpus.flush(10)
+    print(sorted(seen))
+    sys.stdout.flush()
+    os._exit(0)
+_, status = os.waitpid(pid, 0)
+sys.exit(status >> 8)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "['async', 'child', 'deferred']"
+
+
 # --- coroutine functions ---
+
+
+def test_an_event_emitted_as_a_loop_ends_does_not_silence_the_handler(corpus: Corpus) -> None:
+    """It is scheduled on the loop that runs there, and that is cancelled before the handler's first step."""
+    seen: list[str] = []
+
+    async def handler(event: LlmToken) -> None:
+        seen.append(event.delta)
+
+    corpus.on(LlmToken, handler)
+
+    async def main(delta: str) -> None:
+        corpus.emit(LlmToken(delta))
+
+    asyncio.run(main("lost"))
+    corpus.emit(LlmToken("kept"))
+    assert corpus.flush()
+    assert seen[-1:] == ["kept"]
+
+
+def test_flushing_in_a_loop_does_not_wait_for_that_loop(corpus: Corpus) -> None:
+    async def main() -> None:
+        async def handler(event: LlmToken) -> None: ...
+
+        corpus.on(LlmToken, handler)
+        corpus.emit(LlmToken("a"))
+        assert not corpus.flush(60)
+        assert await corpus.settle()
+
+    asyncio.run(asyncio.wait_for(main(), 20))
 
 
 def test_an_async_handler_runs_on_the_loop_in_which_it_was_subscribed(corpus: Corpus) -> None:
