@@ -18,23 +18,26 @@ all processes did is in the journal, and the regions that tell of it read it the
 
 from __future__ import annotations
 
+import atexit
 import logging
+import os
 import threading
+import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context, copy_context
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
+from weakref import WeakSet
 
-from callosum.corpus.bus import Corpus
+from callosum.corpus.bus import STUCK, Corpus
 from callosum.corpus.events import HealthWarning
 from callosum.corpus.log import DailyLog
 from callosum.errors import ConfigError
 from callosum.gate import LocalGate, Observer
 from callosum.model import DEFAULT_NAMESPACE, Observation
-from callosum.settings import CONFIG
 from callosum.wire import Brief
 
 if TYPE_CHECKING:
@@ -82,11 +85,7 @@ class Brain:
             self._export()
             self.feed = Feed(self.corpus, takers)
             self._ends.callback(self.feed.close)
-            self.also(self.feed.observe)
-        except ImportError as missing:
-            self._ends.close()
-            need = f"{missing.name} is not installed: pip install 'callosum-protocol[brain]', or switch its region off"
-            raise ConfigError(need, at="regions.off") from missing
+            self._ends.callback(gate.add_observer(self.feed.observe))
         except BaseException:
             self._ends.close()
             raise
@@ -102,7 +101,8 @@ class Brain:
         self.ras: RAS | None = None
         self.brainstem: Brainstem | None = None
         if self._on("execution"):
-            from callosum.regions.execution import Motor
+            with _needed("execution"):
+                from callosum.regions.execution import Motor
 
             self.motor = self._keep(Motor(corpus, gate))
             takers.append(self.motor.observe)
@@ -145,9 +145,10 @@ class Brain:
 
             self.wernicke = self._keep(Wernicke(corpus))
         if self._on("scheduler"):
-            from callosum.regions.scheduler import Brainstem
+            with _needed("scheduler"):
+                from callosum.regions.scheduler import Brainstem
 
-            files = [path for path in (gate.rules.path, self.settings.config or state / CONFIG) if path is not None]
+            files = [path for path in (gate.rules.path, self.settings.config) if path is not None]
             self.brainstem = self._keep(Brainstem(corpus, gate=gate, state=state, watch=files))
         return takers
 
@@ -167,12 +168,6 @@ class Brain:
     def _keep(self, part: Any) -> Any:
         self._ends.callback(part.close)
         return part
-
-    def also(self, observer: Observer) -> None:
-        """Has the gate's observations handed to one more, behind who has them already, until the brain is closed."""
-        before = self.gate.observer
-        self.gate.observer = _both(before, observer)
-        self._ends.callback(setattr, self.gate, "observer", before)
 
     def start(self) -> Self:
         """Begins the schedule and the watching of files. Returns itself."""
@@ -212,10 +207,16 @@ class Brain:
         return done
 
     def close(self) -> None:
-        """Ends everything; what was journalled until now is still told. Idempotent."""
+        """Ends everything; what was journalled until now is still told. Idempotent.
+
+        On an event loop call it in a thread (``asyncio.to_thread``), for it waits for handlers, also for those of
+        that loop.
+        """
         with self._turn:
+            if self._closed:
+                return
             self._closed = True
-            self._ends.close()
+        self._ends.close()
 
     def __enter__(self) -> Self:
         return self
@@ -227,22 +228,34 @@ class Brain:
 
 
 class Feed:
-    """Hands what the gate journals to those who tell of it, in a thread and in order."""
+    """Hands what the gate journals to those who tell of it, in a thread and in order.
+
+    While a handler does not return, another thread goes on: the bus gives the handlers threads of their own then.
+    """
 
     def __init__(self, corpus: Corpus, takers: Sequence[Observer]) -> None:
         self._corpus = corpus
         self._takers = tuple(takers)
+        self.lost = 0
+        """How many observations were dropped."""
+        self._over = threading.Event()
+        self.begin_anew()
+        _FEEDS.add(self)
+
+    def begin_anew(self) -> None:
+        """Starts its thread: at the beginning, and in a forked child, where what waits is the parent's."""
         self._waiting: deque[tuple[Context, Observation]] = deque(maxlen=MOST_WAITING)
         """With the context of the call, so that what listens knows the span that it belongs to."""
         self._bell = threading.Event()
-        self._over = threading.Event()
         self._idle = threading.Condition()
-        self._busy = False
+        self._since = 0.0
+        """Since when one observation is being told, in seconds; 0 if none is."""
+        if self._takers and not self._over.is_set():
+            self._start()
+
+    def _start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="callosum-feed", daemon=True)
-        self.lost = 0
-        """How many observations were dropped."""
-        if self._takers:
-            self._thread.start()
+        self._thread.start()
 
     def observe(self, seen: Observation) -> None:
         """Takes what the gate's observer is handed. It costs the gate next to nothing."""
@@ -253,36 +266,42 @@ class Feed:
         self._waiting.append((copy_context(), seen))
         if not self._bell.is_set():
             self._bell.set()
+        elif self._since and time.monotonic() - self._since > STUCK:
+            self._since = 0.0
+            self._start()
 
     def flush(self, seconds: float) -> bool:
-        """Waits until what was handed over is on the corpus."""
-        if not self._thread.is_alive():
+        """Waits until what was handed over is on the corpus; False if that takes longer."""
+        if not self._takers:
             return True
         with self._idle:
-            return self._idle.wait_for(lambda: not (self._waiting or self._busy), seconds)
+            return self._idle.wait_for(lambda: not (self._waiting or self._since), seconds)
 
     def close(self) -> None:
         """Tells what is left, and ends. Idempotent."""
         self._over.set()
         self._bell.set()
-        if self._thread.is_alive():
+        if self._takers and self._thread is not threading.current_thread():
             self._thread.join(5)
 
     def _run(self) -> None:
-        lost = 0
-        while True:
+        told = 0
+        while self._thread is threading.current_thread():
             self._bell.wait()
             self._bell.clear()
-            self._busy = True
-            while self._waiting:
-                context, seen = self._waiting.popleft()
-                context.run(self._hand_over, seen)
-            if self.lost > lost:
-                lost = self.lost
-                logger.warning("corpus: %d observations were dropped: its handlers cannot keep up", lost)
-                self._corpus.emit(HealthWarning("corpus.feed", lost, MOST_WAITING))
+            while self._waiting and self._thread is threading.current_thread():
+                self._since = time.monotonic()
+                with suppress(IndexError):  # another thread was quicker
+                    context, seen = self._waiting.popleft()
+                    context.run(self._hand_over, seen)
+            if self._thread is not threading.current_thread():
+                return  # it was taken for stuck, and another goes on
+            if self.lost > told:
+                told = self.lost
+                logger.warning("corpus: %d observations were dropped: its handlers cannot keep up", told)
+                self._corpus.emit(HealthWarning("corpus.feed", told, MOST_WAITING))
             with self._idle:
-                self._busy = False
+                self._since = 0.0
                 self._idle.notify_all()
             if self._over.wait(BATCH_SECONDS) and not self._waiting:
                 return
@@ -291,16 +310,34 @@ class Feed:
         for take in self._takers:
             try:
                 take(seen)
-            except Exception:
+            except BaseException:
                 logger.exception("corpus: %s could not be told", seen.event)
 
 
-def _both(first: Observer | None, second: Observer) -> Observer:
-    if first is None:
-        return second
+_FEEDS: Final[WeakSet[Feed]] = WeakSet()
 
-    def observe(seen: Observation) -> None:
-        first(seen)
-        second(seen)
 
-    return observe
+def _finish() -> None:
+    """At the end of the process: what was journalled is told, so that the log has it (which is written after this)."""
+    for feed in tuple(_FEEDS):
+        feed.close()
+
+
+def _forked() -> None:
+    for feed in tuple(_FEEDS):
+        feed.begin_anew()
+
+
+atexit.register(_finish)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+@contextmanager
+def _needed(region: str) -> Iterator[None]:
+    """Says which region needs what is not installed."""
+    try:
+        yield
+    except ImportError as missing:
+        need = f"the region {region} needs {missing.name}: pip install 'callosum-protocol[brain]', or [regions] off"
+        raise ConfigError(f'{need} = ["{region}"]', at="regions.off") from missing

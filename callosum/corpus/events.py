@@ -650,7 +650,9 @@ def _taken(item: Any, place: str) -> CorpusEvent:
         name = item.pop("type", None)
         if not isinstance(name, str):
             raise BadRequest("expected the dotted name of an event", at="type")  # noqa: TRY301 - has its place added
-        return decode(name, {"namespace": DEFAULT_NAMESPACE, **item})
+        if item.get("namespace") is None:
+            item["namespace"] = DEFAULT_NAMESPACE
+        return decode(name, item)
     except BadRequest as error:
         at = "" if error.at == "body" else error.at
         joined = f"{place}.{at}" if place and at and not at.startswith("[") else place + at
@@ -674,6 +676,8 @@ def decode(type: str, payload: Mapping[str, Any]) -> CorpusEvent:
         raise _fault_of(error) from None
     except RecursionError:
         raise BadRequest("nested too deeply", at="body") from None
+    if kind is HealthOk and event.instance is None:
+        raise BadRequest("expected the name of the host that is well", at="instance")
     return _cleaned(event)
 
 

@@ -107,9 +107,10 @@ class Courses:
         self.settings = settings
         self.store = store
         self.rules = rules
-        self.observer = observer
+        self.observers: tuple[Observer, ...] = (observer,) if observer is not None else ()
         self._ttl = int(settings.lease_ttl * SECOND)
         self._observes = settings.mode == "observe"
+        self._full = settings.journal_params == "full"
 
     # --- the decision ----------------------------------------------------------------------------
 
@@ -124,7 +125,7 @@ class Courses:
             ruling = yield from self._wait(ask, identity, steps)
             applied = steps[-1]
         decision = _filled(ruling.decision, applied)
-        if self.observer is not None:
+        if self.observers:
             self._observe(
                 Event.INTERCEPT,
                 Who(ask.actor, call.namespace),
@@ -175,6 +176,7 @@ class Courses:
                 call.wait > 0,
                 0,
                 self._observes,
+                self._full,
             ),
             identity,
         )
@@ -232,7 +234,7 @@ class Courses:
         kept = kept_of(result, self.settings.journal_params)
         applied: Applied = yield _scope(who, find), partial(settle.finish, who, ended, kept)
         report: Report = applied.change.answer
-        if self.observer is not None:
+        if self.observers:
             self._observe(Event.COMPLETE, who, began, applied, report=report, outcome=ended, result=kept)
         return report
 
@@ -401,16 +403,19 @@ class Courses:
         return int(ttl * SECOND)
 
     def _observe(self, event: Event, who: Who, began: float, *steps: Applied, **facts: Any) -> None:
-        """Hands the observer what was journalled in these steps, if anything or if it was a decision or a report."""
-        if self.observer is None:
+        """Hands the observers what was journalled in these steps, if anything or if it was a decision or a report."""
+        if not self.observers:
             return
-        try:
-            entries = tuple([entry for applied in steps for entry in _journalled(applied)])
-            if entries or facts:
-                took = time.perf_counter() - began
-                self.observer(Observation(event, who.session, who.namespace, took, entries, **facts))
-        except Exception:
-            logger.exception("the observer failed on %s", event)
+        entries = tuple([entry for applied in steps for entry in _journalled(applied)])
+        if not entries and not facts:
+            return
+        took = time.perf_counter() - began
+        seen = Observation(event, who.session, who.namespace, took, entries, **facts)
+        for observer in self.observers:
+            try:
+                observer(seen)
+            except Exception:
+                logger.exception("the observer failed on %s", event)
 
 
 def _journalled(applied: Applied) -> list[Entry]:

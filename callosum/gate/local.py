@@ -90,14 +90,18 @@ class LocalGate:
         """Closes the store's connections. Idempotent."""
         self.store.close()
 
-    @property
-    def observer(self) -> Observer | None:
-        """Who is handed each decision and each outcome."""
-        return self.courses.observer
+    def add_observer(self, observer: Observer) -> Callable[[], None]:
+        """Has one more handed what is decided and journalled, behind those before it; returns what ends that."""
+        courses = self.courses
+        courses.observers = (*courses.observers, observer)
 
-    @observer.setter
-    def observer(self, observer: Observer | None) -> None:
-        self.courses.observer = observer
+        def remove() -> None:
+            left = list(courses.observers)
+            if observer in left:
+                left.remove(observer)
+                courses.observers = tuple(left)
+
+        return remove
 
     # --- the gate's face -------------------------------------------------------------------------
 

@@ -144,7 +144,7 @@ class _Attempt(NamedTuple):
 class Motor:
     """Runs tools under ``gate``, and emits ``tool.*`` for what the gate has journalled.
 
-    In a host whose tools run elsewhere it runs nothing and only tells: ``gate.observer = Motor(corpus).observe``.
+    In a host whose tools run elsewhere it runs nothing and only tells: ``gate.add_observer(Motor(corpus).observe)``.
     """
 
     def __init__(self, corpus: Corpus, gate: Gate | None = None) -> None:
@@ -152,7 +152,7 @@ class Motor:
         self._gate = gate
         self._tasks: dict[str, Task] = {}
         self._attempts: OrderedDict[int, _Attempt] = OrderedDict()
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
 
     # --- telling -------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 From events, at once:
 
-* more than five ``llm.error`` in a row, without a ``llm.response`` between: ``health.warning`` for ``llm``;
+* more than five ``llm.error`` of one session in a row, no ``llm.response`` between: ``health.warning`` for ``llm``;
 * ``context.built`` of more than 180,000 tokens: ``resource.low.context``, of 200,000;
 * ``tool.failed`` at the third attempt or later: ``health.warning`` for ``tool``.
 
@@ -10,19 +10,21 @@ By ``check``, which the schedule's job ``health`` asks for: memory, the disk of 
 takes, and hosts that went silent. What is wrong is told when it begins and every ``REMIND`` seconds while it lasts; if
 nothing is, ``health.ok`` has what was measured.
 
-A host is silent if its model's tool calls (``tool.parsed``) do not reach the gate (``tool.called``), or if it used to
-send ``health.ok`` itself and stopped while its process lives: then its calls run without being decided.
+A host is silent if its model's tool calls (``tool.parsed``) do not reach the gate (``tool.called``, or the journal,
+where another process decided), or if it used to send ``health.ok`` itself and stopped while its process lives: then its
+calls run without being decided. All of that rests on what the host says of itself.
 """
 
 from __future__ import annotations
 
 import shutil
+import socket
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import psutil
 from msgspec import Struct
@@ -46,7 +48,7 @@ from callosum.corpus.events import (
     ToolParsed,
 )
 from callosum.errors import StoreError
-from callosum.model import Host
+from callosum.model import SECOND, Host
 from callosum.process import alive, host_of
 from callosum.stores.base import Store
 
@@ -56,8 +58,15 @@ REMIND: Final = 600.0
 _HOSTS: Final = 1000
 _PENDING: Final = 1000
 _LATE_BEATS: Final = 3
+_SHORTEST: Final = 10.0
+"""No host is expected to tell more often, in seconds."""
+_FORGET: Final = 20
+"""Calls that did not reach the gate are forgotten after so many times the patience."""
+_LOOK_BACK: Final = 500
+"""So many of the newest entries are looked at before a host is said to be silent."""
 
 Number = float | int | str
+T = TypeVar("T")
 
 
 class Limits(Struct, frozen=True, kw_only=True):
@@ -94,6 +103,18 @@ class _Beat(NamedTuple):
     at: float
     every: float | None
     host: Host | None
+
+
+class _Parsed(NamedTuple):
+    """A call that a host's model made and that the gate has not seen."""
+
+    call_id: str | None
+    name: str
+    at: float
+
+
+_Who = tuple[str | None, str]
+"""A namespace and a session's or a host's name in it."""
 
 
 def memory_now() -> Space:
@@ -135,12 +156,11 @@ class Hypothalamus:
         self._now = now
         self._memory = memory
         self._disk = disk
-        self._guard = threading.Lock()
-        self._errors = 0
+        self._guard = threading.RLock()  # an event may come from a signal handler in the midst of another
+        self._errors: OrderedDict[_Who, int] = OrderedDict()
         self._told: dict[str, float] = {}
-        self._beats: OrderedDict[str, _Beat] = OrderedDict()
-        self._parsed: OrderedDict[str, list[tuple[str, float]]] = OrderedDict()
-        """By host: the calls that its model made and that the gate has not seen, with their moments."""
+        self._beats: OrderedDict[_Who, _Beat] = OrderedDict()
+        self._parsed: OrderedDict[_Who, list[_Parsed]] = OrderedDict()
         self._scope = corpus.scope()
         self._scope.on(LlmError, self._model_failed)
         self._scope.on(LlmResponse, self._model_answered)
@@ -159,14 +179,14 @@ class Hypothalamus:
 
     def _model_failed(self, event: LlmError) -> None:
         with self._guard:
-            self._errors += 1
-            count = self._errors
+            count = self._errors.get(_who(event), 0) + 1
+            _keep(self._errors, _who(event), count)
         if count > self._limits.errors:
             self._corpus.emit(_about(event, HealthWarning("llm", count, self._limits.errors)))
 
-    def _model_answered(self, _: LlmResponse) -> None:
+    def _model_answered(self, event: LlmResponse) -> None:
         with self._guard:
-            self._errors = 0
+            self._errors.pop(_who(event), None)
 
     def _context_built(self, event: ContextBuilt) -> None:
         if event.tokens > self._limits.tokens:
@@ -177,44 +197,45 @@ class Hypothalamus:
             self._corpus.emit(_about(event, HealthWarning("tool", event.name, "max retries exceeded")))
 
     def _tools_parsed(self, event: ToolParsed) -> None:
-        host = event.instance
-        if host is None:
+        if event.instance is None:
             return
+        now = self._now()
         with self._guard:
-            waiting = self._parsed.setdefault(host, [])
-            self._parsed.move_to_end(host)
-            waiting += [(call.call_id or call.name, event.at) for call in event.calls]
-            del waiting[:-_PENDING]
-            while len(self._parsed) > _HOSTS:
-                self._parsed.popitem(last=False)
+            waiting = self._parsed.get(_who(event), [])
+            waiting += [_Parsed(call.call_id, call.name, now) for call in event.calls]
+            _keep(self._parsed, _who(event), waiting[-_PENDING:])
 
     def _tool_called(self, event: ToolCalled) -> None:
         """A call that reaches the gate shows that the host's hooks work: what came before it was let be."""
+        session = event.instance or ""
         with self._guard:
-            for host in (event.instance, (event.instance or "").partition("/")[0]):
-                waiting = self._parsed.get(host or "", [])
-                names = (event.call_id, event.name)
-                for place, (name, _) in enumerate(waiting):
-                    if name in names:
+            for host in dict.fromkeys((session, session.partition("/")[0])):
+                waiting = self._parsed.get((event.namespace, host), [])
+                for place, parsed in enumerate(waiting):
+                    known = parsed.call_id is not None and event.call_id is not None
+                    if parsed.call_id == event.call_id if known else parsed.name == event.name:
                         del waiting[: place + 1]
                         break
 
     def _host_lives(self, event: HealthOk) -> None:
-        """A host's own ``health.ok``, with ``everySeconds`` and ``pid`` among its metrics if it says so."""
+        """A host's own ``health.ok``.
+
+        Among its metrics may be ``everySeconds``, and ``pid`` with ``hostname``: of a process of this machine it can
+        be seen whether it lives.
+        """
         if event.instance is None:
             return
         every, pid = event.metrics.get("everySeconds"), event.metrics.get("pid")
+        here = event.metrics.get("hostname") == socket.gethostname()
+        now, who = self._now(), _who(event)
         with self._guard:
-            before = self._beats.get(event.instance)
+            before = self._beats.get(who)
             if not isinstance(every, int | float) or every <= 0:
-                every = event.at - before.at if before is not None and event.at > before.at else None
+                every = now - before.at if before is not None else None
             host = before.host if before is not None else None
-            if isinstance(pid, int) and (host is None or host.pid != pid):
+            if here and isinstance(pid, int) and (host is None or host.pid != pid):
                 host = _process(pid)
-            self._beats[event.instance] = _Beat(self._now(), every, host)
-            self._beats.move_to_end(event.instance)
-            while len(self._beats) > _HOSTS:
-                self._beats.popitem(last=False)
+            _keep(self._beats, who, _Beat(now, max(every, _SHORTEST) if every is not None else None, host))
 
     # --- by measuring --------------------------------------------------------------------------------
 
@@ -228,7 +249,7 @@ class Hypothalamus:
         wrong = dict(self._faults(metrics))
         now = self._now()
         with self._guard:
-            metrics["modelErrorsInARow"] = self._errors
+            metrics["modelErrorsInARow"] = max(self._errors.values(), default=0)
             due = [name for name in wrong if name not in self._told or now - self._told[name] >= REMIND]
             self._told = {name: now if name in due else self._told[name] for name in wrong}
         for name in due:
@@ -283,29 +304,66 @@ class Hypothalamus:
         with self._guard:
             beats = dict(self._beats)
         metrics["hosts"] = len(beats)
-        for name, beat in beats.items():
+        for who, beat in beats.items():
             if beat.every is None or now - beat.at <= _LATE_BEATS * beat.every:
                 continue
             lives = alive(beat.host) if beat.host is not None else None
-            if lives is False:
+            if not lives:
                 with self._guard:
-                    self._beats.pop(name, None)  # it has ended, and says nothing because it is no more
+                    self._beats.pop(who, None)  # it has ended; or nobody can know, and then it is told once
+            if lives is False:
                 continue
             silence, expected = f"silent for {now - beat.at:.0f} s", f"a sign of life every {beat.every:.0f} s"
             kind = HealthCritical if lives else HealthWarning
-            yield f"host {name}", kind(f"host:{name}", silence, expected, instance=name)
+            yield f"beat {who}", _of(who, kind(f"host:{who[1]}", silence, expected))
 
     def _check_parsed(self) -> Iterator[tuple[str, CorpusEvent]]:
+        """Hosts whose calls did not reach the gate. What is told and long past is forgotten."""
         limits, now = self._limits, self._now()
         with self._guard:
+            for who, waiting in list(self._parsed.items()):
+                left = [parsed for parsed in waiting if now - parsed.at <= _FORGET * limits.patience]
+                if left:
+                    self._parsed[who] = left
+                else:
+                    del self._parsed[who]
             late = {
-                host: sum(1 for _, at in waiting if now - at > limits.patience)
-                for host, waiting in self._parsed.items()
+                who: [parsed for parsed in waiting if now - parsed.at > limits.patience]
+                for who, waiting in self._parsed.items()
             }
-        for host, count in late.items():
-            if count >= limits.unreached:
-                missed = f"{count} calls of its model did not reach the gate"
-                yield f"hooks {host}", HealthCritical(f"host:{host}", missed, limits.unreached, instance=host)
+        for who, missed in late.items():
+            if len(missed) >= limits.unreached and not self._journalled(who, missed[0].at):
+                told = f"{len(missed)} calls of its model did not reach the gate"
+                yield f"hooks {who}", _of(who, HealthCritical(f"host:{who[1]}", told, limits.unreached))
+
+    def _journalled(self, who: _Who, since: float) -> bool:
+        """Whether the journal has a call of this host since then: another process may have decided it."""
+        if self._store is None:
+            return False
+        try:
+            entries = self._store.entries(limit=_LOOK_BACK, namespace=who[0], newest=True)
+        except StoreError:
+            return True  # it is not the host that is to blame
+        return any(
+            entry.seq / SECOND >= since and (entry.session == who[1] or entry.session.startswith(f"{who[1]}/"))
+            for entry in entries
+        )
+
+
+def _who(event: CorpusEvent) -> _Who:
+    return event.namespace, event.instance or ""
+
+
+def _of(who: _Who, event: CorpusEvent) -> CorpusEvent:
+    return replace(event, namespace=who[0], instance=who[1])
+
+
+def _keep(kept: OrderedDict[_Who, T], who: _Who, value: T) -> None:
+    """Remembers something of somebody; of too many the one who was heard of longest ago is forgotten."""
+    kept[who] = value
+    kept.move_to_end(who)
+    while len(kept) > _HOSTS:
+        kept.popitem(last=False)
 
 
 def _about(cause: CorpusEvent, event: CorpusEvent) -> CorpusEvent:

@@ -10,7 +10,7 @@ from callosum.model import Entry, Observation
 class Amygdala:
     """Emits ``safety.allowed``, ``blocked``, ``approved`` and ``denied`` for what the gate has journalled.
 
-    Alone: ``gate.observer = Amygdala(corpus).observe``.
+    Alone: ``gate.add_observer(Amygdala(corpus).observe)``.
     """
 
     def __init__(self, corpus: Corpus) -> None:

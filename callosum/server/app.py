@@ -46,7 +46,7 @@ from callosum.server.queries import (
     read_query,
 )
 from callosum.server.security import Refused, may_act, may_approve, may_read, signed
-from callosum.server.served import Gone, ServedGate, Stopping
+from callosum.server.served import LARGE, Gone, ServedGate, Stopping
 from callosum.server.stream import Stream
 from callosum.server.tokens import Token, Tokens
 
@@ -219,7 +219,7 @@ class Service:
         """Tells a session what the others have in hand and did lately. It informs, it confirms nothing."""
         asked = read_query(BriefQuery, request.scope["query_string"])
         check_name(asked.namespace, "namespace")
-        may_read(_token(request), asked.namespace)
+        may_act(_token(request), asked.instance, asked.namespace)
         look = partial(
             self.brain.brief,
             asked.instance,
@@ -306,14 +306,22 @@ class Service:
 
     async def take_events(self, request: Request) -> Response:
         """Takes in what a host saw happen: it goes onto the corpus, and from there to all who listen."""
-        taken = events.read(await request.body())
+        if self.served.stopping:
+            raise Stopping("the server is stopping")
+        body = await request.body()
+        token = _token(request)
+        count = (
+            await self.served.read(partial(self._take, body, token)) if len(body) >= LARGE else self._take(body, token)
+        )
+        return _json(wire.Accepted(count))
+
+    def _take(self, body: bytes, token: Token | None) -> int:
+        taken = events.read(body)
         for place, event in enumerate(taken):
-            may_act(
-                _token(request), event.instance or "", event.namespace or DEFAULT_NAMESPACE, at=f"[{place}].instance"
-            )
+            may_act(token, event.instance or "", event.namespace or DEFAULT_NAMESPACE, at=f"[{place}].instance")
         for event in taken:
             self.brain.corpus.emit(event)
-        return _json(wire.Accepted(len(taken)))
+        return len(taken)
 
     async def late(self, request: Request) -> Response:
         """Journals calls that ran while the gate could not be asked."""

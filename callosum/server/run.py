@@ -107,13 +107,14 @@ def serve(settings: Settings, options: Options, ready: Callable[[str], None]) ->
         else:
             opened = stack.enter_context(listen(options.host, options.port))
             address = address_of(opened, tls=options.tls)
+        ended = _Ended()
+        for name in ("SIGINT", "SIGTERM"):
+            stack.callback(signal.signal, getattr(signal, name), signal.signal(getattr(signal, name), ended))
         gate = stack.enter_context(LocalGate(settings=settings))
         brain = stack.enter_context(Brain(gate))
         stack.enter_context(announced(settings.state, address, __version__))
-        # A stop by signal is a good end: uvicorn hands the signal on when all is answered.
-        for name in ("SIGINT", "SIGTERM"):
-            stack.callback(signal.signal, getattr(signal, name), signal.signal(getattr(signal, name), _nothing))
         _tune()
+        ended.serving = True
         with asyncio.Runner(loop_factory=_loop()) as runner:
             runner.run(serve_gate(brain, tokens, options, opened, lambda _: ready(address)))
 
@@ -135,8 +136,18 @@ def _tune() -> None:
     sys.setswitchinterval(_SWITCH)
 
 
-def _nothing(*_: object) -> None:
-    pass
+class _Ended:
+    """What a signal to end means beside the loop, which has handlers of its own.
+
+    Before it serves, the end at once. Afterwards nothing: uvicorn hands the signal on when all is answered, and what
+    is still to be told and logged is.
+    """
+
+    serving = False
+
+    def __call__(self, *_: object) -> None:
+        if not self.serving:
+            raise SystemExit(0)
 
 
 def _loop() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -186,7 +197,7 @@ async def serve_gate(
     served = ServedGate(gate)
     stream = Stream(gate.store, gate.settings.state)
     metrics = Metrics(lambda: _gauges(served, stream))
-    brain.also(metrics.observe)
+    unobserve = gate.add_observer(metrics.observe)
     unpublish = brain.corpus.on(CorpusEvent, partial(_publish, stream))
     if gate.settings.telemetry_prometheus:
         Prometheus(brain.corpus, metrics.registry)
@@ -253,6 +264,7 @@ async def serve_gate(
         await stream.close()
         await served.close()
         unpublish()
+        unobserve()
 
 
 async def _start(brain: Brain) -> None:

@@ -224,7 +224,7 @@ class Stream:
         self._interval, self._poll, self._beat, self._stall = interval, poll, beat, stall
         self._pending: deque[Published] = deque()
         self._pending_size = 0
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
         self._kept: deque[Item] = deque()
         self._kept_size = 0
         self._moment = 0
@@ -274,7 +274,8 @@ class Stream:
         with self._guard:
             self._pending.extend(new)
             self._pending_size += sum(len(event.data) for event in new)
-            while not self._readers and (len(self._pending) > _KEPT or self._pending_size > _KEPT_SIZE):
+            most, largest = (RING, RING_SIZE) if self._readers else (_KEPT, _KEPT_SIZE)
+            while len(self._pending) > most or self._pending_size > largest:
                 self._pending_size -= len(self._pending.popleft().data)
         self.wake()
 
@@ -539,6 +540,8 @@ class Stream:
                 if not failing:
                     logger.warning("the event stream cannot follow the journal: %s", error)
                 failing = True
+                self._place_published()  # among them may be that the store is away
+                await self._wake_readers()
                 await asyncio.sleep(_AGAIN)
             except Exception:
                 logger.exception("the event stream cannot follow the journal")

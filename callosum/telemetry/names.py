@@ -36,7 +36,7 @@ class Few:
     def __init__(self, limit: int = LIMIT) -> None:
         self._limit = limit
         self._known: dict[str, str] = {}
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
 
     def __call__(self, name: str | None) -> str:
         """The name, or ``other``; "" stays, and stands for None too."""

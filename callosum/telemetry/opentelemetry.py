@@ -120,7 +120,7 @@ class OpenTelemetry:
         self._tracer = trace.get_tracer("callosum", __version__, tracer_provider)
         self._measures = Measures(metrics.get_meter("callosum", __version__, meter_provider))
         self._content = content
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
         self._calls: OrderedDict[_Key, _Call] = OrderedDict()
         self._ended: OrderedDict[int, None] = OrderedDict()
         """Actions whose span is made: what somebody finds out about one later is no second execution."""

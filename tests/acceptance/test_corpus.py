@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -297,7 +299,120 @@ def test_a_closed_brain_leaves_the_gate_as_it_was(tmp_path: Path) -> None:
         brain = Brain(gate)
         brain.close()
         brain.close()
-        assert gate.observer is None
+        assert gate.courses.observers == ()
         assert brain.start() is brain
         assert gate.intercept(send("mira", "hello")).proceed
     assert not [thread for thread in threading.enumerate() if thread.name == "callosum-feed"]
+
+
+def test_two_brains_on_one_gate_do_not_get_in_each_other_s_way(tmp_path: Path) -> None:
+    with LocalGate(tmp_path) as gate:
+        first, second = Brain(gate), Brain(gate)
+        seen: list[str] = []
+        second.corpus.on("tool.*", lambda type, event: seen.append(type))
+        first.close()
+        gate.intercept(Call("mira", "read_file", {"path": "/a"}))
+        assert second.flush()
+        second.close()
+        assert seen == ["tool.called"]
+        assert gate.courses.observers == ()
+
+
+def test_a_handler_that_never_returns_silences_nobody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("callosum.brain.STUCK", 0.05)
+    monkeypatch.setattr("callosum.corpus.bus.STUCK", 0.05)
+    entered, release, allowed = threading.Event(), threading.Event(), threading.Semaphore(0)
+    with LocalGate(tmp_path) as gate:
+        brain = Brain(gate)
+        warnings: list[Any] = []
+
+        def block(event: CorpusEvent) -> None:
+            entered.set()
+            release.wait(60)
+
+        brain.corpus.on("tool.called", block)
+        brain.corpus.on("safety.allowed", lambda event: allowed.release())
+        brain.corpus.on("health.warning", warnings.append)
+        gate.intercept(Call("mira", "read_file", {"path": "/0"}))
+        assert entered.wait(10)
+        number = 0
+
+        def goes_on() -> bool:
+            nonlocal number
+            number += 1
+            gate.intercept(Call("mira", "read_file", {"path": f"/{number}"}))
+            return allowed.acquire(timeout=0.05)
+
+        assert until(goes_on)
+        assert until(lambda: any(one.resource == "corpus.handler" for one in warnings))
+        release.set()
+        brain.close()
+
+
+@pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise ValueError"])
+def test_what_was_journalled_is_in_the_log_when_the_process_ends(tmp_path: Path, end: str) -> None:
+    """Nobody has closed the brain."""
+    script = f"""
+import sys
+from callosum import Call, LocalGate
+from callosum.brain import Brain
+gate = LocalGate({str(tmp_path)!r})
+brain = Brain(gate)
+for number in range(30):
+    gate.intercept(Call("mira", "read_file", {{"path": f"/{{number}}"}}))
+{end}
+"""
+    subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60, check=False)
+    assert [name for name, _ in logged(tmp_path)].count("tool.called") == 30
+
+
+def test_a_forked_child_tells_of_its_own_calls(tmp_path: Path) -> None:
+    script = f"""
+import os, sys
+from callosum import Call, LocalGate
+from callosum.brain import Brain
+gate = LocalGate({str(tmp_path)!r})
+brain = Brain(gate)
+gate.intercept(Call("parent", "read_file", {{"path": "/p"}}))
+pid = os.fork()
+if pid == 0:
+    for number in range(10):
+        gate.intercept(Call("child", "read_file", {{"path": f"/{{number}}"}}))
+    assert brain.flush(20)
+    brain.close()
+    os._exit(0)
+os.waitpid(pid, 0)
+brain.close()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    called = [payload["instance"] for name, payload in logged(tmp_path) if name == "tool.called"]
+    assert sorted(called) == ["child"] * 10 + ["parent"]
+
+
+def test_a_handler_may_close_the_brain(tmp_path: Path) -> None:
+    with LocalGate(tmp_path) as gate:
+        brain = Brain(gate)
+        closed = threading.Event()
+
+        def leave(event: CorpusEvent) -> None:
+            brain.close()
+            closed.set()
+
+        brain.corpus.on("tool.called", leave)
+        gate.intercept(Call("mira", "read_file", {"path": "/a"}))
+        assert closed.wait(30)
+        assert gate.courses.observers == ()
+
+
+def test_many_events_at_once_hold_up_no_decision(tmp_path: Path) -> None:
+    """A large report is read beside the loop; what it holds comes out all the same."""
+    with serving(tmp_path / "state") as server:
+        events = [{"type": "llm.token", "delta": "x" * 100, "instance": "mira"}] * 999
+        report(
+            server, *events, {"type": "llm.response", "provider": "p", "model": "m", "tokens": 1, "instance": "mira"}
+        )
+        assert server.post("/intercept", {"instance": "mira", "tool": "read_file", "params": {"path": "/a"}})["proceed"]
+    names = [name for name, _ in logged(tmp_path / "state")]
+    assert names.count("llm.response") == 1
+    assert "llm.token" in names

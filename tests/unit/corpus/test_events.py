@@ -168,7 +168,7 @@ REMOTE: list[dict[str, Any]] = [
     {"type": "task.completed", "taskId": "T", "success": True, "totalDuration": 4.5},
     {"type": "task.failed", "taskId": "T", "error": "no", "attempts": 3},
     {"type": "task.stopped", "taskId": "T", "reason": "by hand"},
-    {"type": "health.ok", "metrics": {"everySeconds": 30}},
+    {"type": "health.ok", "metrics": {"everySeconds": 30}, "instance": "gateway"},
 ]
 
 
@@ -181,6 +181,18 @@ def test_what_hosts_report_goes_in_and_out_unchanged(item: dict[str, Any]) -> No
     sent = {**item, "at": 1.5, "instance": "mira/1", "namespace": "work", "callId": "c", "id": 5, "cause": "17.0"}
     (event,) = read(json.dumps(sent).encode())
     assert {"type": event.dotted, **json.loads(encode(event))} == sent
+
+
+def test_a_host_says_of_itself_alone_that_it_is_well() -> None:
+    """Else it could say so for the gate."""
+    with pytest.raises(BadRequest) as error:
+        read(b'{"type": "health.ok", "metrics": {}, "namespace": null}')
+    assert error.value.at == "instance"
+
+
+def test_no_host_reports_for_all_namespaces() -> None:
+    (event,) = read(b'{"type": "llm.token", "delta": "a", "namespace": null}')
+    assert event.namespace == "default"
 
 
 def test_a_list_keeps_its_order() -> None:

@@ -19,7 +19,7 @@ def test_it_sees_all_that_is_journalled(tmp_path: Path, engine: str) -> None:
         make = lambda clock, probe: SqliteStore(tmp_path / "gate.db", clock=clock, probe=probe)  # noqa: E731
     world = World(tmp_path, make)
     seen: list[Observation] = []
-    world.gate.observer = seen.append
+    world.gate.add_observer(seen.append)
     gate = world.gate
     with gate_time(world.clock):
         gate.intercept(Call("mira", "look", {"on": "plan"}, call_id="toolu_1", task_id="T", attempt=2))
@@ -66,6 +66,6 @@ def test_an_observer_that_raises_harms_nobody(tmp_path: Path, caplog: pytest.Log
     def broken(seen: Observation) -> None:
         raise ValueError
 
-    world.gate.observer = broken
+    world.gate.add_observer(broken)
     assert world.gate.intercept(Call("mira", "act3", {"on": "plan"})).proceed
     assert "the observer failed on intercept" in caplog.text

@@ -29,7 +29,7 @@ class Stage:
         self.corpus = Corpus()
         self.motor = Motor(self.corpus, self.world.gate)
         self.amygdala = Amygdala(self.corpus)
-        self.world.gate.observer = self._observe
+        self.world.gate.add_observer(self._observe)
         self.told: list[CorpusEvent] = []
         self.corpus.on(CorpusEvent, self.told.append)
 

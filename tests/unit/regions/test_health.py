@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ from callosum.corpus.events import (
     ToolParsed,
 )
 from callosum.errors import StoreUnavailable
+from callosum.gate import LocalGate
+from callosum.model import Call
 from callosum.regions.health import REMIND, Hypothalamus, Space
 from callosum.stores.memory import MemoryStore
 
@@ -253,14 +256,69 @@ def test_calls_without_an_id_are_known_by_their_name(bench: Bench) -> None:
     assert bench.kinds() == ["health.ok"]
 
 
+def test_two_beats_at_once_make_no_hurry(bench: Bench) -> None:
+    bench.emit(HealthOk({}, instance="gateway"), HealthOk({}, instance="gateway"))
+    bench.now += 29
+    assert bench.kinds() == ["health.ok"]
+
+
+def test_a_call_that_reaches_the_gate_without_its_id_is_known_by_its_name(bench: Bench) -> None:
+    bench.emit(_parsed("a", "b", "c", at=1000), ToolCalled("c", {}, instance="mira"))
+    bench.now = 1100
+    assert bench.kinds() == ["health.ok"]
+
+
+def test_one_call_is_one_call(bench: Bench) -> None:
+    bench.emit(_parsed("a", "a", "a", "a", "a", at=1000))
+    bench.emit(ToolCalled("a", {}, instance="mira"))
+    assert len(bench.region._parsed[None, "mira"]) == 4
+
+
+def test_calls_that_another_process_decided_are_in_the_journal(tmp_path: Path) -> None:
+    with LocalGate(tmp_path) as gate:
+        gate.intercept(Call("mira", "read_file", {"path": "/a"}, session="chat"))
+        bench = Bench(tmp_path, gate.store)
+        bench.emit(ToolParsed(tuple(ParsedCall(name) for name in "abc"), instance="mira", namespace="default"))
+        bench.now = 1100
+        assert bench.kinds() == ["health.ok"]
+        bench.emit(ToolParsed(tuple(ParsedCall(name) for name in "abc"), instance="doug", namespace="default"))
+        bench.now = 1200
+        assert bench.kinds() == ["health.critical"]
+        bench.corpus.close()
+
+
+def test_what_did_not_reach_the_gate_long_ago_is_forgotten(bench: Bench) -> None:
+    bench.emit(_parsed("a", "b", "c", at=1000))
+    bench.now = 1100
+    assert bench.kinds() == ["health.critical"]
+    bench.now = 1000 + 20 * 60 + 1
+    assert bench.kinds() == ["health.ok"]
+
+
+def test_one_session_s_answers_do_not_hide_another_s_errors(bench: Bench) -> None:
+    failing = LlmError("anthropic", "529", True, instance="mira")
+    for _ in range(5):
+        bench.emit(failing, LlmResponse("anthropic", "claude", 1, instance="doug"))
+    assert [name for name, _ in bench.emit(failing)] == ["health.warning"]
+
+
+def test_namespaces_are_strangers(bench: Bench) -> None:
+    parsed = ToolParsed(tuple(ParsedCall(name) for name in "abc"), instance="mira", namespace="work")
+    bench.emit(parsed, ToolCalled("c", {}, instance="mira", namespace="home"))
+    bench.now = 1100
+    assert bench.kinds() == ["health.critical"]
+    assert (bench.told[0].namespace, bench.told[0].instance) == ("work", "mira")
+
+
 def test_another_hosts_calls_prove_nothing(bench: Bench) -> None:
     bench.emit(_parsed("a", "b", "c", at=1000), ToolCalled("c", {}, instance="doug", call_id="id-c"))
     bench.now = 1100
     assert bench.kinds() == ["health.critical"]
 
 
-def _beat(pid: int | None, host: str = "gateway") -> HealthOk:
-    return HealthOk({"everySeconds": 30} if pid is None else {"everySeconds": 30, "pid": pid}, instance=host)
+def _beat(pid: int | None, host: str = "gateway", hostname: str | None = None) -> HealthOk:
+    known: dict[str, int | str] = {} if pid is None else {"pid": pid, "hostname": hostname or socket.gethostname()}
+    return HealthOk({"everySeconds": 30, **known}, instance=host)
 
 
 def test_a_host_that_lives_and_stops_its_heartbeat_is_critical(bench: Bench) -> None:
@@ -291,16 +349,20 @@ def test_a_host_that_has_ended_is_not_silent(bench: Bench) -> None:
 
 
 def test_of_a_host_on_another_machine_it_is_not_known_whether_it_lives(bench: Bench) -> None:
-    bench.emit(_beat(None))
-    bench.now += 1000
-    assert bench.kinds() == ["health.warning"]
-    assert isinstance(bench.told[0], HealthWarning)
+    """It is told once, for it may just have ended."""
+    for beat in (_beat(None), _beat(1, hostname="elsewhere")):
+        bench.emit(beat)
+        bench.now += 1000
+        assert bench.kinds() == ["health.warning"]
+        assert isinstance(bench.told[0], HealthWarning)
+        bench.now += 1000
+        assert bench.kinds() == ["health.ok"]
 
 
 def test_a_heartbeat_that_says_no_interval_is_measured(bench: Bench) -> None:
     for at in (1000.0, 1010.0):
         bench.now = at
-        bench.emit(HealthOk({}, at=at, instance="gateway"))
+        bench.emit(HealthOk({}, at=5 * at, instance="gateway"))  # its own clock does not matter
     bench.now = 1039
     assert bench.kinds() == ["health.ok"]
     bench.now = 1041
@@ -313,7 +375,7 @@ def test_many_hosts_take_bounded_memory(bench: Bench) -> None:
     assert len(bench.region._beats) == 1000
     assert len(bench.region._parsed) == 1000
     bench.emit(*[_parsed(*map(str, range(100)), at=1000) for _ in range(30)])
-    assert len(bench.region._parsed["mira"]) == 1000
+    assert len(bench.region._parsed[None, "mira"]) == 1000
 
 
 def test_the_low_events_are_what_they_say() -> None:
