@@ -207,7 +207,9 @@ async def ask(address: str) -> str:
 def test_a_token_reads_in_its_namespaces_alone(state: Path) -> None:
     secret = Tokens(state / TOKENS).add("laptop", instance="mira", namespaces=("work",))
     with serving(state) as server:
-        assert server.get("/brief?instance=doug&namespace=work", token=secret)["text"] == ""
+        assert server.get("/brief?instance=mira&namespace=work", token=secret)["text"] == ""
+        refused = server.ask("GET", "/brief?instance=doug&namespace=work", token=secret)
+        assert (refused.status, refused.body["at"]) == (403, "instance"), "it is told of whoever asks"
         refused = server.ask("GET", "/brief?instance=mira", token=secret)
         assert (refused.status, refused.body["at"]) == (403, "namespace")
         assert server.ask("GET", "/brief?instance=mira", token="cal_no_such").status == 401

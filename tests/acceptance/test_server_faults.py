@@ -512,9 +512,10 @@ def test_a_database_that_is_deleted_under_the_server(tmp_path: Path) -> None:
         def noticed() -> bool:
             answer = server.ask("POST", "/intercept", {"instance": "mira", "tool": "look", "params": {"on": "x"}})
             assert answer.status in (200, 503)
-            return (state / "gate.db").exists()
+            return answer.status == 200 and answer.body["id"] in ids_in(server)
 
         until(noticed)
+        assert (state / "gate.db").exists()
         decision = server.post("/intercept", a_call(1, "act4"))
         assert decision["id"] in ids_in(server)
         with LocalGate(settings=Settings(state=state, rules=Path(environ["CALLOSUM_RULES"]))) as gate:
