@@ -32,7 +32,7 @@ class Ask(Struct, frozen=True, gc=False):
     ``call_print`` is the call id as bytes (empty without one). ``summary`` is what the journal
     shows of the params. ``params`` (JSON) are set where an approval must be able to run them.
     ``ttl`` is the lease's length in microseconds. ``waits``: the caller would still wait;
-    ``waiter`` is its place in the queue.
+    ``waiter`` is its place in the queue. ``full``: the journal keeps all that is known of the call.
     """
 
     call: Call
@@ -46,6 +46,7 @@ class Ask(Struct, frozen=True, gc=False):
     waits: bool = False
     waiter: int = 0
     observes: bool = False
+    full: bool = False
 
 
 class Case(Struct, frozen=True, gc=False):
