@@ -33,18 +33,16 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from callosum import locks
 from callosum.errors import StoreError
-from callosum.model import NO_KEY, SECOND, Entry
+from callosum.model import NO_KEY, SECOND, Entry, Event
 from callosum.stores.base import Store
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - without file locks nothing is rotated
-    fcntl = None  # type: ignore[assignment]
 
 logger = logging.getLogger("callosum")
 
 FOLDER: Final = "journal"
+ENDS: Final = frozenset((Event.COMPLETE, Event.RELEASE, Event.LAPSE, Event.RESOLVE))
+"""Entries that say how an action ended."""
 BATCH: Final = 2500
 """Entries of one segment: about a megabyte before compression, some 20 ms of work."""
 _PAGE: Final = 500
@@ -118,17 +116,17 @@ class Filter(Struct, frozen=True, kw_only=True):
             and self.event in (None, entry.event)
             and self.verdict in (None, entry.verdict)
             and (self.tier is None or (entry.tier is not None and entry.tier >= self.tier))
-            and _fits(self.session, entry.session)
-            and _fits(self.tool, entry.tool)
-            and (self.key is None or any(_fits(self.key, name) for name in shown_keys(entry)))
+            and fits(self.session, entry.session)
+            and fits(self.tool, entry.tool)
+            and (self.key is None or any(fits(self.key, name) for name in shown_keys(entry)))
         )
 
 
 ALL: Final = Filter()
 
 
-def _fits(pattern: str | None, text: str) -> bool:
-    """Whether the text is the pattern, in which ``*`` stands for anything."""
+def fits(pattern: str | None, text: str) -> bool:
+    """Whether the text is the pattern, in which ``*`` stands for anything; None fits all."""
     if pattern is None or pattern == text:
         return True
     first, *parts = pattern.split("*")
@@ -365,23 +363,16 @@ class Rotation:
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
-        """Holds the lock file, without waiting; False if another process (or thread) has it."""
-        if fcntl is None:
+        """Holds the lock file, without waiting; False if another process (or thread) has it, or there are no locks."""
+        if not locks.WORKS:
             yield False
             return
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle = os.open(self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            for part in self._folder.glob(".*.part"):
-                part.unlink()  # of a rotation that died; its entries are still in the store
-            yield True
-        finally:
-            os.close(handle)
+        with locks.locked(self._folder / ".lock") as alone:
+            if alone:
+                for part in self._folder.glob(".*.part"):
+                    part.unlink()  # of a rotation that died; its entries are still in the store
+            yield alone
 
     def _write(self, entries: list[Entry]) -> None:
         name = f"{entries[0].seq}-{entries[-1].seq}.jsonl.gz"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from callosum.cli.options import Config, Json, Namespace, State, exists, settings_of
+
+_FLAGS: Final = frozenset({"instance", "session", "namespace", "key", "cwd", "prompt", "budget"})
 
 
 def brief(  # noqa: PLR0917  typer names them all
@@ -40,7 +42,9 @@ def brief(  # noqa: PLR0917  typer names them all
 ) -> None:
     """Tell a session what the others have in hand and did lately, as a host injects it.
 
-    Prints nothing, with exit code 0, where there is nothing to tell. It informs: it confirms nothing.
+    Prints nothing, with exit code 0, where there is nothing to tell; where
+    the budget has no room for it, standard error says so.
+    It informs: it confirms nothing.
     """
     import sys
 
@@ -64,6 +68,9 @@ def brief(  # noqa: PLR0917  typer names them all
             prefrontal, ras = Prefrontal(corpus, store=store), RAS(corpus, settings.brief_budget)
             found = prefrontal.brief(who, session, namespace=settings.namespace, keys=key or (), cwd=cwd, prompt=prompt)
             made = ras.trim(found, budget)
+        except ConfigError as fault:
+            place = f"--{fault.at}" if fault.at in _FLAGS else fault.at
+            raise ConfigError(fault.message, at=place) from None
         finally:
             store.close()
     if json:
@@ -73,3 +80,6 @@ def brief(  # noqa: PLR0917  typer names them all
     elif made.text:
         sys.stdout.buffer.write(made.text.encode() + b"\n")
         sys.stdout.buffer.flush()
+    elif made.trimmed:
+        lines = "line" if made.trimmed == 1 else "lines"
+        sys.stderr.write(f"callosum: {made.trimmed} {lines} did not fit the budget\n")

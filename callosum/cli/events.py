@@ -53,7 +53,8 @@ def events(  # noqa: PLR0917  typer names them all
 
     What was: tool.* and safety.* from the journal, all others from the
     daily log in the state folder, which goes back seven days.
-    With --url: what the newest 1000 entries of that server's journal tell.
+    With --url: what the newest 1000 entries of that server's journal tell,
+    which is tool.* and safety.* alone.
 
     What comes, with --follow: all events, from the server of the state
     folder; without one tool.* and safety.* alone, from the journal.
@@ -62,7 +63,7 @@ def events(  # noqa: PLR0917  typer names them all
     from msgspec.structs import replace
 
     from callosum.cli import show
-    from callosum.cli.eventsource import Wanted, coming, coming_from, past, past_elsewhere
+    from callosum.cli.eventsource import JOURNALLED, Wanted, coming, coming_from, past, past_elsewhere
     from callosum.cli.times import moment
     from callosum.corpus.log import FOLDER
     from callosum.journal import Journal
@@ -75,15 +76,22 @@ def events(  # noqa: PLR0917  typer names them all
         since=moment(since, "--since") if since else 0,
     )
     token = _token(token_file)
+    now = time.time_ns() // 1000
     if url is not None:
+        if not follow and wanted.types is not None and wanted.types.isdisjoint(JOURNALLED):
+            raise ConfigError(
+                "a server elsewhere tells of the past what its journal has, tool.* and safety.*; "
+                "these are shown as they come, with --follow",
+                at="--url",
+            )
         found, newest = past_elsewhere(url, token, wanted, last)
         shown = _put(found, json=json)
         if follow:
-            _put(coming_from(url, wanted, newest, token, _tell), json=json)
+            _put(coming_from(url, wanted, newest, now, token, _tell), json=json)
     else:
         with open_gate(settings, create=follow and not exists(settings)) as gate:
             book = Journal(gate.store, settings.state)
-            entries, now = gate.store.entries(limit=1, newest=True), time.time_ns() // 1000
+            entries = gate.store.entries(limit=1, newest=True)
             newest = entries[0].seq if entries else 0
             until = replace(wanted, until=max(newest, now))
             shown = _put(past(book, settings.state / FOLDER, until, last), json=json)
@@ -91,7 +99,7 @@ def events(  # noqa: PLR0917  typer names them all
                 _put(coming(book, settings.state, wanted, newest, now, token, _tell), json=json)
     if not shown:
         if not json:
-            show.line("No event fits.")
+            show.line("No event fits." if url is not None or exists(settings) else "Nothing has been decided here yet.")
         raise typer.Exit(NO)
 
 

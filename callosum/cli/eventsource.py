@@ -38,10 +38,11 @@ from callosum.corpus.events import (
     encode,
 )
 from callosum.errors import ConfigError, GateUnavailable
-from callosum.journal import Filter
+from callosum.journal import Filter, fits
 from callosum.model import SECOND, Entry
 from callosum.server.place import running
 from callosum.server.ring import PUBLISHED, end_of, id_of, position_of
+from callosum.wire import BadRequest
 
 if TYPE_CHECKING:
     from callosum.journal import Journal
@@ -61,6 +62,8 @@ _NO_SERVER: Final = (
 )
 _PATIENCE: Final = 3.0
 """How long a server may take to begin its answer, in seconds."""
+_AT_FIRST: Final = 2.0
+"""What a server tells of before comes within so many seconds."""
 _LOOK_EVERY: Final = 0.5
 """A server of this machine that is gone is looked for so often, in seconds."""
 _BLOCK: Final = 65_536
@@ -115,8 +118,7 @@ class Wanted(Filter, frozen=True, kw_only=True):
 
 def _is(pattern: str, name: Any) -> bool:
     """Whether a session has that name; ``*`` stands for anything."""
-    form = ".*".join(re.escape(part) for part in re.split(r"\*+", pattern))
-    return isinstance(name, str) and re.fullmatch(form, name, re.DOTALL) is not None
+    return isinstance(name, str) and fits(pattern, name)
 
 
 # --- what was -----------------------------------------------------------------------------------------
@@ -132,16 +134,17 @@ def past(book: Journal, log: Path, wanted: Wanted, count: int) -> Iterable[Seen]
     logged = wanted.types is None or not wanted.types <= JOURNALLED
     if not count:
         every = (seen for entry in book.read(wanted) for seen in wanted.of(entry)) if journalled else iter(())
-        return heapq.merge(every, _logged(log, wanted, newest=False) if logged else (), key=_at)
+        return heapq.merge(every, _logged(log, wanted, newest=False) if logged else (), key=_second)
     found = [seen for entry in book.last(count, wanted) for seen in wanted.of(entry)] if journalled else []
     if logged:
         newest = _logged(log, wanted, newest=True)
         found += [seen for seen, _ in zip(newest, range(count), strict=False)][::-1]
-    return sorted(found, key=_at)[-count:]
+    return sorted(found, key=_second)[-count:]
 
 
-def _at(seen: Seen) -> float:
-    return seen.at
+def _second(seen: Seen) -> int:
+    """Its whole second, which is all that the log knows: within one the journal's events keep their place before."""
+    return int(seen.at)
 
 
 def _logged(folder: Path, wanted: Wanted, *, newest: bool) -> Iterator[Seen]:
@@ -218,14 +221,31 @@ Tell = Callable[[str], None]
 """Is given what a person is to know of the connection, a sentence at a time."""
 
 
-def coming_from(url: str, wanted: Wanted, newest: int, token: str | None, tell: Tell) -> Iterator[Seen]:
+def coming_from(url: str, wanted: Wanted, newest: int, now: int, token: str | None, tell: Tell) -> Iterator[Seen]:
     """Yields what comes from the server at ``url`` behind its entry ``newest``, without end.
 
-    Raises ``GateUnavailable`` if it cannot be asked at first, ``ConfigError`` if it refuses.
+    A server begins with what hosts reported since that entry, which may be hours ago. What it had before the moment
+    ``now`` is what was, and is left out. Raises ``GateUnavailable`` if it cannot be asked at first, ``ConfigError`` if
+    it refuses.
     """
-    for _, seen in _streamed(url, wanted, id_of(end_of(newest)), token, tell):
-        if seen is not None:
-            yield seen
+    began = time.monotonic()
+    for id, seen in _streamed(url, wanted, id_of(end_of(newest)), token, tell):
+        if seen is None:
+            continue
+        if _is_reported(id) and seen.type != DROPPED:
+            # Its clock may be another than ours: what comes later than at first is news, whatever it says.
+            at_first = time.monotonic() - began < _AT_FIRST
+            if seen.at * SECOND < (now if at_first else wanted.since):
+                continue
+        yield seen
+
+
+def _is_reported(id: str) -> bool:
+    """Whether the server had an event from a host, and not from its journal."""
+    try:
+        return position_of(id)[1] > PUBLISHED
+    except BadRequest:
+        return False
 
 
 def coming(

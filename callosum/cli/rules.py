@@ -1,4 +1,4 @@
-"""``callosum rules``: whether a rules file can be used, and which narrower rules the journal speaks for."""
+"""``callosum rules``: whether a rules file can be used, and what the journal says of the rules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from callosum.cli.codes import EPILOG, NO
-from callosum.cli.options import Config, Json, State, open_gate, rulebook_of, settings_of
+from callosum.cli.options import Config, Json, State, exists, open_gate, rulebook_of, settings_of
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -70,18 +70,19 @@ def check(
         show.put(show.table("In this order, first match wins", (">#", "name", ">tier", "tools", "keys"), rows))
 
 
+Since = Annotated[
+    str, typer.Option("--since", metavar="TIME", help='What happened from then on: a time, or how long ago ("30d").')
+]
+Only = Annotated[str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace; without it all.")]
+
+
 @app.command(epilog=EPILOG)
 def suggest(
-    since: Annotated[
-        str,
-        typer.Option("--since", metavar="TIME", help='What happened from then on: a time, or how long ago ("30d").'),
-    ] = "30d",
+    since: Since = "30d",
     least: Annotated[
         int, typer.Option("--min", min=2, metavar="N", help="How often a pause must have been confirmed.")
     ] = 5,
-    namespace: Annotated[
-        str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace; without it all.")
-    ] = None,
+    namespace: Only = None,
     state: State = None,
     config: Config = None,
     json: Json = False,
@@ -94,24 +95,30 @@ def suggest(
     from callosum.cli.text import clean
     from callosum.cli.times import moment
     from callosum.journal import Filter, Journal
-    from callosum.regions.learning import suggest as suggestions
+    from callosum.regions.learning import Examined, examine
 
     settings = settings_of(state, namespace, config)
     path = settings.rules or settings.state / "tiers.json"
     wanted = Filter(namespace=namespace, since=moment(since, "--since"))
     rules = rulebook_of(settings).current()
-    with open_gate(settings) as gate:
-        found = suggestions(Journal(gate.store, settings.state).read(wanted), rules, least=least)
+    examined = Examined([], ["Nothing has been decided here yet."])
+    if exists(settings):
+        with open_gate(settings) as gate:
+            entries = Journal(gate.store, settings.state).read(wanted)
+            examined = examine(entries, rules, least=least, now=gate.store.now())
+    found = examined.suggestions
     if json:
         together = [rule for one in found for rule in one.rules]
-        show.json({"changed": False, "file": str(path), "suggestions": found, "rules": together})
+        told = {"suggestions": found, "rules": together, "reasons": examined.reasons}
+        show.json({"changed": False, "file": str(path), **told})
     elif found:
         _print(found, clean(str(path), 300), there=path.exists())
+    elif not exists(settings):
+        show.line(examined.reasons[0])
     else:
-        show.line(
-            f"Nothing to propose: no sort of pause was confirmed, or approved, at least {least} times without ever "
-            "having been right."
-        )
+        show.line("Nothing to propose:")
+        for reason in examined.reasons:
+            show.line(f"- {reason}")
     if not found:
         raise typer.Exit(NO)
 

@@ -31,8 +31,17 @@ class Words(TyperCommand):
     """A command among whose arguments ``-staging`` is a word to leave out, and no row of short options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Puts such words behind all options."""
+        """Puts such words behind all options. One that is an option's name with a dash too few is refused."""
         end = args.index("--") if "--" in args else len(args)
+        long = {name for param in self.get_params(ctx) for name in param.opts if name.startswith("--")}
+        for arg in args[:end]:
+            name = arg.partition("=")[0]
+            if f"-{name}" in long and not name.startswith("--"):
+                raise typer.BadParameter(
+                    f"no such option; did you mean -{name}? A word to leave out of just this name goes after --.",
+                    ctx,
+                    param_hint=name,
+                )
         words = [arg for arg in args[:end] if _WITHOUT.fullmatch(arg)]
         others = [arg for arg in args[:end] if not _WITHOUT.fullmatch(arg)]
         return super().parse_args(ctx, [*others, "--", *args[end + 1 :], *words])
@@ -70,7 +79,7 @@ def search(
     from callosum.cli import show
     from callosum.cli.times import moment
     from callosum.corpus.bus import Corpus
-    from callosum.regions.search import Cortex
+    from callosum.regions.search import MAX_HITS, Cortex
     from callosum.regions.search_query import match_of
 
     settings = settings_of(state, namespace, config)
@@ -85,12 +94,14 @@ def search(
     with closing(store), Corpus() as corpus:
         cortex = Cortex(corpus, store=store, state=settings.state)
         _bring_up_to_date(cortex, fault)
-        found = cortex.search(words, limit=limit, namespace=namespace, session=session, since=start)
+        most = min(limit + 1, MAX_HITS)  # one more tells whether there are more
+        found = cortex.search(words, limit=most, namespace=namespace, session=session, since=start)
+    found, more = found[:limit], len(found) > limit
     if json:
         for hit in found:
             show.json(hit)
     elif found:
-        _print(found, limit)
+        _print(found, more=more)
     else:
         show.line("Nothing fits.")
     if not found:
@@ -132,7 +143,7 @@ def _bring_up_to_date(cortex: Cortex, fault: StoreError | None) -> None:
     sys.stderr.flush()
 
 
-def _print(found: Sequence[Hit], limit: int) -> None:
+def _print(found: Sequence[Hit], *, more: bool) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
@@ -147,10 +158,9 @@ def _print(found: Sequence[Hit], limit: int) -> None:
                 console.print(Padding(text, (0, 0, 0, 4), expand=False))
             else:  # a line is a line
                 console.print(Text("    ").append_text(text), soft_wrap=True)
-    more = len(found) == limit
     show.line()
     count = "One hit" if len(found) == 1 else f"{len(found)} hits"
-    show.line(f"The best {limit}; --limit shows more." if more else f"{count}.", "dim")
+    show.line(f"The best {len(found)}; --limit shows more." if more else f"{count}.", "dim")
 
 
 def _head(hit: Hit) -> Text:

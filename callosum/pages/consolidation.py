@@ -17,7 +17,8 @@ from callosum.pages.week import Week
 from callosum.stores.base import Store
 
 BUDGET: Final = 300_000
-"""Most entries that are read for topics at a time, some seconds of work: an old journal comes in bit by bit."""
+"""Most entries that are read for topics at a time, some seconds of work: an old journal comes in bit by bit, and is
+told of once it has been read to its end."""
 _LOOK_UP: Final = 1000
 """After so many entries a long read looks whether it is to end."""
 
@@ -61,6 +62,9 @@ class Consolidation:
         self._returns = Returns()
         self._topics: dict[Name, Topic] = {}
         self._read_to = 0
+        self._new: dict[Name, Topic] = {}
+        """Topics that have not been told all of the window yet."""
+        self._new_to = 0
 
     # --- weeks -----------------------------------------------------------------------------------------------
 
@@ -99,34 +103,55 @@ class Consolidation:
     def topics(self) -> list[Promoted]:
         """Writes the pages of topics that are new or have more to tell; returns the new ones.
 
-        None of them while another process is at it. Raises as ``digest`` does.
+        Reads no more than ``BUDGET`` entries. None are written while more than that is still to be read, and while
+        another process is at it. Raises as ``digest`` does.
         """
         today = day_of(self._now())
         with self._turn, self._folder.alone("topics") as alone:
             if not alone:
                 return []
             start = start_of(today - (WINDOW - 1) * ONE_DAY)
-            self._go_on(start)
-            self._follow(self._returns.topics(today), start)
+            for topic in (*self._topics.values(), *self._new.values()):
+                topic.forget(today)
+            left = self._go_on(start, BUDGET)
+            if not left:
+                return []
+            self._follow(self._returns.topics(today), start, left)
             return [new for topic in self._topics.values() if (new := self._write(topic)) is not None]
 
-    def _go_on(self, start: int) -> None:
-        """Reads what is new, for topics there are and topics to be."""
+    def _go_on(self, start: int, budget: int) -> int:
+        """Reads what is new, for topics there are and topics to be; returns what is left of the budget."""
         self._read_to = max(self._read_to, start - 1)
-        for number, entry in enumerate(self._entries(self._read_to + 1)):
+        for entry in self._entries(self._read_to + 1):
             self._returns.add(entry)
             _tell(self._topics, entry)
             self._read_to = entry.seq
-            if number >= BUDGET:
-                return
+            budget -= 1
+            if not budget:
+                break
+        return budget
 
-    def _follow(self, found: list[Name], start: int) -> None:
-        """Begins to follow new topics, with all that the days hold of them; lets go of those that are none."""
-        new = {known: Topic(*known) for known in found if known not in self._topics}
-        if new:
-            for entry in self._entries(start, self._read_to + 1):
-                _tell(new, entry)
-        self._topics = {known: self._topics.get(known) or new[known] for known in found}
+    def _follow(self, found: list[Name], start: int, budget: int) -> None:
+        """Begins to follow new topics, once they know all that the days hold; lets go of those that are none."""
+        wanted = set(found)
+        self._topics = {known: topic for known, topic in self._topics.items() if known in wanted}
+        self._new = {known: topic for known, topic in self._new.items() if known in wanted}
+        while budget:
+            if not self._new:
+                self._new = {known: Topic(*known) for known in found if known not in self._topics}
+                self._new_to = 0
+            if not self._new:
+                return
+            self._new_to = max(self._new_to, start - 1)
+            for entry in self._entries(self._new_to + 1, self._read_to + 1):
+                _tell(self._new, entry)
+                self._new_to = entry.seq
+                budget -= 1
+                if not budget:
+                    break
+            else:
+                self._topics |= self._new
+                self._new = {}
 
     def _write(self, topic: Topic) -> Promoted | None:
         """Writes a page if there is more to tell."""

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from callosum.journal import ENDS
 from callosum.model import Conflict, Entry, Event, Outcome, Tier, Verdict
 from callosum.pages.markdown import many
 
 UNKNOWNS: Final = 10_000
 """So many unknown outcomes are followed one by one; of more, those that are settled later still count."""
-_ENDS: Final = frozenset((Event.COMPLETE, Event.RELEASE, Event.LAPSE, Event.RESOLVE))
 
 
 class Counts:
@@ -59,7 +59,7 @@ class Counts:
         event = entry.event
         if event is Event.INTERCEPT:
             self._called(entry)
-        elif event in _ENDS:
+        elif event in ENDS:
             self._ended(entry)
         elif event is Event.RENEW:
             if entry.action in self.unknown:

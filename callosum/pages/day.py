@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from callosum.journal import shown_keys
+from callosum.journal import ENDS, shown_keys
 from callosum.model import SECOND, Entry, Event, Outcome, Verdict
 from callosum.pages.acts import Act, begun, ended, follow, line, name
 from callosum.pages.calendar import ONE_DAY, clock, start_of
@@ -29,7 +29,6 @@ _UNKNOWN_SHOWN: Final = 20
 _OBSERVED_SHOWN: Final = 10
 SO_FAR: Final = ", so far"
 """Ends the title of a page whose day is not over."""
-_ENDS: Final = frozenset((Event.COMPLETE, Event.RELEASE, Event.LAPSE, Event.RESOLVE))
 
 
 class Presence(Struct):
@@ -81,7 +80,7 @@ class Day:
         event = entry.event
         if event is Event.INTERCEPT:
             self._called(entry)
-        elif event in _ENDS:
+        elif event in ENDS:
             self._ended(entry)
         elif event in (Event.APPROVE, Event.DENY, Event.RENEW):
             self._lost.pop(entry.action, None)

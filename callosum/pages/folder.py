@@ -1,23 +1,20 @@
 """The folder of the pages: who may write just now, and how a page comes into being.
 
 A page is written beside its place and then put there, so a reader sees the old one or the new one and a crash
-leaves one of the two. Writers of one sort of page meet at a lock file, which the kernel frees when a process dies.
+leaves one of the two. Writers of one sort of page meet at a lock file, which the kernel frees when a process dies;
+where a system has none the last writer wins, with the same page.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 from callosum.errors import StoreError
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - without file locks the last writer wins, with the same page
-    fcntl = None  # type: ignore[assignment]
+from callosum.locks import locked
 
 BRAIN: Final = "brain"
 """The folder below the state folder."""
@@ -37,23 +34,13 @@ class Folder:
 
         Raises ``StoreError`` if the folder cannot be made.
         """
-        if fcntl is None:  # pragma: no cover - see above
-            yield True
-            return
-        try:
-            self._make(self.root)
-            handle = os.open(self.root / f".{what}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as fault:
-            raise StoreError(f"{self.root} cannot be used: {fault}") from fault
-        try:
+        with ExitStack() as stack:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            yield True
-        finally:
-            os.close(handle)
+                self._make(self.root)
+                alone = stack.enter_context(locked(self.root / f".{what}.lock"))
+            except OSError as fault:
+                raise StoreError(f"{self.root} cannot be used: {fault}") from fault
+            yield alone
 
     def read(self, path: str) -> str | None:
         """Returns a page, None if there is none that can be read."""

@@ -2,7 +2,10 @@
 
 A key is a topic while at least ``SESSIONS`` sessions acted on it on at least ``DAYS`` of the last ``WINDOW`` local
 days. To act is a call of tier 1 or more that changes or adds to the key, or a lock; one that was held back counts,
-for somebody came back to it.
+for somebody came back to it, and one that ran while the gate was away.
+
+The page is made of those days and of nothing else, so it is the same whoever writes it: a process that has run for
+weeks, or one that has just begun.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from datetime import date
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 
 from callosum.journal import shown_keys
 from callosum.model import DEFAULT_NAMESPACE, NO_KEY, Entry, Event, Mode, Verdict
@@ -78,8 +81,7 @@ class Returns:
 
     def topics(self, today: date) -> list[Name]:
         """The keys that are topics on this day, those of the most days and sessions first."""
-        for day in [day for day in self._days if day <= today - WINDOW * ONE_DAY]:
-            del self._days[day]
+        _forget(self._days, today)
         counts: dict[Name, int] = {}
         for keys in self._days.values():
             for known in keys:
@@ -95,14 +97,31 @@ class Returns:
 
 def acted_on(entry: Entry) -> Iterator[Name]:
     """The keys that an entry shows somebody acting on."""
-    if entry.event is Event.LOCK or (entry.event is Event.INTERCEPT and (entry.tier or 0) > 0):
+    event = entry.event
+    if event is Event.LOCK or (event in (Event.INTERCEPT, Event.LATE) and (entry.tier or 0) > 0):
         for key in entry.keys:
             if key.mode is not Mode.READ and not key.name.startswith(NO_KEY):
                 yield key.name, entry.namespace
 
 
+def _forget(days: dict[date, Any], today: date) -> bool:
+    """Drops what is of days before the window; whether there was any."""
+    past = [day for day in days if day <= today - WINDOW * ONE_DAY]
+    for day in past:
+        del days[day]
+    return bool(past)
+
+
+class _Counted:
+    """How often which sessions acted on one day."""
+
+    def __init__(self) -> None:
+        self.sessions = Top(500)
+        self.calls = 0
+
+
 class Topic:
-    """Takes entries, in order, and makes the page of one key from those that speak of it."""
+    """Takes entries of the window, in order, and makes the page of one key from those that speak of it."""
 
     def __init__(self, key: str, namespace: str = DEFAULT_NAMESPACE) -> None:
         self.key = key
@@ -112,9 +131,7 @@ class Topic:
         """Whether there is more since this was last set to False."""
         self._acts: deque[Act] = deque()
         self._index: dict[int, Act] = {}
-        self._sessions = Top(500)
-        self._count = 0
-        self._first = 0
+        self._days: dict[date, _Counted] = {}
 
     def add(self, entry: Entry) -> None:
         """Takes the next entry that speaks of the key."""
@@ -124,6 +141,14 @@ class Topic:
         elif any(known == (self.key, self.namespace) for known in acted_on(entry)):
             self._keep(entry)
 
+    def forget(self, today: date) -> None:
+        """Lets go of what is before the window that ends on this day."""
+        start = start_of(today - (WINDOW - 1) * ONE_DAY)
+        while self._acts and self._acts[0].at < start:
+            self._index.pop(self._acts.popleft().id, None)
+            self.changed = True
+        self.changed |= _forget(self._days, today)
+
     def _keep(self, entry: Entry) -> None:
         act = begun(entry)
         act.id = entry.action or entry.seq
@@ -132,9 +157,9 @@ class Topic:
         self._index[act.id] = act
         if len(self._acts) > ACTS:
             self._index.pop(self._acts.popleft().id, None)
-        self._sessions.add(entry.session)
-        self._count += 1
-        self._first = self._first or entry.seq
+        counted = self._days.setdefault(day_of(entry.seq), _Counted())
+        counted.sessions.add(entry.session)
+        counted.calls += 1
         self.changed = True
 
     def page(self) -> str:
@@ -142,21 +167,25 @@ class Topic:
         where = "" if self.namespace == DEFAULT_NAMESPACE else f" in {code(self.namespace)}"
         held = sum(act.verdict in (Verdict.CONFIRM, Verdict.ASK, Verdict.BLOCK) for act in self._acts)
         back = f", {held:,} of the last {len(self._acts):,} held back" if held else ""
-        figures = f"{many(len(self._sessions), 'session')}, {many(self._count, 'call')}"
-        sessions = [f"- {code(one)}: {many(count, 'call')}" for one, count in self._sessions.most(_SHOWN)]
+        together, calls = Top(WINDOW * 500), sum(counted.calls for counted in self._days.values())
+        for counted in self._days.values():
+            for one, count in counted.sessions.most(1000):
+                together.add(one, count)
+        figures = f"{many(len(together), 'session')}, {many(calls, 'call')}"
+        sessions = [f"- {code(one)}: {many(count, 'call')}" for one, count in together.most(_SHOWN)]
         lines = [
             f"# {code(self.key, 200)}{where}",
             "",
-            f"{figures} since {day_of(self._first).isoformat()}{back}.",
+            f"{figures} since {min(self._days, default=date.min).isoformat()}{back}.",
             "",
             "## Sessions",
             "",
-            *cut(sessions, _SHOWN, "session", total=len(self._sessions)),
+            *cut(sessions, _SHOWN, "session", total=len(together)),
             "",
             "## What was done, newest first",
             "",
             *(line(act, who=True, day=True) for act in reversed(self._acts)),
         ]
-        if self._count > len(self._acts):
-            lines.append(f"- and {many(self._count - len(self._acts), 'earlier act')}")
+        if calls > len(self._acts):
+            lines.append(f"- and {many(calls - len(self._acts), 'earlier act')}")
         return "\n".join(lines) + "\n"

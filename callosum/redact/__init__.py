@@ -6,7 +6,8 @@ URL). What is found is over-cautious on purpose: a word too many costs nothing.
 """
 
 from callosum.redact.quoting import quote
+from callosum.redact.saying import said
 from callosum.redact.shapes import MARKER, redact_text
 from callosum.redact.summary import summarise
 
-__all__ = ["MARKER", "quote", "redact_text", "summarise"]
+__all__ = ["MARKER", "quote", "redact_text", "said", "summarise"]

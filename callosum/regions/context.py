@@ -55,7 +55,7 @@ _WAITING: Final = 1_000
 """Most sessions whose input still waits for a model's answer."""
 _GENERATIONS: Final = 8
 
-_PATH: Final = re.compile(r"(?<![\w/:])(?:~|\.{1,2})?/?[\w.+@-]+(?:/[\w.+@-]+)+/?")
+_PATH: Final = re.compile(r"(?<![\w/:.+@~-])(?:~|\.{1,2})?/?[\w.+@-]+(?:/[\w.+@-]+)+/?")
 _CHANNEL: Final = re.compile(r"(?<!\S)#[a-z][\w-]{1,79}", re.IGNORECASE)
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class Prefrontal:
         self._corpus = corpus
         self._store = store
         self._waiting: OrderedDict[_Who, str | None] = OrderedDict()
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
         self._scope = corpus.scope()
         self._scope.on(InputReceived, self._classify)
         self._scope.on(InputRouted, self._routed)
@@ -205,6 +205,13 @@ class _Acts(NamedTuple):
     age: float
 
 
+class _Held(NamedTuple):
+    """What one session has in hand with one tool on one key: the newest of such calls, and how many there are."""
+
+    action: Action
+    calls: int
+
+
 class _Looked:
     """What the store shows one session now. Ages are in seconds."""
 
@@ -216,6 +223,8 @@ class _Looked:
         self._ancestors = self._chain(actor, "parent")
         self._names: dict[str, str] = {}
         self._told: set[int] = set()
+        self._held: set[tuple[str, str, str]] = set()
+        """Session, tool and key of what was told to be in hand."""
         self._left_out = 0
 
     def brief(self, named: Sequence[str], folder: Sequence[str]) -> Brief:
@@ -246,11 +255,19 @@ class _Looked:
 
     # --- what is told where ---
 
-    def _in_hand(self, actions: Iterable[Action]) -> list[Action]:
+    def _in_hand(self, actions: Iterable[Action]) -> list[_Held]:
         """Leases, places in line, calls of lower tiers that may still be running, questions to a person."""
-        return [
-            action for action in actions if (self._is_held(action) or self._waits(action)) and self._is_news(action)
-        ]
+        groups: dict[tuple[object, ...], _Held] = {}
+        known = {key for _, _, key in self._held if key}
+        for action in actions:
+            key = _where(action)
+            if key in known or not (self._is_held(action) or self._waits(action)) or not self._is_news(action):
+                continue
+            self._held.add((action.session, action.tool, key))
+            sort = (action.session, action.tool, key, action.state, action.lock, action.approved > 0)
+            newest, calls = groups.get(sort, (action, 0))
+            groups[sort] = _Held(max(newest, action, key=_begun), calls + 1)
+        return list(groups.values())
 
     def _unknown(self, near: Iterable[Nearby]) -> list[Action]:
         return [one.action for one in near if self._is_lost(one.action) and self._is_news(one.action)]
@@ -262,6 +279,7 @@ class _Looked:
             for one in near
             if one.action.state is State.DONE
             and moment(one.action, self._now) > (one.seen or self._now - DAY)
+            and not self._is_in_hand(one.action)
             and self._is_news(one.action)
         ]
         return self._together(fresh)
@@ -280,6 +298,7 @@ class _Looked:
             if action.state is State.DONE
             and not action.lock
             and moment(action, self._now) > lately
+            and not self._is_in_hand(action)
             and self._is_news(action)
         ]
         return self._together(fresh)
@@ -288,14 +307,21 @@ class _Looked:
         """All that a session did with one tool, as one."""
         groups: dict[tuple[str, str], _Acts] = {}
         for action, key in acts:
-            age = (self._now - moment(action, self._now)) / SECOND
-            group = groups.setdefault((action.session, action.tool), _Acts(action.session, action.tool, {}, age))
+            age = (self._now - (action.ended or action.started)) / SECOND
+            who = (action.session, action.tool)
+            group = groups.get(who) or _Acts(*who, {}, age)
+            groups[who] = group._replace(age=min(group.age, age))
             if key:
                 group.keys[key] = None
         return list(groups.values())
 
     def _is_held(self, action: Action) -> bool:
         return leased(action, self._now) or (action.state is State.DONE and unreported(action, self._now))
+
+    def _is_in_hand(self, action: Action) -> bool:
+        """Whether its session was told to be at just this still."""
+        key = _where(action)
+        return bool(key) and (action.session, action.tool, key) in self._held
 
     def _is_lost(self, action: Action) -> bool:
         return lost(action, self._now) and not action.lock
@@ -313,8 +339,11 @@ class _Looked:
 
     # --- lines ---
 
-    def _holding(self, action: Action) -> str:
-        who, key, tool = self._who(action.session), _on(action.key or _first(action)), name(action.tool)
+    def _holding(self, held: _Held) -> str:
+        action, calls = held
+        who, key, tool = self._who(action.session), _on(_where(action)), name(action.tool)
+        if calls > 1:
+            tool = f"{tool}, {calls} calls"
         begun = self._since(action.started)
         if action.state is State.ASKED:
             waits = "was allowed to by a person" if action.approved else "waits for a person"
@@ -382,6 +411,15 @@ class _Looked:
 
 def _first(action: Action) -> str:
     return next(iter(_shown_keys(action)), "")
+
+
+def _where(action: Action) -> str:
+    """The key through which it was found, else its first; nothing for what has none."""
+    return _first(action) if not action.key or action.key.startswith(NO_KEY) else action.key
+
+
+def _begun(action: Action) -> int:
+    return action.started
 
 
 def _on(key: str) -> str:

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Final, Self
 
 from callosum.corpus.bus import Corpus
-from callosum.corpus.events import MemorySaved, SchedulerTick
+from callosum.corpus.events import HealthWarning, MemorySaved, SchedulerTick
 from callosum.journal import Filter, Journal
 from callosum.model import MINUTE
 from callosum.pages.calendar import ONE_DAY, day_of
 from callosum.pages.day import SO_FAR, Day
 from callosum.pages.folder import Folder
+from callosum.redact import said
 from callosum.stores.base import Store
 
 logger = logging.getLogger("callosum")
@@ -33,7 +34,8 @@ class Hippocampus:
     """Writes ``brain/episodes/YYYY-MM-DD.md`` from the journal, and tells of it as ``memory.saved``.
 
     On its job's tick it writes the page of the day under way, if the journal has grown, and once more each of the
-    last ``MISSED`` days that is over and whose page does not say so yet. What it has read of the day stays in
+    last ``MISSED`` days that is over and whose page does not say so yet. A job that fails is ``health.warning``
+    (``job.episodes``), and comes again. What it has read of the day stays in
     memory (a few megabytes at most), so a tick reads no more than what is new; a new process reads the day once.
 
     Days are local. ``state`` is the state folder. ``now`` gives moments (default: the store's). Safe from any
@@ -84,8 +86,13 @@ class Hippocampus:
         self.close()
 
     def _tick(self, event: SchedulerTick) -> None:
-        if event.job_name == JOB and not self._closed.is_set():
+        if event.job_name != JOB or self._closed.is_set():
+            return
+        try:
             self.catch_up()
+        except Exception as fault:
+            logger.exception("the job %r failed", JOB)
+            self._corpus.emit(HealthWarning(f"job.{JOB}", said(fault), "no error"))
 
     def _write(self, day: date, now: int) -> Path | None:
         path = f"episodes/{day.isoformat()}.md"

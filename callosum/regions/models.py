@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -166,17 +167,10 @@ class Thalamus:
         """
         facts = _facts(instance, namespace, call_id)
         whole = assembly if assembly is not None else Assembly()
-        try:
+        with self._telling(whole, provider, facts):
             for chunk in chunks:
                 self.token(whole.take(chunk), **facts)
                 yield chunk
-        except GeneratorExit:
-            self._end(whole, provider, facts)
-            raise
-        except Exception as error:
-            self.error(provider or _provider_of(whole), error, **facts)
-            raise
-        self._end(whole, provider, facts)
 
     async def astream(
         self,
@@ -188,18 +182,24 @@ class Thalamus:
         call_id: str | None = None,
         assembly: Assembly | None = None,
     ) -> AsyncIterator[T]:
-        """``stream`` for an asynchronous one."""
+        """``stream`` for an asynchronous one. Where the task is cancelled the host has stopped early, too."""
         facts = _facts(instance, namespace, call_id)
         whole = assembly if assembly is not None else Assembly()
-        try:
+        with self._telling(whole, provider, facts):
             async for chunk in chunks:
                 self.token(whole.take(chunk), **facts)
                 yield chunk
-        except GeneratorExit:
-            self._end(whole, provider, facts)
-            raise
+
+    @contextmanager
+    def _telling(self, whole: Assembly, provider: str | None, facts: dict[str, Any]) -> Iterator[None]:
+        """Tells how a stream ended: with its answer, as far as it came, or by an error."""
+        try:
+            yield
         except Exception as error:
             self.error(provider or _provider_of(whole), error, **facts)
+            raise
+        except BaseException:  # the host stopped: it closed the generator, cancelled its task, or was interrupted
+            self._end(whole, provider, facts)
             raise
         self._end(whole, provider, facts)
 

@@ -11,13 +11,13 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any, Final, Self
 
-from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.executors.debug import DebugExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 from msgspec import Struct
 from tzlocal import get_localzone
-from watchfiles import watch
+from watchfiles import Change, watch
 
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import (
@@ -31,15 +31,16 @@ from callosum.errors import ConfigError
 from callosum.gate import LocalGate
 from callosum.model import SECOND
 from callosum.pages.consolidation import Closed, Consolidation
-from callosum.redact import quote, redact_text
+from callosum.redact import quote, said
 
 logger = logging.getLogger("callosum")
 
 _UNITS: Final = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _TIME: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)")
-_THREADS: Final = 4
-"""So many jobs run at once. One that is long (a digest) does not keep the sweep waiting."""
-_POOL: Final = "callosum"
+_LOUD: Final = ("apscheduler", "watchfiles")
+"""Loggers of libraries that say a line for each run and each change. A line in a watched folder is a change too."""
+_PATIENCE: Final = 5.0
+"""How long closing waits for jobs and watcher, in seconds, in all."""
 _SOON: Final = 60
 """A digest that is missing at the start is written so many seconds later, when the start is over."""
 _LOOK_EVERY: Final = 1000
@@ -139,8 +140,9 @@ class Brainstem:
             "digest": self._digest,
             "topics": self._topics,
         }
-        self._inside = threading.local()
         self._schedule: BackgroundScheduler | None = None
+        self._running: dict[str, threading.Thread] = {}
+        """The thread of each job's last run by the schedule."""
         self._files = Files(watch)
         self._watcher: threading.Thread | None = None
         self._latest = 0
@@ -153,14 +155,18 @@ class Brainstem:
             raise RuntimeError("this region is closed")
         if self._schedule is not None:
             return
-        logging.getLogger(f"apscheduler.executors.{_POOL}").setLevel(logging.WARNING)  # else two lines each run
+        for name in _LOUD:
+            loud = logging.getLogger(name)
+            if loud.level == logging.NOTSET:  # else somebody wants it so
+                loud.setLevel(logging.WARNING)
+        # Its own pool would keep the interpreter from ending while a job runs.
         self._schedule = schedule = BackgroundScheduler(
             timezone=_zone(),
-            executors={_POOL: ThreadPoolExecutor(_THREADS)},
+            executors={"default": DebugExecutor()},
             job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         )
         for job in self._jobs.values():
-            schedule.add_job(self.run_job, _trigger(job), (job.name,), id=job.name, executor=_POOL, **self._first(job))
+            schedule.add_job(self._begin, _trigger(job), (job.name,), id=job.name, **self._first(job))
         schedule.start()
         self._watcher = threading.Thread(target=self._watch, name="callosum-watcher", daemon=True)
         self._watcher.start()
@@ -175,7 +181,6 @@ class Brainstem:
             raise ConfigError(f"there is no job {quote(name)}; there are {', '.join(self._jobs)}", at="job")
         if self._closed.is_set() or not self._busy[name].acquire(blocking=False):
             return False
-        self._inside.job = True
         try:
             self._corpus.emit(SchedulerTick(name, job.schedule))
             if (own := self._own.get(name)) is not None:
@@ -183,10 +188,12 @@ class Brainstem:
         except Closed:
             pass
         except Exception as fault:
-            logger.exception("the job %r failed", name)
-            self._corpus.emit(HealthWarning(f"job.{name}", _said(fault), "no error"))
+            if self._closed.is_set():  # what it needs is closed too
+                logger.info("the job %r was given up: %s", name, said(fault))
+            else:
+                logger.exception("the job %r failed", name)
+                self._corpus.emit(HealthWarning(f"job.{name}", said(fault), "no error"))
         finally:
-            self._inside.job = False
             self._busy[name].release()
         return True
 
@@ -197,18 +204,23 @@ class Brainstem:
         return {job.id: job.next_run_time.timestamp() for job in self._schedule.get_jobs()}
 
     def close(self) -> None:
-        """Ends schedule and watching. Waits for jobs, which give up long reading. Idempotent."""
+        """Ends schedule and watching. Idempotent.
+
+        Waits for jobs, which give up long reading, but no longer than five seconds in all: one that blocks is left
+        behind. It does not keep the interpreter from ending.
+        """
         self._closed.set()
-        inside = getattr(self._inside, "job", False)  # a handler of one of our own events may close us
+        ends = time.monotonic() + _PATIENCE
         schedule, self._schedule = self._schedule, None
         if schedule is not None and schedule.running:
-            if inside:
-                threading.Thread(target=schedule.shutdown, name="callosum-close", daemon=True).start()
-            else:
-                schedule.shutdown()
+            schedule.shutdown(wait=False)
         watcher, self._watcher = self._watcher, None
-        if watcher is not None and watcher is not threading.current_thread():
-            watcher.join(5)
+        for name, thread in (*self._running.copy().items(), ("watcher", watcher)):
+            if thread is None or thread is threading.current_thread():  # a handler of our own events may close us
+                continue
+            thread.join(max(0.0, ends - time.monotonic()))
+            if thread.is_alive():
+                logger.warning("%s is left behind: something in it blocks", name)
 
     def __enter__(self) -> Self:
         self.start()
@@ -216,6 +228,15 @@ class Brainstem:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def _begin(self, name: str) -> None:
+        """Has a job run in a thread, unless its last run still does."""
+        last = self._running.get(name)
+        if last is None or not last.is_alive():
+            self._running[name] = run = threading.Thread(
+                target=self.run_job, args=(name,), name=f"callosum-{name}"[:60], daemon=True
+            )
+            run.start()
 
     def _first(self, job: Job) -> dict[str, Any]:
         """When a job is done first, where that is not what its trigger says."""
@@ -258,7 +279,7 @@ class Brainstem:
                         self._changed(path, change)
             except Exception as fault:
                 logger.exception("the watcher failed and starts again")
-                self._corpus.emit(HealthWarning("watcher", _said(fault), "no error"))
+                self._corpus.emit(HealthWarning("watcher", said(fault), "no error"))
                 self._closed.wait(_LOOK_EVERY / 1000)
 
     def _changed(self, path: Path, change: str) -> None:
@@ -268,7 +289,7 @@ class Brainstem:
             rules.reload()
         self._corpus.emit(WatcherChanged(str(path), change))
         if mine and rules.error is not None:
-            self._corpus.emit(HealthWarning("rules", _said(rules.error), "valid"))
+            self._corpus.emit(HealthWarning("rules", said(rules.error), "valid"))
 
 
 class Files:
@@ -281,6 +302,8 @@ class Files:
     def __init__(self, paths: Iterable[Path]) -> None:
         self._paths = tuple(dict.fromkeys(path.absolute() for path in paths))
         self._folders = tuple(dict.fromkeys(path.parent for path in self._paths))
+        self._names = frozenset(path.name for path in self._paths)
+        self._looked = 0.0
         self._known = {path: _stamp(path) for path in self._paths}
 
     def changes(self) -> list[tuple[Path, str]]:
@@ -307,7 +330,7 @@ class Files:
         try:
             reports = watch(
                 *there,
-                watch_filter=None,  # only wakes us; most of what happens in a state folder is the database's
+                watch_filter=self._wakes,
                 debounce=_DEBOUNCE,
                 step=_STEP,
                 stop_event=closed,
@@ -317,6 +340,7 @@ class Files:
                 recursive=False,
             )
             for _ in reports:
+                self._looked = time.monotonic()
                 yield
                 if self._there() != there:
                     return
@@ -324,6 +348,10 @@ class Files:
             logger.warning("files are only looked at every second, the system cannot watch them: %s", fault)
             while not closed.wait(_LOOK_EVERY / 1000):
                 yield
+
+    def _wakes(self, _: Change, path: str) -> bool:
+        """Whether a report is reason to look. Most are of others' files: they are none, but for the look a second."""
+        return Path(path).name in self._names or time.monotonic() - self._looked > _LOOK_EVERY / 1000
 
     def _there(self) -> dict[str, tuple[int, int]]:
         """The folders that there are, each with what tells it from another of its name."""
@@ -370,8 +398,3 @@ def _zone() -> tzinfo:
         return get_localzone()
     except (LookupError, ValueError, OSError):
         return datetime.now(UTC).astimezone().tzinfo or UTC
-
-
-def _said(fault: Exception) -> str:
-    """What an error says, fit to be shown."""
-    return quote(redact_text(str(fault)[:2000] or type(fault).__name__), 300)[1:-1]

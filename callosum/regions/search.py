@@ -16,7 +16,7 @@ import re
 import sqlite3
 import stat
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -27,10 +27,11 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct, field
 
 from callosum.corpus.bus import Corpus
-from callosum.corpus.events import CortexReindexed, SchedulerTick
+from callosum.corpus.events import CortexReindexed, HealthWarning, SchedulerTick
 from callosum.errors import ConfigError
 from callosum.journal import Journal, shown_keys
 from callosum.model import MINUTE, SECOND, Entry
+from callosum.redact import said
 from callosum.regions.search_file import COLUMNS, IndexFile, begin, commits
 from callosum.regions.search_query import match_of, plain
 from callosum.stores.base import Store
@@ -54,9 +55,10 @@ _CHUNK: Final = 1000
 _PAGES: Final = 2**62
 """Numbers from here on are pages'. They come before the newest entry when rows are read from the last to the first."""
 _END: Final = 2**63 - 1
+_DEEPEST: Final = 40
 _QUARTER: Final = 15 * MINUTE
 _KINDS: Final = {"episodes": "episode", "digests": "digest", "topics": "topic"}
-_NO_TEXT: Final = frozenset(["conflicts", "count", "gap", "until", "params"])
+_NO_TEXT: Final = frozenset(["conflicts", "count", "cwd", "gap", "known", "origin", "params", "pause", "until"])
 """What of an entry's body is no text, or is treated by itself."""
 _SHOWN: Final = ("session", "tool", "key", "answer", "text")
 _WEIGHTS: Final = "2.0, 3.0, 4.0, 1.0, 1.0, 1.0"
@@ -121,6 +123,7 @@ class _File(NamedTuple):
 class Cortex:
     """Keeps the index and searches it. Its methods may be called from any thread.
 
+    Its job's tick brings the index up to date; one that fails is ``health.warning`` (``job.index``), and comes again.
     ``state`` is the state folder; nothing is made in it before there is something to index. Raises ``ConfigError``
     if this Python's SQLite has no full text search.
     """
@@ -164,8 +167,13 @@ class Cortex:
         return self._file.repairing(self._upto)
 
     def _tick(self, tick: SchedulerTick) -> None:
-        if tick.job_name == JOB and not self._closed.is_set():
+        if tick.job_name != JOB or self._closed.is_set():
+            return
+        try:
             self.index(BUDGET)
+        except Exception as fault:
+            logger.exception("the job %r failed", JOB)
+            self._corpus.emit(HealthWarning(f"job.{JOB}", said(fault), "no error"))
 
     def _upto(self) -> int:
         with self._file.reading() as db:
@@ -385,8 +393,8 @@ def _row_of(entry: Entry) -> _Row:
     """What is kept of an entry."""
     body = entry.body
     kinds = dict.fromkeys(str(one.get("kind", "")) for one in body.get("conflicts", ()) if isinstance(one, Mapping))
-    parts = [_said(body.get("params"), MAX_TEXT)]
-    parts += [f"{name}: {_said(value, MAX_TEXT // 4)}" for name, value in body.items() if name not in _NO_TEXT]
+    parts = [_words(body.get("params"), MAX_TEXT)]
+    parts += [_words({name: value}, MAX_TEXT // 4) for name, value in body.items() if name not in _NO_TEXT]
     return _Row(
         entry.seq,
         entry.seq,
@@ -400,21 +408,26 @@ def _row_of(entry: Entry) -> _Row:
     )
 
 
-def _said(value: Any, room: int) -> str:
-    """A JSON value in words, in about ``room`` characters: names and values, without brackets."""
+def _words(value: Any, room: int, depth: int = _DEEPEST) -> str:
+    """A JSON value in words, in about ``room`` characters: names and values, without brackets.
+
+    What is nested deeper than ``_DEEPEST`` is left out.
+    """
     if isinstance(value, str):
         return value[:room]
+    items: Iterable[tuple[Any, Any]]
     if isinstance(value, Mapping):
-        items = [(f"{name}: ", inner) for name, inner in value.items()]
+        items = value.items()
     elif isinstance(value, list | tuple):
-        items = [("", inner) for inner in value]
+        items = (("", inner) for inner in value)
     else:
         return "" if value is None else str(value).lower()[:room]
-    parts = []
-    for name, inner in items:
+    parts: list[str] = []
+    for name, inner in items if depth else ():
         if room <= 0:
             break
-        parts.append(name + _said(inner, room))
+        part = f"{str(name)[:room]}: " if name != "" else ""
+        parts.append(part + _words(inner, max(0, room - len(part)), depth - 1))
         room -= len(parts[-1]) + 2
     return ", ".join(parts)
 

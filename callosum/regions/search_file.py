@@ -22,11 +22,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from callosum.errors import ConfigError, StoreError, StoreUnavailable
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - without file locks two processes may make the file at once, and one is lost
-    fcntl = None  # type: ignore[assignment]
+from callosum.locks import locked
 
 logger = logging.getLogger("callosum")
 
@@ -189,16 +185,12 @@ class IndexFile:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """One process at a time makes the file or moves it."""
-        if fcntl is None:
+        """One process at a time makes the file or moves it. Raises ``StoreUnavailable`` if another does not end it."""
+        side = self.path.parent / ".search.lock"
+        with locked(side, wait=BUSY_SECONDS) as alone:
+            if not alone:
+                raise StoreUnavailable(f"{self.path}: another process holds {side.name}")
             yield
-            return
-        handle = os.open(self.path.parent / ".search.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(handle)
 
     @contextmanager
     def _explained(self) -> Iterator[None]:

@@ -29,12 +29,8 @@ from msgspec import Meta, Struct
 
 from callosum.errors import ConfigError
 from callosum.gate.check import check_name
+from callosum.locks import locked
 from callosum.wire import fault_of
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - without file locks two commands at once may lose one's change
-    fcntl = None  # type: ignore[assignment]
 
 logger = logging.getLogger("callosum")
 
@@ -43,6 +39,8 @@ FILE: Final = "tokens.json"
 LOOK_EVERY: Final = 0.2
 """How often the file is looked at, in seconds: a removed token works for at most so long."""
 
+_PATIENCE: Final = 5.0
+"""Who changes the file waits for others for so many seconds."""
 _PREFIX: Final = "cal_"
 _SECRET: Final = 43
 """Characters of the random end: 32 bytes in base64url."""
@@ -241,15 +239,12 @@ class Tokens:
         """Lends out what the file has, alone, and writes what has become of it."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            side = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                if fcntl is not None:
-                    fcntl.flock(side, fcntl.LOCK_EX)
+            with locked(self.path.with_suffix(".lock"), wait=_PATIENCE) as alone:
+                if not alone:
+                    raise ConfigError("another process is changing it", at=str(self.path))
                 tokens = _read(self.path)
                 yield tokens
                 _write(self.path, tokens)
-            finally:
-                os.close(side)
         except OSError as error:
             raise ConfigError(f"cannot be changed: {error.strerror or error}", at=str(self.path)) from error
         self.reload()

@@ -112,6 +112,10 @@ def test_the_budget_is_kept(state: Path) -> None:
     assert whole["tokens"] == tokens(whole["text"])
     for budget in (0, 1, 50):
         assert json.loads(run(state, *words, "--budget", str(budget)).stdout)["text"] == ""
+        shown = run(state, *words[:-1], "--budget", str(budget))
+        count = sum(len(section["lines"]) for section in whole["sections"])
+        said = f"callosum: {count} {'line' if count == 1 else 'lines'} did not fit the budget\n"
+        assert (shown.returncode, shown.stdout, shown.stderr) == (0, "", said)
     less = json.loads(run(state, *words, "--budget", str(whole["tokens"] - 25)).stdout)
     assert less["trimmed"] >= 1
     assert less["text"].splitlines()[-1].endswith("left out.)")
@@ -123,11 +127,11 @@ def test_the_budget_is_kept(state: Path) -> None:
     ("words", "code", "says"),
     [
         ((), 2, "--instance: whose brief?"),
-        (("--instance", "a\nb"), 2, "instance: control characters"),
-        (("--instance", "a", "--key", ""), 2, "key: expected 1 to 1024 characters"),
+        (("--instance", "a\nb"), 2, "--instance: control characters"),
+        (("--instance", "a", "--key", ""), 2, "--key: expected 1 to 1024 characters"),
         (("--instance", "a", "--budget", "-1"), 2, "Invalid value for '--budget'"),
         (("--instance", "a", "--budget", "9999999"), 2, "Invalid value for '--budget'"),
-        (("--instance", "a", "--cwd", ""), 2, "cwd: expected a path"),
+        (("--instance", "a", "--cwd", ""), 2, "--cwd: expected a path"),
     ],
 )
 def test_what_cannot_be_used(state: Path, words: tuple[str, ...], code: int, says: str) -> None:

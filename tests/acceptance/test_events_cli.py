@@ -233,6 +233,28 @@ def test_a_server_that_is_not_there(state: Path) -> None:
     assert shown.returncode == 2
 
 
+def test_what_hosts_reported_before_is_not_what_comes(state: Path) -> None:
+    with serving(state) as server:
+        server.post("/intercept", send("andy"))
+        server.post("/events", {"type": "llm.token", "delta": "before"})
+        with following(state, "--url", server.address, "-n", "1", "safety.*", "llm.*", "--json") as command:
+            assert command.event()[0] == "safety.allowed"
+            server.post("/events", {"type": "llm.token", "delta": "now"})
+            assert command.event()[1]["delta"] == "now"
+        with following(state, "--url", server.address, "--since", "1h", "safety.*", "llm.*", "--json") as command:
+            assert command.event()[0] == "safety.allowed"
+            server.post("/events", {"type": "llm.token", "delta": "old", "at": time.time() - 7200})
+            server.post("/events", {"type": "llm.token", "delta": "new"})
+            assert command.event()[1]["delta"] == "new"
+
+
+def test_what_a_server_cannot_tell_of_the_past_is_said(state: Path) -> None:
+    shown = run(state, "events", "--url", "http://127.0.0.1:9", "llm.*", "input.received")
+    assert shown.returncode == 2
+    assert "callosum: --url: a server elsewhere tells of the past what its journal has" in shown.stderr
+    assert "--follow" in shown.stderr
+
+
 # --- without a server --------------------------------------------------------------------------------------
 
 WRITE = """
@@ -320,6 +342,20 @@ def test_what_was_is_journal_and_log_in_the_order_of_time(decided: Path) -> None
     ]
 
 
+@pytest.mark.parametrize("count", ["0", "50"])
+def test_within_a_second_what_the_journal_has_comes_first(state: Path, count: str) -> None:
+    """The log knows whole seconds, so by the bare times what came of a call would stand before it."""
+    with LocalGate(state) as gate:
+        decide(gate, "andy")
+        (entry,) = gate.entries(limit=1)
+    when = time.localtime(entry.seq // 1_000_000)
+    (state / FOLDER).mkdir(parents=True, exist_ok=True)
+    (state / FOLDER / time.strftime("%Y-%m-%d.log.md", when)).write_text(
+        time.strftime("## %Y-%m-%d\n\n%H:%M:%S", when) + ' | context.built | {"tokens":1,"sections":1}\n'
+    )
+    assert [type for type, _ in shown(state, "-n", count)] == ["tool.called", "safety.allowed", "context.built"]
+
+
 def test_entries_that_stand_for_no_event_do_not_count(state: Path) -> None:
     with LocalGate(state) as gate:
         decide(gate, "andy")
@@ -366,8 +402,12 @@ def test_lines_of_the_log_that_are_none_are_passed_over(state: Path) -> None:
 
 def test_nothing_fits(state: Path) -> None:
     found = run(state, "events")
-    assert (found.returncode, found.stdout) == (1, "No event fits.\n")
+    assert (found.returncode, found.stdout) == (1, "Nothing has been decided here yet.\n")
     assert list(state.iterdir()) == [state / "tiers.json"]
+    with LocalGate(state) as gate:
+        decide(gate, "andy")
+    found = run(state, "events", "llm.*")
+    assert (found.returncode, found.stdout) == (1, "No event fits.\n")
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from callosum.regions.scheduler import Brainstem, Job
 from callosum.settings import Settings
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
+from tests.acceptance.command import run
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = [Job(name, every=0.05) for name in ("sweep", "retention", "episodes", "digest", "topics")]
@@ -204,6 +205,23 @@ def test_one_may_be_killed_at_any_time_and_the_other_goes_on(state: Path, today:
     assert "## `doug`" in page
     assert "## `mira`" in page
     assert page.endswith("\n")
+
+
+def test_the_log_of_a_server_in_the_background_does_not_feed_on_itself(tmp_path: Path) -> None:
+    """It lies in the folder that the server watches: a line about a change there would be a change."""
+    state = tmp_path / "state"
+    began = run(state, "serve", "--background", "--port", "0")
+    try:
+        assert began.returncode == 0, began.stdout + began.stderr
+        log, sizes = state / "server.log", set()
+        with LocalGate(settings=Settings(state=state)) as gate:
+            for number in range(3):  # each writes to the folder, and a command takes a third of a second
+                send(gate, "mira", f"hello {number}")
+                assert run(state, "journal", "-n", "1").returncode == 0
+                sizes.add(log.stat().st_size)
+        assert len(sizes) == 1, log.read_text()[-2000:]
+    finally:
+        assert run(state, "stop").returncode == 0
 
 
 def test_each_process_has_new_rules_at_once_and_tells_of_broken_ones(state: Path) -> None:

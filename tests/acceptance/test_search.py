@@ -69,6 +69,9 @@ def test_hits_are_shown_best_first(state: Path, gate: LocalGate) -> None:
         ["doug", "send_email", "allow", "email:bob@example.com"],
     ]
     assert heads[-1] == "5 hits."
+    assert run(state, "search", "alice", "--limit", "5").stdout.endswith("\n5 hits.\n")
+    assert run(state, "search", "alice", "--limit", "4").stdout.endswith("\nThe best 4; --limit shows more.\n")
+    assert len(run(state, "search", "alice", "--limit", "4", "--json").stdout.splitlines()) == 4
     assert "    to: bob@example.com, body: alice says hello\n" in shown.stdout
     assert "    # alice mira and doug write to her\n" in shown.stdout
 
@@ -104,6 +107,9 @@ def test_what_is_asked_for_narrows_it(state: Path, gate: LocalGate) -> None:
         (("x", "--since", "soon"), "callosum: --since: expected a time"),
         (("x", "--sesion", "mira"), "No such option"),
         (("x", "--limit", "0"), "Invalid value"),
+        (("x", "-limit", "3"), "did you mean --limit?"),
+        (("x", "-json"), "did you mean --json?"),
+        (("x", "-since=2d"), "did you mean --since?"),
         ((), "Missing argument"),
     ],
 )

@@ -82,6 +82,7 @@ def test_a_proposal_is_shown_pasted_and_then_the_same_calls_are_paused_no_more(s
     (state / "tiers.json").write_text(json.dumps({"rules": found["rules"]}))
     again = run(state, "rules", "suggest")
     assert (again.returncode, again.stdout[:19]) == (1, "Nothing to propose:")
+    assert "6 of 6 pauses of message (rule thread-reply) were confirmed, but the rules of today" in again.stdout
 
 
 @pytest.mark.parametrize(
@@ -109,8 +110,8 @@ def test_options(state: Path, words: list[str], code: int) -> None:
 
 def test_where_nothing_was_ever_decided_nothing_is_made(state: Path) -> None:
     shown = run(state, "rules", "suggest")
-    assert shown.returncode == 1
-    assert "Nothing to propose" in shown.stdout
+    assert (shown.returncode, shown.stdout) == (1, "Nothing has been decided here yet.\n")
+    assert json.loads(run(state, "rules", "suggest", "--json").stdout)["suggestions"] == []
     assert not state.exists()
 
 

@@ -10,6 +10,7 @@ from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from callosum.errors import StoreError
 from callosum.model import SECOND, Conflict, Entry, Event, Key, Kind, Mode, Outcome, State, Verdict
@@ -325,6 +326,34 @@ def test_reads_and_other_namespaces_make_no_topic() -> None:
         found.add(call(NINE + n * 86_400 * SECOND, session, tier=1, key="k", mode=Mode.READ))
         found.add(call(NINE + n * 86_400 * SECOND + 1, session, key="k", namespace=session))
     assert found.topics(DAY + timedelta(days=2)) == []
+
+
+def test_what_ran_while_the_gate_was_away_counts_for_a_topic() -> None:
+    entries = [
+        structs.replace(call(NINE + day * 86_400 * SECOND + n, who, key="k"), event=Event.LATE, outcome=Outcome.DONE)
+        for n, (day, who) in enumerate(((0, "a"), (0, "b"), (1, "c")))
+    ]
+    found, topic = Returns(), Topic("k")
+    for entry in entries:
+        found.add(entry)
+        topic.add(entry)
+    assert found.topics(DAY + timedelta(days=1)) == [("k", "default")]
+    assert topic.page().count("done, ran while the gate was away") == 3
+
+
+def test_a_topic_forgets_what_is_before_its_window() -> None:
+    topic = Topic("k")
+    first = call(NINE, "a", key="k")
+    topic.add(first)
+    topic.add(call(NINE + 86_400 * SECOND, "b", key="k"))
+    topic.changed = False
+    topic.forget(DAY + timedelta(days=6))
+    assert not topic.changed
+    topic.forget(DAY + timedelta(days=7))
+    assert topic.changed
+    assert topic.page().splitlines()[2] == "1 session, 1 call since 2027-03-17."
+    topic.add(report(NINE + 8 * 86_400 * SECOND, first))  # as to one who has never heard of it
+    assert "`a`" not in topic.page()
 
 
 def test_a_topic_tells_who_did_what_newest_first() -> None:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callosum.redact import MARKER, quote, redact_text, summarise
+from callosum.redact import MARKER, quote, redact_text, said, summarise
 
 ALNUM = "aB3dE6gH1jK4mN7pQ0sT2vW5yZ8"  # 27 characters that look random
 
@@ -376,3 +376,31 @@ def test_a_quoted_text_is_one_line_that_cannot_end_itself(text: str, limit: int)
     assert len(inside) <= limit
     assert inside.replace("…", "").isprintable()
     quoted.encode()
+
+
+# --- what an error says ---------------------------------------------------------------------------------------
+
+
+class _Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("what", "shown"),
+    [
+        ("disk full", "disk full"),
+        (OSError("disk\nfull \x1b[2J"), "disk full [2J"),
+        (KeyError(), "KeyError"),
+        (_Mute(), "_Mute"),
+        ("token=ghp_abcdefghijklmnopqrstuvwxyz0123456789", f"token={MARKER}"),
+    ],
+)
+def test_what_an_error_says_is_one_harmless_line(what: str | Exception, shown: str) -> None:
+    assert said(what) == shown
+
+
+def test_of_a_long_error_the_beginning_is_told_and_no_half_of_a_secret() -> None:
+    assert said("x" * 5000) == "x" * 299 + "…"
+    for room in range(2300, 2700, 7):
+        assert "ghp_" not in said(" " * room + "ghp_abcdefghijklmnopqrstuvwxyz0123456789" * 2 + "x" * 500)

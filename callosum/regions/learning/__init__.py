@@ -6,6 +6,6 @@ rule: what is proposed is for a person to read and to paste.
 """
 
 from callosum.regions.learning.region import BasalGanglia
-from callosum.regions.learning.suggestions import Evidence, Suggestion, suggest
+from callosum.regions.learning.suggestions import Evidence, Examined, Suggestion, examine, suggest
 
-__all__ = ["BasalGanglia", "Evidence", "Suggestion", "suggest"]
+__all__ = ["BasalGanglia", "Evidence", "Examined", "Suggestion", "examine", "suggest"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -17,8 +18,6 @@ MILD: Final = frozenset({Kind.RECENT, Kind.HELD})
 """
 LEAST: Final = 5
 """Fewer confirmations prove nothing."""
-SHARE: Final = 0.9
-"""At least this part of the pauses must have been confirmed."""
 MOST_NAMED: Final = 64
 """Most sessions and key families that are told apart."""
 
@@ -90,6 +89,24 @@ def family(key: str) -> str:
         return "(no key)"
     entity, colon, _ = key.partition(":")
     return f"{entity}:*" if colon else key
+
+
+def covered(pauses: Mapping[frozenset[Kind], Count], kinds: frozenset[Kind]) -> list[frozenset[Kind]]:
+    """Returns which pauses a rule would let pass that lets these kinds pass: those for fewer of them too."""
+    return [one for one in pauses if one == kinds or (one and one < kinds)]
+
+
+def joined(counts: Iterable[Count]) -> Count:
+    """Returns the counts as one."""
+    whole = Count()
+    for count in counts:
+        whole.join(count)
+    return whole
+
+
+def convinces(count: Count, least: int) -> bool:
+    """Whether pauses that ended so speak for a rule: confirmed often enough, and nothing against it."""
+    return count.confirmed >= least and not count.against
 
 
 def learnable(ending: Ending) -> bool:

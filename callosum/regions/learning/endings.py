@@ -31,6 +31,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from callosum.journal import ENDS
 from callosum.model import HOUR, Conflict, Entry, Event, Kind, Mode, Outcome, Verdict
 from callosum.policy.admit import APPROVAL_TTL
 from callosum.policy.marks import PAUSE_SPAN
@@ -96,7 +97,7 @@ class Endings:
         told = self.pass_time(entry.seq)
         if entry.event is Event.INTERCEPT:
             told += self._intercepted(entry)
-        elif entry.event in _ENDS:
+        elif entry.event in ENDS:
             told += self._ended(entry)
         elif entry.event is Event.APPROVE or entry.event is Event.DENY:
             told += self._answered(entry)
@@ -230,9 +231,6 @@ class Endings:
                 held_up.discard(case.seq)
                 if not held_up:
                     del self._holders[holder]
-
-
-_ENDS: Final = frozenset({Event.COMPLETE, Event.RELEASE, Event.LAPSE, Event.RESOLVE})
 
 
 def _case(entry: Entry, verdict: Verdict) -> Case:

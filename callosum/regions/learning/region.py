@@ -12,17 +12,17 @@ from callosum.corpus.bus import Corpus
 from callosum.corpus.events import OutcomeRecorded, PreferenceLearned, SchedulerTick
 from callosum.model import SECOND, Kind, Observation
 from callosum.policy.sentence import name
-from callosum.regions.learning.counts import LEAST, SHARE, Count, learnable
+from callosum.regions.learning.counts import LEAST, Count, convinces, covered, joined, learnable
 from callosum.regions.learning.endings import Ending, Endings
 
 MOST_PATTERNS: Final = 1000
-"""Most patterns that are counted at once; of more the one that was longest without news is forgotten."""
+"""Most rules and tools that are counted at once; of more those that were longest without news are forgotten."""
 _JOB: Final = "sweep"
 _LAG: Final = 5 * SECOND
 """Entries of other threads may come so much later than the time they bear."""
 
-_Pattern = tuple[str, str, frozenset[Kind]]
-"""Rule, tool, and what was in the way."""
+_Group = tuple[str, str, int]
+"""Rule, tool and tier."""
 
 
 class BasalGanglia:
@@ -33,9 +33,9 @@ class BasalGanglia:
     * ``outcome.recorded`` once a call has come to its end. Its ``type`` is ``warned.X``, ``confirmed.X``,
       ``waited.X`` or ``approved.X`` with X one of done, failed, cancelled, unknown; or ``heeded``,
       ``approved.unused``, ``denied``, ``unanswered``, ``blocked``. ``learning.endings`` says what they mean.
-    * ``preference.learned`` when the same sort of pause was confirmed at least ``least`` times, at least
-      ``SHARE`` of them all, and none of those calls went wrong: once for a pattern. It says which rule
-      ``callosum rules suggest`` would propose, and changes nothing.
+    * ``preference.learned`` when the same sort of pause was confirmed at least ``least`` times and nothing spoke
+      for it: none was heeded, waited for or refused, and no call went wrong. Once for a sort. By the same measure
+      ``callosum rules suggest`` proposes a rule, if the rules in force still pause so. It changes nothing.
 
     What ends by time alone is told with the next call, or with the schedule's job ``sweep``. Memory is bounded;
     safe in any thread. ``now`` gives moments; it is for tests.
@@ -48,9 +48,9 @@ class BasalGanglia:
         self._least = least
         self._now = now
         self._endings = Endings()
-        self._counts: OrderedDict[_Pattern, Count] = OrderedDict()
-        self._known: OrderedDict[_Pattern, None] = OrderedDict()
-        self._guard = threading.Lock()
+        self._counts: OrderedDict[_Group, dict[frozenset[Kind], Count]] = OrderedDict()
+        self._known: OrderedDict[tuple[_Group, frozenset[Kind]], None] = OrderedDict()
+        self._guard = threading.RLock()
         self._off = corpus.on(SchedulerTick, self._tick)
 
     def close(self) -> None:
@@ -86,27 +86,22 @@ class BasalGanglia:
     def _count(self, ending: Ending) -> PreferenceLearned | None:
         """Counts an ending; returns what is learned from it, if that is new."""
         case = ending.case
-        pattern = (case.rule, case.tool, case.kinds)
+        group = (case.rule, case.tool, case.tier)
         with self._guard:
-            count = self._counts.setdefault(pattern, Count())
-            self._counts.move_to_end(pattern)
+            pauses = self._counts.setdefault(group, {})
+            self._counts.move_to_end(group)
             if len(self._counts) > MOST_PATTERNS:
                 self._counts.popitem(last=False)
-            count.add(ending)
-            if pattern in self._known or not self._convinces(count):
+            pauses.setdefault(case.kinds, Count()).add(ending)
+            if (group, case.kinds) in self._known:
                 return None
-            self._known[pattern] = None
+            whole = joined(pauses[one] for one in covered(pauses, case.kinds))
+            if not convinces(whole, self._least):
+                return None
+            self._known[group, case.kinds] = None
             if len(self._known) > 10 * MOST_PATTERNS:
                 self._known.popitem(last=False)
-            return _preference(pattern, count, ending)
-
-    def _convinces(self, count: Count) -> bool:
-        enough = count.confirmed >= self._least
-        return (
-            enough
-            and not count.failed + count.regretted
-            and (count.confirmed >= SHARE * (count.confirmed + count.heeded + count.waited))
-        )
+            return _preference(whole, ending)
 
 
 _INNER: Final = frozenset({"confirmed", "waited", "approved", "regretted"})
@@ -128,15 +123,15 @@ def _outcome(ending: Ending) -> OutcomeRecorded:
     )
 
 
-def _preference(pattern: _Pattern, count: Count, ending: Ending) -> PreferenceLearned:
-    rule, tool, kinds = pattern
-    what = " and ".join(sorted(kinds)) or "the rule's own pause"
+def _preference(count: Count, ending: Ending) -> PreferenceLearned:
+    case = ending.case
+    what = " and ".join(sorted(case.kinds)) or "the rule's own pause"
     where = ", ".join(sorted(name(one) for one in count.families))
-    lets = "does not pause" if not kinds else f"lets {what} pass"
+    lets = "does not pause" if not case.kinds else f"lets {what} pass"
     return PreferenceLearned(
-        f"{what} on {where} by {name(tool)} (rule {name(rule)})",
-        f"a rule that {lets} there: confirmed {count.confirmed} of {count.confirmed + count.heeded + count.waited} "
-        f"times; `callosum rules suggest` writes it, and nothing is changed",
+        f"{what} on {where} by {name(case.tool)} (rule {name(case.rule)})",
+        f"a rule that {lets} there: all {count.confirmed} pauses were confirmed; see `callosum rules suggest`, "
+        "nothing is changed",
         at=ending.at / SECOND,
         instance=ending.case.session,
         namespace=ending.case.namespace,

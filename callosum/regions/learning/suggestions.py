@@ -13,7 +13,8 @@ What never is
 
 When
     At least ``least`` confirmations (or approvals), and not one pause among those that the rule would let pass
-    that was heeded, waited for, refused, or confirmed and then failed or regretted.
+    that was heeded, waited for, refused, or confirmed and then failed or regretted. A question that
+    nobody answered speaks against it too.
 
 A copy that stands first would also take calls from rules that stood before its model. Those that could match the
 same calls go with it, in front of it (``Suggestion.before``), so that they decide as they did.
@@ -36,8 +37,9 @@ from callosum.model import HOUR, SECOND, Call, Entry, Kind, Tier, Verdict
 from callosum.policy.sentence import name as shown
 from callosum.policy.table import cell
 from callosum.redact import MARKER
-from callosum.regions.learning.counts import LEAST, MILD, MOST_NAMED, SHARE, Count, learnable
+from callosum.regions.learning.counts import LEAST, MILD, MOST_NAMED, Count, convinces, covered, joined, learnable
 from callosum.regions.learning.endings import Case, Ending, Endings
+from callosum.regions.learning.reasons import Reasons, Why
 from callosum.rules import KeyTemplate, Rule, RuleSet
 from callosum.rules.match import Index, scalar
 from callosum.rules.parse import parse_rules
@@ -62,12 +64,11 @@ class Evidence(Struct, frozen=True, rename="camel"):
     """What a proposal rests on. ``first`` and ``last`` are Unix seconds; ``keys`` families (``channel:*``).
 
     No more than ``MOST_NAMED`` sessions and families are told apart.
-    Of the pauses that the rule would let pass none was heeded; ``unanswered`` questions were never decided.
+    Of the pauses that the rule would let pass none was heeded, of the questions each was answered with yes.
     """
 
     confirmed: int
     approved: int
-    unanswered: int
     sessions: int
     keys: tuple[str, ...]
     first: float
@@ -92,19 +93,40 @@ class Suggestion(Struct, frozen=True, rename="camel"):
         return (*self.before, self.rule)
 
 
+class Examined(Struct, frozen=True):
+    """What entries speak for; where that is nothing, ``reasons`` are sentences that say why, else there are none."""
+
+    suggestions: list[Suggestion]
+    reasons: list[str]
+
+
 def suggest(entries: Iterable[Entry], rules: RuleSet, *, least: int = LEAST) -> list[Suggestion]:
     """Returns the rules that the entries speak for, in the order in which they are to stand before all others.
 
     ``entries`` come in the journal's order and are read once; memory does not grow with them. ``rules`` are
     those in force: pauses that they would decide otherwise today prove nothing. Pure.
     """
+    return examine(entries, rules, least=least).suggestions
+
+
+def examine(entries: Iterable[Entry], rules: RuleSet, *, least: int = LEAST, now: int = 0) -> Examined:
+    """As ``suggest``, and says why where there is nothing to propose.
+
+    ``now`` is the moment of asking: a pause that was not repeated by then was heeded, though no entry says so.
+    """
     tally = _Tally(rules)
     endings = Endings()
+    paused = False
     for entry in entries:
+        paused = paused or (entry.verdict is not None and not entry.verdict.proceed)
         for ending in endings.feed(entry):
             tally.add(ending)
+    for ending in endings.pass_time(now):
+        tally.add(ending)
     found = [made for group in tally.groups.values() for made in tally.proposals(group, least)]
-    return [suggestion for _, suggestion in sorted(found, key=lambda pair: pair[0])]
+    if not found:
+        return Examined([], tally.why_not(least, paused=paused))
+    return Examined([suggestion for _, suggestion in sorted(found, key=lambda pair: pair[0])], [])
 
 
 # --- counting -------------------------------------------------------------------------------------------
@@ -133,6 +155,7 @@ class _Tally:
         self._classify = rules.classify
         self._index = Index(rules.rules)
         self.groups: dict[tuple[str, str, int], _Group] = {}
+        self._reasons = Reasons()
         self._cells = 0
         self._params: dict[str, set[str]] = {}
         """Of each rule the params that its keys are made of, or that it asks for."""
@@ -146,6 +169,8 @@ class _Tally:
         case = ending.case
         asked = case.verdict is Verdict.ASK and case.kinds <= MILD and bool(case.rule)
         if not (asked or learnable(ending)) or case.rule not in self._params:
+            why = Why.NAMELESS if not case.rule else Why.CHANGED if case.rule not in self._params else Why.GRAVE
+            self._reasons.add(why, ending)
             return
         place = (case.rule, case.tool, case.tier)
         group = self.groups.get(place)
@@ -153,7 +178,8 @@ class _Tally:
             if len(self.groups) >= MOST_GROUPS:
                 return
             group = self.groups[place] = _Group(*place)
-        if ending.how in ("confirmed", "approved") and not self._still(group, case):
+        if ending.how in ("confirmed", "approved") and (changed := self._changed(group, case)) is not None:
+            self._reasons.add(changed, ending)
             return
         if asked:
             exact = _exact(case.params, "description" if self._runs_commands(case.rule) else None)
@@ -174,18 +200,20 @@ class _Tally:
             found = cells[place] = Count()
         return found
 
-    def _still(self, group: _Group, case: Case) -> bool:
-        """Whether the rules in force would treat the call as it was treated; notes by which rule."""
+    def _changed(self, group: _Group, case: Case) -> Why | None:
+        """Why the call proves nothing of the rules in force; None if they treat it as it was treated. Notes which."""
         params = case.params if isinstance(case.params, Mapping) else {}
         found = self._classify(Call(case.session, case.tool, params))
         if (found.rule, found.tier) != (case.rule, case.tier):
-            return False
+            return Why.CHANGED
         today: set[Verdict | None] = {cell(found.tier, kind, 0, found.cells) for kind in case.kinds} or {found.verdict}
         if not today <= ({Verdict.ASK} if case.verdict is Verdict.ASK else {Verdict.WARN, Verdict.CONFIRM}):
-            return False
+            return Why.CHANGED
         if group.base is None:
             group.base = self._place_of(case)
-        return group.base is not None
+        if group.base is not None:
+            return None
+        return Why.NAMELESS if not self._index.naming(case.tool) else Why.UNWRITTEN
 
     def _place_of(self, case: Case) -> int | None:
         """The place of the case's rule; None where two have its name, or it names no tool."""
@@ -203,6 +231,12 @@ class _Tally:
         return any(rule.pattern is not None for rule in self._rules if rule.name == name)
 
     # --- proposing -----------------------------------------------------------------------------------
+
+    def why_not(self, least: int, *, paused: bool) -> list[str]:
+        """Sentences for a person: why nothing of all this is proposed."""
+        for group in self.groups.values():
+            self._reasons.left(group.tool, group.rule, group.pauses.values(), list(group.questions.values()), least)
+        return self._reasons.sentences(least, paused=paused)
 
     def proposals(self, group: _Group, least: int) -> list[tuple[tuple[int, int], Suggestion]]:
         """What the group speaks for, each with its place among all."""
@@ -229,11 +263,11 @@ class _Tally:
         pausing = base.verdict is not None and base.verdict.gravity >= Verdict.CONFIRM.gravity
         if pausing is bool(kinds):
             return None  # the rule's own pause would stay, or is no longer there
-        covered = [one for one in group.pauses if one == kinds or (one and one < kinds)]
-        whole = _joined(group.pauses[one] for one in covered)
-        values = self._values(group, covered)
+        passing = covered(group.pauses, kinds)
+        whole = joined(group.pauses[one] for one in passing)
+        values = self._values(group, passing)
         if not whole.against:
-            if whole.confirmed < least:
+            if not convinces(whole, least):
                 return None
             most = min(MOST_VALUES, whole.confirmed // 2)
             seen = {name: sorted(v for v in found if found[v].confirmed) for name, found in values.items()}
@@ -241,19 +275,19 @@ class _Tally:
             return self._made(group, kinds, whole, few)
         best: tuple[str, list[bytes]] | None = None
         for name, found in values.items():
-            good = sorted(v for v, count in found.items() if v and count.confirmed >= least and not count.against)
+            good = sorted(v for v, count in found.items() if v and convinces(count, least))
             if good and (best is None or len(good) > len(best[1])):
                 best = name, good[: 10 * MOST_VALUES]
         if best is None:
             return None
         name, good = best
-        return self._made(group, kinds, _joined(values[name][value] for value in good), {name: good}, among=True)
+        return self._made(group, kinds, joined(values[name][value] for value in good), {name: good}, among=True)
 
-    def _values(self, group: _Group, covered: list[frozenset[Kind]]) -> dict[str, dict[bytes, Count]]:
+    def _values(self, group: _Group, passing: list[frozenset[Kind]]) -> dict[str, dict[bytes, Count]]:
         """The counts of each value of each param, over these kinds."""
         found: dict[str, dict[bytes, Count]] = {}
         for (kinds, name, value), count in group.values.items():
-            if kinds in covered:
+            if kinds in passing:
                 found.setdefault(name, {}).setdefault(value, Count()).join(count)
         return dict(sorted(found.items()))
 
@@ -263,8 +297,8 @@ class _Tally:
         """A rule that lets the session confirm what a person agreed to each time."""
         base = self._base(group)
         asks = base.verdict is Verdict.ASK
-        enough = count.approved >= least and count.approved >= SHARE * (count.approved + count.unanswered)
-        if not exact or not enough or count.against or asks is bool(kinds):
+        agreed = count.approved >= least and not count.against and not count.unanswered
+        if not exact or not agreed or asks is bool(kinds):
             return None
         if kinds and group.tier >= Tier.CRITICAL:
             return None  # at tier 4 a conflict that was told of is raised again: nobody could ever confirm it
@@ -312,7 +346,6 @@ class _Tally:
             Evidence(
                 count.confirmed,
                 count.approved,
-                count.unanswered,
                 len(count.sessions),
                 tuple(sorted(count.families)),
                 count.first / SECOND,
@@ -344,13 +377,6 @@ class _Tally:
 def _matching(rule: Rule) -> Rule:
     """The rule without its tools: of two with one name and all else alike the first decides."""
     return replace(rule, tools=(), cells=None)
-
-
-def _joined(counts: Iterable[Count]) -> Count:
-    whole = Count()
-    for count in counts:
-        whole.join(count)
-    return whole
 
 
 # --- values ---------------------------------------------------------------------------------------------
@@ -435,10 +461,9 @@ def _why(group: _Group, what: str, count: Count, params: Mapping[str, tuple[Any,
     many = "1 session" if number == 1 else f"{number}{' or more' if number >= MOST_NAMED else ''} sessions"
     seen = f"by {many}, {' to '.join(days)}"
     if asked:
-        late = f" ({count.unanswered} more were not answered)" if count.unanswered else ""
         return (
             f"A person agreed all {count.approved} times when {shown(group.tool)} was asked for on {keys} with these "
-            f"params{late}, {seen}; none was refused. The session is asked to confirm instead. A call with further "
+            f"params, {seen}; none was refused. The session is asked to confirm instead. A call with further "
             "params fits too."
         )
     only = " with these values" if params else ""

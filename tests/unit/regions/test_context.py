@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from callosum.corpus.events import (
 )
 from callosum.errors import ConfigError
 from callosum.model import Decision, Host, Kind, Verdict
-from callosum.regions.context import Prefrontal
+from callosum.regions.context import _PATH, Prefrontal
 from callosum.rules.intent import INTENTS, intent_of
 from callosum.stores.sqlite import SqliteStore
 from tests.support.world import World, gate_time, kinds
@@ -223,6 +224,58 @@ def test_what_goes_on_elsewhere(world: World, told: Told) -> None:
     ]
     world.after(3700)
     assert NOTABLE not in told("newcomer")
+
+
+def test_an_act_without_a_report_is_as_old_as_its_beginning(world: World, told: Told) -> None:
+    world.ask("doug", "act2", "theirs")
+    world.after(210)
+    assert told("mira") == {NOTABLE: ['doug acted on "doc:theirs" 4 min ago (act2).']}
+    assert told("mira", keys=["doc:theirs"]) == {IN_HAND: ['doug is at work on "doc:theirs" (act2, begun 4 min ago).']}
+
+
+def test_what_is_in_hand_is_not_told_as_done_too(world: World, told: Told) -> None:
+    world.do("mira", "act2", "plan")
+    world.do("doug", "act2", "plan")
+    world.after(60)
+    world.ask("doug", "act2", "plan")
+    world.after(5)
+    assert told("mira") == {IN_HAND: ['doug is at work on "doc:plan" (act2, begun 5 s ago).']}
+    world.ask("doug", "act3", "else")
+    world.end("doug", world.ask("doug", "act2", "other"), "done")
+    assert told("mira") == {
+        IN_HAND: ['doug is at work on "doc:plan" (act2, begun 5 s ago).'],
+        LEASES: ['doug is at work on "doc:else" (act3, begun just now, lease for 5 min more).'],
+        NOTABLE: ['doug acted on "doc:other" just now (act2).'],
+    }
+
+
+def test_what_is_in_hand_here_is_not_told_as_elsewhere(tmp_path: Path, corpus: Corpus) -> None:
+    """Of a key with very many waiters a look shows the newest; the others of that key are no news elsewhere."""
+    world = World(tmp_path)
+    world.do("mira", "act3", "plan")
+    for number in range(12):
+        assert world.ask(f"doug{number}", "act3", "plan").proceed
+    sections = {one.title: one.lines for one in Prefrontal(corpus, store=world.store).brief("mira").sections}
+    assert IN_HAND in sections
+    assert not any("doc:plan" in line for line in sections.get(LEASES, ()))
+
+
+def test_calls_that_look_alike_are_one_line(world: World, told: Told) -> None:
+    world.do("mira", "act2", "plan")
+    for number in range(3):
+        world.ask("doug", "asked", "plan", params={"n": number})
+        world.after(4)
+    world.ask("anna", "asked", "plan")
+    assert sorted(told("mira")[IN_HAND]) == [
+        'anna wants to act on "doc:plan" (asked, just now) and waits for a person.',
+        'doug wants to act on "doc:plan" (asked, 3 calls, 4 s ago) and waits for a person.',
+    ]
+
+
+def test_a_row_of_dots_is_read_once() -> None:
+    began = time.perf_counter()
+    assert _PATH.findall("." * 50_000) == []  # from each dot on it would take a minute
+    assert time.perf_counter() - began < 2
 
 
 def test_an_action_is_told_once(world: World, prefrontal: Prefrontal) -> None:

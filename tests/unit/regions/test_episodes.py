@@ -178,6 +178,17 @@ def test_a_tick_of_its_job_writes_and_other_ticks_do_not(place: Place) -> None:
     assert len(place.saved()) == 1
 
 
+def test_a_tick_that_fails_is_told_as_its_job(place: Place) -> None:
+    place.do("mira", "message", message("one"))
+    (place.folder / "brain").write_text("in the way")
+    with place.region():
+        place.corpus.emit(SchedulerTick("episodes", "every 5 min"))
+        assert place.corpus.flush()
+    warnings = [event for event in place.seen if isinstance(event, HealthWarning)]
+    assert [(one.resource, one.threshold) for one in warnings] == [("job.episodes", "no error")]
+    assert "cannot be used" in str(warnings[0].value)
+
+
 def test_after_midnight_the_day_is_finished_once_and_the_next_begins(place: Place) -> None:
     with place.region() as hippocampus:
         place.do("mira", "message", message("one"))

@@ -305,6 +305,31 @@ def test_a_stream_that_is_left_early_is_told_as_far_as_it_came(here: Here) -> No
     assert here.events[-1].tokens == 313
 
 
+def test_a_stream_whose_task_is_cancelled_is_told_as_far_as_it_came(here: Here) -> None:
+    reached = asyncio.Event()
+
+    async def chunks() -> AsyncIterator[Any]:
+        for chunk in STREAMS["messages"][:4]:
+            yield chunk
+        reached.set()
+        await asyncio.Event().wait()
+
+    async def read() -> list[Any]:
+        return [chunk async for chunk in here.thalamus.astream(chunks())]
+
+    async def give_up() -> None:
+        task = asyncio.create_task(read())
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(give_up())
+    assert here.text() == "To "
+    assert isinstance(here.events[-1], LlmResponse)
+    assert here.events[-1].tokens == 313
+
+
 def _breaks(chunks: list[Any]) -> Iterator[Any]:
     yield from chunks
     raise ConnectionResetError("by peer")

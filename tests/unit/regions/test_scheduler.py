@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +13,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from watchfiles import Change
 
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import (
@@ -23,15 +26,18 @@ from callosum.corpus.events import (
 )
 from callosum.errors import ConfigError, StoreUnavailable
 from callosum.gate import LocalGate
-from callosum.model import SECOND, Call
+from callosum.model import SECOND, Call, Entry
+from callosum.pages import consolidation
 from callosum.pages.calendar import start_of
 from callosum.pages.folder import Folder
+from callosum.regions import scheduler
 from callosum.regions.episodes import Hippocampus
 from callosum.regions.scheduler import JOBS, Brainstem, Files, Job, _Interval
 from callosum.settings import Settings
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
 
+ROOT = Path(__file__).resolve().parents[3]
 MONDAY = date(2027, 3, 15)
 WAIT = 20.0
 """What is waited for comes in well under a second; so long until a test fails, in seconds."""
@@ -235,6 +241,70 @@ def test_a_handler_may_close_from_within_a_job(place: Place) -> None:
     assert brainstem.run_job("quick") is False
 
 
+def test_closing_leaves_behind_what_blocks(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(scheduler, "_PATIENCE", 0.05)
+    entered, go = threading.Event(), threading.Event()
+
+    def stuck(_: SchedulerTick) -> None:
+        entered.set()
+        go.wait(WAIT)
+
+    place.corpus.on(SchedulerTick, stuck, inline=True)
+    brainstem = place.brainstem(jobs=[Job("quick", every=3600, first=0), Job("sweep", every=3600, first=0)])
+    try:
+        brainstem.start()
+        assert entered.wait(WAIT)
+        began = time.monotonic()
+        brainstem.close()
+        assert time.monotonic() - began < WAIT / 2
+        assert "is left behind" in caplog.text
+        assert all(thread.daemon for thread in brainstem._running.values())
+    finally:
+        go.set()
+        for thread in brainstem._running.values():
+            thread.join(WAIT)
+
+
+STUCK = """
+import sys, threading
+from pathlib import Path
+from callosum.corpus.bus import Corpus
+from callosum.corpus.events import SchedulerTick
+from callosum.gate import LocalGate
+from callosum.regions import scheduler
+from callosum.settings import Settings
+
+scheduler._PATIENCE = 0.05
+entered = threading.Event()
+corpus, gate = Corpus(), LocalGate(settings=Settings(state=Path(sys.argv[1])))
+corpus.on(SchedulerTick, lambda _: (entered.set(), threading.Event().wait()), inline=True)
+brainstem = scheduler.Brainstem(corpus, gate=gate, state=Path(sys.argv[1]), jobs=[scheduler.Job("x", every=9, first=0)])
+brainstem.start()
+entered.wait()
+brainstem.close()
+print("the end")
+"""
+
+
+def test_a_job_that_blocks_does_not_keep_the_interpreter_from_ending(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", STUCK, str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, timeout=2 * WAIT, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stdout) == (0, "the end\n"), ended.stderr
+
+
+def test_libraries_say_nothing_of_each_run_and_change(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    loud = [logging.getLogger(name) for name in ("apscheduler", "watchfiles")]
+    for logger, level in zip(loud, (logging.NOTSET, logging.DEBUG), strict=True):
+        monkeypatch.setattr(logger, "level", level)
+    with place.brainstem(jobs=[]):
+        assert not logging.getLogger("apscheduler.scheduler").isEnabledFor(logging.INFO)
+        assert logging.getLogger("watchfiles.main").isEnabledFor(logging.DEBUG)  # where somebody wants it
+
+
 def test_what_was_missed_is_one_time_however_far_the_clock_leapt() -> None:
     trigger = _Interval(seconds=30, timezone=UTC)
     then, now = datetime(1970, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)
@@ -332,6 +402,50 @@ def test_a_key_to_which_sessions_return_gets_a_page(place: Place) -> None:
     assert "3 sessions, 4 calls" in place.page(told.path)
     assert len(place.of(MemoryPromoted)) == 1
     assert len(list((place.folder / "brain" / "topics").iterdir())) == 1
+
+
+def test_a_process_that_has_run_for_weeks_writes_what_a_new_one_writes(place: Place) -> None:
+    old, pages = place.brainstem(), []
+    for day in range(12):
+        place.on_day(day)
+        for number in range(5 * (12 - day)):
+            place.send(("mira", "doug", "anna", "bea")[(day + number) % 4], f"#channel{number % 2}")
+        place.gate.lock("mira", "channel:#channel0", 3, 60)  # is settled by a sweep, the next day
+        old.run_job("sweep")
+        old.run_job("topics")
+        found = {path.name: path.read_bytes() for path in (place.folder / "brain" / "topics").glob("*.md")}
+        for path in (place.folder / "brain" / "topics").glob("*.md"):
+            path.unlink()
+        place.brainstem().run_job("topics")
+        assert {path.name: path.read_bytes() for path in (place.folder / "brain" / "topics").glob("*.md")} == found
+        pages.append(found)
+    assert [len(found) for found in pages] == [0] + 11 * [2]
+    assert any(b" since 2027-03-20" in text for text in pages[-1].values())  # seven days
+
+
+def test_topics_are_read_bit_by_bit_and_told_when_all_is_read(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    three_days(place)
+    monkeypatch.setattr(consolidation, "BUDGET", 4)
+    read = 0
+    entries = consolidation.Consolidation._entries
+
+    def counted(self: consolidation.Consolidation, start: int, end: int | None = None) -> Iterator[Entry]:
+        nonlocal read
+        for entry in entries(self, start, end):
+            read += 1
+            yield entry
+
+    monkeypatch.setattr(consolidation.Consolidation, "_entries", counted)
+    brainstem, reads = place.brainstem(), []
+    while not place.of(MemoryPromoted):
+        before = read
+        assert brainstem.run_job("topics")
+        reads.append(read - before)
+        assert len(reads) < 10
+    assert max(reads) <= 5  # one more is looked at to see that it is beyond
+    assert sum(reads) >= 12  # six to find it, and six for its page
+    (told,) = place.of(MemoryPromoted)
+    assert "3 sessions, 3 calls since 2027-03-16" in place.page(told.path)  # type: ignore[attr-defined]
 
 
 def test_topics_of_two_namespaces_are_two(place: Place) -> None:
@@ -478,6 +592,15 @@ def test_other_files_of_the_folder_do_not_count(place: Place) -> None:
         wanted.write_text("[lease]\n")
         place.until(lambda seen: changes(seen, wanted))
     assert len(place.of(WatcherChanged)) == 1
+
+
+def test_reports_of_other_files_wake_it_once_a_second(place: Place) -> None:
+    files = Files([place.rules])
+    files._looked = time.monotonic() + 3600
+    assert files._wakes(Change.modified, str(place.rules))
+    assert not files._wakes(Change.modified, str(place.folder / "gate.db-wal"))
+    files._looked = time.monotonic() - 2  # nor do many of them keep it from looking
+    assert files._wakes(Change.modified, str(place.folder / "gate.db-wal"))
 
 
 def test_a_folder_may_come_later_go_and_come_again(place: Place) -> None:

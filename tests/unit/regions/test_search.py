@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from callosum.corpus.bus import Corpus
-from callosum.corpus.events import CortexReindexed, SchedulerTick
+from callosum.corpus.events import CortexReindexed, HealthWarning, SchedulerTick
 from callosum.errors import ConfigError, StoreError
 from callosum.gate import LocalGate
 from callosum.journal import Rotation
@@ -465,6 +465,28 @@ def test_a_tick_indexes(cortex: Cortex, corpus: Corpus, gate: LocalGate, told: l
     corpus.emit(SchedulerTick("index", "every 60 s"))
     assert corpus.flush()
     assert len(told) == 1
+
+
+def test_a_tick_that_fails_is_told_as_its_job(
+    cortex: Cortex, corpus: Corpus, gate: LocalGate, state: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    a_day(gate)
+    (state / "brain").write_text("in the way")
+    warnings: list[HealthWarning] = []
+    corpus.on(HealthWarning, warnings.append)
+    corpus.emit(SchedulerTick("index", "every 60 s"))
+    assert corpus.flush()
+    ((resource, threshold),) = [(one.resource, one.threshold) for one in warnings]
+    assert (resource, threshold) == ("job.index", "no error")
+
+
+def test_huge_names_and_deep_nesting_are_bounded() -> None:
+    huge = "k" * 3_000_000
+    assert len(search._words({huge: {huge: "value"}}, 1000)) < 1100
+    deep: Any = "bottom"
+    for _ in range(900):
+        deep = [deep]
+    assert search._words({"a": deep, "b": 1}, 1000) == "a: , b: 1"
 
 
 def test_closing_ends_an_index_under_way(cortex: Cortex, gate: LocalGate, monkeypatch: pytest.MonkeyPatch) -> None:

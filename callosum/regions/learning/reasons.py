@@ -1,0 +1,104 @@
+"""Why confirmed pauses speak for no rule: counted by reason, tool and rule, and told in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Final
+
+from callosum.policy.sentence import name as shown
+from callosum.regions.learning.counts import MILD, Count, joined
+from callosum.regions.learning.endings import Ending
+
+MOST_TOLD: Final = 5
+_MOST: Final = 1000
+"""Most sorts of pauses that are counted apart."""
+
+
+class Why(Enum):
+    """A reason, as a sentence. Where several hold, the first counts."""
+
+    NAMELESS = (
+        "No rule names {tool}: {good} of its {all} pauses {were} confirmed. Name it in a rule of its own; "
+        "what is paused then can be proposed."
+    )
+    GRAVE = "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed, at tier 4 or for {kinds}: such stay."
+    CHANGED = (
+        "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed, but the rules of today decide these calls "
+        "otherwise: perhaps the proposal is among them already."
+    )
+    AGAINST = (
+        "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed; the others did their work, or what was "
+        "confirmed went wrong."
+    )
+    FEW = "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed; it takes {least}."
+    DIFFERENT = "A person agreed to {tool} (rule {rule}) {good} of {all} times, but not {least} times to the same call."
+    UNWRITTEN = (
+        "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed, but no rule can be written that lets just "
+        "these pass."
+    )
+
+
+class Reasons:
+    """Counts the endings that cannot become a proposal. Memory is bounded."""
+
+    def __init__(self) -> None:
+        self._missed: dict[tuple[Why, str, str], tuple[Count, set[str]]] = {}
+
+    def add(self, why: Why, ending: Ending) -> None:
+        """Counts an ending that cannot become a proposal."""
+        case = ending.case
+        found = self._missed.get(place := (why, case.tool, case.rule))
+        if found is None:
+            if len(self._missed) >= _MOST:
+                return
+            found = self._missed[place] = (Count(), set())
+        found[0].add(ending)
+        found[1].update(case.kinds - MILD)
+
+    def left(self, tool: str, rule: str, pauses: Iterable[Count], questions: Sequence[Count], least: int) -> None:
+        """Takes over what was counted for a proposal and led to none."""
+        for counts, questioned in ((list(pauses), False), (list(questions), True)):
+            whole = joined(counts)
+            if not _good(whole) or len(self._missed) >= _MOST:
+                continue
+            enough = any(_good(count) >= least for count in counts)
+            few = Why.DIFFERENT if questioned else Why.FEW
+            against = whole.against or (questioned and whole.unanswered)
+            why = Why.AGAINST if against else Why.UNWRITTEN if enough else few
+            self._missed.setdefault((why, tool, rule), (whole, set()))
+
+    def sentences(self, least: int, *, paused: bool) -> list[str]:
+        """What there is to say, of most confirmations first; never nothing. ``paused``: there was a pause at all."""
+        found = sorted(
+            (-_good(count), place[0].name, *place[1:], place[0], count, kinds)
+            for place, (count, kinds) in self._missed.items()
+            if _good(count)
+        )
+        told = [
+            why.value.format(
+                tool=shown(tool),
+                rule=shown(rule),
+                good=_good(count),
+                all=_all(count),
+                were="was" if good == -1 else "were",
+                kinds=" or ".join(sorted(kinds)) or "what is not to be undone",
+                least=least,
+            )
+            for good, _, tool, rule, why, count, kinds in found[:MOST_TOLD]
+        ]
+        if len(found) > MOST_TOLD:
+            told.append(f"And so for {len(found) - MOST_TOLD} more.")
+        if told:
+            return told
+        if paused:
+            return ["Calls were paused, or put to a person, and none of them was confirmed or approved."]
+        return ["No call was paused, or put to a person, in that time."]
+
+
+def _good(count: Count) -> int:
+    return count.confirmed + count.approved
+
+
+def _all(count: Count) -> int:
+    return _good(count) + count.heeded + count.waited + count.denied + count.unanswered
