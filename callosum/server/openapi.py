@@ -125,6 +125,8 @@ def _events() -> dict[str, Any]:
         schema["required"] = ["type", *schema.get("required", ())]
     for name, schema in found.items():
         _constrain(name, schema)
+    found["HealthOk"]["properties"]["instance"] = dict(_NAME)  # a host says it of itself, and names itself
+    found["HealthOk"]["required"].append("instance")
     found["CorpusEvent"] = {"anyOf": [{"$ref": _REF.format(name=kind.__name__)} for kind in remote.values()]}
     return found
 

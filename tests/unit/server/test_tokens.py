@@ -315,7 +315,7 @@ def test_without_the_lock_they_would(path: Path, monkeypatch: pytest.MonkeyPatch
 
     book = Tokens(path)
     book.reload = lambda: True  # type: ignore[method-assign]
-    monkeypatch.setattr(module, "fcntl", None)
+    monkeypatch.setattr("callosum.locks.fcntl", None)
     monkeypatch.setattr(module, "_write", lambda path, tokens: written.append(sorted(tokens)))
     monkeypatch.setattr(module, "_read", slowly)
     written: list[list[str]] = []
