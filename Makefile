@@ -15,7 +15,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 
 .PHONY: help
 help: ## list the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(VENV)/.demo ## two sessions, one inbox: without the gate and with it (under a minute)
@@ -43,6 +43,10 @@ format: $(VENV)/.test ## put the code into form
 .PHONY: bench
 bench: $(VENV)/.bench ## figures beside named peers; ARGS="--only pair" picks some
 	$(BIN)/python -m bench.run $(ARGS)
+
+.PHONY: bench-quality
+bench-quality: $(VENV)/.demo ## how well it judges, beside baselines; ARGS="--only shell" picks some
+	$(BIN)/python -m bench.quality $(ARGS)
 
 .PHONY: replay
 replay: $(VENV)/.demo ## recorded tool traffic through the gate: make replay FILE=traces.jsonl [SESSIONS=8]

@@ -139,18 +139,30 @@ class Key(Struct, frozen=True, gc=False, array_like=True):
     """A context key with what the call does to it.
 
     ``name`` is canonical (one resource, one spelling). A name that ends in ``/`` is a tree and
-    covers every key it prefixes; a part after ``|`` is a facet of the key before it.
+    covers every key it prefixes, and ``order:/`` every ``order:`` key; a part after ``|`` is a
+    facet of the key before it.
     """
 
     name: str
     mode: Mode = Mode.WRITE
 
 
+def reach(name: str) -> str:
+    """Returns what all keys that a tree covers begin with, ``""`` for a key that is no tree.
+
+    The tree of a whole entity, ``order:/``, covers every key of it: ``order:W1``, ``file:README.md``.
+    """
+    if name[-1:] != "/":
+        return ""
+    return name[:-1] if name.find(":") == len(name) - 2 else name
+
+
 def overlap(one: str, other: str) -> bool:
     """Whether two keys meet: the same, a tree over the other, or a facet and the key before its bar."""
     if one == other:
         return True
-    if (one.endswith("/") and other.startswith(one)) or (other.endswith("/") and one.startswith(other)):
+    above, below = reach(one), reach(other)
+    if (above and other.startswith(above)) or (below and one.startswith(below)):
         return True
     return one.startswith(f"{other}|") or other.startswith(f"{one}|")
 

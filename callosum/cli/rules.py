@@ -13,7 +13,7 @@ from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
     from callosum.regions.learning import Suggestion
-
+    from callosum.rules import RuleSet
 app = typer.Typer(help="The rules by which calls are judged.", no_args_is_help=True, epilog=EPILOG)
 
 
@@ -138,3 +138,92 @@ def _print(found: list[Suggestion], path: str, *, there: bool) -> None:
         show.line()
     where = f'at the top of "rules" in {path}' if there else f'as {{"rules": [...]}} into a new file {path}'
     show.line(f"Nothing was changed. To use a proposal put it {where}; then `callosum rules check`.", "bold")
+
+
+# --- gaps ---------------------------------------------------------------------------------------------
+
+
+@app.command(epilog=EPILOG)
+def gaps(
+    since: Since = "30d",
+    namespace: Only = None,
+    state: State = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show where the rules see little: calls without keys, unnamed tools, keys nobody shares; exit code 1 if nowhere.
+
+    Nothing is changed.
+    """
+    from callosum.cli import retrospect, show
+    from callosum.cli.times import moment
+    from callosum.journal import Filter, Journal
+    from callosum.retrospect import find_gaps
+
+    settings = settings_of(state, namespace, config)
+    wanted = Filter(namespace=namespace, since=moment(since, "--since"), event="intercept")
+    with open_gate(settings) as gate:
+        found = find_gaps(Journal(gate.store, settings.state).read(wanted))
+    if json:
+        show.json(found)
+    else:
+        retrospect.show_gaps(found)
+    if found.nothing:
+        raise typer.Exit(NO)
+
+
+# --- try ----------------------------------------------------------------------------------------------
+
+
+@app.command("try", epilog=EPILOG)
+def try_(
+    file: Annotated[Path, typer.Argument(help="The rules file to try in place of the one in force.")],
+    since: Since = "7d",
+    most: Annotated[
+        int, typer.Option("--most", min=1, max=1_000_000, metavar="N", help="Play at most the newest N calls.")
+    ] = 20_000,
+    namespace: Only = None,
+    state: State = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Show what a changed rules file would have decided over the recorded calls; exit code 1 if nothing else.
+
+    Nothing is changed, and no tool is run.
+    """
+    from callosum.cli import retrospect, show
+    from callosum.cli.times import moment
+    from callosum.journal import Filter, Journal
+    from callosum.model import DAY
+    from callosum.retrospect import try_rules
+
+    settings = settings_of(state, namespace, config)
+    current = settings.rules or settings.state / "tiers.json"
+    protected = (str(settings.state), str(current))
+    old = _rules_of(current, protected) if current.exists() else _rules_of(None, protected)
+    new = _rules_of(file, protected)
+    start = moment(since, "--since")
+    wanted = Filter(namespace=namespace, since=max(0, start - DAY))  # what the first calls were compared with
+    with open_gate(settings) as gate:
+        book = Journal(gate.store, settings.state)
+        found = try_rules(lambda: book.read(wanted), old, new, since=start, most=most)
+    if json:
+        show.json(found)
+    else:
+        retrospect.show_trial(found)
+    if found.nothing:
+        raise typer.Exit(NO)
+
+
+def _rules_of(path: Path | None, protected: tuple[str, ...]) -> RuleSet:
+    """The rules of a file before the default ones. Raises ``ConfigError`` naming the file and the place."""
+    from callosum.rules import RuleSet
+
+    if path is None:
+        return RuleSet.parse(protected=protected)
+    try:
+        return RuleSet.parse(path.read_bytes(), source=str(path), protected=protected)
+    except OSError as fault:
+        raise ConfigError(fault.strerror or "cannot be read", at=str(path)) from fault
+    except ConfigError as error:
+        raise error if error.at.startswith(str(path)) else ConfigError(str(error), at=str(path)) from None

@@ -25,8 +25,12 @@ from callosum.model import (
 from callosum.policy.ask import Ask, Case
 from callosum.policy.evidence import Evidence, lost
 from callosum.policy.sentence import sentence
+from callosum.redact import summarise
 
 _ALLOW: Final = Verdict.ALLOW
+_KNOWN: Final = ("description", "schema", "annotations")
+MAX_CWD: Final = 1024
+"""A longer working directory is not journalled."""
 
 
 def again(earlier: Action) -> Decision:
@@ -124,11 +128,19 @@ def body_of(ask: Ask, decision: Decision) -> dict[str, Any]:
         body["observed"] = decision.observed
     if ask.found.gap:
         body["gap"] = True
+    if ask.found.content.origin:
+        body["origin"] = ask.found.content.origin.hex()
+    if ask.call.pause:
+        body["pause"] = True
+    if ask.full:
+        known = {name: said for name in _KNOWN if (said := getattr(ask.call, name)) is not None}
+        if known:
+            body["known"] = summarise(known, mode="full")
     return body
 
 
 def origin_of(call: Call) -> dict[str, Any]:
-    """The host's own names for the call and its task, as far as it has any."""
+    """The host's own names for the call and its task, as far as it has any, and where it was made."""
     body: dict[str, Any] = {}
     if call.call_id is not None:
         body["callId"] = call.call_id
@@ -136,6 +148,8 @@ def origin_of(call: Call) -> dict[str, Any]:
         body["taskId"] = call.task_id
     if call.attempt != 1:
         body["attempt"] = call.attempt
+    if call.cwd is not None and len(call.cwd) <= MAX_CWD and call.cwd.isprintable():
+        body["cwd"] = call.cwd
     return body
 
 

@@ -118,8 +118,8 @@ def _tell(ask: Ask, view: View, mark: Mark, mine: list[Evidence], verdict: Verdi
 
 def _worth_a_read(place: KeyView, view: View) -> bool:
     """Whether this read says more than the last one did: something changed in between."""
-    if not place.mark.read:
-        return True
+    if not place.mark.read or place.key.name[-1:] == "/":
+        return True  # what changed in a tree is not looked up for who only looks
     newest = max((moment(a, view.now) for a in (*place.latest, *place.live)), default=0)
     if any(unreported(action, view.now) for action in place.latest):
         return True

@@ -131,7 +131,19 @@ def recipients(text: str) -> list[str]:
     text = text[:MAX_COMMAND]
     if "@" not in text:
         return []
+    found = spoken(text)
+    if any(one in text for one in ("mail", "mutt", "smtp")):
+        for simple in simple_commands(text):
+            found += mailer_arguments(simple.argv())
+    return list(dict.fromkeys(found))
+
+
+def spoken(text: str) -> list[str]:
+    """Returns the addresses after options and headers such as ``--mail-rcpt`` and ``To:``, and in ``mailto:``."""
+    text = text[:MAX_COMMAND]
     found: list[str] = []
+    if "@" not in text:
+        return found
     for match in islice(_MAIL_OPTION.finditer(text), 256):
         found += keys.addresses(match.group(1).strip("'\""))
     for match in islice(_MAIL_HEADER.finditer(text), 256):
@@ -142,13 +154,11 @@ def recipients(text: str) -> list[str]:
         found += keys.addresses(
             match.group(1).replace("%40", "@").replace("?", " ").replace("&", " ").replace("=", " ")
         )
-    if any(one in text for one in ("mail", "mutt", "smtp")):
-        for simple in simple_commands(text):
-            found += _mailer_arguments(simple.argv())
-    return list(dict.fromkeys(found))
+    return found
 
 
-def _mailer_arguments(argv: list[str]) -> list[str]:
+def mailer_arguments(argv: list[str]) -> list[str]:
+    """Returns the addresses among the arguments of ``mail``, ``mutt``, ``sendmail``; none of other programs."""
     if not argv or argv[0].rsplit("/", 1)[-1] not in _MAILERS:
         return []
     found: list[str] = []
@@ -166,10 +176,15 @@ def _mailer_arguments(argv: list[str]) -> list[str]:
 _IN_REPLY: Final = re.compile(r"in-reply-to:\s*(?:\\?[\"'])?<?([^\s<>\"'\\]{1,512})", re.IGNORECASE)
 
 
+def replied(text: str) -> list[str]:
+    """Returns the ids after ``In-Reply-To:``."""
+    return [match.group(1) for match in islice(_IN_REPLY.finditer(text[:MAX_COMMAND]), 16)]
+
+
 def threads(text: str) -> list[str]:
     """Returns the ids of the mails that a command replies to."""
     text = text[:MAX_COMMAND]
-    found = [match.group(1) for match in islice(_IN_REPLY.finditer(text), 16)]
+    found = replied(text)
     if "himalaya" in text and "reply" in text:
         for simple in simple_commands(text):
             argv = simple.argv()

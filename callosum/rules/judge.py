@@ -6,17 +6,20 @@ the tool's author may raise and never lower, and of two readings the graver coun
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from callosum.model import Key
+from callosum.rules import described, many, money, opaque, opposites, sql, targets
 from callosum.rules import lexicon as lex
-from callosum.rules import sql, targets
-from callosum.rules.name import Name, leading_verb, read_name, words
+from callosum.rules.keys import merge, spell
+from callosum.rules.lexicon import TOOL_PARAMS
+from callosum.rules.name import Name, read_name, words
 
 if TYPE_CHECKING:
-    from callosum.model import Call, Key
+    from callosum.model import Call
 
 
 class Look(NamedTuple):
@@ -60,27 +63,28 @@ def look(tool: str, params: Mapping[str, Any]) -> Look:
         if value is not None and type(value) is str and 0 < len(value) <= 64 and " " not in value:
             said, where = value, name
             break
+    else:
+        if not _TOOLS.isdisjoint(params) and len(tool) <= 256 and read_name(tool).verb in _CALLING:
+            said = next((one for name in TOOL_PARAMS if type(one := params.get(name)) is str and len(one) <= 128), "")
+            where = "tool"
     seen = _look(tool if len(tool) <= 256 else tool[:256], said, where)
     if seen.effect == "write" and not _ANSWERING.isdisjoint(params):
-        stance = _answer(params)
-        if stance:
-            return seen._replace(stance=_stance(stance, seen.name.nouns))
+        return seen._replace(stance=opposites.answered(params, seen.name, seen.stance))
     return seen
 
 
-_ANSWERING: Final = frozenset(lex.ANSWER_PARAMS)
-_TELLING: Final = frozenset(lex.ACTION_PARAMS + lex.ANSWER_PARAMS)
-_GENERIC: Final = frozenset(
-    "manage handle process execute run invoke call do use exec perform apply request set type".split()
-)
+_ANSWERING: Final = opposites.ANSWERING
+_TOOLS: Final = frozenset(TOOL_PARAMS)
+_CALLING: Final = lex.GENERIC | {""}
+_TELLING: Final = _ANSWERING | _TOOLS | set(lex.ACTION_PARAMS)
 
 
 @lru_cache(maxsize=4096)
 def _look(tool: str, said: str, where: str) -> Look:
     name = read_name(tool)
     verb, tier, sure, nouns = name.verb, name.tier, bool(name.verb), name.nouns
+    spoken = read_name(said)
     if said:
-        spoken = read_name(said)
         if where == "method" and said.lower() in lex.HTTP:
             given, grave, known = said.lower(), lex.HTTP[said.lower()], True
             given = {"get": "get", "head": "get", "options": "get", "trace": "get", "delete": "delete"}.get(
@@ -88,13 +92,17 @@ def _look(tool: str, said: str, where: str) -> Look:
             )
         else:
             given, grave, known = spoken.verb, spoken.tier, bool(spoken.verb)
-            nouns = tuple(dict.fromkeys(nouns + spoken.nouns))
+            nouns = spoken.nouns if where == "tool" else tuple(dict.fromkeys(nouns + spoken.nouns))
         if not known:
             tier = max(tier, 1)  # it does something whose name says nothing
             verb = verb if name.sure and name.tier else ""
-        elif not name.sure or verb in _GENERIC or grave >= tier:
+        elif not name.sure or verb in lex.GENERIC or grave >= tier:
             verb, tier, sure = given, grave, True
-    name = name._replace(nouns=nouns)
+    sided = name._replace(head=spoken.head or name.head)
+    head = spoken.head if where == "tool" else name.head or spoken.head
+    name = name._replace(nouns=nouns, head=head)
+    if tier == 1 or verb == "create":
+        tier = 0 if _harmless(verb, name) else tier
     effect = "read" if tier == 0 else "write"
     lifted, why = _lift(verb, tier, name, sure=sure)
     settles = bool(verb) and verb not in lex.REPEATS
@@ -103,31 +111,18 @@ def _look(tool: str, said: str, where: str) -> Look:
         and verb in lex.REPEATS
         and not (name.head in lex.HARMLESS_TWICE and verb in ("create", "add", "make"))
     )
-    return Look(name, verb, lifted, effect, repeats, settles, _stance(verb, nouns), verb in lex.WHOLE, sure, why)
+    return Look(
+        name, verb, lifted, effect, repeats, settles, opposites.stance(verb, sided), verb in lex.WHOLE, sure, why
+    )
 
 
-def _stance(verb: str, nouns: tuple[str, ...]) -> str:
-    stance = lex.STANCES.get(verb, "")
-    if (
-        stance
-        and "event" in nouns
-        and verb in ("book", "schedule", "create", "reserve", "confirm", "cancel", "delete", "unschedule", "reject")
-    ):
-        return "+attend" if verb in ("book", "schedule", "create", "reserve", "confirm") else "-attend"
-    if verb == "order":
-        return "+book"
-    return stance
-
-
-def _answer(params: Mapping[str, Any]) -> str:
-    """Returns the verb that an answering argument (``response: accepted``) stands for, or ``""``."""
-    for name in lex.ANSWER_PARAMS:
-        value = params.get(name)
-        if type(value) is str and len(value) <= 32:
-            verb = lex.ANSWERS.get(value.strip().lower().replace(" ", "_"))
-            if verb:
-                return verb
-    return ""
+def _harmless(verb: str, name: Name) -> bool:
+    """Tells whether what a verb makes is no more than an answer: an embedding, a screenshot, an id looked up."""
+    if verb in ("create", "generate", "make", "compute", "produce", "predict"):
+        return name.head in lex.COMPUTED
+    if verb in ("capture", "take"):
+        return not lex.PICTURES.isdisjoint(name.nouns)
+    return verb == "resolve" and name.words[-1] in lex.FOUND_BY_NAME
 
 
 def _lift(verb: str, tier: int, name: Name, *, sure: bool) -> tuple[int, tuple[str, ...]]:
@@ -148,6 +143,8 @@ def _about(verb: str, tier: int, name: Name) -> tuple[int, str]:
     if "draft" in name.words and verb not in ("send", "publish", "submit", *lex.DESTROYS):
         return 1, "a draft"
     if nouns & lex.MONEY:
+        return 4, "money"
+    if verb == "checkout" and nouns & {"cart", "basket", "bag"}:
         return 4, "money"
     if verb in lex.DESTROYS:
         if head in lex.LIGHT:
@@ -180,78 +177,103 @@ def _outward(verb: str, nouns: set[str], head: str) -> tuple[int, str]:
     return 0, ""
 
 
-_FINAL: Final = re.compile(
-    r"permanent|cannot be undone|can't be undone|irreversib|not reversible|unrecoverable", re.IGNORECASE
-)
 _DATABASE: Final = frozenset("sql db database mysql postgres postgresql sqlite table".split())
-_AMOUNT: Final = frozenset(("amount", "amount_cents", "sum", "total_amount", "amountcents", "value_in_cents"))
-_PAYEE: Final = frozenset(
-    (
-        "recipient",
-        "payee",
-        "to",
-        "iban",
-        "beneficiary",
-        "destination",
-        "to_account",
-        "recipient_iban",
-        "toaccount",
-        "receiver",
-    )
-)
 
 
 def judge(call: Call, params: Mapping[str, Any]) -> Judgement:
     """Returns what a call is taken for that no rule names. Never tier 0 without a sign of harmlessness."""
+    params = opaque.unwrap(params)
     seen = look(call.tool, params)
+    told = described.properties(call.schema)
+    name = seen.name
+    if not seen.sure or name.rival or not name.firm or name.verb in lex.TRIES:
+        seen = _settled(call, params, told, seen)
     tier, effect, why, verb = seen.tier, seen.effect, seen.why, seen.verb
-    if not seen.sure:
-        lead = leading_verb(call.description) if call.description else ""
-        if lead:
-            seen = _described(call.tool if len(call.tool) <= 256 else call.tool[:256], lead)
-            tier, effect, why, verb = (
-                seen.tier,
-                seen.effect,
-                (f'judged by how it is described: "{lead}"',),
-                lead,
-            )
-        elif _converts(seen.name.words, params):
-            tier, effect, why = 0, "read", ("a conversion of numbers",)
-    plain = not seen.sure or verb in _GENERIC or verb in ("query", "select")
-    statement = sql.statement(params, loosely=plain or not _DATABASE.isdisjoint(seen.name.words))
+    plain = not seen.sure or verb in lex.GENERIC or verb in ("query", "select")
+    statement = sql.statement(params, loosely=plain or not _DATABASE.isdisjoint(name.words))
     if statement is not None and (plain or statement.tier > tier):
         tier, verb = statement.tier, statement.verb
         effect, why = "write" if tier else "read", (f"judged by its SQL: {statement.verb}",)
-    if (
-        0 < tier < 4
-        and (
-            verb in ("transfer", "send", "schedule", "make", "create", "update", "initiate")
-            or "transaction" in seen.name.nouns
-        )
-        and _pays(call, params, seen.name)
+    elif statement is None and (found := opaque.graphql(params)) is not None:
+        seen = _operation(seen, found)
+        tier, effect, why, verb = seen.tier, seen.effect, seen.why, seen.verb
+    if 0 < tier < 4 and money.moves(params, told, name, verb):
+        tier, why = 4, (*why, "money moves: an amount and who gets it")
+    touched: tuple[Key, ...] = ()
+    way = effect
+    if tier == 0:
+        if call.annotations and call.annotations.get("readOnlyHint") is False:
+            tier, effect, way, why = 1, "write", "write", (*why, "its author says that it does not only read")
+        else:
+            besides, touched = _besides(call, params, told, name, verb)
+            if besides:
+                tier, effect, why = 1, "write", (*why, besides)
+    elif (
+        tier < 4
+        and call.annotations
+        and call.annotations.get("destructiveHint") is True
+        and described.final(call.description)
     ):
-        tier, why = 4, ("money moves: an amount and who gets it",)
-    notes = call.annotations
-    if notes:
-        if tier == 0 and notes.get("readOnlyHint") is False:
-            tier, effect, why = 1, "write", (*why, "its author says that it does not only read")
-        elif (
-            0 < tier < 4
-            and notes.get("destructiveHint") is True
-            and call.description
-            and _FINAL.search(call.description[:4096])
-        ):
-            tier, why = 4, (*why, "its author says that it cannot be undone")
+        tier, why = 4, (*why, "its author says that it cannot be undone")
     if statement is not None and statement.keys:
-        keys: tuple[Key, ...] = statement.keys
+        keys: tuple[Key, ...] = sql.within(statement.keys, params)
+        why = (*why, "its keys are the tables")
     else:
-        keys = targets.derive(call, params, seen.name, verb, tier, effect)
+        keys = targets.derive(call, params, name, verb, tier, way)
+        if touched:
+            keys = merge([*touched, *keys])[0]
+        why = (*why, targets.told(keys))
     return Judgement(tier, effect, keys, seen.repeats and effect == "write", seen.stance, seen.whole, why)
+
+
+def _besides(
+    call: Call, params: Mapping[str, Any], told: Mapping[str, Any], name: Name, verb: str
+) -> tuple[str, tuple[Key, ...]]:
+    """Returns what a look does besides looking, ``""`` if nothing shows, and the keys of what it changes by that."""
+    if call.description:
+        if described.acts_besides(call.description):
+            return "its description tells of something that it does as well", many.touched(name)
+    elif "unread" in name.words and not lex.MESSAGES.isdisjoint(name.nouns):
+        return "what is unread may count as read afterwards", many.touched(name)
+    where = described.outputs(name, params)
+    if where or described.outputs(name, told):
+        left = [Key(one) for path in where for one in spell("file:", path, call.cwd)]
+        return "it can leave a file where its params say", tuple(left)
+    if verb in _ASKS and any(params.get(one) for one in ("body", "data", "json", "payload")):
+        return "it sends something", ()
+    return "", ()
+
+
+_ASKS: Final = frozenset(("fetch", "request", "curl", "http"))
+
+
+def _settled(call: Call, params: Mapping[str, Any], told: Mapping[str, Any], seen: Look) -> Look:
+    """A look at a tool whose name leaves its verb open: with the one the description tells, if any."""
+    lead = described.settled(seen.name, call.description)
+    if lead:
+        known = _described(call.tool if len(call.tool) <= 256 else call.tool[:256], lead)
+        if not (seen.sure and not seen.name.sure and seen.verb != seen.name.verb):
+            return known  # unless an argument named the act
+    if not seen.sure and _converts(seen.name.words, params or _typed(told)):
+        return seen._replace(tier=0, effect="read", repeats=False, why=("a conversion of numbers",))
+    return seen
+
+
+def _operation(seen: Look, found: opaque.Operation) -> Look:
+    """A look at a call of GraphQL: a mutation does what its first field is called, anything else only looks."""
+    if found.kind != "mutation":
+        if seen.sure and seen.verb not in lex.GENERIC and seen.tier:
+            return seen
+        return seen._replace(verb="get", tier=0, effect="read", repeats=False, why=(f"a GraphQL {found.kind}",))
+    field = _look(found.field, "", "")
+    known = field if field.tier >= seen.tier else seen
+    tier = max(1, known.tier)
+    return known._replace(tier=tier, effect="write", why=(f'a GraphQL mutation: "{found.field}"',))
 
 
 @lru_cache(maxsize=1024)
 def _described(tool: str, verb: str) -> Look:
-    """A look at a tool whose name has no verb, with the one its description begins with."""
+    """A look at a tool with the verb that its description begins with."""
     name = read_name(tool)
     tier = lex.VERBS.get(verb, (0, 0))[0]
     lifted, why = _lift(verb, tier, name, sure=True)
@@ -260,13 +282,22 @@ def _described(tool: str, verb: str) -> Look:
         verb,
         lifted,
         "read" if tier == 0 else "write",
-        verb in lex.REPEATS,
+        verb in lex.REPEATS and tier > 0,
         verb not in lex.REPEATS,
-        _stance(verb, name.nouns),
+        opposites.stance(verb, name),
         False,
         True,
-        why,
+        (f'judged by how it is described: "{verb}"', *why[1:]),
     )
+
+
+def _typed(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns a number for each param that a schema says is one, and text for the others."""
+    return {
+        name: 0 if isinstance(one, Mapping) and one.get("type") in ("number", "integer", "float") else ""
+        for name, one in islice(told.items(), 8)
+        if isinstance(name, str)
+    }
 
 
 def _converts(spoken: tuple[str, ...], params: Mapping[str, Any]) -> bool:
@@ -278,15 +309,6 @@ def _converts(spoken: tuple[str, ...], params: Mapping[str, Any]) -> bool:
         and all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in params.values())
         and not any(name.lower().endswith(("id", "number", "account")) for name in params)
     )
-
-
-def _pays(call: Call, params: Mapping[str, Any], name: Name) -> bool:
-    """Tells whether an amount goes to somebody, by the names of the params (and of the schema's)."""
-    found = {str(one).lower() for one in params}
-    properties = call.schema.get("properties") if call.schema else None
-    if isinstance(properties, Mapping):
-        found.update(str(one).lower() for one in properties)
-    return bool(found & _AMOUNT) and (bool(found & _PAYEE) or "transaction" in name.nouns)
 
 
 __all__ = ["Judgement", "Look", "judge", "look", "words"]

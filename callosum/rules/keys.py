@@ -2,8 +2,9 @@
 
 A key is ``entity:value``. ``file:`` values are paths, joined to the call's working directory and
 normalised lexically (symbolic links are not followed: that would need the disk); ``email:`` values
-are bare lower-case addresses; all others are trimmed. No key holds control characters, none is
-longer than ``MAX_KEY``, and only a directory's key ends in ``/``.
+are bare lower-case addresses; ``url:`` values have scheme and host in lower case; all others are
+trimmed. No key holds control characters, none is longer than ``MAX_KEY``, and only what covers
+others, a directory or all things of a kind, ends in ``/``.
 """
 
 from __future__ import annotations
@@ -119,9 +120,67 @@ def path(value: str, cwd: str | None = None, *, tree: bool = False) -> str:
 
 
 def addresses(value: str) -> list[str]:
-    """Returns the e-mail addresses in ``value``, bare and lower-case, in order, each once."""
+    """Returns the e-mail addresses in ``value``, bare and lower-case, in order, each once.
+
+    A domain in other letters is spelled as it is sent (``xn--``). Letters that look alike are not
+    folded: they are other addresses.
+    """
     found = _ADDRESS.findall(value if len(value) <= MAX_VALUE else value[:MAX_VALUE])
-    return list(dict.fromkeys(one.lower().strip(".") for one in found))
+    if value.isascii():
+        return list(dict.fromkeys(one.lower().strip(".") for one in found))
+    return list(dict.fromkeys(_sent(one.lower().strip(".")) for one in found))
+
+
+def _sent(address: str) -> str:
+    address = clean(address)
+    name, _, domain = address.rpartition("@")
+    if not domain.isascii():
+        try:
+            return f"{name}@{domain.encode('idna').decode()}"
+        except UnicodeError:
+            return address
+    return address
+
+
+def untagged(found: tuple[Key, ...]) -> tuple[Key, ...]:
+    """Returns the keys with ``alice+news@x.org`` as ``alice@x.org``: most mail servers deliver both to one."""
+    if not any(key.name.startswith("email:") and "+" in key.name for key in found):
+        return found
+    return merge([Key(_TAG.sub(r"\1\2", key.name), key.mode) for key in found])[0]
+
+
+_TAG: Final = re.compile(r"^(email:(?!thread:)[^+@]+)\+[^@]*(@[^@]+)$")
+
+
+def repository(value: str) -> str:
+    """Returns a hosted repository as ``owner/name``, from its name or from any of its addresses."""
+    value = value.strip().removesuffix("/").removesuffix(".git")
+    if "://" in value:
+        value = value.split("://", 1)[1].partition("/")[2]
+    elif "@" in value and ":" in value:
+        value = value.partition(":")[2]
+    parts = [one for one in value[:MAX_KEY].split("/") if one]
+    return "/".join(parts[:2]) if parts else ""
+
+
+_URL: Final = re.compile(
+    r"([A-Za-z][A-Za-z0-9+.-]{0,31})://(?:[^/?#@]{0,512}@)?([^/?#]{0,512})([^#]*)(#[!/].*)?", re.DOTALL
+)
+_PORTS: Final = {"http": ":80", "https": ":443", "ws": ":80", "wss": ":443"}
+
+
+def url(value: str) -> str:
+    """Returns an address in its one spelling: scheme and host in lower case, without what names no other page.
+
+    The scheme's own port, a name and password, a place in the page and a last slash are dropped.
+    """
+    match = _URL.match(value)
+    if match is None:
+        return value.rstrip("/")
+    scheme, host, rest, route = match.groups()
+    scheme = scheme.lower()
+    host = host.lower().removesuffix(_PORTS.get(scheme, "\0"))
+    return f"{scheme}://{host}{rest}{route or ''}".rstrip("/")
 
 
 def canonical(name: str, cwd: str | None = None) -> tuple[str, ...]:
@@ -152,6 +211,9 @@ def _spell(prefix: str, value: str, cwd: str | None, tree: bool) -> tuple[str, .
         if found:
             return tuple(fit(prefix + clean(one)) for one in found)
         value = value.lower()
+    if prefix == "url:":
+        value = url(clean(value))
+        return (fit(prefix + value),) if value else ()
     value = clean(value).rstrip("/")
     return (fit(prefix + value),) if value else ()
 

@@ -17,14 +17,15 @@ def _words(text: str) -> frozenset[str]:
 _READ_STRONG: Final = """
 get list read find fetch show view describe lookup inspect browse display retrieve examine explain compare
 calculate validate verify summarize summarise analyze analyse aggregate detect parse convert estimate
-enumerate grep cat ls pwd whoami ping tail head glob diff stat du wc tree ps traceroute whois peek poll
-suggest recommend classify discover resolve_id wait sleep think reason echo print lint audit scan diagnose
-interpret evaluate_expression measure tally identify determine recall remember_nothing predict guess infer
-distinguish extract visualize visualise has is can exists contains select subtract multiply divide
+enumerate grep cat ls pwd whoami ping tail head glob diff stat du wc tree ps traceroute whois peek
+suggest recommend classify discover wait sleep think reason echo print lint audit scan diagnose
+interpret measure tally identify determine recall predict guess infer distinguish extract visualize
+visualise has is can exists contains select subtract multiply divide explore introspect locate scrape crawl
+transcribe recognize recognise blame geocode outline decode tokenize nslookup dig
 """
 _READ_LOOSE: Final = """
 compute count check sort sum average search query monitor watch translate preview trace profile test probe
-sample hear listen look see navigate_to
+sample hear listen look see poll ask research render score rank match encode hash
 """
 _READ_WEAK: Final = """
 status info information details detail history stats statistics schema logs log count size usage metrics
@@ -33,29 +34,31 @@ quote_price snapshot screenshot screencast messages requests request_log definit
 content metadata insights inference embeddings completion completions similarity distance median mean max
 min absolute percentage power round sqrt logarithm deviation conversion difference exchange_rate guidance
 recommendation recommendations availability permissions_list capabilities spec specification diagram
-documentation docs doc
+documentation docs doc transcript directions forecast leaderboard timeline trends
 """
 _WRITE_1_STRONG: Final = """
 create add update edit modify change set write save put insert append rename move copy replace upsert
 patch prepend upload mark make generate build configure setup initialize initialise init enable disable
-toggle activate deactivate install unzip zip compress extract_to mkdir mv cp touch chmod chown ln symlink
+toggle activate deactivate install unzip zip compress mkdir mv cp touch chmod chown ln symlink
 rsync sync attach detach link unlink assign unassign reassign subscribe unsubscribe follow unfollow star
 unstar pin unpin mute unmute archive unarchive dismiss hide unhide tag untag remove clear reset restart
 reboot stop kill start pause resume trigger rerun execute exec invoke eval evaluate connect disconnect
 login logout authenticate authorize signin signout signup register unregister enroll click press fill drag
-drop_on scroll hover tap swipe navigate upgrade downgrade load reload refresh reindex migrate clone
+scroll hover tap swipe navigate upgrade downgrade load reload refresh reindex migrate clone
 duplicate fork instantiate scaffold arrange resize reorder reprioritize prioritize increase decrease
 increment decrement adjust crop rotate lock unlock open close reopen unresolve resolve complete finish
-begin prepare provision compose emulate simulate commit checkout unstage stash rebase cherry revert undo
+begin prepare provision compose emulate simulate commit checkout checkin unstage stash rebase cherry revert undo
 redo restore recover download export adopt claim unclaim acquire join leave unflag favorite like unlike
-bookmark manage apply push_local merge_local swap shift mount unmount bind unbind reconnect focus skip
-append_to convert_to sort_in_place normalize_in_place park recognize synthesize
+bookmark manage apply swap shift mount unmount bind unbind reconnect focus skip park synthesize
+transition snooze scale cordon drain evict block unblock play mint finalize finalise reconcile allocate
+acknowledge invalidate
 """
 _WRITE_1_LOOSE: Final = """
-import type process store record flag rate vote handle stage run draft plan label note cache queue design
+import type process store record flag rate vote handle stage run draft plan label note cache queue design settle
+void capture redeem
 """
 _WRITE_1_WEAK: Final = """
-alarm route plugin job task script code command file folder auth hook webhook trigger_event process_item
+alarm route plugin job task script code command file folder auth hook webhook
 """
 _SEND_STRONG: Final = """
 send reply respond publish notify dm tweet retweet announce broadcast react forward invite mention
@@ -63,16 +66,16 @@ dispatch submit escalate syndicate crosspost remind
 """
 _COMMIT_STRONG: Final = """
 reschedule reserve rebook rsvp accept decline approve reject deny cancel merge undeploy rollback enrol
-hire unschedule confirm promote dial failover teardown
+hire unschedule confirm promote dial failover teardown revoke ban unban kick
 """
 _SEND_LOOSE: Final = "comment message share post contact answer push text alert ping chat"
-_COMMIT_LOOSE: Final = "exchange deploy sign place schedule book return release order call email mail"
+_COMMIT_LOOSE: Final = "trade bid exchange deploy sign place schedule book return release order call email mail"
 _GRAVE_STRONG: Final = """
 delete destroy purge wipe erase drop terminate truncate rm rmdir rmrf shred nuke obliterate deprovision
-decommission pay buy refund withdraw reimburse payout remit uninstall_all factory_reset
+decommission pay repay buy refund withdraw reimburse payout cashout disburse remit impersonate sell grant
 """
-_GRAVE_LOOSE: Final = "charge purchase deposit wire"
-_TRANSFER: Final = "transfer donate fund bid sell trade"
+_GRAVE_LOOSE: Final = "charge purchase deposit wire tip topup"
+_TRANSFER: Final = "transfer donate fund"
 
 STRONG: Final = 2
 LOOSE: Final = 1
@@ -102,6 +105,31 @@ def _verbs() -> dict[str, tuple[int, int]]:
 
 VERBS: Final = _verbs()
 """Verb -> (tier, strength)."""
+
+ONLY_VERBS: Final = _words("get fetch describe retrieve lookup inspect enumerate browse examine")
+"""Looking verbs that are no nouns: at the end of a name they are the verb."""
+SIDES: Final = _words("details detail info information status stats statistics count history metrics size schema")
+"""Ends of a name that say that it looks: ``order_status`` orders nothing."""
+SENT: Final = _words("details detail info information status")
+"""... unless the verb sends such a thing: ``post_status``."""
+GENERIC: Final = _words("manage handle process execute run invoke call do use exec perform apply request set type")
+"""Verbs that say only that something is done; what, the arguments say."""
+YIELDS: Final = _words("export download generate capture load render make produce build")
+"""Verbs whose act may be no more than the answer it gives: in a description they raise nothing."""
+TRIES: Final = _words(
+    "verify validate check test probe audit scan diagnose monitor watch profile trace preview extract analyze "
+    "analyse translate match score poll sample ping"
+)
+"""Verbs that look by doing something; what they do, the description may tell."""
+PICTURES: Final = _words("screenshot snapshot screencast capture recording echo print dump pdf")
+"""Words of tools whose answer is a file where a path is given."""
+COMPUTED: Final = _words(
+    "completion completions embedding embeddings transcription translation prediction uuid guid hash checksum "
+    "tokenization moderation suggestion suggestions"
+)
+"""What a model or a formula makes and nothing keeps."""
+FOUND_BY_NAME: Final = _words("id ids name dns url uri path address symbol reference alias handle hostname host ip")
+"""What is looked up where it is "resolved"."""
 
 DESTROYS: Final = _words(
     "delete destroy purge wipe erase drop terminate truncate rm rmdir shred nuke obliterate deprovision "
@@ -136,14 +164,14 @@ PAYS: Final = _words(
     "create schedule initiate donate fund"
 )
 MONEY: Final = _words(
-    "payment refund payout money fund funds subscription wallet salary payroll_run deposit purchase "
-    "charge cash donation"
+    "payment refund payout money fund funds subscription wallet salary deposit purchase charge cash donation "
+    "remittance reimbursement disbursement escrow loan dividend"
 )
 MONEY_RECORDS: Final = _words("invoice quote transaction bill journal credit estimate expense budget")
 """Commercial documents: grave when money moves with them (a recipient and an amount)."""
 ACCESS: Final = _words(
     "password permission role secret policy credential config configuration iam acl firewall passkey mfa "
-    "privilege apikey access"
+    "privilege apikey access ownership"
 )
 COMMITMENTS: Final = _words(
     "event meeting appointment booking reservation order flight hotel ticket_purchase invitation rsvp "
@@ -171,38 +199,11 @@ HARMLESS_TWICE: Final = _words(
 )
 """What is added or made twice without harm."""
 
-STANCES: Final[dict[str, str]] = {
-    "accept": "+attend", "attend": "+attend", "join": "+attend", "decline": "-attend", "rsvp": "",
-    "leave": "-attend", "book": "+book", "reserve": "+book", "rebook": "+book", "schedule": "+book",
-    "place": "+book", "cancel": "-book", "unschedule": "-book", "create": "+exist", "delete": "-exist",
-    "destroy": "-exist", "drop": "-exist", "restore": "+exist", "purge": "-exist", "terminate": "-exist",
-    "approve": "+approve", "reject": "-approve", "deny": "-approve", "confirm": "+approve",
-    "enable": "+enable", "disable": "-enable", "activate": "+enable", "deactivate": "-enable",
-    "open": "+open", "reopen": "+open", "unresolve": "+open", "close": "-open", "resolve": "-open",
-    "start": "+run", "resume": "+run", "stop": "-run", "pause": "-run", "lock": "+lock", "unlock": "-lock",
-    "subscribe": "+subscribe", "unsubscribe": "-subscribe", "grant": "+grant", "revoke": "-grant",
-    "archive": "+archive", "unarchive": "-archive", "publish": "+publish", "unpublish": "-publish",
-    "merge": "+merge", "deploy": "+deploy", "rollback": "-deploy", "undeploy": "-deploy",
-    "assign": "+assign", "unassign": "-assign", "pay": "+pay", "refund": "-pay", "buy": "+buy",
-    "purchase": "+buy", "sell": "-buy",
-}  # fmt: skip
-"""Verb -> the side it takes."""
-ANSWERS: Final[dict[str, str]] = {
-    "accept": "accept", "accepted": "accept", "yes": "accept", "attending": "accept", "going": "accept",
-    "decline": "decline", "declined": "decline", "no": "decline", "not_attending": "decline",
-    "not_going": "decline", "approve": "approve", "approved": "approve", "approved_by": "approve",
-    "reject": "reject", "rejected": "reject", "deny": "reject", "denied": "reject",
-    "request_changes": "reject", "cancelled": "cancel", "canceled": "cancel", "closed": "close",
-    "open": "open", "opened": "open", "reopened": "open", "enabled": "enable", "disabled": "disable",
-    "confirmed": "confirm",
-}  # fmt: skip
-"""What a ``response``, ``status`` or ``decision`` may say, as a verb."""
-
 FOLD: Final[dict[str, str]] = {
     "mail": "email", "gmail": "email", "emails": "email", "meeting": "event", "appointment": "event",
     "invitation": "event", "invite": "event", "folder": "directory", "dir": "directory", "person": "user",
     "people": "user", "repository": "repo", "msg": "message", "pull": "pr", "mr": "pr", "chat": "channel",
-    "conversation": "channel", "room": "channel", "organisation": "organization", "org": "organization",
+    "conversation": "channel", "organisation": "organization", "org": "organization",
     "db": "database", "reservation": "booking", "txn": "transaction", "document": "doc", "acct": "account",
 }  # fmt: skip
 """Synonyms, folded to one noun."""
@@ -226,17 +227,11 @@ ACTION_PARAMS: Final = (
     "request_type",
     "type_of_action",
 )
-ANSWER_PARAMS: Final = (
-    "response",
-    "rsvp",
-    "decision",
-    "answer",
-    "event",
-    "status",
-    "state",
-    "response_status",
-    "responseStatus",
-)
+TOOL_PARAMS: Final = (
+    "tool", "tool_name", "toolName", "tool_slug", "action_name", "actionName", "operation_name", "operationName",
+    "operation_id", "operationId",
+)  # fmt: skip
+"""Params that name the tool which a tool calls."""
 SQL_PARAMS: Final = ("sql", "query", "statement", "sql_query", "sqlQuery", "statements", "queries")
 SCOPES: Final = _words(
     "tenant subscription resource_group resourcegroup workspace cloud page connection cursor session "
@@ -249,3 +244,36 @@ IGNORED: Final = _words(
     "max_results maxresults count top skip fields include exclude verbose timeout language locale"
 )
 HTTP: Final = {"get": 0, "head": 0, "options": 0, "trace": 0, "post": 2, "put": 1, "patch": 1, "delete": 4}
+
+ASPECTS: Final = _words(
+    "detail info information data record status state metadata summary count size list result history log "
+    "statistic stat content overview report"
+)
+"""Nouns that say which side of a thing is looked at, not which thing."""
+LISTED: Final[dict[str, str]] = {
+    "email": "message", "inbox": "message", "mailbox": "message", "money": "transaction", "fund": "transaction",
+    "payment": "transaction", "transfer": "transaction", "ledger": "transaction", "statement": "transaction",
+    "calendar": "event", "schedule": "event", "agenda": "event", "availability": "event", "freebusy": "event",
+}  # fmt: skip
+"""What a list of these is a list of. (``email:`` keys are addressees, a mail is a message.)"""
+CALENDARS: Final = _words("event slot availability schedule agenda")
+MESSAGES: Final = _words("email message notification mention inbox thread sms channel")
+"""What can be unread."""
+NOT_YET: Final = _words("scheduled schedule recurring")
+"""Words for what is prepared and not yet in effect: a scheduled payment is no payment."""
+CREATES: Final = _words(
+    "create add insert make register generate schedule book reserve order place submit upload publish post log record "
+    "buy purchase donate announce append provision"
+)
+"""Verbs after which there is one thing more."""
+SEARCHES: Final = _words("search find query discover explore scrape crawl")
+OWNED: Final = _words(
+    "password profile setting preference budget cart basket watchlist wishlist signature autoreply autoresponder "
+    "balance theme timezone language wifi bluetooth cellular hotspot brightness"
+)
+"""Things of which an account, or a device, has one."""
+SETS: Final = _words(
+    "update set change modify edit configure enable disable toggle reset adjust clear activate deactivate save switch"
+)
+INTO: Final = _words("add remove move assign unassign attach detach append insert put invite push upload post book")
+"""Verbs with an object and a place: ``add_user_to_channel`` changes the channel."""

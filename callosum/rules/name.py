@@ -26,8 +26,10 @@ class Name(NamedTuple):
     """What a tool's name says.
 
     ``verb`` is ``""`` where it has none; ``tier`` is the verb's; ``nouns`` in order, singular and
-    folded; ``head`` is the last noun before a preposition; ``sure`` tells whether the verb is more
-    than a noun that can also be a verb.
+    folded; ``head`` is the last noun before a preposition, ``place`` the first noun after one;
+    ``sure`` tells whether the verb is more than a noun that can also be a verb, ``firm`` whether
+    it can hardly be anything else where it stands; ``rival`` is another verb that may be the one
+    that is meant, milder than ``verb``.
     """
 
     verb: str
@@ -36,6 +38,9 @@ class Name(NamedTuple):
     nouns: tuple[str, ...]
     head: str
     words: tuple[str, ...]
+    place: str = ""
+    firm: bool = True
+    rival: str = ""
 
 
 def words(name: str) -> list[str]:
@@ -86,7 +91,7 @@ def singular(word: str) -> str:
 def read_name(tool: str) -> Name:
     """Returns what a tool's name says (kept for the last 2048 names)."""
     found = words(tool)
-    place, verb = _verb(found)
+    place, verb, rival = _verb(found)
     tier = lex.VERBS[verb][0] if verb else 1
     strength = lex.VERBS[verb][1] if verb else lex.WEAK
     # Of two verbs joined by "or" or "and" the graver counts.
@@ -96,13 +101,14 @@ def read_name(tool: str) -> Name:
             if other in lex.VERBS and lex.VERBS[other][1] > lex.WEAK and lex.VERBS[other][0] > tier:
                 verb, (tier, strength) = other, lex.VERBS[other]
     nouns: list[str] = []
-    head = ""
-    done = False
+    head = container = ""
+    done = placed = False
     for at, word in enumerate(found):
         if at == place and strength > lex.WEAK:
             continue
         if word in lex.PREPOSITIONS:
             done = done or bool(nouns)
+            placed = True
             continue
         if word in lex.QUALIFIERS or word.isdigit():
             continue
@@ -110,32 +116,54 @@ def read_name(tool: str) -> Name:
         nouns.append(noun)
         if not done:
             head = noun
+        if placed and not container:
+            container = noun
     if "pr" in nouns and "request" in nouns:
         nouns = [one for one in nouns if one != "request"]
         head = "pr" if head == "request" else head
-    return Name(verb, tier, strength > lex.WEAK, tuple(dict.fromkeys(nouns)), head, tuple(found))
+    firm = strength == lex.STRONG or (strength == lex.LOOSE and place == 0)
+    return Name(
+        verb, tier, strength > lex.WEAK, tuple(dict.fromkeys(nouns)), head, tuple(found), container, firm, rival
+    )
 
 
-def _verb(found: list[str]) -> tuple[int, str]:
-    """Returns the place and the word of the verb that counts, ``(-1, "")`` if there is none."""
-    known = [(at, word, *lex.VERBS[word]) for at, word in enumerate(found) if word in lex.VERBS]
+def _verb(found: list[str]) -> tuple[int, str, str]:
+    """Returns the place and the word of the verb that counts, and a milder one that may be meant.
+
+    ``(-1, "", "")`` if there is none.
+    """
+    known = [
+        (at, word, *lex.VERBS[word])
+        for at, word in enumerate(found)
+        if word in lex.VERBS and (at == 0 or found[at - 1] not in lex.PREPOSITIONS or lex.VERBS[word][1] == lex.STRONG)
+    ]
     strong = [one for one in known if one[3] == lex.STRONG]
     last = len(found) - 1
     if strong:
         first, end = strong[0], strong[-1]
+        if first is end or end[0] < last:
+            aside = first[0] == 0 and last == 1 and found[last] in lex.SIDES and first[1] not in lex.SETS
+            return first[0], first[1], found[last] if aside and first[2] > 0 else ""
         # ``noun_verb`` catalogues: a verb at either end may be meant, so the graver counts, unless
-        # the name begins with one.
-        chosen = end if first[0] > 0 and end[0] == last and end[2] > first[2] else first
-        return chosen[0], chosen[1]
+        # the name begins with one or ends in one that is never a noun.
+        if end[2] > first[2]:
+            return (first[0], first[1], "") if first[0] == 0 else (end[0], end[1], first[1])
+        if end[2] == 0 < first[2]:
+            if first[0] > 0 and end[1] in lex.ONLY_VERBS:
+                return end[0], end[1], ""
+            return first[0], first[1], end[1]
+        return first[0], first[1], ""
     loose = [one for one in known if one[3] == lex.LOOSE]
     for one in loose:
         if one[0] == 0:
-            return 0, one[1]
+            if one[2] and found[last] in lex.SIDES and (one[1] not in lex.SENDS or found[last] not in lex.SENT):
+                return last, found[last], ""
+            return 0, one[1], ""
     # Weak words are nouns as a rule: the last one is the head of the name.
     if known and known[-1][0] == last:
-        return last, known[-1][1]
+        return last, known[-1][1], ""
     known = loose or known
-    return (known[0][0], known[0][1]) if known else (-1, "")
+    return (known[0][0], known[0][1], "") if known else (-1, "", "")
 
 
 def leading_verb(description: str) -> str:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from callosum.model import HOUR, Call, Classification, Content, Key, Mode, Tier, Verdict
-from callosum.rules import keys
+from callosum.rules import keys, shell
 from callosum.rules.content import Hasher, brief
 from callosum.rules.guard import Guard
-from callosum.rules.judge import judge, look
+from callosum.rules.judge import Judgement, judge, look
 from callosum.rules.match import NOTHING, Index
+from callosum.rules.opposites import about_itself
 from callosum.rules.parse import KeyTemplate, Rule, default_rules, parse_rules
 from callosum.rules.template import Derive, compile_template
 
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 WHOLE: Final = ("content", "contents", "file_text", "text")
 """Params that hold all that a written file will hold."""
 
+SHELLS: Final = frozenset(
+    "exec bash Bash shell run_shell_command local_shell execute_command run_command run_terminal_cmd terminal "
+    "run_in_terminal PowerShell".split()
+)
+"""The tools that the shipped rules for command lines name."""
 _GUARD_KEYS: Final = (Key("callosum:guard"),)
 _TOO_MANY: Final = "more keys than a call can have: the first and the alphabetically next are kept"
 _REPEATING: Final = ("email:", "thread:", "channel:", "payment:", "session:")
@@ -33,11 +39,12 @@ _TALKS: Final = ("channel:", "thread:", "email:", "session:", "issue:", "message
 class _Compiled:
     """A rule made ready for the hot path."""
 
-    __slots__ = ("derive", "floor", "rule", "why")
+    __slots__ = ("commands", "derive", "floor", "rule", "why")
 
-    def __init__(self, rule: Rule, *, floor: bool) -> None:
+    def __init__(self, rule: Rule, *, floor: bool, commands: bool) -> None:
         self.rule = rule
         self.floor = floor
+        self.commands = commands  # what it matches is judged as a command line
         self.derive: list[tuple[Derive, Mode | None]] = [_compiled(one) for one in rule.keys]
         self.why: tuple[str, ...] = (f"rule {rule.name}",)
 
@@ -58,6 +65,7 @@ class RuleSet:
         protected: tuple[str, ...],
         ports: tuple[int, ...],
         strict: bool,
+        shell_policy: shell.ShellPolicy = shell.DEFAULT_POLICY,
     ) -> None:
         """Use ``RuleSet.parse``. ``user`` is how many of ``rules`` are the user's own."""
         self.rules = rules
@@ -65,7 +73,18 @@ class RuleSet:
         self._hasher = Hasher(secret)
         self._guard = Guard(protected, ports)
         # A rule that names no tool decides for calls that nothing else knows; see ``_beyond``.
-        self._compiled = [_Compiled(rule, floor=rule.names_no_tool and rule.judge and not strict) for rule in rules]
+        # The shipped rules for shells only name what a line speaks of: the line itself is read. So is it for
+        # a user's copy of such a rule, which is there for its cells.
+        lines = {(rule.pattern, rule.keys) for rule in rules[user:] if not SHELLS.isdisjoint(rule.tools)}
+        self._shell = shell_policy
+        self._compiled = [
+            _Compiled(
+                rule,
+                floor=rule.names_no_tool and rule.judge and not strict,
+                commands=SHELLS.issuperset(rule.tools) and (rule.pattern, rule.keys) in lines and not rule.params,
+            )
+            for rule in rules
+        ]
         self._index = Index(rules)
         self._defaults = Index(rules[user:])
         self._user = user
@@ -80,12 +99,14 @@ class RuleSet:
         secret: bytes = b"",
         protected: tuple[str, ...] = (),
         ports: tuple[int, ...] = (7700,),
+        shell_policy: shell.ShellPolicy = shell.DEFAULT_POLICY,
     ) -> RuleSet:
         """Returns the rules of a file, before those that ship; the first that matches a call decides.
 
         ``user`` is the file's content (None: the shipped rules alone), ``source`` its name in faults.
         ``secret`` keys the hashes of contents. ``protected`` are absolute paths that no call may
-        write, ``ports`` Callosum's own, which no call may talk to. Raises ``ConfigError`` with the
+        write, ``ports`` Callosum's own, which no call may talk to. ``shell_policy`` says how grave it is
+        to remove, discard and push by a command line. Raises ``ConfigError`` with the
         place (``rules[3].tier``).
 
         A user's rule for tool ``*`` without conditions names no tool: its tier is a floor, which the
@@ -94,7 +115,15 @@ class RuleSet:
         """
         own = () if user is None else parse_rules(user, source)
         shipped = default_rules() if defaults else ()
-        return cls(own + shipped, user=len(own), secret=secret, protected=protected, ports=ports, strict=not defaults)
+        return cls(
+            own + shipped,
+            user=len(own),
+            secret=secret,
+            protected=protected,
+            ports=ports,
+            strict=not defaults,
+            shell_policy=shell_policy,
+        )
 
     def classify(self, call: Call) -> Classification:
         """Returns what the rules make of a call. Never raises for params as JSON knows them."""
@@ -110,6 +139,14 @@ class RuleSet:
                 second = self._classify(call, {**params, "action": action})
                 return first if first.tier >= second.tier else second
         return self._classify(call, params)
+
+    def deciding(self, call: Call) -> Rule | None:
+        """Returns the first rule that matches a call as it stands, None where it is judged by its looks.
+
+        Two sets with the same default rules whose deciding rules are equal classify a call alike.
+        """
+        place = self._index.candidates(call.tool).first(call.params)
+        return None if place == NOTHING else self.rules[place]
 
     def highest_tiers(self) -> dict[str, int]:
         """Returns, for every tool that a rule names in full, the highest tier it can have.
@@ -144,11 +181,23 @@ class RuleSet:
                 return self._guarded(call, params, reason)
         place = self._index.candidates(call.tool).first(params)
         if place == NOTHING:
-            return self._judged(call, params, None)
+            return self._judged(call, params, None, self._line(call, params))
         compiled = self._compiled[place]
         if compiled.floor:
             return self._beyond(call, params, compiled)
+        if compiled.commands and (seen := self._line(call, params, named=True)) is not None:
+            return self._judged(call, params, None, seen, compiled)
         return self._ruled(call, params, compiled)
+
+    def _line(self, call: Call, params: Mapping[str, Any], *, named: bool = False) -> Judgement | None:
+        """Judges the command line of a call, None where it has none. ``named``: a rule says that it runs some."""
+        if not named and not shell.runs_commands(call.tool):
+            return None
+        found = shell.of_call(params, call.cwd, self._shell)
+        if found is None:
+            return None
+        tier, effect, touched, repeats, stance, why = found
+        return Judgement(tier, effect, touched, repeats, stance, whole=False, why=why)
 
     def _guarded(self, call: Call, params: Mapping[str, Any], reason: str) -> Classification:
         return Classification(
@@ -168,8 +217,10 @@ class RuleSet:
         """A rule that names no tool: the default set and the judge may raise what it says."""
         place = self._defaults.candidates(call.tool).first(params)
         if place == NOTHING:
-            return self._judged(call, params, floor)
+            return self._judged(call, params, floor, self._line(call, params))
         compiled = self._compiled[self._user + place]
+        if compiled.commands and (seen := self._line(call, params, named=True)) is not None:
+            return self._judged(call, params, floor, seen, compiled)
         return self._ruled(call, params, compiled, floor.rule.tier)
 
     def _ruled(self, call: Call, params: Mapping[str, Any], compiled: _Compiled, floor: int = 0) -> Classification:
@@ -197,11 +248,12 @@ class RuleSet:
         if not read and (repeats is None or stance is None or (merged and merged[0].name[:5] == "file:")):
             seen = look(call.tool, params)
             if stance is None:
-                stance = seen.stance
+                stance = about_itself(seen.stance, merged)
             if repeats is None:
                 repeats = tier >= 2 and (
                     seen.repeats or (not seen.settles and any(one.name.startswith(_REPEATING) for one in merged))
                 )
+                repeats = repeats and not _harmless_twice(call, tier, merged)
             whole = seen.whole
         content = self._content(
             call,
@@ -213,10 +265,27 @@ class RuleSet:
         )
         return Classification(tier, merged, rule.name, effect, content, rule.window, rule.cells, rule.verdict, gap, why)
 
-    def _judged(self, call: Call, params: Mapping[str, Any], floor: _Compiled | None) -> Classification:
-        seen = judge(call, params)
+    def _judged(
+        self,
+        call: Call,
+        params: Mapping[str, Any],
+        floor: _Compiled | None,
+        seen: Judgement | None = None,
+        matched: _Compiled | None = None,
+    ) -> Classification:
+        """Classifies a call by its looks; ``seen`` where they are known. ``matched`` is a rule for command lines."""
+        if seen is None:
+            seen = judge(call, params)
         tier, effect, why = seen.tier, seen.effect, seen.why
         name, window, cells, verdict = "", HOUR, None, None
+        if matched is not None and (
+            matched.rule.tier == tier or (matched.rule.pattern is None and tier < matched.rule.tier)
+        ):
+            rule = matched.rule
+            name, window, cells, verdict = rule.name, rule.window, rule.cells, rule.verdict
+            why = (*matched.why, *why)
+            if rule.stance:
+                seen = seen._replace(stance=rule.stance)
         found: list[Key] = []
         if floor is not None:
             rule = floor.rule
@@ -238,12 +307,12 @@ class RuleSet:
             derived, cut = keys.merge([*found, *derived])
             if cut:
                 why = (*why, _TOO_MANY)
-        gap = not derived and tier >= 2 and effect != "read"
+        gap = tier >= 2 and effect != "read" and all(one.mode is Mode.READ for one in derived)
         content = self._content(
             call,
             params,
-            repeats=seen.repeats and effect != "read",
-            stance=seen.stance,
+            repeats=seen.repeats and effect != "read" and not _harmless_twice(call, tier, derived),
+            stance=about_itself(seen.stance, derived),
             whole=seen.whole,
             talk=_talk(derived),
         )
@@ -288,6 +357,14 @@ class RuleSet:
 def _talk(found: tuple[Key, ...]) -> bool:
     """Tells whether a call says something where people talk, so that a phrase may be said twice."""
     return not found or found[0].mode is Mode.APPEND or found[0].name.startswith(_TALKS)
+
+
+def _harmless_twice(call: Call, tier: int, found: tuple[Key, ...]) -> bool:
+    """Tells whether a tool's author may be believed that doing it twice is doing it once: not where others notice."""
+    notes = call.annotations
+    if not notes or notes.get("idempotentHint") is not True:
+        return False
+    return tier < Tier.HIGH and not any(key.name.startswith(_TALKS) for key in found)
 
 
 def _raised(said: Any, tier: int, effect: str, why: tuple[str, ...]) -> tuple[int, str, tuple[str, ...]]:

@@ -1,71 +1,137 @@
-"""Calendar slots: appointments that overlap share a key, one for each quarter of an hour."""
+"""Calendar slots: appointments that overlap share a key, one for each quarter of an hour.
+
+``slot:primary/2026-05-19/16:00`` lies in the tree of its day and in that of its calendar, so that
+who looks at a day (``slot:primary/2026-05-19/``) has looked at all that is in it. What else is
+booked for a time (a room) has slots of its own: ``slot:room-7/2026-05-19/16:00``.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from itertools import islice
 from typing import Any, Final
 
 from callosum.rules import keys
+from callosum.rules.name import words
 
-_START: Final = (
-    "start",
-    "start_time",
-    "startTime",
-    "start_at",
-    "startAt",
-    "start_datetime",
-    "startDateTime",
-    "begin",
-    "from",
-    "date",
-    "time",
-)
-_END: Final = ("end", "end_time", "endTime", "end_at", "endAt", "end_datetime", "endDateTime", "until")
-_CALENDAR: Final = ("calendar_id", "calendarId", "calendar")
+_START, _END, _DAY, _LENGTH, _CALENDAR = range(1, 6)
+_WORDS: Final = {
+    _START: "start begin from date time starts_at start_at start_time begin_time start_datetime start_date_time "
+    "from_time from_datetime datetime date_time when time_min timemin from_date start_date",
+    _END: "end until to ends_at end_at end_time finish finish_time end_datetime end_date_time to_time to_datetime "
+    "time_max timemax to_date end_date",
+    _DAY: "day on on_date on_day",
+    _LENGTH: "duration duration_minutes duration_in_minutes duration_min length_minutes minutes",
+    _CALENDAR: "calendar calendar_id",
+}
+_MEANS: Final = {word: meaning for meaning, said in _WORDS.items() for word in said.split()}
+_ABOUT: Final = frozenset("new proposed event meeting appointment booking reservation".split())
 _QUARTER: Final = timedelta(minutes=15)
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d(?!\d)")
 MAX_SLOTS: Final = 32
-"""Eight hours: what takes longer is no appointment and gets no slots."""
+"""Eight hours: what takes longer is no appointment and gets the tree of its day, appended to."""
+MAX_DAYS: Final = 7
+"""A look at more days is one at the calendar."""
+_MOST: Final = 64
+_LAST: Final = 9999  # the last year there is: nothing can be added to its end
 
 
-def derive(params: Mapping[str, Any]) -> list[str]:
+@lru_cache(maxsize=1024)
+def _meaning(name: str) -> int:
+    found = words(name)
+    if len(found) > 1 and found[0] in _ABOUT:
+        found = found[1:]
+    return _MEANS.get("_".join(found), 0)
+
+
+def is_time(name: str) -> bool:
+    """Tells whether a param says when, or in which calendar."""
+    return isinstance(name, str) and len(name) <= 64 and _meaning(name) > 0
+
+
+def _told(params: Mapping[str, Any]) -> dict[int, Any]:
+    """Returns the times among the params by what they mean, the first of each."""
+    found: dict[int, Any] = {}
+    for name, value in islice(params.items(), _MOST):
+        if value is not None and isinstance(name, str) and len(name) <= 64 and (means := _meaning(name)):
+            found.setdefault(means, value)
+    return found
+
+
+def derive(params: Mapping[str, Any], whose: str = "") -> list[str]:
     """Returns the slot keys of an appointment, none where its time is not given in full.
 
-    Times with an offset are told in UTC, others as they stand. Without an end it takes the
-    ``duration`` in minutes, or half an hour.
+    ``whose`` is what is booked, without it the calendar. Times with an offset are told in UTC,
+    others as they stand. Without an end it takes the ``duration`` in minutes, or half an hour.
     """
-    start = _moment(params, _START)
-    if start is None:
+    told = _told(params)
+    start = _moment(told.get(_START))
+    if start is None or start.year >= _LAST:
         return []
-    end = _moment(params, _END)
+    end = _moment(told.get(_END))
     if end is None:
-        minutes = next(
-            (params[name] for name in ("duration", "duration_minutes", "durationMinutes") if name in params),
-            30,
-        )
+        minutes = told.get(_LENGTH, 30)
         if isinstance(minutes, bool) or not isinstance(minutes, (int, float)) or not 0 < minutes <= 480:
             minutes = 30
         end = start + timedelta(minutes=minutes)
     if (start.tzinfo is None) != (end.tzinfo is None) or not timedelta(0) < end - start <= _QUARTER * MAX_SLOTS:
         return []
-    calendar = next((one for name in _CALENDAR if (one := keys.text(params.get(name)))), "primary")
+    where = whose or _calendar(told)
     at = start.replace(minute=start.minute // 15 * 15, second=0, microsecond=0)
     found: list[str] = []
     while at < end and len(found) <= MAX_SLOTS:
-        found.append(keys.fit(f"slot:{keys.clean(calendar)}:{at:%Y-%m-%dT%H:%M}"))
+        found.append(keys.fit(f"slot:{where}/{at:%Y-%m-%d/%H:%M}"))
         at += _QUARTER
     return found
 
 
-def _moment(params: Mapping[str, Any], names: tuple[str, ...]) -> datetime | None:
-    for name in names:
-        value = params.get(name)
-        if isinstance(value, Mapping):
-            value = value.get("dateTime")
-        if isinstance(value, str) and 15 <= len(value) <= 40 and ":" in value:
-            try:
-                moment = datetime.fromisoformat(value.strip())
-                return moment.astimezone(UTC) if moment.tzinfo is not None else moment
-            except (ValueError, OverflowError):
-                continue
+def days(params: Mapping[str, Any]) -> list[str]:
+    """Returns the trees of the days that a look at a calendar is about, none where it names no day.
+
+    More than ``MAX_DAYS`` days are the whole calendar.
+    """
+    told = _told(params)
+    first = _day(told.get(_DAY)) or _day(told.get(_START))
+    if first is None:
+        return []
+    last = _day(told.get(_END)) or first
+    root = f"slot:{_calendar(told)}/"
+    count = (last - first).days + 1
+    if not 0 < count <= MAX_DAYS:
+        return [keys.fit(root)]
+    return [keys.fit(f"{root}{first + timedelta(days=day):%Y-%m-%d}/") for day in range(count)]
+
+
+def _calendar(told: Mapping[int, Any]) -> str:
+    return keys.clean(keys.text(told.get(_CALENDAR)) or "primary").replace("/", "%2F") or "primary"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        value = value.get("dateTime") or value.get("date_time") or value.get("date")
+    return value.strip() if isinstance(value, str) and 10 <= len(value) <= 40 else ""
+
+
+def _moment(value: Any) -> datetime | None:
+    said = _text(value)
+    if len(said) >= 15 and ":" in said:
+        try:
+            moment = datetime.fromisoformat(said)
+            return moment.astimezone(UTC) if moment.tzinfo is not None else moment
+        except (ValueError, OverflowError):
+            return None
     return None
+
+
+def _day(value: Any) -> date | None:
+    match = _DATE.match(_text(value))
+    if match is None:
+        return None
+    try:
+        found = date.fromisoformat(match.group())
+    except ValueError:
+        return None
+    return found if found.year < _LAST else None

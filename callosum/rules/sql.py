@@ -74,6 +74,21 @@ def statement(params: Mapping[str, Any], *, loosely: bool) -> Statement | None:
     return None
 
 
+def within(found: tuple[Key, ...], params: Mapping[str, Any]) -> tuple[Key, ...]:
+    """Returns the tables' keys with the database that the params name, if they name one."""
+    for name in _DATABASES:
+        database = keys.text(params.get(name))
+        if database:
+            where = keys.clean(database).lower().replace("/", "%2F")
+            return tuple(Key(keys.fit(f"table:{where}/{key.name[6:]}"), key.mode) for key in found)
+    return found
+
+
+_DATABASES: Final = (
+    "database", "db", "db_name", "dbname", "dbName", "database_name", "databaseName", "database_id", "databaseId",
+)  # fmt: skip
+
+
 @lru_cache(maxsize=256)
 def _read(text: str) -> Statement:
     bare = _BLANK.sub(" ", text)

@@ -7,203 +7,133 @@ to an issue) appends to a facet of it, ``issue:7|comment``.
 
 from __future__ import annotations
 
-from functools import lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from callosum.model import Call, Key, Mode
-from callosum.rules import keys, slots
+from callosum.rules import keys, many, slots
 from callosum.rules import lexicon as lex
-from callosum.rules.name import Name, singular, words
-from callosum.rules.template import flatten
+from callosum.rules.arguments import Arguments, short
+from callosum.rules.name import Name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MAX_PARAMS: Final = 256
-"""How many params of a call are looked at for keys."""
-
-_NONE, _ID, _PATH, _MAIL, _URL, _NAME, _SCOPE, _OWNER, _REPO, _THREAD = range(10)
-
-_ID_ENDS: Final = frozenset(
-    "id ids uuid guid number numbers no num ref slug iban handle sku ts arn urn identifier".split()
-)
-_PATHS: Final = frozenset(
-    "path paths file_path filepath filename file_name absolute_path relative_path target_file "
-    "notebook_path directory folder dir dir_path directory_path folder_path dir_name destination_path "
-    "source_path old_path new_path".split()
-)
-_MAILS: Final = frozenset(
-    "to cc bcc recipient recipients email emails email_address to_email to_emails addressee addressees address".split()
-)
-_THREADS: Final = frozenset(
-    "thread_id threadid thread_ts threadts in_reply_to inreplyto reply_to replyto reply_to_id replytoid "
-    "reply_to_message_id".split()
-)
-_NAMES: Final = frozenset("name slug username title_slug key".split())
-_NOT_IDS: Final = frozenset("page line port version row column phone_country build max min".split())
 _UNKNOWN: Final = (1, 0)
 _PAYEES: Final = (
-    "recipient",
-    "payee",
-    "to",
-    "iban",
-    "beneficiary",
-    "destination",
-    "to_account",
-    "invoice",
-    "order",
-    "customer",
-    "account",
-    "subscription",
-    "payment",
-)
+    "recipient", "payee", "to", "iban", "beneficiary", "destination", "to_account", "invoice", "order", "customer",
+    "account", "subscription", "payment",
+)  # fmt: skip
 _MOVES: Final = frozenset("move rename mv".split())
 _COPIES: Final = frozenset("copy cp duplicate".split())
 _SOURCES: Final = frozenset("source src from source_path src_path old_path from_path".split())
-
-
-@lru_cache(maxsize=4096)
-def _role(name: str) -> tuple[int, str]:
-    """Returns what a param of this name holds, and the thing it names."""
-    low = name.lower().replace("-", "_")
-    found = words(name)
-    plain = "_".join(found)
-    if low in _PATHS or plain in _PATHS:
-        return _PATH, low
-    if plain in _THREADS:
-        return _THREAD, "thread"
-    if plain in _MAILS:
-        return _MAIL, plain
-    if plain in ("url", "uri", "link", "href") or plain.endswith(("_url", "_uri")):
-        return _URL, plain
-    if plain in ("owner", "org") or plain == "repo_owner":
-        return _OWNER, plain
-    if plain in ("repo", "repository", "repo_name"):
-        return _REPO, plain
-    if plain in _NAMES:
-        return _NAME, plain
-    if not found or plain in lex.IGNORED:
-        return _NONE, ""
-    if found[-1] in _ID_ENDS or (found[-1] == "account" and len(found) > 1):
-        rest = [singular(one) for one in found[:-1] if one not in lex.QUALIFIERS]
-        entity = rest[-1] if rest else ""
-        if entity == "file":
-            entity = "file-id"  # a drive's number, no path
-        if entity in _NOT_IDS:
-            return _NONE, ""
-        if entity in lex.SCOPES or "_".join(rest) in lex.SCOPES:
-            return _SCOPE, entity
-        return _ID, entity
-    rest = [singular(one) for one in found if one not in lex.QUALIFIERS]
-    return _NONE, rest[-1] if len(rest) == 1 else ""
-
-
-class _Found:
-    """The arguments of one call, sorted by what they hold."""
-
-    __slots__ = ("ids", "mails", "names", "owner", "paths", "repo", "scopes", "threads", "urls")
-
-    def __init__(self, params: Mapping[str, Any], nouns: tuple[str, ...]) -> None:
-        self.ids: dict[str, list[str]] = {}
-        self.scopes: dict[str, list[str]] = {}
-        self.mails: list[str] = []
-        self.paths: list[tuple[str, str]] = []
-        self.urls: list[str] = []
-        self.names: list[str] = []
-        self.threads: list[str] = []
-        self.owner = self.repo = ""
-        for name, value in islice(params.items(), MAX_PARAMS):
-            kind = type(value)
-            if value is None or kind is bool or type(name) is not str or name[:1] == "_":
-                continue
-            role, entity = _role(name) if len(name) <= 64 else (_NONE, "")
-            if role == _NONE:
-                self._unnamed(entity, value, nouns)
-            elif texts := _short(value):
-                self._named(role, entity, texts)
-
-    def _unnamed(self, entity: str, value: Any, nouns: tuple[str, ...]) -> None:
-        """Takes an argument whose name says little: an address as such, or a noun of the tool."""
-        kind = type(value)
-        if kind is str and len(value) <= 320 and "@" in value and " " not in value.strip() and keys.addresses(value):
-            self.mails.append(value)
-        elif entity and entity in nouns and kind is not dict:
-            if texts := _short(value):
-                self.ids.setdefault(entity, []).extend(texts)
-        elif kind is list and value and all(type(one) is str and len(one) <= 320 and "@" in one for one in value[:256]):
-            self.mails.extend(value[:256])
-
-    def _named(self, role: int, entity: str, texts: list[str]) -> None:
-        if role == _ID:
-            self.ids.setdefault(entity, []).extend(texts)
-        elif role == _PATH:
-            self.paths.extend((entity, one) for one in texts)
-        elif role == _MAIL:
-            self.mails.extend(texts)
-        elif role == _SCOPE:
-            self.scopes.setdefault(entity, []).extend(texts)
-        elif role == _THREAD:
-            self.threads.extend(texts)
-        elif role == _URL:
-            self.urls.extend(texts)
-        elif role == _NAME:
-            self.names.extend(texts)
-        elif role == _OWNER:
-            self.owner = texts[0]
-        else:
-            self.repo = texts[0]
-
-
-def _short(value: Any) -> list[str]:
-    if type(value) is str:
-        value = value.strip()
-        return [value] if value and len(value) <= 4096 else []
-    return [one for one in flatten(value) if len(one) <= 4096]
+_SAID: Final = lex.MAILS | lex.TALK
+_ENDS: Final = lex.DESTROYS | {"accept", "decline", "rsvp", "cancel"}
+_SERVES: Final = frozenset("start run serve launch stop kill restart open expose forward listen bind terminate".split())
 
 
 def derive(call: Call, params: Mapping[str, Any], name: Name, verb: str, tier: int, effect: str) -> tuple[Key, ...]:
     """Returns the keys of a judged call, none where nothing in it names a thing."""
-    if not params:
+    if not params and effect != "read" and name.verb in lex.CREATES:
         return ()
-    found = _Found(params, name.nouns)
-    made = _read(found, name, call.cwd) if effect == "read" else _write(call, params, found, name, verb, tier)
-    merged, _ = keys.merge(made)
-    return merged
+    found = Arguments(params, name.nouns)
+    if effect == "read":
+        made = _read(params, found, name, verb, call.cwd)
+    else:
+        made = _write(call, params, found, name, verb, tier)
+    return keys.merge([key for key in made if key.name[-8:].lower() != ":unknown"])[0]
 
 
-def _scoped(entity: str, value: str, found: _Found) -> str:
+_TOLD: Final = {
+    "slot": "its keys are the quarters of an hour that it takes, and what it is about",
+    "email": "its keys are whom it is for",
+    "channel": "its key is where it is said",
+    "thread": "its key is the thread",
+    "payment": "its key is who or what is paid",
+    "file": "its keys are the paths",
+    "url": "its key is the address",
+    "port": "its key is the port",
+    "migration": "its keys are the database that is migrated",
+    "database": "its keys are the database that is migrated",
+}
+
+
+def told(made: tuple[Key, ...]) -> str:
+    """Returns in words how a call's keys were found."""
+    if not made:
+        return "nothing in it names a thing: it has no key"
+    entity, _, value = made[0].name.partition(":")
+    if value[:1] == "/" and entity != "file":
+        return _WHOLE.get(value, "its key is all of a kind")
+    if entity in _TOLD:
+        return _TOLD[entity]
+    if made[0].mode is Mode.APPEND:
+        return "its key is what it puts something into"
+    return "its key is what the name speaks of; other ids are references"
+
+
+_WHOLE: Final = {
+    many.MORE: "no id is given: its key is one more of a kind",
+    many.SOME: "no id is given: its key is a search among all of a kind",
+    many.OWN: "no id is given: its key is the one that the account has",
+    many.ALL: "no id is given: its key is all of a kind",
+}
+
+
+def _scoped(entity: str, value: str, found: Arguments) -> str:
     value = keys.clean(value).rstrip("/")
     if found.repo:
-        where = f"{found.owner}/{found.repo}" if found.owner else found.repo
-        return keys.fit(f"{entity}:{keys.clean(where).lower()}/{value}")
+        return keys.fit(f"{entity}:{found.where}/{value}")
     return keys.fit(f"{entity}:{value}")
 
 
-def _repo(found: _Found) -> str:
-    return keys.fit("repo:" + keys.clean(f"{found.owner}/{found.repo}" if found.owner else found.repo).lower())
+def _repo(found: Arguments) -> str:
+    return keys.fit("repo:" + found.where)
 
 
-def _read(found: _Found, name: Name, cwd: str | None) -> list[Key]:
-    made = [Key(one, Mode.READ) for _, path in found.paths for one in _file(path, found, cwd)]
+def _read(params: Mapping[str, Any], found: Arguments, name: Name, verb: str, cwd: str | None) -> list[Key]:
+    made: list[Key] = []
+    for entity, path in found.paths:
+        if not found.repo and many.lists(name, verb, entity):
+            made += many.directory(path, cwd)
+        else:
+            made += [Key(one, Mode.READ) for one in _file(path, found, cwd)]
+    if found.threads:
+        made += _thread(found, Mode.READ)
     about = {entity: values for entity, values in found.ids.items() if entity in name.nouns or not entity} or found.ids
     for entity, values in (about or {one: two for one, two in found.scopes.items() if one in name.nouns}).items():
-        made += [Key(_scoped(entity or name.head or "id", one, found), Mode.READ) for one in values]
-    if not made and found.repo:
+        thing = many.of(name, entity or name.head or "id")
+        facet = _facet(name, entity)
+        made += [Key(keys.fit(_scoped(thing, one, found) + facet), Mode.READ) for one in values]
+    if not made and found.names and name.head and verb not in lex.SEARCHES:
+        made = [Key(_scoped(name.head, one, found), Mode.READ) for one in found.names]
+    if not made and found.repo and (not name.head or name.head == "repo"):
         made.append(Key(_repo(found), Mode.READ))
     if not made:
         made = [Key(one, Mode.READ) for url in found.urls for one in keys.spell("url:", url)]
-    return made
+    return made or many.looks(found, name, params, cwd)
 
 
-def _file(path: str, found: _Found, cwd: str | None, *, tree: bool = False) -> tuple[str, ...]:
+def _facet(name: Name, entity: str) -> str:
+    """What of a thing is looked at: ``get_channel_members`` looks at the members, not at the messages."""
+    head = name.head
+    return f"|{head}" if entity and head and head != entity and head not in lex.ASPECTS and entity != "file-id" else ""
+
+
+def _thread(found: Arguments, mode: Mode) -> list[Key]:
+    where = found.ids.get("channel") or found.ids.get("chat", [])
+    if where:
+        return [Key(keys.fit(f"thread:{keys.clean(one)}:{keys.clean(found.threads[0])}"), mode) for one in where]
+    return [one for thread in found.threads for one in _keys("email:thread:", thread, mode)]
+
+
+def _file(path: str, found: Arguments, cwd: str | None, *, tree: bool = False) -> tuple[str, ...]:
     if found.repo:  # a path inside a hosted repository, not on this machine
         return (_scoped("blob", path.lstrip("/"), found),)
     return keys.spell("file:", path, cwd, tree=tree)
 
 
-def _write(call: Call, params: Mapping[str, Any], found: _Found, name: Name, verb: str, tier: int) -> list[Key]:
-    nouns = set(name.nouns)
+def _write(call: Call, params: Mapping[str, Any], found: Arguments, name: Name, verb: str, tier: int) -> list[Key]:
+    nouns = name.nouns
     if (
         tier == 4
         and (verb in lex.PAYS or "amount" in params)
@@ -211,9 +141,9 @@ def _write(call: Call, params: Mapping[str, Any], found: _Found, name: Name, ver
     ):
         paid = _payment(params, found)
         if paid:
-            return paid
-    addressed = verb in lex.ADDRESSED or bool(nouns & (lex.MAILS | lex.TALK))
-    sends = (verb in lex.SENDS and addressed) or bool(nouns & lex.MAILS and verb in ("create", "schedule"))
+            return paid + many.planned(name, "transaction")
+    addressed = verb in lex.ADDRESSED or not _SAID.isdisjoint(nouns)
+    sends = (verb in lex.SENDS and addressed) or (verb in ("create", "schedule") and not lex.MAILS.isdisjoint(nouns))
     made: list[Key] = []
     if sends and found.mails:
         made += _addressees(found)
@@ -225,16 +155,60 @@ def _write(call: Call, params: Mapping[str, Any], found: _Found, name: Name, ver
         made = _talk(found, verb, nouns)
         if made:
             return made
-    if "event" in nouns and verb not in ("accept", "decline", "rsvp", "cancel", *lex.DESTROYS):
-        made += [Key(one, Mode.WRITE) for one in slots.derive(params)]
+    if "event" in nouns and verb not in _ENDS:
+        booked = [Key(one, Mode.WRITE) for one in slots.derive(params)]
+        if verb in lex.ADDS or not found.ids:
+            made += booked or _whole_days(params)
+        else:
+            made += _things(found, name, verb)  # what is moved comes first
+            return made + booked
+    elif verb in ("book", "reserve"):
+        made += _booked(params, found, name)
+        if made:
+            return made
     made += _files(found, name, verb, call.cwd, params)
     made += _things(found, name, verb)
+    if (verb == "migrate" or "migration" in nouns) and not found.ids:
+        made += _migrated(params, verb, call.cwd)
+    if verb in _SERVES and (port := keys.text(params.get("port"))) and port.isdecimal():
+        made.append(Key(keys.fit(f"port:{port}"), Mode.WRITE))
     if not made and found.mails and verb not in lex.DESTROYS:
         made = _addressees(found)
+    return made or many.changes(name, verb, adds=verb in lex.ADDS)
+
+
+def _migrated(params: Mapping[str, Any], verb: str, cwd: str | None) -> list[Key]:
+    """A migration changes the database of the folder it is run in; two of them race."""
+    where = next((one for name in _FOLDERS if type(one := params.get(name)) is str and one), cwd)
+    if not where:
+        return []
+    path = keys.clean(keys.path(keys.clean(where), cwd)).rstrip("/")
+    kinds = ("migration",) if verb in ("create", "generate", "make") else ("database", "migration")
+    return [Key(keys.fit(f"{kind}:{path}"), Mode.WRITE) for kind in kinds]
+
+
+_FOLDERS: Final = ("cwd", "project_cwd", "projectCWD", "projectCwd", "project_path", "projectPath", "project_dir")
+
+
+def _whole_days(params: Mapping[str, Any]) -> list[Key]:
+    """What lasts for days keeps nobody from meeting, but shows on each of them."""
+    return [Key(f"{one}|event", Mode.APPEND) for one in slots.days(params)]
+
+
+def _booked(params: Mapping[str, Any], found: Arguments, name: Name) -> list[Key]:
+    """A room, a desk, a court: taken for a time, and free at others."""
+    made = []
+    for entity in name.nouns:
+        for one in found.ids.get(entity, ()):
+            thing = keys.clean(one).replace("/", "%2F")
+            booked = slots.derive(params, f"{entity}-{thing}")
+            if booked:
+                made += [Key(slot, Mode.WRITE) for slot in booked]
+                made.append(Key(keys.fit(_scoped(entity, one, found) + "|booking"), Mode.APPEND))
     return made
 
 
-def _addressees(found: _Found) -> list[Key]:
+def _addressees(found: Arguments) -> list[Key]:
     return [
         Key(keys.fit("email:" + keys.clean(one)), Mode.WRITE) for mail in found.mails for one in keys.addresses(mail)
     ]
@@ -244,11 +218,11 @@ def _keys(prefix: str, value: str, mode: Mode) -> list[Key]:
     return [Key(one, mode) for one in keys.spell(prefix, value)]
 
 
-def _payment(params: Mapping[str, Any], found: _Found) -> list[Key]:
+def _payment(params: Mapping[str, Any], found: Arguments) -> list[Key]:
     """Whom a payment goes to, or what is paid: the first that is there."""
     for name in _PAYEES:
         value = params.get(name)
-        texts = _short(value) if value is not None and not isinstance(value, (dict, bool)) else found.ids.get(name, [])
+        texts = short(value) if value is not None and not isinstance(value, (dict, bool)) else found.ids.get(name, [])
         if texts:
             return [key for one in texts for key in _keys("payment:", one, Mode.WRITE)]
     return [
@@ -256,25 +230,26 @@ def _payment(params: Mapping[str, Any], found: _Found) -> list[Key]:
     ]
 
 
-def _talk(found: _Found, verb: str, nouns: set[str]) -> list[Key]:
+def _talk(found: Arguments, verb: str, nouns: tuple[str, ...]) -> list[Key]:
     """A message goes into a channel or, as a reply, into a thread."""
-    where = found.ids.get("channel") or found.mails or found.ids.get("phone") or found.ids.get("user", [])
+    ids = found.ids
+    where = ids.get("channel") or ids.get("room") or found.mails or ids.get("phone") or ids.get("user", [])
     if not where:
         return []
     if found.threads and (verb in ("reply", "respond") or "reply" in nouns or "message" in nouns):
         return [Key(keys.fit(f"thread:{keys.clean(one)}:{keys.clean(found.threads[0])}"), Mode.WRITE) for one in where]
-    if nouns & lex.TALK or nouns & lex.MAILS or verb in ("dm", "message", "text", "notify", "tweet"):
+    if not _SAID.isdisjoint(nouns) or verb in ("dm", "message", "text", "notify", "tweet"):
         return [key for one in where for key in _keys("channel:", one, Mode.APPEND)]
     return []
 
 
-def _files(found: _Found, name: Name, verb: str, cwd: str | None, params: Mapping[str, Any]) -> list[Key]:
+def _files(found: Arguments, name: Name, verb: str, cwd: str | None, params: Mapping[str, Any]) -> list[Key]:
     made = []
     tree = verb in lex.DESTROYS and (params.get("recursive") is True or name.head == "directory")
     for entity, path in found.paths:
         mode = Mode.READ if entity in _SOURCES and verb in _COPIES else Mode.WRITE
         made += [Key(one, mode) for one in _file(path, found, cwd, tree=tree)]
-    if verb in _MOVES | _COPIES:
+    if verb in _MOVES or verb in _COPIES:
         for entity in ("source", "src", "destination", "dest", "dst", "from", "to"):
             value = params.get(entity)
             if isinstance(value, str) and value.strip() and ("/" in value or "." in value or "\\" in value):
@@ -283,25 +258,24 @@ def _files(found: _Found, name: Name, verb: str, cwd: str | None, params: Mappin
     return made
 
 
-def _things(found: _Found, name: Name, verb: str) -> list[Key]:
+def _things(found: Arguments, name: Name, verb: str) -> list[Key]:
     """The target rule."""
     if found.paths and not found.ids:
         return []
     head = name.head
-    entity = next((one for one in name.nouns if one in found.ids), None)
-    if entity is None and "file" in name.nouns and "file-id" in found.ids:
-        entity = "file-id"
-    if entity is None and "" in found.ids:
-        entity = ""
     adds = verb in lex.ADDS
+    entity = _target(found, name, verb)
+    if entity == "" and verb in lex.INTO and name.place == head and many.owns(name, head):
+        return []  # ``add_to_cart``: the id is of what is added, the cart is one's own
     if entity is None and adds and found.names and head:
         return [Key(_scoped(head, one, found), Mode.WRITE) for one in found.names]
     if entity is not None:
         thing = entity or head or "id"
         head = "file-id" if head == "file" and entity else head
-        facet = f"|{head}" if adds and head and head != thing else ""
-        mode = Mode.APPEND if facet else Mode.WRITE
-        return [Key(keys.fit(_scoped(thing, one, found) + facet), mode) for one in found.ids[entity]]
+        facet = f"|{head}" if (adds or verb in lex.INTO) and head and head != thing else ""
+        mode = Mode.APPEND if facet and adds else Mode.WRITE
+        kind = many.of(name, thing)
+        return [Key(keys.fit(_scoped(kind, one, found) + facet), mode) for one in found.ids[entity]]
     scope = next((one for one in name.nouns if one in found.scopes), None)
     if scope is not None:
         return [Key(_scoped(scope, one, found), Mode.WRITE) for one in found.scopes[scope]]
@@ -320,3 +294,18 @@ def _things(found: _Found, name: Name, verb: str) -> list[Key]:
     if found.names and head:
         return [Key(_scoped(head, one, found), Mode.WRITE) for one in found.names]
     return []
+
+
+def _target(found: Arguments, name: Name, verb: str) -> str | None:
+    """Returns which of the ids is the thing that is changed, None where no noun of the name tells.
+
+    ``add_user_to_channel`` changes the channel, wherever the name's first noun stands.
+    """
+    if verb in lex.INTO and name.place in found.ids:
+        return name.place
+    for noun in name.nouns:
+        if noun in found.ids:
+            return noun
+    if "file" in name.nouns and "file-id" in found.ids:
+        return "file-id"
+    return "" if "" in found.ids else None

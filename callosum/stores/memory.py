@@ -41,6 +41,7 @@ from callosum.model import (
     State,
     Verdict,
     View,
+    reach,
 )
 from callosum.process import alive
 from callosum.stores.base import LOOK_BACK, NEARBY, Clock, Health, Kin, Nearby, Probe, Request
@@ -597,7 +598,8 @@ def _names(keys: Iterable[Key]) -> list[str]:
 
 def _below(name: str, above: str) -> bool:
     """Whether a key is a part of another: of a tree, or a facet of a key."""
-    in_tree = above.endswith("/") and name.startswith(above) and name != above
+    tree = reach(above)
+    in_tree = bool(tree) and name.startswith(tree) and name != above
     return in_tree or name.startswith(above + "|")
 
 

@@ -553,6 +553,13 @@ class StoreContract:
             ("file:/repo/a/", "file:/repo/"),
             ("channel:general", "channel:general|message"),
             ("channel:general|message", "channel:general"),
+            ("order:/", "order:W1"),
+            ("order:5", "order:/"),
+            ("order:/", "order:a/b/"),
+            ("order:/", "order:W1|comment"),
+            ("order:/", "order:/|new"),
+            ("order:/|new", "order:/"),
+            ("file:/", "file:README.md"),
         ],
     )
     def test_what_overlaps_meets_in_either_order(self, script: Script, first: str, second: str) -> None:
@@ -574,6 +581,10 @@ class StoreContract:
             ("file:/repo/a/", "file:/repo/b/c.py"),
             ("channel:general", "channel:generals"),
             ("channel:general|message", "channel:general|topic"),
+            ("order:/", "orders:W1"),
+            ("order:/", "order"),
+            ("order:/|new", "order:W1"),
+            ("slot:room:/", "slot:room:1"),
         ],
     )
     def test_what_does_not_overlap_never_meets(self, script: Script, first: str, second: str) -> None:

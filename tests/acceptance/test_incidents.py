@@ -1,11 +1,13 @@
 """What went wrong elsewhere because sessions did not know of one another, told to the gate.
 
-Each test is named after a report (repository and number). The rules are the ones that ship; the host
-pauses, as all hosts do that can show a warning only by not running the tool.
+Each test is named after a report (repository and number); ``SEEN_BY`` has them by their number in the list of
+reports, and ``NOT_SEEN`` says why a gate cannot see the others. The rules are the ones that ship; the host pauses, as
+all hosts do that can show a warning only by not running the tool.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from callosum.rulebook import Rulebook
 from callosum.settings import Settings
 from callosum.stores.memory import MemoryStore
 from callosum.testing import ManualClock
+from tests.acceptance.command import run
 from tests.support.world import gate_time, kinds
 
 ALLOW, WARN, CONFIRM, ASK, BLOCK = Verdict
@@ -214,6 +217,112 @@ def test_keeperhub_2207_a_transaction_is_broadcast_twice(fleet: Fleet) -> None:
         assert fleet.ask(who, "send_transaction", pay).verdict is BLOCK
 
 
+def test_openclaw_106444_one_result_is_one_visible_message(fleet: Fleet) -> None:
+    """openclaw/openclaw#106444: by the tool, as the final reply, by a mirror and by the resumed turn."""
+    fleet.do("mira/chat", "message", send("#ops", REPORT), origin="turn-9")
+    for path, text in (("final-reply", f"Here it is. {REPORT}"), ("mirror", SHORT), ("resumed", REPORT)):
+        fleet.after(2)
+        decision = fleet.ask(f"mira/{path}", "message", send("#ops", text), origin="turn-9")
+        assert (decision.proceed, kinds(decision)) == (False, {Kind.DUPLICATE})
+
+
+def test_openclaw_84332_a_parallel_session_answers_the_same_message(fleet: Fleet) -> None:
+    """openclaw/openclaw#84332: the heartbeat spawns a live session that captures the user's messages."""
+    fleet.do("live", "message", send("andy", "Yes, I moved the meeting to noon.", replyTo="msg-4"), origin="msg-4")
+    fleet.after(20)
+    other = send("andy", "No, the meeting stays where it was, nothing has changed.", replyTo="msg-4")
+    decision = fleet.ask("heartbeat", "message", other, origin="msg-4")
+    assert (decision.proceed, kinds(decision)) == (False, {Kind.DUPLICATE})
+    fleet.after(3600)  # and an hour later, in other words, and not as a reply
+    fleet.do("live", "message", send("andy", "I have also told Bob about it."), origin="msg-4")
+    assert not fleet.ask("heartbeat", "message", send("andy", "Bob should know about this."), origin="msg-4").proceed
+
+
+def test_openclaw_143787_the_last_reply_is_delivered_again(fleet: Fleet) -> None:
+    """openclaw/openclaw#143787: a heartbeat with nothing to say re-delivers the last final reply, 3 of 3."""
+    fleet.do("mira/chat", "message", send("andy", REPORT))
+    for number, text in enumerate((REPORT, f"Hi Andy, {REPORT}", f"{REPORT}\n-- \nyour assistant")):
+        fleet.after(900)
+        decision = fleet.ask(f"mira/heartbeat-{number}", "message", send("andy", text))
+        assert (decision.proceed, kinds(decision)) == (False, {Kind.DUPLICATE})
+
+
+def test_openclaw_78264_a_restart_and_a_retry_after_compaction(fleet: Fleet) -> None:
+    """openclaw/openclaw#78264: the chat gets repeats, the session's history shows one."""
+    fleet.ask("mira", "message", send("andy", REPORT), run="before")  # it died before it could report
+    fleet.after(15)
+    decision = fleet.ask("mira", "message", send("andy", REPORT), run="after")
+    assert (decision.proceed, kinds(decision)) == (False, {Kind.DUPLICATE})
+
+
+def test_multica_6947_a_second_task_for_one_issue(fleet: Fleet) -> None:
+    """multica-ai/multica#6947: self-assignment spawns an unaware task; anolisa#2518 and #2519 for one issue."""
+    tool = "mcp__github__create_pull_request"
+    first = {"owner": "o", "repo": "anolisa", "title": "Retry the upload", "head": "a", "base": "main",
+             "body": "The uploader gives up after the first timeout; it tries three times now."}  # fmt: skip
+    other = {"owner": "o", "repo": "anolisa", "title": "Make uploads robust", "head": "b", "base": "main",
+             "body": "Wraps the client in a helper with backoff, because a lost packet ended the job."}  # fmt: skip
+    fleet.do("task-1", tool, first, origin="issue-2511")
+    fleet.after(300)
+    decision = fleet.ask("task-2", tool, other, origin="issue-2511")
+    assert (decision.proceed, kinds(decision)) == (False, {Kind.DUPLICATE})
+    fleet.after(6 * 86_400)
+    assert not fleet.ask("task-3", tool, {**other, "head": "c"}, origin="issue-2511").proceed
+
+
+def test_claude_code_91353_two_executions_on_one_ticket(fleet: Fleet) -> None:
+    """anthropics/claude-code#91353: duplicate and contradictory comments of one background agent run twice."""
+    tool = "mcp__jira__add_comment"
+    one = {"issue_key": "OPS-7", "comment": "The fault is fixed in the release of tonight, the ticket can be closed."}
+    fleet.do("run-1", tool, one, origin="OPS-7")
+    fleet.after(30)
+    same = {**one, "comment": "Hi team, the fault is fixed in the release of tonight; the ticket can be closed."}
+    assert kinds(fleet.ask("run-2", tool, same)) == {Kind.DUPLICATE}
+    against = {**one, "comment": "I could reproduce the fault, the release does not contain what was promised."}
+    decision = fleet.ask("run-2", tool, against, origin="OPS-7")
+    assert (decision.proceed, kinds(decision)) == (False, {Kind.DUPLICATE})
+
+
+def test_stella_1136_sessions_that_share_one_login(fleet: Fleet) -> None:
+    """macanderson/stella#1136, #5134: three pull requests in 12 minutes; a claim by login tells nobody apart."""
+    tool = "mcp__github__create_pull_request"
+    pull = {"owner": "o", "repo": "r", "base": "main", "author": "stella-bot"}
+    told = []
+    for number, title in enumerate(("Fix the crash on empty input", "Handle empty input", "Do not crash on nothing")):
+        params = {
+            **pull,
+            "title": title,
+            "head": f"fix-{number}",
+            "body": f"By way of {title.lower()}, in my own words.",
+        }
+        told.append(fleet.ask(f"stella/{number}", tool, params, origin="issue-5134").proceed)
+        fleet.after(240)
+    assert told == [True, False, False]
+
+
+def test_beads_3570_two_agents_on_one_bead(fleet: Fleet) -> None:
+    """gastownhall/beads#3575, #3570: two near-identical pull requests, #114 and #115."""
+    tool = "mcp__github__create_pull_request"
+    pull = {"owner": "gastownhall", "repo": "beads", "title": "Show the age of a bead in the list", "base": "main", "head": "one",
+            "body": "Adds a column with the age of each bead, sorted with the oldest on top, and a test of the order."}  # fmt: skip
+    near = {**pull, "head": "two", "title": "Show a bead's age in the list",
+            "body": "This adds a column with the age of each bead, sorted with the oldest at the top, and tests the order."}  # fmt: skip
+    fleet.do("agent-1", tool, pull)
+    fleet.after(600)
+    decision = fleet.ask("agent-2", tool, near)
+    assert (decision.proceed, kinds(decision)) == (False, {Kind.DUPLICATE})
+
+
+def test_commonly_889_two_agents_act_on_one_message(fleet: Fleet) -> None:
+    """Team-Commonly/commonly#889: 39 s apart, each in its own words."""
+    fleet.do("one", "message", send("#team", "I have merged it and told the customer."), origin="message-31")
+    fleet.after(39)
+    decision = fleet.ask(
+        "two", "message", send("#team", "Merging now; will inform them when it is out."), origin="message-31"
+    )
+    assert (decision.proceed, kinds(decision)) == (False, {Kind.DUPLICATE})
+
+
 # --- 6B: work lost -----------------------------------------------------------------------------------
 
 
@@ -265,6 +374,133 @@ def test_agentic_dev_team_1571_a_sibling_reverts_a_file_twice(fleet: Fleet) -> N
         fleet.after(5)
         assert not fleet.ask("two", "Edit", {**path, "old_string": "b", "new_string": "a"}).proceed
         fleet.after(5)
+
+
+def bash(command: str) -> dict[str, Any]:
+    return {"command": command}
+
+
+def test_claude_code_90943_a_stale_index_reverts_committed_work(fleet: Fleet) -> None:
+    """anthropics/claude-code#90943: one commits what the index was before the other committed."""
+    fleet.do("one", "Bash", bash("git add app.py && git diff --cached"), cwd="/repo")
+    fleet.after(60)
+    fleet.do("two", "Bash", bash("git status"), cwd="/repo")
+    fleet.do("two", "Bash", bash("git add -A && git commit -m 'the other work'"), cwd="/repo")
+    fleet.after(60)
+    assert not fleet.ask("one", "Bash", bash("git commit -m 'my work'"), cwd="/repo").proceed
+
+
+def test_claude_code_95355_a_bare_stash_pop_and_a_hard_reset(fleet: Fleet) -> None:
+    """anthropics/claude-code#95355: 600 lines and another session's 86 files lost."""
+    fleet.do("one", "Bash", bash("git stash"), cwd="/repo")
+    fleet.after(60)
+    assert not fleet.ask("two", "Bash", bash("git stash pop"), cwd="/repo").proceed
+    fleet.do("one", "Write", {"file_path": "/repo/src/app.py", "content": "600 lines"})
+    fleet.after(60)
+    assert not fleet.ask("two", "Bash", bash("git reset --hard"), cwd="/repo").proceed
+
+
+def test_claude_code_60295_a_checkout_under_the_other_session(fleet: Fleet) -> None:
+    """anthropics/claude-code#60295, #90146, #95244, #71433: the branch is switched in another's working folder."""
+    fleet.do("one", "Bash", bash("git status"), cwd="/repo")
+    fleet.after(30)
+    fleet.do("two", "Bash", bash("git checkout other-branch"), cwd="/repo")
+    fleet.after(30)
+    assert not fleet.ask("one", "Bash", bash("git commit -am 'on my branch'"), cwd="/repo").proceed
+
+
+def test_chematic_218_one_stash_for_all_worktrees(fleet: Fleet) -> None:
+    """kent-tokyo/chematic#218, OmniRoute#5955, claude-power-pack#1056: refs/stash is one stack."""
+    fleet.do("one", "Bash", bash("git -C /repo stash push"), cwd="/worktrees/a")
+    fleet.after(60)
+    assert not fleet.ask("two", "Bash", bash("cd /repo && git stash pop"), cwd="/worktrees/b").proceed
+
+
+def test_inmo_tool_581_pkill_ends_the_servers_of_others(fleet: Fleet) -> None:
+    """alvarolobato/inmo-tool#581: ``pkill -f`` killed a sibling's dev server."""
+    fleet.do("one", "Bash", bash("npm run dev &"), cwd="/worktrees/a")
+    fleet.after(60)
+    assert not fleet.ask("two", "Bash", bash("pkill -f 'npm run dev'"), cwd="/worktrees/b").proceed
+
+
+def test_sourcelibrary_2343_a_sibling_restores_what_nobody_committed(fleet: Fleet) -> None:
+    """Embassy-of-the-Free-Mind/sourcelibrary-v2#2343: ``git restore`` wipes unstaged work without a trace."""
+    fleet.do("one", "Edit", {"file_path": "/repo/src/app.py", "old_string": "a", "new_string": "b"})
+    fleet.after(60)
+    assert not fleet.ask("two", "Bash", bash("git restore ."), cwd="/repo").proceed
+    assert not fleet.ask("three", "Bash", bash("git checkout -- src/app.py"), cwd="/repo").proceed
+
+
+def test_claude_code_28922_one_json_file_for_all_sessions(fleet: Fleet) -> None:
+    """anthropics/claude-code#28922, #29217, #28988, #29008: read, changed and written by each, without a lock."""
+    path = {"file_path": "/home/u/.agent/state.json"}
+    for who in ("one", "two", "three"):
+        fleet.do(who, "Read", path)
+    fleet.after(1)
+    fleet.do("one", "Write", {**path, "content": '{"sessions": ["one"]}'})
+    for who in ("two", "three"):
+        decision = fleet.ask(who, "Write", {**path, "content": f'{{"sessions": ["{who}"]}}'})
+        assert (decision.proceed, kinds(decision)) == (False, {Kind.STALE})
+
+
+def test_ai_employee_548_three_runs_migrate_one_workspace(fleet: Fleet) -> None:
+    """greeves89/AI-Employee#548: racing ``prisma migrate dev`` and ``next build`` of one identity."""
+    migrate = bash("npx prisma migrate dev --name add_users")
+    fleet.ask("employee", "Bash", migrate, cwd="/work/app", run="run-1")
+    fleet.after(5)
+    assert not fleet.ask("employee", "Bash", migrate, cwd="/work/app", run="run-2").proceed
+    assert not fleet.ask("employee-2", "Bash", bash("npx prisma migrate dev"), cwd="/work/app", run="run-3").proceed
+
+
+def test_agentglass_118_worktrees_share_the_database(fleet: Fleet) -> None:
+    """SirAllap/agentglass#118, obra/superpowers#597: two agents in worktrees of their own race one migration."""
+    migrate = "psql postgres://localhost:5432/app -c 'ALTER TABLE users ADD COLUMN age int'"
+    fleet.do("one", "Bash", bash(migrate), cwd="/wt/a")
+    fleet.after(20)
+    other = "psql postgres://localhost:5432/app -c 'ALTER TABLE users DROP COLUMN age'"
+    assert not fleet.ask("two", "Bash", bash(other), cwd="/wt/b").proceed
+
+
+def test_agentglass_118_worktrees_share_the_port(fleet: Fleet) -> None:
+    """SirAllap/agentglass#118: a second server takes, or frees, the port of the first."""
+    fleet.do("one", "Bash", bash("python -m http.server 8000 &"), cwd="/wt/a")
+    fleet.after(20)
+    assert not fleet.ask("two", "Bash", bash("fuser -k 8000/tcp"), cwd="/wt/b").proceed
+
+
+def test_cyrus_1465_two_sessions_write_the_same_files(fleet: Fleet) -> None:
+    """cyrusagents/cyrus#1465: 232 of 234 overlaps in one worktree were both writing the same files or git."""
+    for who in ("one", "two"):
+        fleet.do(who, "Read", {"file_path": "/wt/app.py"})
+    fleet.after(30)
+    fleet.do("one", "Edit", {"file_path": "/wt/app.py", "old_string": "a", "new_string": "b"})
+    fleet.after(30)
+    decision = fleet.ask("two", "MultiEdit", {"file_path": "app.py", "edits": []}, cwd="/wt")
+    assert (decision.proceed, kinds(decision)) == (False, {Kind.STALE})
+
+
+def test_claude_code_7443_a_check_that_is_too_strict_teaches_to_go_around_it(fleet: Fleet) -> None:
+    """anthropics/claude-code#7443, #8216, #12981: "File has been unexpectedly modified", again and again."""
+    path = {"file_path": "/repo/app.py"}
+    for number in range(5):  # a session's own edits, with others who only read
+        fleet.do("mira", "Read", path)
+        fleet.do("doug", "Read", path)
+        fleet.do("mira", "Edit", {**path, "old_string": f"{number}", "new_string": f"{number + 1}"})
+        fleet.do("mira", "Edit", {**path, "old_string": f"{number + 1}", "new_string": "x"})
+        fleet.after(5)
+    fleet.do("doug", "Read", path)  # the same bytes again, by a formatter that another session ran
+    fleet.do("mira", "Write", {**path, "content": "as it stands"})
+    fleet.after(5)
+    fleet.do("doug", "Write", {**path, "content": "as it stands"})
+    fleet.after(5)
+    fleet.do("mira", "Read", path)
+    fleet.do("mira", "Write", {**path, "content": "and on"})
+    fleet.after(5)
+    first = fleet.ask("doug", "Edit", {**path, "old_string": "a", "new_string": "b"})
+    assert kinds(first) == {Kind.STALE}
+    fleet.after(5)  # told once, it goes on
+    fleet.do("doug", "Edit", {**path, "old_string": "a", "new_string": "b"})
+    fleet.do("doug", "Edit", {**path, "old_string": "b", "new_string": "c"})
 
 
 # --- 6C: the gate itself --------------------------------------------------------------------------------
@@ -365,3 +601,130 @@ def test_a_mail_by_shell_meets_a_mail_by_shell(fleet: Fleet) -> None:
     fleet.after(30)
     decision = fleet.ask("two", "exec", {"command": SMTP})
     assert (decision.tier, decision.context_key, decision.proceed) == (3, "email:alice@example.com", False)
+
+
+def test_nanoclaw_2506_two_answers_of_one_session_to_one_message(fleet: Fleet) -> None:
+    """nanoclaw#2506: what is caused by one message may be several messages of one session."""
+    for text in ("On it, give me a minute.", REPORT, "One more thing: the disk of the builder is nearly full."):
+        fleet.do("mira", "message", send("andy", text), origin="msg-500")
+        fleet.after(30)
+    fleet.do("mira", "message", {"action": "react", "target": "andy", "emoji": "ok"}, origin="msg-500")
+    fleet.do("doug", "message", {"action": "react", "target": "andy", "emoji": "ok"}, origin="msg-500")
+
+
+def test_sutando_3742_different_senders_in_one_room(fleet: Fleet) -> None:
+    """sonichi/sutando#3742: two people say the same, and each is answered; two accounts say the same."""
+    answer = "Yes, the office is open today from nine to five."
+    for number in range(2):
+        fleet.do(f"session-{number}", "message", send("room", answer, replyTo=f"msg-{number}"), origin=f"msg-{number}")
+        fleet.after(5)
+    text = "I will be in the office today, ask me anything about the move."
+    fleet.do("one", "message", send("room", text, accountId="anna"))
+    fleet.do("two", "message", send("room", text, accountId="bert"))
+    assert not fleet.ask("three", "message", send("room", text, accountId="anna")).proceed
+
+
+def test_openclaw_cliq_123_a_benign_repeat_is_no_error(fleet: Fleet) -> None:
+    """sprintberlin/openclaw-cliq#123: one delivered twice is answered twice alike, and its report counts once."""
+    params = send("#ops", REPORT)
+    first = fleet.ask("mira", "message", params, call_id="delivery-1")
+    again = fleet.ask("mira", "message", params, call_id="delivery-1")
+    assert (again.id, again.verdict, again.repeated) == (first.id, ALLOW, True)
+    assert fleet.gate.complete("mira", id=first.id).ok
+    second = fleet.gate.complete("mira", id=first.id)
+    assert (second.state, bool(second.note)) == ("done", True)
+    fleet.after(3600)
+    assert fleet.ask("mira", "message", params, call_id="delivery-1").proceed
+
+
+@pytest.mark.parametrize(
+    ("tool", "params", "more"),
+    [
+        ("set_status", {"user_id": 7, "status": "away for the rest of the day"}, {}),
+        ("update_ticket", {"ticket_id": 7, "title": "The uploader gives up after the first timeout"}, {}),
+        ("Bash", {"command": "git push origin topic"}, {"cwd": "/repo"}),
+        ("write", {"path": "/a.md", "content": "the same words in the same file"}, {}),
+        ("delete_message", {"message_id": 7}, {}),
+        ("create_record", {"kind": "visit", "text": "a visit of the office in the old town"}, {"annotations": {"idempotentHint": True}}),
+    ],
+)  # fmt: skip
+def test_what_is_harmless_to_repeat_is_no_duplicate(
+    fleet: Fleet, tool: str, params: dict[str, Any], more: dict[str, Any]
+) -> None:
+    for who in ("mira", "doug", "mira"):
+        assert Kind.DUPLICATE not in kinds(fleet.ask(who, tool, params, **more))
+        fleet.after(300)
+
+
+def test_a_hint_is_not_believed_where_others_notice(fleet: Fleet) -> None:
+    """A mail tool that its author calls idempotent sends two mails all the same."""
+    hint: dict[str, Any] = {"annotations": {"idempotentHint": True}}
+    for tool, params in (
+        ("send_email", mail("a@example.com", REPORT)),
+        ("post_message", {"channel": "x", "text": REPORT}),
+    ):
+        fleet.do("mira", tool, params, **hint)
+        fleet.after(60)
+        assert Kind.DUPLICATE in kinds(fleet.ask("doug", tool, params, **hint))
+
+
+def test_one_cause_counts_for_seven_days_and_for_one_place(fleet: Fleet) -> None:
+    fleet.do("one", "message", send("#ops", REPORT), origin="cron-5")
+    fleet.do("two", "message", send("#other", SHORT), origin="cron-5")  # another place is another act
+    fleet.after(6 * 86_400)
+    assert kinds(fleet.ask("three", "message", send("#ops", SHORT), origin="cron-5")) == {Kind.DUPLICATE}
+    fleet.after(2 * 86_400)
+    fleet.do("four", "message", send("#ops", SHORT), origin="cron-5")
+
+
+def test_one_cause_over_the_wire_and_in_the_file(tmp_path: Path) -> None:
+    """A summary by one process and the full text by another, minutes later: told from what the file holds."""
+
+    def say(who: str, text: str, origin: str) -> dict[str, Any]:
+        call = {"instance": who, "tool": "message", "params": send("#ops", text), "origin": origin, "pause": True}
+        line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "intercept", "params": call})
+        shown = run(tmp_path / "state", "stdio", text=line + "\n")
+        assert shown.returncode == 0, shown.stderr
+        answers = [json.loads(one) for one in shown.stdout.splitlines()]
+        (answer,) = [one["result"] for one in answers if one.get("id") == 1]
+        found: dict[str, Any] = answer
+        return found
+
+    assert say("wake", SHORT, "cron-run-5")["proceed"]
+    told = say("announce", REPORT, "cron-run-5")
+    assert (told["proceed"], told["verdict"]) == (False, "confirm")
+    assert [one["kind"] for one in told["conflicts"]] == ["duplicate"]
+    assert say("announce", "Another report altogether: the builder was moved to the new rack.", "cron-run-6")["proceed"]
+    assert say("wake", "And once more, with what was missing in the first one.", "cron-run-5")["proceed"]
+
+
+# --- all of them ----------------------------------------------------------------------------------------
+
+SEEN_BY: dict[int, str] = {
+    1: "openclaw_56643", 2: "openclaw_10061", 3: "openclaw_40178", 4: "openclaw_27018", 5: "openclaw_102367",
+    6: "openclaw_106444", 7: "openclaw_84332", 8: "openclaw_12053", 9: "openclaw_110853", 10: "openclaw_143787",
+    11: "openclaw_78264", 12: "google_workspace_mcp_997", 13: "email_mcp_62", 14: "agentmail_mcp_49",
+    15: "lobster_1524", 16: "tend_280", 17: "multica_6947", 18: "claude_code_91353", 19: "stella_1136",
+    20: "hive_5111", 21: "beads_3570", 22: "commonly_889", 23: "keeperhub_2207", 24: "claude_code_90943",
+    25: "claude_code_95355", 26: "claude_code_60295", 27: "chematic_218", 28: "sourcelibrary_2343",
+    29: "claude_code_47905", 30: "claude_code_87243", 31: "agentic_dev_team_1571", 32: "claude_code_28922",
+    33: "opencrabs_954", 34: "ai_employee_548", 35: "agentglass_118", 36: "cyrus_1465", 37: "claude_code_7443",
+    47: "nanoclaw_2506", 48: "openclaw_cliq_114", 49: "sutando_3742", 50: "openclaw_cliq_123", 51: "orbit_407",
+    52: "kirodotcrew_11200", 53: "agent_config_1341",
+}  # fmt: skip
+"""The reports of 6A, 6B and 6D by their numbers, with the beginning of the test that tells them."""
+NOT_SEEN: dict[int, str] = {
+    19: "a part: #5700, a guard of theirs that was inert where gh is absent, is not at this gate",
+    27: "a part: that two folders are worktrees of one repository stands on the disk, which is not read when a call is "
+    "judged; and which programs a pattern of pkill fits is known to the system alone",
+    31: "a part: a first commit that sweeps in files of others is seen only where the commit names what it takes",
+    53: "a part: coven-cave#4534, a guard of theirs that skipped worktrees; ours goes by the path that is written",
+}
+"""What of them a gate cannot see, and why."""
+
+
+def test_every_report_is_told() -> None:
+    assert sorted(SEEN_BY) == [*range(1, 38), *range(47, 54)]
+    tests = [name.removeprefix("test_") for name in globals() if name.startswith("test_")]
+    assert [name for name in SEEN_BY.values() if not any(test.startswith(name) for test in tests)] == []
+    assert set(NOT_SEEN) <= set(SEEN_BY)

@@ -50,7 +50,9 @@ from callosum.stores.sqlite.rows import (
     extra_of,
     mark_of,
     own_of,
+    root_of,
     scoped,
+    span,
     stored_keys,
 )
 
@@ -175,8 +177,8 @@ class Look:
         places = []
         for key, name, over in zip(scope.keys, names, over_each, strict=True):
             related = [other for other in over if other in covering] if covering else []
-            if "|" in name:
-                related.append(name[: name.index("|")])
+            if "|" in name and (whole := name[: name.index("|")]) not in related:
+                related.append(whole)
             places.append(self._key(key, name, related, bool(live), predecessors))
         memory = self.memory
         return View(
@@ -296,10 +298,12 @@ class Look:
     ) -> Mark:
         """Adds what trees above, keys below and facets hold; returns the mark with looks at trees."""
         scope, space = self.scope, self.scope.namespace
-        below = [(name, name[:-1] + "0")] if name[-1] == "/" else []
+        # Who only looks at a tree is not told of what lies in it, which may be a million keys.
+        below = [span(name)] if name[-1] == "/" and key.mode is not Mode.READ else []
         for other in related:
             if other == name + "|":
-                below.append((other, name + "}"))
+                if name[-1] != "/":  # a tree's facets lie in it
+                    below.append((other, name + "}"))
                 continue
             shown = bare(other, space)
             rows, mine = self._rows(other, Mode.WRITE)
@@ -552,6 +556,9 @@ def above(name: str) -> list[str]:
     bar = name.find("|")
     found = [] if bar >= 0 else [name + "|"]
     end = len(name) - 1 if bar < 0 else bar
+    root = root_of(name)
+    if root:
+        found.append(root)
     place = name.find("/", 0, end)
     while place >= 0:
         found.append(name[: place + 1])

@@ -13,7 +13,7 @@ from callosum.model import Action
 from callosum.stores.base import LOOK_BACK, NEARBY, Nearby, Probe
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.look import above
-from callosum.stores.sqlite.rows import ACTION, ACTION_WIDTH, action_of, as_json, bare, scoped
+from callosum.stores.sqlite.rows import ACTION, ACTION_WIDTH, action_of, as_json, bare, scoped, span
 
 BELOW: Final = 500
 """With more marks, or live actions, than this below a tree they are not looked at one by one."""
@@ -128,7 +128,7 @@ class Around:
         for name in asked:
             covers.update(dict.fromkeys(above(name)))
             if name[-1] == "/":
-                below.append((name, name[:-1] + "0"))
+                below.append(span(name))
             if "|" in name:
                 wholes.append(name[: name.index("|")])
         used = self._rows("select c.key from json_each(?) k join cover c on c.key = k.value", as_json(list(covers)))

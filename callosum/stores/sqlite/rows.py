@@ -210,6 +210,20 @@ def scoped(namespace: str, name: str) -> str:
     return f"{namespace}{_BAR}{name}"
 
 
+def root_of(name: str) -> str:
+    """The tree of all keys of a scoped key's entity, ``""`` where the key's own slashes tell or there is none."""
+    colon = name.find(":", name.find(_BAR) + 1)
+    return name[: colon + 1] + "/" if 0 <= colon < len(name) - 1 and name[colon + 1] not in "/|" else ""
+
+
+def span(name: str) -> tuple[str, str]:
+    """The range of scoped keys, from and up to, that a tree covers."""
+    start = name.find(_BAR) + 1
+    if name.find(":", start) == len(name) - 2:
+        return name[:-1], name[:-2] + ";"
+    return name, name[:-1] + "0"
+
+
 def bare(name: str, namespace: str) -> str:
     """What ``scoped`` was given."""
     return name if namespace == DEFAULT_NAMESPACE and _BAR not in name else name[len(namespace) + 1 :]

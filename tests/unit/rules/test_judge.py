@@ -121,7 +121,7 @@ KEYS: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ("copy_file", {"source": "/x/a.txt", "destination": "/x/b.txt"}, [("file:/x/a.txt", R), ("file:/x/b.txt", W)]),
     ("remove_directory", {"path": "x", "recursive": True}, [("file:/w/x", W)]),
     ("delete_directory", {"path": "x"}, [("file:/w/x/", W)]),
-    ("list_directory_contents", {"path": "/w/x"}, [("file:/w/x", R)]),
+    ("list_directory_contents", {"path": "/w/x"}, [("file:/w/x/|names", R)]),
     ("pay_invoice", {"invoice_id": 5, "amount": 3}, [("payment:5", W)]),
     ("send_money", {"recipient": "DE1", "amount": 3}, [("payment:DE1", W)]),
     ("create_label", {"name": "Bug"}, [("label:Bug", W)]),
@@ -132,15 +132,15 @@ KEYS: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
         "create_event",
         {"title": "x", "start_time": "2026-05-19T16:05", "end_time": "2026-05-19T16:31"},
         [
-            ("slot:primary:2026-05-19T16:00", W),
-            ("slot:primary:2026-05-19T16:15", W),
-            ("slot:primary:2026-05-19T16:30", W),
+            ("slot:primary/2026-05-19/16:00", W),
+            ("slot:primary/2026-05-19/16:15", W),
+            ("slot:primary/2026-05-19/16:30", W),
         ],
     ),
     (
         "schedule_meeting",
         {"start": "2026-05-19T18:00+02:00", "duration": 15, "calendar_id": "c"},
-        [("slot:c:2026-05-19T16:00", W), ("calendar:c|event", A)],
+        [("slot:c/2026-05-19/16:00", W), ("calendar:c|event", A)],
     ),
 ]
 

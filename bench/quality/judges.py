@@ -1,0 +1,72 @@
+"""Callosum as the benchmark asks it: the rules that ship, and a real gate over a store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from callosum.gate import LocalGate
+from callosum.model import Call, Classification, Decision, Key, Kind, Mode, overlap
+from callosum.rulebook import Rulebook
+from callosum.rules import RuleSet
+from callosum.settings import Settings
+from callosum.stores.memory import MemoryStore
+from callosum.testing import ManualClock
+
+SECRET: Final = b"s" * 32
+CWD: Final = "/home/dev/project"
+"""The working folder, a repository, of every recorded call: the recordings do not name theirs."""
+
+_SETTINGS: Final = Settings(state=Path("nowhere"), journal_params="none", journal_age=36500 * 86400.0)
+_RULEBOOK: Final = Rulebook(None, secret=SECRET)
+RULES: Final = RuleSet.parse(None, secret=SECRET)
+
+
+def judge(tool: str, params: Mapping[str, Any], **more: Any) -> Classification:
+    """What the shipped rules make of a call."""
+    return RULES.classify(Call("judge", tool, params, cwd=CWD, **more))
+
+
+class Scene:
+    """Sessions behind a gate of their own. Time stands still unless ``after`` lets it pass."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.gate = LocalGate(
+            settings=_SETTINGS, store=MemoryStore(clock=self.clock), rules=_RULEBOOK, sleep=self.clock.sleep
+        )
+        self._calls = 0
+
+    def after(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    def ask(self, who: str, tool: str, params: Mapping[str, Any], **more: Any) -> Decision:
+        """A call of a session; a new call id unless one is given."""
+        self._calls += 1
+        more.setdefault("call_id", f"call-{self._calls}")
+        more.setdefault("cwd", CWD)
+        return self.gate.intercept(Call(who, tool, params, **more))
+
+    def do(self, who: str, tool: str, params: Mapping[str, Any], **more: Any) -> Decision:
+        """A call that runs, whatever it was told, and is reported at once."""
+        decision = self.ask(who, tool, params, **more)
+        if decision.proceed:
+            self.gate.complete(who, id=decision.id, outcome="done")
+        return decision
+
+
+def told(decision: Decision) -> frozenset[Kind]:
+    """The kinds of which the session was told; none where the call was simply allowed."""
+    return frozenset(one.kind for one in decision.conflicts)
+
+
+def meeting(one: Classification, other: Classification) -> tuple[Key, Key] | None:
+    """The first two keys through which two calls meet in modes that disturb one another, None if they do not."""
+    for mine in one.keys:
+        for theirs in other.keys:
+            if mine.mode is theirs.mode and mine.mode is not Mode.WRITE:
+                continue
+            if overlap(mine.name, theirs.name):
+                return mine, theirs
+    return None

@@ -1,0 +1,172 @@
+"""How the gaps of the rules and the trial of others look."""
+
+from __future__ import annotations
+
+import json
+from textwrap import indent
+from typing import Any, Final
+
+import msgspec
+
+from callosum.cli import show
+from callosum.cli.text import harmless
+from callosum.cli.times import clock
+from callosum.retrospect import Gaps, Tool, Trial
+
+_SHOWN: Final = 15
+"""Rows of a table."""
+
+
+def show_gaps(found: Gaps) -> None:
+    """Prints gaps, and what to do about them."""
+    if not found.calls:
+        show.line("No calls are recorded for this time.")
+        return
+    show.line(f"{found.calls} calls were looked at.", "bold")
+    if found.nothing:
+        show.line(
+            "No gaps: a rule names every tool, what changes something has a key, and sessions share keys.", "green"
+        )
+        return
+    if found.keyless:
+        show.line()
+        note = f"{found.keyless_calls} calls: only the same content can be told, and nothing at tier 1"
+        _print_tools("Calls that change something and have no key", note, found.keyless)
+        show.line("Give the tool a rule with a contextKey that names what is changed:")
+        _print_rule(found.keyless[0])
+    if found.judged:
+        show.line()
+        note = f"{found.judged_calls} calls, by 'callosum explain TOOL' you see why"
+        _print_tools("Tools that no rule names, judged by what they show", note, found.judged)
+        show.line("Where a tier is wrong, write a rule for the tool; where it is right, nothing is to be done.")
+    if found.unshared:
+        show.line()
+        rows = [
+            (
+                show.cell(one.family, limit=60),
+                show.cell(one.calls),
+                show.cell(f"{one.keys}{' of more' if one.sampled else ''}"),
+                show.cell(f"{one.sessions}{' or more' if one.sessions >= 64 else ''}"),
+                show.cell("  ".join(one.examples), limit=120),
+            )
+            for one in found.unshared[:_SHOWN]
+        ]
+        columns = ("keys", ">calls", ">different", ">sessions", "for example")
+        show.put(show.table("Keys that no two sessions ever shared", columns, rows, note=_more(found.unshared)))
+        show.line(
+            "Fine, if your sessions never meet there. If they do, something in the key is new each time (a date, the "
+            "number of a run, a copy of the file): leave it out of the contextKey."
+        )
+    if found.left_out:
+        show.line(f"{found.left_out} calls of further tools and keys were not told apart.", "dim")
+
+
+def _print_tools(title: str, note: str, tools: tuple[Tool, ...]) -> None:
+    rows = [
+        (
+            show.cell(one.tool, limit=60),
+            show.cell(one.calls),
+            show.cell(", ".join(tier if len(one.tiers) == 1 else f"{tier} ({n})" for tier, n in one.tiers.items())),
+            show.cell(msgspec.json.encode(one.examples[0]).decode() if one.examples else None, limit=120),
+        )
+        for one in tools[:_SHOWN]
+    ]
+    columns = ("tool", ">calls", ">tier", "for example")
+    show.put(show.table(title, columns, rows, note=f"{note}{_more(tools)}"))
+
+
+def _more(found: tuple[Any, ...]) -> str:
+    return f"; {len(found) - _SHOWN} more with --json" if len(found) > _SHOWN else ""
+
+
+def _print_rule(tool: Tool) -> None:
+    from callosum.cli import show
+
+    show.line(indent(json.dumps(harmless(dict(tool.rule)), indent=2), "    "), "cyan")
+
+
+_PARTED = {
+    "paused": "would be paused, asked for or blocked",
+    "allowed": "would go through",
+    "warned": "would get a warning",
+    "quiet": "would get no warning",
+}
+
+
+def show_trial(found: Trial) -> None:
+    """Prints what other rules would have decided."""
+    if not found.calls:
+        show.line("No calls are recorded for this time.")
+        return
+    if found.nothing:
+        show.line(f"None of {found.calls} recorded calls would be judged otherwise.", "green")
+    else:
+        show.line(
+            f"{found.shifted} of {found.calls} recorded calls would be judged otherwise; of {found.played} that share "
+            f"a key with them {found.paused} would be stopped that went through, {found.allowed} go through that were "
+            "stopped.",
+            "bold",
+        )
+        _print_differences(found)
+        _print_shifts(found)
+    if found.touched > found.played:
+        show.line(
+            f"Only the newest {found.played} of {found.touched} calls were played: see --most and --since.", "yellow"
+        )
+    if found.unreadable:
+        show.line(f"{found.unreadable} calls could not be judged: the journal has not their params.", "yellow")
+    if found.cut:
+        show.line(
+            f'Of {found.cut} calls the journal has the params cut or redacted; with journal.params = "full" it keeps '
+            "all but secrets.",
+            "dim",
+        )
+    if found.as_recorded is not None and found.as_recorded < 1:
+        show.line(
+            f"The rules in force answer {100 * found.as_recorded:.1f} % of the played calls as they were then.",
+            "dim",
+        )
+
+
+def _print_differences(found: Trial) -> None:
+    for what, title in _PARTED.items():
+        mine = tuple(one for one in found.differences if one.what == what)
+        if not mine:
+            continue
+        show.line()
+        rows = [
+            (
+                show.cell(one.tool, limit=50),
+                show.cell(one.calls),
+                show.cell(f"{one.before} -> {one.after}"),
+                show.cell(", ".join(one.kinds)),
+                show.cell(" -> ".join(dict.fromkeys(name or "(judged)" for name in one.rules)), limit=80),
+                show.cell(_one_of(one.examples), limit=120),
+            )
+            for one in mine[:_SHOWN]
+        ]
+        columns = ("tool", ">calls", "<answer", "for", "rule", "for example")
+        show.put(show.table(f"What {title}", columns, rows, note=_more(mine).removeprefix("; ")))
+
+
+def _print_shifts(found: Trial) -> None:
+    if not found.shifts:
+        return
+    show.line()
+    rows = [
+        (
+            show.cell(one.tool, limit=50),
+            show.cell(one.calls),
+            show.cell(one.what),
+            show.cell(one.before, limit=100),
+            show.cell(one.after, limit=100),
+        )
+        for one in found.shifts[:_SHOWN]
+    ]
+    columns = ("tool", ">calls", "what", "now", "then")
+    show.put(show.table("What is judged otherwise", columns, rows, note=_more(found.shifts).removeprefix("; ")))
+
+
+def _one_of(examples: tuple[Any, ...]) -> str:
+    first = examples[0]
+    return f"{clock(first['at'])} {first['session']} {msgspec.json.encode(first['params']).decode()}"

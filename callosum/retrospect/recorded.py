@@ -1,0 +1,66 @@
+"""Calls as the journal has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from callosum.journal import shown_keys
+from callosum.model import SECOND, Call, Entry, Event, Verdict
+from callosum.redact import MARKER, summarise
+
+
+def is_call(entry: Entry) -> bool:
+    """Whether the entry is the decision of a call."""
+    return entry.event is Event.INTERCEPT and entry.verdict is not None
+
+
+def call_of(entry: Entry) -> Call | None:
+    """The call as the journal has it; None where it has not its params."""
+    body = entry.body
+    params = body.get("params", {})
+    if not isinstance(params, Mapping) or ("params" not in body and shown_keys(entry)):
+        return None  # what has keys had params
+    known = body.get("known")
+    known = known if isinstance(known, Mapping) else {}
+    return Call(
+        entry.session,
+        entry.tool,
+        params,
+        namespace=entry.namespace,
+        call_id=str(entry.seq),
+        cwd=_said(body, "cwd", str),
+        pause=body.get("pause") is True or entry.verdict is Verdict.CONFIRM,
+        description=_said(known, "description", str),
+        schema=_said(known, "schema", dict),
+        annotations=_said(known, "annotations", dict),
+        origin=_said(body, "origin", str),
+        run=entry.run or None,
+    )
+
+
+def _said(body: Mapping[str, Any], name: str, kind: type) -> Any:
+    value = body.get(name)
+    return value if isinstance(value, kind) else None
+
+
+def is_cut(value: Any, depth: int = 6) -> bool:
+    """Whether the journal has left out something of a value."""
+    if isinstance(value, str):
+        return MARKER in value or (value.endswith((" characters)", " more)", " items)", " bytes>")) and "…" in value)
+    if not depth:
+        return False
+    if isinstance(value, Mapping):
+        return "…" in value or any(is_cut(one, depth - 1) for one in value.values())
+    return isinstance(value, list) and any(is_cut(one, depth - 1) for one in value)
+
+
+def example(entry: Entry) -> dict[str, Any]:
+    """A recorded call as it is shown."""
+    params = entry.body.get("params")
+    return {
+        "at": entry.seq / SECOND,
+        "id": entry.seq,
+        "session": entry.session,
+        "params": summarise(params) if isinstance(params, Mapping) else None,
+    }

@@ -1,0 +1,250 @@
+"""What other rules would have decided: the recorded calls, played again under both.
+
+How
+    The journal is read up to three times. First every call is classified under both sets of rules: what got another
+    tier, other keys or another treatment is counted, and its keys are remembered. Then the calls are found that share
+    one of these keys; no other call can be decided otherwise. These, at most ``most`` of them and the newest if there
+    are more, are played in their order through two gates of their own, each over a store in a temporary folder and
+    with a clock that shows the recorded time.
+How history goes on
+    A call that ran in fact runs in both worlds: where a gate pauses it, it is confirmed, and where it asks or blocks,
+    approved. A call that was stopped in fact and would have been let through has run; the repeat that followed it
+    within ten minutes is then the same act and not played.
+What it cannot know
+    Params are as the journal has them. With ``journal.params = "full"`` they are whole, but for secrets, and the
+    description, schema and annotations of the tool are there too. In a summary long texts are cut: what is equal stays
+    equal, but what differs only behind the cut looks equal, nearly equal texts are told by their beginnings, and a
+    pattern sees only the beginning of a long command. Which process a lease was tied to is not known: what was
+    lost is taken from the journal instead.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+
+from callosum.journal import shown_keys
+from callosum.model import DAY, SECOND, Decision, Entry, Event, Verdict
+from callosum.retrospect.recorded import call_of, example, is_call
+from callosum.retrospect.survey import EXAMPLES, MOST_GROUPS, Shift, Survey
+from callosum.retrospect.world import SPARED, World
+from callosum.rules import RuleSet
+
+MOST: Final = 20_000
+"""So many calls are played."""
+
+Read = Callable[[], Iterable[Entry]]
+"""Reads the journal from its beginning, once more each time."""
+
+
+class Difference(Struct, frozen=True, rename="camel"):
+    """Calls of one tool that would have been answered otherwise.
+
+    ``what`` is ``paused`` (they ran, and would have been paused, asked for or blocked), ``allowed`` (the reverse),
+    ``warned`` or ``quiet`` (with a warning, or without). ``before`` and ``after`` are the verdicts, ``rules`` the names
+    of the rules, ``kinds`` what was in the way on the graver side.
+    """
+
+    what: str
+    tool: str
+    before: str
+    after: str
+    rules: tuple[str, str]
+    kinds: tuple[str, ...]
+    calls: int
+    examples: tuple[Any, ...]
+
+
+class Trial(Struct, frozen=True, rename="camel"):
+    """What came out. Of ``calls`` recorded ones ``shifted`` are judged otherwise; ``played`` were played again.
+
+    ``touched`` is how many share a key with what is judged otherwise; more than ``played``: only the newest were
+    played. ``unreadable``: calls whose params the journal has not. ``cut``: calls whose params it has not whole.
+    ``as_recorded`` is the part of the played calls that the rules in force answer today as the journal has it (None:
+    none was played): the rest was decided under other rules, or by what the journal does not keep.
+    """
+
+    calls: int
+    shifted: int
+    touched: int
+    played: int
+    paused: int
+    allowed: int
+    unreadable: int
+    cut: int
+    as_recorded: float | None
+    first: float | None
+    last: float | None
+    differences: tuple[Difference, ...]
+    shifts: tuple[Shift, ...]
+
+    @property
+    def nothing(self) -> bool:
+        """Whether no call would have been judged otherwise."""
+        return not self.shifts
+
+
+def try_rules(
+    read: Read,
+    before: RuleSet,
+    after: RuleSet,
+    *,
+    since: int = 0,
+    most: int = MOST,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Trial:
+    """Returns what ``after`` would have decided otherwise than ``before`` on the entries that ``read`` yields.
+
+    What comes before the moment ``since`` is played, but not counted: acts that calls were compared with. ``progress``
+    is called with the number of calls played. Raises ``StoreError`` where the temporary folder cannot be used.
+    """
+    survey = Survey(before, after, since)
+    for entry in read():
+        if is_call(entry):
+            survey.add(entry)
+    if not survey.touched_by_change:
+        return _trial(survey, 0, _Played(since))
+    chosen: deque[int] = deque(maxlen=most)
+    touched = 0
+    for entry in read():
+        if is_call(entry) and survey.touches(entry):
+            chosen.append(entry.seq)
+            touched += entry.seq >= since
+    played = _Played(since)
+    with tempfile.TemporaryDirectory(prefix="callosum-try-") as folder:
+        old, new = World(Path(folder) / "before", before), World(Path(folder) / "after", after)
+        try:
+            _play(read, set(chosen), old, new, played, survey, progress)
+        finally:
+            old.close()
+            new.close()
+    return _trial(survey, touched, played)
+
+
+def _trial(survey: Survey, touched: int, played: _Played) -> Trial:
+    differences = played.differences()
+    return Trial(
+        survey.calls,
+        survey.shifted,
+        touched,
+        played.calls,
+        sum(one.calls for one in differences if one.what == "paused"),
+        sum(one.calls for one in differences if one.what == "allowed"),
+        survey.unreadable,
+        survey.cut,
+        played.as_recorded,
+        survey.first / SECOND if survey.first else None,
+        survey.last / SECOND if survey.last else None,
+        differences,
+        survey.shifts(),
+    )
+
+
+def _play(
+    read: Read,
+    chosen: set[int],
+    old: World,
+    new: World,
+    played: _Played,
+    survey: Survey,
+    progress: Callable[[int], None],
+) -> None:
+    first = min(chosen, default=0) - DAY  # no lease is older that still holds
+    count = 0
+    for entry in read():
+        if entry.seq < first:
+            continue
+        if entry.seq in chosen:
+            call = call_of(entry)
+            if call is None:
+                continue
+            one, other = old.ask(call, entry), new.ask(call, entry)
+            if one is not None and other is not None:
+                played.add(entry, one, other)
+            count += 1
+            if count % 100 == 0:
+                progress(count)
+        elif entry.event is Event.LOCK:
+            if survey.meets(shown_keys(entry)):
+                old.lock(entry)
+                new.lock(entry)
+        elif entry.event is not Event.INTERCEPT:
+            old.go_on(entry)
+            new.go_on(entry)
+    progress(count)
+
+
+class _Place(NamedTuple):
+    """What differences are counted by."""
+
+    what: str
+    tool: str
+    before: str
+    after: str
+    rules: tuple[str, str]
+    kinds: tuple[str, ...]
+
+
+class _Played:
+    """Counts where two worlds part."""
+
+    def __init__(self, since: int) -> None:
+        self._since = since
+        self.calls = 0
+        self._same = 0
+        self._counts: Counter[_Place] = Counter()
+        self._examples: dict[_Place, list[Any]] = {}
+
+    def add(self, entry: Entry, one: Decision, other: Decision) -> None:
+        if entry.seq < self._since:
+            return
+        self.calls += 1
+        self._same += one is SPARED or one.verdict is entry.verdict
+        what = _parting(one.verdict, other.verdict)
+        if not what or one is SPARED or other is SPARED:
+            return
+        graver = one if one.verdict.gravity > other.verdict.gravity else other
+        kinds = tuple(dict.fromkeys(conflict.kind.value for conflict in graver.conflicts))
+        place = _Place(what, entry.tool, one.verdict.value, other.verdict.value, (one.rule, other.rule), kinds)
+        if place not in self._counts and len(self._counts) >= MOST_GROUPS:
+            return
+        self._counts[place] += 1
+        examples = self._examples.setdefault(place, [])
+        if len(examples) < EXAMPLES:
+            keys = {"before": one.context_keys[:8], "after": other.context_keys[:8]}
+            examples.append({**example(entry), "keys": keys, "warning": graver.warning})
+
+    @property
+    def as_recorded(self) -> float | None:
+        return round(self._same / self.calls, 4) if self.calls else None
+
+    def differences(self) -> tuple[Difference, ...]:
+        order = ("paused", "allowed", "warned", "quiet")
+        return tuple(
+            Difference(
+                place.what,
+                place.tool,
+                place.before,
+                place.after,
+                place.rules,
+                place.kinds,
+                count,
+                tuple(self._examples[place]),
+            )
+            for place, count in sorted(
+                self._counts.items(), key=lambda pair: (order.index(pair[0].what), -pair[1], pair[0])
+            )
+        )
+
+
+def _parting(one: Verdict, other: Verdict) -> str:
+    if one.proceed is not other.proceed:
+        return "allowed" if other.proceed else "paused"
+    if one.proceed and one is not other:
+        return "warned" if other is Verdict.WARN else "quiet"
+    return ""

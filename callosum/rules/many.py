@@ -1,0 +1,146 @@
+"""Keys of calls that name no single thing: lists and searches, and what is put among the things listed.
+
+All things of one kind are a tree, ``order:/``, which covers ``order:W1``. What can be said no more
+precisely is a facet of the tree:
+
+``order:/``         a look at all of them; a change of all of them
+``order:/|new``     one more of them (appended), and looks at the newest
+``order:/|some``    a look at those that a search finds, which nobody can tell beforehand
+``profile:/|own``   the one that the account has
+``file:/w/|names``  the names in a directory, not what is in the files
+
+A search does not meet a change of one thing: whether that is among what was found, its words alone
+cannot tell. A change of all meets every search.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from callosum.model import Key, Mode
+from callosum.rules import keys, slots
+from callosum.rules import lexicon as lex
+from callosum.rules.opposites import NEW
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from callosum.rules.arguments import Arguments
+    from callosum.rules.name import Name
+
+ALL: Final = "/"
+MORE: Final = NEW
+SOME: Final = "/|some"
+OWN: Final = "/|own"
+NAMES: Final = "|names"
+
+_LISTS: Final = frozenset(
+    "list ls tree glob browse display show view get fetch du stat read enumerate find search".split()
+)
+
+
+def kind(name: Name) -> str:
+    """Returns what the call is about: its last noun that is more than an aspect, ``""`` if it has none."""
+    if "draft" in name.nouns:
+        return "draft"
+    for noun in (name.head, *reversed(name.nouns)):
+        if noun and noun not in lex.ASPECTS:
+            return of(name, lex.LISTED.get(noun, noun))
+    return ""
+
+
+def of(name: Name, entity: str) -> str:
+    """Returns an entity as keys spell it: a mail is a ``message``, what is planned a ``scheduled-payment``."""
+    if entity == "email":
+        entity = "message"
+    if entity in lex.COMMITMENTS or lex.NOT_YET.isdisjoint(name.words):
+        return entity
+    return f"scheduled-{entity}"
+
+
+def owns(name: Name, noun: str) -> bool:
+    """Tells whether a noun is something of which there is one where no id is given."""
+    return noun in lex.OWNED or (noun == "account" and "account" in name.words)
+
+
+def looks(found: Arguments, name: Name, params: Mapping[str, Any], cwd: str | None) -> list[Key]:
+    """The keys of a look that names no thing."""
+    noun = kind(name)
+    if not noun:
+        return []
+    searched = found.narrowed or bool(found.mails or found.names or found.ids)
+    if noun in lex.CALENDARS:
+        dated = slots.days(params)
+        if dated:
+            return [_look(one + (SOME[1:] if searched and not _only_dates(params) else "")) for one in dated]
+    if noun == "file" and not found.repo:
+        where = keys.spell("file:", ".", cwd, tree=True)
+        return [_look("file-id:" + (SOME if searched else ALL)), *(_look(one + NAMES) for one in where)]
+    if owns(name, noun) and not searched:
+        return [_look(f"{noun}:{OWN}"), *_paid(noun)]
+    root = f"{noun}:" if not found.where else f"{noun}:{found.where}"
+    if searched or found.paged:
+        made = [_look(root + SOME)]
+        if not searched:
+            made.append(_look(f"repo:{found.where}|{noun}" if found.where else root + NEW))
+    else:
+        made = [_look(root + ALL)]
+        if found.where:
+            made.append(_look(f"repo:{found.where}|{noun}"))
+        elif noun in lex.CALENDARS:
+            made.append(_look("slot:/"))
+    return made if searched else made + _paid(noun)
+
+
+def _paid(noun: str) -> list[Key]:
+    """Payments show among an account's transactions and in its balance."""
+    return [_look("payment:/")] if noun in ("transaction", "balance") else []
+
+
+def touched(name: Name) -> tuple[Key, ...]:
+    """What a look changes that changes what it looks at (``marked as read after``)."""
+    noun = kind(name)
+    return (Key(keys.fit(f"{noun}:{SOME}"), Mode.APPEND),) if noun else ()
+
+
+def planned(name: Name, entity: str) -> list[Key]:
+    """What a payment that is planned adds to the list of those; nothing where it is made at once."""
+    kept = of(name, entity)
+    return [Key(f"{kept}:{NEW}", Mode.APPEND)] if kept != entity else []
+
+
+def _only_dates(params: Mapping[str, Any]) -> bool:
+    return all(slots.is_time(name) or value is None for name, value in params.items())
+
+
+def _look(name: str) -> Key:
+    return Key(keys.fit(name), Mode.READ)
+
+
+def directory(path: str, cwd: str | None) -> list[Key]:
+    """The key of a look at the names in a directory."""
+    return [_look(one + NAMES) for one in keys.spell("file:", path, cwd, tree=True)]
+
+
+def lists(name: Name, verb: str, entity: str) -> bool:
+    """Tells whether a look at a path is one at the names in a directory."""
+    return entity in ("directory", "folder", "dir", "dir_path", "directory_path", "folder_path", "dir_name") or (
+        "directory" in name.nouns and verb in _LISTS
+    )
+
+
+def changes(name: Name, verb: str, *, adds: bool) -> list[Key]:
+    """The keys of a change that names no thing: one more, all of them, or the one that the account has."""
+    owned = next((noun for noun in name.nouns if owns(name, noun)), "")
+    if owned:
+        return [Key(f"{owned}:{OWN}", Mode.APPEND if adds or verb in lex.PAYS else Mode.WRITE)]
+    noun = kind(name)
+    if not noun:
+        return []
+    if adds and verb in lex.CREATES:
+        return [Key(keys.fit(f"{noun}:{NEW}"), Mode.APPEND)]
+    if "all" in name.words:
+        return [Key(keys.fit(f"{noun}:{ALL}"), Mode.WRITE)]
+    if name.head in lex.ASPECTS and verb in lex.SETS:
+        return [Key(keys.fit(f"{noun}:{OWN}"), Mode.WRITE)]
+    return []

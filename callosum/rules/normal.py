@@ -1,0 +1,130 @@
+"""A call in one spelling: equal bytes for calls of one tool that say the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+MAX_TEXT: Final = 16_384
+"""How many characters are taken of the text of an object that JSON does not know."""
+MAX_NODES: Final = 20_000
+MAX_DEPTH: Final = 40
+
+METADATA: Final = frozenset(
+    "idempotencyKey idempotency_key idempotencyToken idempotency_token clientToken client_token "
+    "correlationId correlation_id traceId trace_id traceparent".split()
+)
+"""Params that say which attempt this is, not what it does: a retry has new ones."""
+ABOUT_COMMAND: Final = frozenset("description timeout timeout_ms timeoutMs explanation reason".split())
+"""Params beside a ``command`` that only tell about it."""
+
+
+def encode(tool: str, params: Mapping[str, Any]) -> bytes:
+    """Returns the normalised call as bytes, whatever the params hold. Never raises."""
+    try:
+        flat: dict[str, Any] = {}
+        left_out = METADATA | ABOUT_COMMAND if "command" in params else METADATA
+        check = not left_out.isdisjoint(params)
+        for name, value in params.items():
+            if value is None or name[0] == "_" or (check and name in left_out):
+                continue
+            kind = type(value)
+            if kind is str:
+                flat[name] = value.strip()
+            else:
+                flat[name] = value if kind is int or kind is bool else _normal(value)
+        return _encode((tool, flat))
+    except (TypeError, ValueError, LookupError, OverflowError, RecursionError, AttributeError):
+        return _slow(tool, params)
+
+
+def _normal(value: Any) -> Any:
+    """Returns a nested value without nulls and without differences that mean nothing."""
+    left = MAX_NODES
+
+    def walk(value: Any, depth: int) -> Any:
+        nonlocal left
+        kind = type(value)
+        if kind is str:
+            return value.strip()
+        if kind is int or kind is bool or value is None:
+            return value
+        if kind is float:
+            return int(value) if value.is_integer() and abs(value) < 2**53 else value
+        left -= 1
+        if left < 0 or depth > MAX_DEPTH:
+            return value  # as it came: still the same for the same bytes
+        if kind is dict:
+            left -= len(value)
+            return {name: walk(one, depth + 1) for name, one in value.items() if one is not None}
+        if kind is list or kind is tuple:
+            left -= len(value)
+            if left < 0:
+                return value
+            return [walk(one, depth + 1) for one in value]
+        return value
+
+    return walk(value, 0)
+
+
+def _plain(value: Any) -> str:
+    """Returns text for an object that JSON does not know: never an address in memory."""
+    kind = type(value)
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    if _own(kind, "__str__") is object and _own(kind, "__repr__") is object:
+        return name
+    try:
+        return f"{name}:{str(value)[:MAX_TEXT]}"
+    except Exception:  # noqa: BLE001 - whatever a stranger's __str__ raises
+        return name
+
+
+def _own(kind: type, name: str) -> type | None:
+    """Returns the class that a type has a method from."""
+    return next((one for one in kind.__mro__ if name in vars(one)), None)
+
+
+_encode: Callable[[Any], bytes] = msgspec.json.Encoder(order="deterministic", enc_hook=_plain).encode
+
+
+def _slow(tool: str, params: Mapping[str, Any]) -> bytes:
+    """Encodes what the fast encoder refuses: lone surrogates, strange keys and types, great depth."""
+    left = MAX_NODES
+
+    def walk(value: Any, depth: int) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0 or depth > MAX_DEPTH:
+            return "..."
+        if isinstance(value, str):
+            return str.__str__(value).strip()
+        if value is None or isinstance(value, bool):
+            return value
+        if isinstance(value, int):
+            return hex(value)
+        if isinstance(value, float):
+            return walk(int(value), depth) if value.is_integer() and abs(value) < 2**53 else repr(value)
+        if isinstance(value, Mapping):
+            return {
+                str.__str__(name) if isinstance(name, str) else _plain(name): walk(one, depth + 1)
+                for name, one in value.items()
+                if one is not None
+            }
+        if isinstance(value, (list, tuple)):
+            return [walk(one, depth + 1) for one in value]
+        if isinstance(value, (set, frozenset)):
+            return sorted(json.dumps(walk(one, depth + 1), sort_keys=True) for one in value)
+        if isinstance(value, (bytes, bytearray)):
+            return bytes(value).hex()
+        return _plain(value)
+
+    about = "command" in params
+    kept = {
+        name: value
+        for name, value in params.items()
+        if not (isinstance(name, str) and (name[:1] == "_" or name in METADATA or (about and name in ABOUT_COMMAND)))
+    }
+    return json.dumps([tool, walk(kept, 0)], sort_keys=True, separators=(",", ":")).encode()

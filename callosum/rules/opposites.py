@@ -1,0 +1,192 @@
+"""Which side a call takes: accept or decline, book or cancel, open or close. Two sides of one thing are ``opposed``.
+
+A side is ``+`` or ``-`` and what it is about: ``+attend``, ``-book``. It comes from the verb, else from an answer
+among the arguments (``response: "declined"``, ``attending: false``). Of some things there is only for and against:
+a pull request that is merged, approved or opened again is wanted, one that is closed or rejected is not.
+
+What puts something into a container takes no side about the container: two sessions that create and delete
+different things there do not contradict each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from callosum.model import Key, Mode
+
+if TYPE_CHECKING:
+    from callosum.rules.name import Name
+
+
+def _sides() -> dict[str, str]:
+    """Verb -> side, of pairs of verbs that undo each other."""
+    table = {}
+    for about, on, off in (
+        ("approve", "approve accept confirm", "reject decline deny disapprove"),
+        ("archive", "archive", "unarchive"),
+        ("assign", "assign", "unassign"),
+        ("attach", "attach", "detach"),
+        ("attend", "attend join", "leave"),
+        ("ban", "ban", "unban"),
+        ("block", "block", "unblock"),
+        ("book", "book reserve rebook schedule place order", "cancel unschedule"),
+        ("buy", "buy purchase", "sell"),
+        ("claim", "claim", "unclaim"),
+        ("connect", "connect reconnect", "disconnect"),
+        ("deploy", "deploy redeploy", "rollback undeploy"),
+        ("enable", "enable activate", "disable deactivate"),
+        ("enroll", "enroll enrol", "unenroll"),
+        ("exist", "create restore undelete", "delete destroy drop purge terminate"),
+        ("favorite", "favorite", "unfavorite"),
+        ("flag", "flag", "unflag"),
+        ("follow", "follow", "unfollow"),
+        ("freeze", "freeze suspend", "unfreeze unsuspend"),
+        ("grant", "grant", "revoke"),
+        ("hide", "hide", "unhide"),
+        ("install", "install", "uninstall"),
+        ("like", "like", "unlike"),
+        ("link", "link", "unlink"),
+        ("lock", "lock", "unlock"),
+        ("merge", "merge", "revert"),
+        ("mount", "mount", "unmount"),
+        ("mute", "mute", "unmute"),
+        ("open", "open reopen unresolve", "close resolve"),
+        ("pay", "pay", "refund reimburse"),
+        ("pin", "pin", "unpin"),
+        ("promote", "promote", "demote"),
+        ("publish", "publish", "unpublish"),
+        ("register", "register", "unregister deregister"),
+        ("run", "start resume unpause", "stop pause kill"),
+        ("star", "star", "unstar"),
+        ("subscribe", "subscribe", "unsubscribe"),
+        ("tag", "tag", "untag"),
+        ("upgrade", "upgrade", "downgrade"),
+    ):
+        table.update(dict.fromkeys(on.split(), f"+{about}"))
+        table.update(dict.fromkeys(off.split(), f"-{about}"))
+    return table
+
+
+SIDES: Final = _sides()
+
+_ABOUT: Final = {
+    **dict.fromkeys("event calendar rsvp attendance".split(), "attend"),
+    "pr": "approve",
+    **dict.fromkeys("booking order flight hotel trip ride rental stay accommodation itinerary".split(), "book"),
+    **dict.fromkeys("subscription membership".split(), "subscribe"),
+}
+"""Things that one is for or against, whatever the verb, with what the side is called."""
+_FOR: Final = frozenset(
+    "accept approve attend book buy confirm create enroll join merge open order place purchase reactivate renew "
+    "reopen reserve restore resume rebook schedule start subscribe activate enable".split()
+)
+_AGAINST: Final = frozenset(
+    "abandon cancel close decline delete deny destroy disapprove drop leave purge refuse reject remove revert revoke "
+    "stop terminate unenroll unschedule unsubscribe withdraw disable deactivate pause".split()
+)
+
+_WORDS: Final = {
+    word: verb
+    for verb, words in {
+        "accept": "accept accepted accepts yes attend attending going will_attend",
+        "decline": "decline declined declines no not_attending not_going wont_attend will_not_attend refused",
+        "approve": "approve approved approved_by lgtm",
+        "reject": "reject rejected deny denied request_changes changes_requested not_approved disapproved",
+        "cancel": "cancelled canceled cancel",
+        "close": "closed close resolved",
+        "open": "open opened reopened reopen",
+        "enable": "enabled enable on active activated",
+        "disable": "disabled disable off inactive deactivated",
+        "confirm": "confirmed confirm",
+        "start": "started running resumed",
+        "stop": "stopped paused",
+        "lock": "locked",
+        "unlock": "unlocked",
+        "archive": "archived",
+        "unarchive": "unarchived",
+        "publish": "published",
+        "unpublish": "unpublished",
+        "subscribe": "subscribed",
+        "unsubscribe": "unsubscribed",
+        "suspend": "suspended",
+        "merge": "merged",
+    }.items()
+    for word in words.split()
+}
+"""What an answering argument may say, as a verb."""
+_IN_WORDS: Final = frozenset(
+    "response rsvp decision answer event status state response_status responseStatus participation_status "
+    "participationStatus partstat attendance verdict approval review_event enabled active".split()
+)
+_YES_OR_NO: Final = {
+    "attending": "accept", "attend": "accept", "going": "accept", "accept": "accept", "accepted": "accept",
+    "approve": "approve", "approved": "approve", "is_approved": "approve", "isApproved": "approve",
+    "confirm": "confirm", "confirmed": "confirm",
+    "declined": "decline", "decline": "decline", "rejected": "reject", "reject": "reject",
+    "enabled": "enable", "enable": "enable", "is_enabled": "enable", "isEnabled": "enable",
+    "active": "enable", "is_active": "enable", "isActive": "enable", "disabled": "disable",
+    "locked": "lock", "is_locked": "lock", "isLocked": "lock", "lock": "lock",
+    "archived": "archive", "is_archived": "archive", "isArchived": "archive", "archive": "archive",
+    "muted": "mute", "mute": "mute", "published": "publish", "publish": "publish",
+    "subscribed": "subscribe", "subscribe": "subscribe", "paused": "pause", "open": "open", "closed": "close",
+    "cancelled": "cancel", "canceled": "cancel", "resolved": "resolve", "suspended": "suspend", "blocked": "block",
+    "pinned": "pin", "starred": "star", "hidden": "hide", "merge": "merge",
+}  # fmt: skip
+"""Arguments that are true or false, with the verb that true stands for."""
+
+ANSWERING: Final = _IN_WORDS | _YES_OR_NO.keys()
+"""Arguments that may say which side a call takes."""
+_STANDS: Final = ("exist", "book")
+"""A call that creates or books does so, whatever state it says the new thing has."""
+
+
+def contrary(stance: str) -> str:
+    """Returns the opposite stance (``+attend`` for ``-attend``), ``""`` for none."""
+    if stance[:1] == "+":
+        return "-" + stance[1:]
+    return "+" + stance[1:] if stance[:1] == "-" else ""
+
+
+def stance(verb: str, name: Name) -> str:
+    """Returns the side that a tool takes by the verb it was found to have, ``""`` for none."""
+    if verb not in SIDES and name.words and name.words[0] in SIDES:
+        verb = name.words[0]
+    about = _ABOUT.get(name.head or name.verb)
+    if about:
+        if verb in _FOR:
+            return f"+{about}"
+        if verb in _AGAINST:
+            return f"-{about}"
+    return SIDES.get(verb, "")
+
+
+def answered(params: Mapping[str, Any], name: Name, taken: str) -> str:
+    """Returns the side a call takes by an answer among its arguments; ``taken``, its verb's, where there is none.
+
+    ``True`` and ``"yes"`` stand for the argument's own verb, ``False`` for its contrary.
+    """
+    if taken[1:] in _STANDS:
+        return taken
+    for param, value in params.items():
+        kind = type(value)
+        if kind is str:
+            if param in _IN_WORDS and len(value) <= 32:
+                verb = _WORDS.get(value.strip().lower().replace(" ", "_").replace("-", "_").replace("'", ""))
+                if verb:
+                    return stance(verb, name)
+        elif kind is bool and param in _YES_OR_NO:
+            side = stance(_YES_OR_NO[param], name)
+            return side if value else contrary(side)
+    return taken
+
+
+NEW: Final = "/|new"
+"""The end of the key of a thing that is made and has no id yet: no container, the thing itself."""
+
+
+def about_itself(taken: str, keys: tuple[Key, ...]) -> str:
+    """Returns the side without that of a call which only puts something into containers: ``""``."""
+    if taken and keys and all(key.mode is Mode.APPEND and not key.name.endswith(NEW) for key in keys):
+        return ""
+    return taken

@@ -1,0 +1,90 @@
+"""What a command line does: how grave it is, what it touches, and which of its commands says so.
+
+``judge(text, cwd)`` cuts the line into its simple commands (``parser``), follows ``cd``, variables
+and commands within commands (``words``, ``wrap``), and judges each: by a handler for programs whose
+arguments must be read (``files``, ``git``, ``web``, ``data``, ``machine``), else by a row of the
+table (``table``), else by the generic rule (``verbs``). Program text after ``-c`` and ``-e`` is
+judged by its calls (``code``). What is a question of policy is in ``ShellPolicy``. Pure, and linear
+in the length of the line. The parts are loaded with the first command line.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from callosum.rules import command, keys, name
+from callosum.rules.shell.judgement import Judgement
+from callosum.rules.shell.policy import ShellPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_POLICY: Final = ShellPolicy()
+_SHELLS: Final = frozenset("bash sh zsh shell terminal powershell pwsh exec cmd console".split())
+_RUNS: Final = frozenset("run execute exec send start".split())
+_FOLDERS: Final = ("workdir", "cwd", "working_directory", "workingDirectory", "working_dir", "directory")
+
+
+def judge(
+    text: str,
+    cwd: str | None = None,
+    *,
+    start: str | None = None,
+    policy: ShellPolicy = DEFAULT_POLICY,
+    shared: str | None = None,
+) -> Judgement:
+    """Returns what a command line does. Never raises; what cannot be read is judged the graver way.
+
+    ``cwd`` is the working folder, ``start`` the folder the line starts in if that is another one.
+    ``shared`` names the repository of which ``cwd`` is a worktree, for what all worktrees share;
+    without it that is ``cwd`` too.
+    """
+    from callosum.rules.shell import line  # noqa: PLC0415 - most processes never see a command line
+
+    return line.judge(text, cwd, start or cwd, policy, shared)
+
+
+def runs_commands(tool: str) -> bool:
+    """Tells whether a tool that no rule names runs command lines, by its name."""
+    said = name.read_name(tool if len(tool) <= 256 else tool[:256]).words
+    return not _SHELLS.isdisjoint(said) or ("command" in said and not _RUNS.isdisjoint(said))
+
+
+def of_call(
+    params: Mapping[str, Any], cwd: str | None, policy: ShellPolicy = DEFAULT_POLICY, shared: str | None = None
+) -> Judgement | None:
+    """Returns what the command line among a call's params does, None where there is none."""
+    text = _line(params)
+    if not text:
+        return None
+    start = next((one for folder in _FOLDERS if type(one := params.get(folder)) is str and one.strip()), None)
+    if start is not None:
+        start = keys.path(keys.clean(start) or ".", cwd).rstrip("/") or "/"
+        cwd = cwd or (start if start.count("/") > 1 else None)
+    return judge(text, cwd, start=start, policy=policy, shared=shared)
+
+
+def _line(params: Mapping[str, Any]) -> str:
+    """Returns the command line; the words of a list are quoted, so that each stays one word."""
+    text = ""
+    for param in command.PARAMS:
+        value = params.get(param)
+        if isinstance(value, str) and value:
+            text = value
+            break
+        if isinstance(value, (list, tuple)) and value:
+            text = _quoted(value)
+            break
+    more = params.get("args")
+    if text and isinstance(more, (list, tuple)):
+        text = f"{text} {_quoted(more)}"
+    return text
+
+
+def _quoted(value: list[Any] | tuple[Any, ...]) -> str:
+    said = [one for one in islice(value, 4096) if isinstance(one, str)]
+    return " ".join(one if one.isalnum() else "'" + one.replace("'", "'\\''") + "'" for one in said)
+
+
+__all__ = ["DEFAULT_POLICY", "Judgement", "ShellPolicy", "judge", "of_call", "runs_commands"]

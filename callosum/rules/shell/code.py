@@ -1,0 +1,163 @@
+"""What a piece of program text does, by the calls in it: any language, by words alone."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from callosum.model import Mode
+from callosum.rules import keys, sql
+from callosum.rules.shell import verbs
+
+if TYPE_CHECKING:
+    from callosum.rules.shell.run import Run
+
+MAX_CODE: Final = 32_768
+"""How many characters of a program text are read."""
+_MAX_CALLS: Final = 256
+
+_CALL: Final = re.compile(
+    r"(?<![\w.$])([A-Za-z_]\w{0,63}(?:(?:\.|::|->)\w{1,64}){0,8})\s{0,4}(?:!?\(|(?=[\"'`]))"
+    r"|(?<=[)\]])\.(\w{1,64})\s{0,4}\("
+)
+_STRING: Final = re.compile(r"\s{0,8}[rbfuRBFU]{0,2}(?:\"([^\"\n]{0,4096})\"|'([^'\n]{0,4096})'|`([^`]{0,4096})`)")
+_LIST: Final = re.compile(r"\s{0,8}\[([^\]]{0,2048})\]")
+_STRINGS: Final = re.compile(r"\"([^\"\n]{0,4096})\"|'([^'\n]{0,4096})'|`([^`]{0,4096})`")
+_MODE: Final = re.compile(r"\s{0,8},\s{0,8}(?:mode\s*=\s*)?[\"']([a-z+]{1,4})[\"']")
+_SQL: Final = re.compile(
+    r"[\"'`]{1,3}\s{0,8}(?=(?:select|insert|update|delete|drop|truncate|alter|create|grant)\s)", re.IGNORECASE
+)
+
+_TREES: Final = frozenset(
+    "rmtree rm_rf rm_r rimraf rmsync removedirs remove_tree remove_entry_secure emptydir emptydirsync removesync "
+    "remove_dir_all".split()
+)
+_FILES: Final = frozenset(
+    "os.remove os.unlink os.rmdir unlink unlinksync rmdirsync file.delete fs.rm fs.unlink fs.rmdir remove_file "
+    "rmdir".split()
+)
+_RUNS: Final = frozenset(
+    "os.system os.popen system popen execsync exec spawn spawnsync execfile execfilesync shell_exec passthru "
+    "proc_open subprocess.run subprocess.call subprocess.check_call subprocess.check_output subprocess.popen "
+    "subprocess.getoutput check_call check_output child_process.exec kernel.system io.popen".split()
+)
+_WRITES: Final = frozenset(
+    "writefile writefilesync write_text write_bytes file_put_contents file.write createwritestream outputfile".split()
+)
+_APPENDS: Final = frozenset(("appendfile", "appendfilesync"))
+_MAILS: Final = frozenset(
+    "sendmail send_message smtp smtp_ssl smtplib.smtp smtplib.smtp_ssl send_email send_mail createtransport".split()
+)
+_HTTP: Final = {"post": 2, "put": 2, "patch": 2, "delete": 4}
+_CLIENTS: Final = frozenset("requests httpx axios client http session got ky superagent api urllib3 net fetch".split())
+_DATABASES: Final = frozenset("db database mongo collection conn connection cursor redis cache_db client".split())
+_CAMEL: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_HARMLESS: Final = frozenset(
+    "print len range str int float list dict set tuple sorted min max sum abs round json.dumps json.loads "
+    "json.load open console.log format join split strip repr type isinstance enumerate zip map filter import "
+    "require puts echo say sys.version.split platform.python_version os.getcwd os.listdir os.path.exists "
+    "os.path.join json.stringify json.parse math.sqrt any all hash id dir vars getattr hasattr version read "
+    "get items keys values replace lower upper".split()
+)
+
+
+def judge(run: Run, text: str, *, database: bool = False) -> None:
+    """Notes what the calls in ``text`` do. ``database``: it is a database's own shell, so that every call counts."""
+    if len(text) > MAX_CODE:
+        run.note(3, "runs more code than is read")
+        text = text[:MAX_CODE]
+    before = run.tier
+    harmless = True
+    if any(sign in text for sign in ("smtp", "sendmail", "send_mail", "send_email")):
+        run.note(3, "sends mail")
+        run.repeats = True
+        for one in islice(keys.addresses(text), 32):
+            run.key(3, f"email:{keys.clean(one)}")
+    for match in islice(_CALL.finditer(text), _MAX_CALLS):
+        name = match.group(1) or "." + match.group(2)
+        name = name.replace("::", ".").replace("->", ".")
+        low = name.lower()
+        last = low.rsplit(".", 1)[-1]
+        if low not in _HARMLESS and last not in _HARMLESS and last not in verbs.READS:
+            harmless = False
+        _call(run, name, low, text, match.end(), database=database)
+    for match in islice(_SQL.finditer(text), 16):
+        statement = sql.statement({"sql": text[match.end() : match.end() + 4096]}, loosely=True)
+        if statement is not None:
+            run.note(statement.tier, f"SQL: {statement.verb}")
+            for key in statement.keys:
+                run.key(statement.tier, key.name, key.mode)
+    if run.tier == before:
+        run.note(0 if harmless else 1, "runs code" if not harmless else "runs code that only looks")
+
+
+def _call(run: Run, name: str, low: str, text: str, at: int, *, database: bool) -> None:
+    last = low.rsplit(".", 1)[-1]
+    if last in _TREES or low == "fileutils.rm":
+        run.removes(_argument(text, at) or "$x", deep=True)
+    elif low in _FILES or (last == "unlink" and "." in low):
+        run.removes(_argument(text, at) or "$x", deep=False)
+    elif low in _RUNS or last in ("execsync", "spawnsync", "check_output", "check_call"):
+        words = _LIST.match(text, at)
+        inner = " ".join(_quoted(one) for one in _STRINGS.findall(words.group(1))) if words else _argument(text, at)
+        if inner:
+            run.within(inner)
+        else:
+            run.note(2, "runs a command that its text does not tell")
+    elif low == "open" or low.endswith(".open"):
+        target = _argument(text, at)
+        match = _STRING.match(text, at)
+        mode = _MODE.match(text, match.end()) if match else None
+        if mode and mode.group(1)[:1] in ("w", "x"):
+            run.makes(target or "$x", "writes a file")
+        elif mode and mode.group(1)[:1] == "a":
+            run.makes(target or "$x", "appends to a file", Mode.APPEND)
+        elif target and mode is None:
+            run.reads(target)
+    elif last in _WRITES:
+        run.makes((_argument(text, at) if last not in ("write_text", "write_bytes") else "") or "$x", "writes a file")
+    elif last in _APPENDS:
+        run.makes(_argument(text, at) or "$x", "appends to a file", Mode.APPEND)
+    elif last in _MAILS:
+        run.note(3, "sends mail")
+        run.repeats = True
+    elif last in _HTTP and "." in low and low.split(".", maxsplit=1)[0] in _CLIENTS:
+        run.note(_HTTP[last], f"HTTP {last.upper()}")
+    else:
+        _verb(run, name, low, database=database)
+
+
+def _verb(run: Run, name: str, low: str, *, database: bool) -> None:
+    parts = [one.lower() for one in _CAMEL.findall(name.rsplit(".", 1)[-1])]
+    if not parts:
+        return
+    receiver = low.rsplit(".", 1)[0] if "." in low else ""
+    stored = database or any(one in _DATABASES for one in receiver.split("."))
+    first = parts[0]
+    if (
+        stored
+        and len(parts) == 1
+        and first.startswith(("drop", "delete", "destroy", "remove", "truncate", "flush"))
+        and len(first) > 6
+    ):
+        run.note(4, f"{name}() destroys")
+    elif first in verbs.DESTROYS or first in verbs.REMOVES or (first == "clear" and len(parts) > 1):
+        if len(parts) > 1 or (stored and receiver):
+            run.note(4, f"{name}() destroys")
+        elif receiver and first != "drop":
+            run.note(3, f"{name}() may destroy something that lasts")
+        else:
+            run.note(1, f"{name}() removes something")
+    elif database and first in ("insert", "update", "replace", "save", "create", "set", "bulk"):
+        run.note(2, f"{name}() changes data")
+
+
+def _argument(text: str, at: int) -> str:
+    match = _STRING.match(text, at)
+    return next((one for one in match.groups() if one), "") if match else ""
+
+
+def _quoted(found: tuple[str, str, str]) -> str:
+    word = found[0] or found[1] or found[2]
+    return "'" + word.replace("'", "'\\''") + "'"

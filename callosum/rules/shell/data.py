@@ -1,0 +1,152 @@
+"""Databases: SQL through their clients, key-value stores, document stores."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from callosum.model import Mode
+from callosum.rules import sql
+from callosum.rules.shell import code, options, wrap
+
+if TYPE_CHECKING:
+    from callosum.rules.shell.parser import Command
+    from callosum.rules.shell.run import Handler, Run
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_TAKES: Final = _set(
+    "-c -e -f -h -p_ -U -d -u -P -D -H -n -a -v -o -F -R -q -Q -S -i --command --execute --file --host --port "
+    "--username --user --dbname --database --password --output --eval --query --variable --set --socket "
+    "--init-file"
+)
+_UNBOUND: Final = re.compile(r"\bupdate\s+[\w.\"`]{1,128}\s+set\b(?![^;]*\bwhere\b)", re.IGNORECASE)
+_DATABASE: Final = re.compile(
+    r"\b(?:drop|create|alter)\s+(?:database|schema)\s+(?:if\s+(?:not\s+)?exists\s+)?[\"`]?([\w-]{1,128})", re.IGNORECASE
+)
+_BARE: Final = re.compile(
+    r"\s*(?:select\s[^|;&]{0,2000}\bfrom\b|insert\s+into\s|update\s+[\w.\"`]+\s+set\s|delete\s+from\s"
+    r"|drop\s+(?:table|database|schema|view|index|role|user|column|function|trigger|sequence|type)\b"
+    r"|truncate\s+(?:table\s+)?[A-Za-z_][\w.\"`]*\s*;?\s*$|alter\s+(?:table|database|role|user|schema)\b|(?:grant|revoke)\s[^|&]{1,200}\bon\b"
+    r"|create\s+(?:table|database|schema|index|view|role|user)\b|(?:show|explain|describe)\s+(?:tables|databases|select)\b)",
+    re.IGNORECASE,
+)
+_BARE_CALL: Final = re.compile(r"\s*(?:flushall|flushdb|shutdown(?:\s+(?:no)?save)?)\s*$", re.IGNORECASE)
+
+
+def statement(run: Run, text: str) -> bool:
+    """Judges SQL; False where the text is none."""
+    found = sql.statement({"sql": text}, loosely=True)
+    if found is None:
+        return False
+    tier, verb = found.tier, found.verb
+    if tier < 4 and _UNBOUND.search(text[:8192]):
+        tier, verb = 4, "update of every row"
+    run.note(tier, f"SQL: {verb}")
+    match = _DATABASE.search(text[:8192])
+    if match:
+        run.keyed(tier, "database", match.group(1).lower())
+    for key in found.keys:
+        run.key(tier, key.name, key.mode)
+    return True
+
+
+def bare(run: Run, text: str) -> bool:
+    """Judges a whole line that is SQL, or a word of a store's own shell, and no command; False if it is not."""
+    if _BARE.match(text):
+        return statement(run, text)
+    if _BARE_CALL.match(text) and text.strip().lower() != "shutdown":
+        run.note(4, "empties or ends a store")
+        return True
+    return False
+
+
+def sql_client(run: Run, argv: list[str], command: Command) -> None:
+    """``psql -c``, ``mysql -e``, ``sqlite3 file "..."`` and what they are fed."""
+    program = argv[0].rsplit("/", 1)[-1]
+    found = options.read(argv[1:], _TAKES)
+    texts = [
+        value
+        for name in ("-c", "-e", "--command", "--execute", "-q", "-Q", "--query")
+        for value in found.values.get(name, [])
+    ]
+    if program in ("sqlite3", "sqlite", "duckdb"):
+        texts += found.args[1:]
+    elif program in ("bq", "clickhouse-client", "snowsql", "cqlsh"):
+        texts += found.args[-1:]
+    if texts and texts[0].isalpha():
+        texts[0] = " ".join([texts[0], *found.args])  # nobody quoted it
+    text, _, plain = wrap.source(command)
+    if text:
+        texts.append(text)
+    if (
+        found.value("-f", "--file")
+        or any(sign == "<" for sign, _ in command.redirects)
+        or (command.piped and not plain)
+    ):
+        run.note(2, "runs SQL that the command does not show")
+    for one in texts[:32]:
+        if not statement(run, one) and one.strip()[:1] not in ("\\", "."):
+            run.note(1, "speaks to a database")
+    if program in ("sqlite3", "sqlite", "duckdb"):
+        for one in found.args[:1]:
+            run.file(0, run.place(one), Mode.WRITE if run.writes else Mode.READ)
+    if not texts:
+        run.note(0 if found.has("-l", "--list", "-V", "--version") else 1, "opens a database")
+    elif run.tier == 0:
+        run.note(0, "only looks")
+
+
+_STORE_READS: Final = _set(
+    "get mget hget hgetall hmget keys scan ttl pttl type exists llen lrange smembers scard zrange zcard info ping "
+    "dbsize strlen monitor client time lastsave memory slowlog latency object hkeys hvals hlen sismember xrange "
+    "xlen command"
+)
+
+
+def key_value(run: Run, argv: list[str], command: Command) -> None:
+    """``redis-cli`` and its like."""
+    found = options.read(argv[1:], _set("-h -p -n -a -u -s --user --pass -r -i"), until=True)
+    words = found.args or wrap.source(command)[0].split()[:16]
+    verb = words[0].lower() if words else ""
+    if verb in ("flushall", "flushdb", "shutdown", "replicaof", "slaveof", "failover", "debug") or (
+        verb == "config" and words[1:2] and words[1].lower() in ("set", "rewrite")
+    ):
+        run.note(4, "empties, ends or reconfigures a store")
+        run.keyed(4, "database", "store:" + (found.value("-h") or "localhost"))
+    elif verb in ("del", "unlink", "expire", "hdel", "srem", "zrem", "rename", "script"):
+        run.note(2, "removes what a store holds")
+        for one in words[1:9]:
+            run.keyed(2, "entry", one)
+    elif not verb or verb in _STORE_READS or verb == "config":
+        run.note(0, "only looks")
+    else:
+        run.note(1, "changes what a store holds")
+        for one in words[1:2]:
+            run.keyed(1, "entry", one)
+
+
+def document(run: Run, argv: list[str], command: Command) -> None:
+    """``mongosh --eval``: program text in which every call counts."""
+    found = options.read(
+        argv[1:], _set("--eval --host --port -u -p --username --password --file -f --authenticationDatabase")
+    )
+    text = found.value("--eval") or wrap.source(command)[0]
+    if text:
+        code.judge(run, text, database=True)
+    else:
+        run.note(
+            2 if found.has("-f", "--file") or any(one.endswith(".js") for one in found.args) else 1, "opens a database"
+        )
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    **dict.fromkeys(
+        "psql mysql mariadb sqlite3 sqlite duckdb sqlcmd clickhouse-client cockroach snowsql cqlsh".split(), sql_client
+    ),
+    **dict.fromkeys(("redis-cli", "valkey-cli", "keydb-cli"), key_value),
+    **dict.fromkeys(("mongosh", "mongo"), document),
+}

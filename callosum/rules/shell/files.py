@@ -1,0 +1,376 @@
+"""Programs that read, write and remove files."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from callosum.model import Mode
+from callosum.rules import command as patches
+from callosum.rules.shell import options, places, wrap
+
+if TYPE_CHECKING:
+    from callosum.rules.shell.parser import Command
+    from callosum.rules.shell.run import Handler, Run
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+SILENT: Final = _set(
+    "true false : sleep test [ [[ echo printf pwd which type whereis hash man info basename dirname realpath "
+    "readlink date cal whoami id groups hostname uname uptime printenv locale tty ps top htop free df du ls tree "
+    "stat file lsof pgrep lsblk lscpu lsusb lspci vmstat iostat netstat ss arp traceroute ping dig host nslookup "
+    "whois seq expr bc yes clear tput history alias jobs wait shift return exit break continue local declare "
+    "typeset readonly export unset set shopt getopts let trap read for select umask ulimit times caller help "
+    "compgen complete logname users who w last finger getent nproc arch sha256sum sha1sum md5sum cksum b2sum sum "
+    "cmp comm look apropos locate mdfind dmesg journalctl lsmod ldd nm objdump size pidof ss column fold fmt pr "
+    "rev paste join tr mktemp base64 base32 shuf iconv numfmt factor"
+)
+"""Programs that only look or compute, and whose output is not one file's content."""
+VIEWERS: Final = _set(
+    "cat head tail less more bat batcat nl tac od xxd hexdump strings diff sort uniq cut wc jq yq grep egrep "
+    "fgrep zcat zless zgrep rg ag ack awk gawk mawk sed view colordiff csvlook"
+)
+"""Programs that show what is in files."""
+_SCRIPT_FIRST: Final = _set("grep egrep fgrep zgrep rg ag ack awk gawk mawk sed jq yq")
+_SCRIPT_OPTIONS: Final = _set("-e -f --regexp --file --expression")
+_VIEW_TAKES: Final = _set(
+    "-n -c -A -B -C -m -e -f -F -v -k -t -d -s -S -o -g --arg --lines --bytes --regexp --file --include --exclude "
+    "--glob --type -T --key --field-separator --delimiter --max-count --context --expression"
+)
+
+
+_AWKS: Final = _set("awk gawk mawk")
+_TAKES: Final = {
+    **dict.fromkeys(("sort", "cat", "diff", "uniq", "wc"), _set("-k -t -o -S --key --field-separator --output")),
+    "sed": _set("-e -f -l --expression --file"),
+    **dict.fromkeys(_AWKS, _set("-F -v -f")),
+    **dict.fromkeys(
+        ("grep", "egrep", "fgrep", "zgrep"),
+        _set("-e -f -A -B -C -m -d -D --regexp --file --include --exclude --exclude-dir --max-count --context --color"),
+    ),
+}
+
+
+def look(run: Run, argv: list[str], command: Command) -> None:
+    """Programs that show what is in files."""
+    run.note(0, "only looks")
+    if len(argv) == 1:
+        return
+    program = argv[0]
+    found = options.read(argv[1:], _TAKES.get(program, _VIEW_TAKES))
+    if program == "sort" and found.value("-o", "--output"):
+        run.makes(found.value("-o", "--output"), "writes a file")
+    for one in found.args[1 if program in _SCRIPT_FIRST and not found.has(*_SCRIPT_OPTIONS) else 0 :][:32]:
+        run.reads(one)
+    for sign, target in command.redirects:
+        if sign == "<":
+            run.reads(target)
+
+
+def edit(run: Run, argv: list[str], command: Command) -> None:
+    """``sed``, ``awk``, ``yq``: they show files, unless they are told to write them in place."""
+    found = options.read(argv[1:], _TAKES.get(argv[0], _VIEW_TAKES))
+    scripted = found.has(*_SCRIPT_OPTIONS)
+    in_place = any(one[:2] == "-i" or one in ("--in-place", "--inplace") for one in found.flags)
+    if argv[0] in _AWKS:
+        in_place = "inplace" in argv
+        text = " ".join(re.findall(r"system\(\s*\"([^\"]{0,2000})\"", "".join(found.args[:1])))
+        if text:
+            run.within(text)
+        elif "system(" in "".join(found.args[:1]):
+            run.note(2, "runs a command that its text does not tell")
+    if not in_place:
+        look(run, argv, command)
+        return
+    for one in found.args[0 if scripted else 1 :]:
+        run.makes(one, "edits a file in place")
+
+
+def remove(run: Run, argv: list[str], _command: Command) -> None:
+    """``rm``, ``rmdir``, ``unlink``; ``shred`` and its like leave nothing to restore."""
+    program = argv[0].rsplit("/", 1)[-1].lower()
+    if "--help" in argv or "--version" in argv:
+        run.note(0, "only tells of itself")
+        return
+    found = options.read(argv[1:], _set("-n -s --iterations --size") if program == "shred" else options.NONE)
+    deep = program in ("rd", "rmdir", "rimraf", "del-cli") or found.has(
+        "-r", "-R", "--recursive", "-Recurse", "-recurse", "/s"
+    )
+    if program == "rmdir":
+        for one in found.args:
+            place = run.place(one)
+            tier = 1 if place.kind in (places.INSIDE, places.SHORT_LIVED) else run.policy.outside_file
+            run.note(tier, "removes an empty folder")
+            run.file(tier, place, Mode.WRITE, tree=True)
+        return
+    for one in found.args[:256]:
+        run.removes(one, deep=deep)
+    if program in ("shred", "srm", "wipe"):
+        run.note(4, "overwrites files, so that nothing can be restored")
+    elif not found.args:
+        run.note(1, "removes nothing that is named")
+
+
+def move(run: Run, argv: list[str], _command: Command) -> None:
+    """``mv`` and ``rename``: the source will be gone, the target is written."""
+    sources, target, found = _sources(argv)
+    if not target:
+        run.note(1, "moves files")
+        return
+    place = run.place(target)
+    if place.kind == places.NOWHERE:
+        run.note(4, "moves files into nothing")
+        for one in sources:
+            run.file(4, run.place(one), Mode.WRITE)
+        return
+    for one in sources:
+        at = run.place(one)
+        tier = {
+            places.WHOLE: run.policy.whole,
+            places.HISTORY: run.policy.whole,
+            places.SYSTEM: run.policy.system,
+            places.KEPT_KEYS: 4,
+        }.get(at.kind, 1)
+        run.note(tier, f"moves files from {at.kind}" if tier > 1 else "moves files")
+        run.file(tier, at, Mode.WRITE)
+    _into(run, sources, target, many=len(sources) > 1 or found.has("-t", "--target-directory"), what="moves files")
+
+
+def copy(run: Run, argv: list[str], _command: Command) -> None:
+    """``cp``, ``install``, ``ln``: the source is read, the target written."""
+    program = argv[0].rsplit("/", 1)[-1]
+    sources, target, found = _sources(argv)
+    if program == "install" and found.has("-d", "--directory"):
+        for one in [*sources, target]:
+            run.makes(one, "makes a folder")
+        return
+    if program == "ln" and not sources:
+        sources, target = [target], target.rsplit("/", 1)[-1]
+    deep = found.has("-r", "-R", "-a", "--recursive", "--archive")
+    if program != "ln":
+        for one in sources[:64]:
+            if not deep:
+                run.reads(one)
+    what = "links files" if program == "ln" else "copies files"
+    if not target:
+        run.note(1, what)
+        return
+    _into(run, sources, target, many=len(sources) > 1 or found.has("-t", "--target-directory"), what=what, tree=deep)
+
+
+_COPY_TAKES: Final = _set("-t -S -m -o -g --target-directory --suffix --mode --owner --group")
+
+
+def _sources(argv: list[str]) -> tuple[list[str], str, options.Options]:
+    found = options.read(argv[1:], _COPY_TAKES)
+    target = found.value("-t", "--target-directory")
+    if target:
+        return found.args, target, found
+    return (found.args[:-1], found.args[-1], found) if found.args else ([], "", found)
+
+
+def _into(run: Run, sources: list[str], target: str, *, many: bool, what: str, tree: bool = False) -> None:
+    """Notes the files that ``sources`` become in ``target``, which may be a folder."""
+    if many or target[-1:] == "/" or target in (".", ".."):
+        for one in sources[:64]:
+            name = one.rstrip("/").rsplit("/", 1)[-1]
+            run.makes(f"{target.rstrip('/')}/{name}", what, tree=tree)
+        if not sources:
+            run.makes(target, what, tree=True)
+    else:
+        run.makes(target, what, tree=tree)
+
+
+def make(run: Run, argv: list[str], _command: Command) -> None:
+    """``touch``, ``mkdir``, ``truncate``, ``tee``, ``split``: files that are made or written."""
+    program = argv[0].rsplit("/", 1)[-1]
+    if program == "truncate":
+        found = options.read(argv[1:], _set("-s -r --size --reference"))
+        for one in found.args:
+            run.makes(one, "cuts a file")
+    elif program == "tee":
+        found = options.read(argv[1:])
+        mode = Mode.APPEND if found.has("-a", "--append") else Mode.WRITE
+        for one in found.args:
+            run.makes(one, "writes a file", mode)
+        run.note(0, "only looks")
+    else:
+        found = options.read(argv[1:], _set("-m -d -t -r --mode --date --reference"))
+        for one in found.args[:64]:
+            run.makes(one, "makes files", Mode.APPEND if program in ("mkdir", "touch") else Mode.WRITE)
+        if not found.args:
+            run.note(1, "makes files")
+
+
+def change_mode(run: Run, argv: list[str], _command: Command) -> None:
+    """``chmod``, ``chown``, ``chgrp``: grave for the machine's own trees and for a whole working folder."""
+    found = options.read(argv[1:], _set("--reference --from"))
+    deep = found.has("-R", "--recursive")
+    args = found.args
+    if len(args) > 1 and not any(one in args[0] for one in "/*") and args[0] not in (".", ".."):
+        args = args[1:]
+    for one in args[:64]:
+        place = run.place(one)
+        tier = 1
+        if deep and place.kind in (
+            places.WHOLE,
+            places.HISTORY,
+            places.OUTSIDE,
+            places.SYSTEM,
+            places.KEPT_KEYS,
+            places.UNKNOWN,
+        ):
+            tier = run.policy.outside if place.kind != places.UNKNOWN else 2
+            if place.kind == places.WHOLE:
+                tier = run.policy.whole
+        elif place.kind in (places.SYSTEM, places.DEVICE):
+            tier = run.policy.system
+        elif place.kind == places.KEPT_KEYS:
+            tier = 1  # making keys private is what everybody is told to do
+        run.note(tier, f"changes who may use files {place.kind}")
+        run.file(tier, place, Mode.WRITE, tree=deep)
+    if not args:
+        run.note(1, "changes who may use files")
+
+
+def archive(run: Run, argv: list[str], _command: Command) -> None:
+    """``tar``, ``unzip``, ``zip``, ``gzip``: what is packed is read, what is unpacked is added to a folder."""
+    program = argv[0].rsplit("/", 1)[-1]
+    words = argv[1:]
+    if program == "tar" and words and words[0][:1] != "-":
+        words = ["-" + words[0], *words[1:]]
+    takes = _set("-f -C -T -X --file --directory --exclude --files-from") if program == "tar" else _set("-d -x -P")
+    found = options.read(words, takes)
+    if program == "tar":
+        file = found.value("-f", "--file")
+        if found.has("-c", "-r", "-u", "--create", "--append"):
+            run.makes(file, "packs files")
+        elif found.has("-t", "--list"):
+            run.note(0, "only looks")
+        else:
+            folder = found.value("-C", "--directory") or "."
+            run.makes(folder.rstrip("/") + "/", "unpacks files", Mode.APPEND, tree=True)
+        if found.has("--remove-files"):
+            for one in found.args:
+                run.removes(one, deep=True)
+    elif program == "unzip":
+        if found.has("-l", "-t", "-v", "-p"):
+            run.note(0, "only looks")
+        else:
+            run.makes((found.value("-d") or ".").rstrip("/") + "/", "unpacks files", Mode.APPEND, tree=True)
+    elif program in ("zip", "7z", "7za", "rar"):
+        args = found.args if program == "zip" else found.args[1:]
+        run.makes(args[0] if args else "", "packs files")
+        run.note(1, "packs files")
+    else:
+        for one in found.args:
+            run.makes(one, "packs or unpacks a file")
+        run.note(0 if found.has("-c", "-l", "-t") or not found.args else 1, "packs or unpacks")
+
+
+def synchronise(run: Run, argv: list[str], _command: Command) -> None:
+    """``rsync`` and ``scp``: between folders, or with another machine."""
+    program = argv[0].rsplit("/", 1)[-1]
+    takes = _set(
+        "-e -f --exclude --include --rsh --filter --files-from --bwlimit --rsync-path --password-file --port "
+        "--backup-dir"
+    )
+    if program == "scp":
+        takes = _set("-P -i -F -c -J -l -o -S -D")
+    found = options.read(argv[1:], takes)
+    args = found.args
+    if len(args) < 2:
+        run.note(0 if program == "rsync" else 1, "copies files")
+        return
+    *sources, target = args
+    if program == "rsync" and (found.has("-n", "--dry-run", "--list-only")):
+        run.note(0, "only tells what it would do")
+        return
+    host, path = _host(target)
+    if any(one == "--del" or one.startswith("--delete") for one in found.flags):
+        run.note(run.policy.mirror, "removes what the source does not hold, which the command does not name")
+        if not host:
+            run.file(run.policy.mirror, run.place(path), Mode.WRITE, tree=True)
+    if found.has("--remove-source-files"):
+        for one in sources:
+            run.removes(one, deep=True, verb="moves away")
+    for one in sources:
+        if not _host(one)[0]:
+            run.reads(one)
+    if host:
+        place = places.place(path or ".", None, None, run.policy)
+        tier = run.policy.system if place.kind in (places.SYSTEM, places.KEPT_KEYS) or place.path == "/" else 2
+        run.note(tier, "writes files on another machine" + (f" {place.kind}" if tier > 2 else ""))
+        run.keyed(tier, f"host:{host}", place.path)
+    else:
+        _into(
+            run,
+            [_host(one)[1] for one in sources],
+            path,
+            many=program == "scp" and path.endswith("/"),
+            what="copies files",
+            tree=program == "rsync" or found.has("-r"),
+        )
+
+
+def _host(word: str) -> tuple[str, str]:
+    """Splits ``user@host:path``; the host is ``""`` for a path of this machine."""
+    if word.startswith(("rsync://", "scp://", "sftp://")):
+        rest = word.partition("://")[2]
+        return rest.partition("/")[0].rpartition("@")[2].lower() or "?", "/" + rest.partition("/")[2]
+    head, colon, path = word.partition(":")
+    if colon and "/" not in head and len(head) > 1:
+        return head.rpartition("@")[2].lower(), path.lstrip(":")
+    return "", word
+
+
+def raw_copy(run: Run, argv: list[str], _command: Command) -> None:
+    """``dd of=``."""
+    target = next((one[3:] for one in argv if one[:3] == "of="), "")
+    if target:
+        run.makes(target, "writes a file")
+    run.note(0, "only looks")
+
+
+def patch(run: Run, argv: list[str], command: Command) -> None:
+    """``patch`` and ``apply_patch``: the files that the patch names, where its text is here."""
+    found = options.read(argv[1:], _set("-p -i -d --input --directory --strip"))
+    if found.has("--dry-run"):
+        run.note(0, "only tells what it would do")
+        return
+    text = wrap.source(command)[0] or "\n".join(found.args if "apply" in argv[0] else [])
+    named = patches.patched({"patch": text})
+    for one in named:
+        run.makes(one, "patches a file")
+    if not named:
+        run.note(1, "patches files")
+        for one in found.args[:1]:
+            run.makes(one, "patches a file")
+
+
+def change_folder(run: Run, argv: list[str], _command: Command) -> None:
+    """``cd``, ``pushd``: where the rest of the line happens."""
+    target = next((one for one in argv[1:] if one[:1] != "-" or one == "-"), "~")
+    run.note(0, "goes to a folder")
+    run.goes("-" if argv[0] == "popd" else target)
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    **dict.fromkeys(VIEWERS, look),
+    **dict.fromkeys(("sed", "yq", *_AWKS), edit),
+    **dict.fromkeys("rm rmdir unlink shred srm wipe rimraf rd del erase remove-item trash trash-put".split(), remove),
+    **dict.fromkeys(("mv", "rename", "move", "ren"), move),
+    **dict.fromkeys("cp install ln link copy xcopy".split(), copy),
+    **dict.fromkeys("touch mkdir truncate tee mkfifo md".split(), make),
+    **dict.fromkeys("chmod chown chgrp setfacl chattr".split(), change_mode),
+    **dict.fromkeys("tar unzip zip gzip gunzip bzip2 bunzip2 xz unxz zstd 7z 7za".split(), archive),
+    **dict.fromkeys(("rsync", "scp"), synchronise),
+    "dd": raw_copy,
+    "patch": patch,
+    "apply_patch": patch,
+    "applypatch": patch,
+    **dict.fromkeys(("cd", "pushd", "popd", "chdir"), change_folder),
+}

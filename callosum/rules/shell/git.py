@@ -1,0 +1,455 @@
+"""``git``: what each command changes of HEAD, index, stash, branches, remotes and working tree.
+
+The repository is the folder the command runs in (``-C`` and ``cd`` are followed): nothing here may
+look for ``.git``. Stash, branches, tags and remotes are shared by all worktrees of a repository.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from callosum.model import Mode
+from callosum.rules import command as patches
+from callosum.rules import keys
+from callosum.rules.shell import options, places, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from callosum.rules.shell.parser import Command
+    from callosum.rules.shell.run import Run
+
+    Part = Callable[[Run, options.Options, list[str], Command], None]
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_GLOBAL: Final = _set("-C -c --git-dir --work-tree --namespace --exec-path --config-env")
+_READS: Final = _set(
+    "status log diff show blame annotate grep describe rev-parse rev-list ls-files ls-tree ls-remote cat-file "
+    "shortlog whatchanged show-ref show-branch name-rev merge-base cherry count-objects fsck verify-commit "
+    "verify-tag var help version check-ignore check-attr for-each-ref diff-tree diff-index diff-files range-diff "
+    "request-pull bugreport archive blame"
+)
+_TAKES: Final = _set(
+    "-m -F -C -c -b -B -t -u -o -X -s -S -x --message --file --author --date --onto --strategy --source --exec "
+    "--depth --branch --origin --upstream-to --set-upstream-to --pathspec-from-file --push-option --receive-pack "
+    "--repo"
+)
+
+
+def git(run: Run, argv: list[str], command: Command) -> None:
+    """Judges a git command."""
+    at, where = 1, run.where
+    while at < min(len(argv), 64) and argv[at][:1] == "-":
+        word = argv[at]
+        value = argv[at + 1] if at + 1 < len(argv) else ""
+        if word in ("-C", "--work-tree"):
+            run.goes(value or ".")
+        elif word.startswith("--work-tree="):
+            run.goes(word.partition("=")[2] or ".")
+        elif word == "-c" and value.lower().startswith("alias.") and "=!" in value:
+            run.within(value.partition("=!")[2])
+        at += 2 if word in _GLOBAL else 1
+    name = argv[at] if at < len(argv) else ""
+    rest = argv[at + 1 :]
+    if not name or name in ("help", "version") or "--help" in rest:
+        run.note(0, "only tells of itself")
+    elif name in _READS:
+        run.note(0, "only looks")
+        if name in ("status", "log", "diff", "show"):
+            run.git(0, "HEAD", Mode.READ)
+            if name in ("status", "diff"):
+                run.git(0, "index", Mode.READ)
+    else:
+        handler = _COMMANDS.get(name)
+        if handler is None:
+            run.note(1, "changes the repository")
+        else:
+            handler(run, options.read(rest, _TAKES), rest, command)
+    run.where = where
+
+
+def _tree(run: Run, tier: int) -> None:
+    """All files of the working tree may change."""
+    root = run.repository()
+    if root is not None:
+        run.key(tier, f"file:{root.rstrip('/')}/")
+
+
+def _state(run: Run, tier: int, *parts: str) -> None:
+    for part in parts:
+        if part == "tree":
+            _tree(run, tier)
+        else:
+            run.git(tier, part, common=part in ("stash", "config", "remotes"))
+
+
+def _branch(run: Run, tier: int, name: str, mode: Mode = Mode.WRITE) -> None:
+    if name and "$" not in name:
+        run.git(tier, f"branch:{name.removeprefix('refs/heads/')}", mode, common=True)
+
+
+def _add(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    if found.has("-n", "--dry-run"):
+        run.note(0, "only tells what it would do")
+    else:
+        run.note(1, "adds to the index")
+        run.git(1, "index", Mode.APPEND)
+
+
+def _commit(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    if found.has("--dry-run"):
+        run.note(0, "only tells what it would do")
+        return
+    run.note(1, "makes a commit" if not found.has("--amend") else "replaces the last commit")
+    _state(run, 1, "HEAD")
+    run.git(1, "index", Mode.APPEND)
+
+
+def _push(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    policy = run.policy
+    if found.has("-n", "--dry-run"):
+        run.note(0, "only tells what it would do")
+        return
+    remote, *specs = found.args or ["origin"]
+    force = found.has("-f", "--force", "--force-with-lease", "--mirror", "--prune") or any(
+        one[:1] == "+" for one in specs
+    )
+    delete = found.has("-d", "--delete")
+    tier, what = policy.push, "pushes"
+    if found.has("--mirror", "--prune", "--all", "--branches") or not specs:
+        if force:
+            tier, what = max(policy.force_push, tier), "replaces what others may have pushed"
+        _remote(run, tier, remote, "")
+    for spec in specs[:32]:
+        source, _, target = spec.lstrip("+").partition(":")
+        branch = (target or source).removeprefix("refs/heads/")
+        guarded = policy.protects(branch)
+        if delete or (not source and target):
+            grave, doing = policy.delete_branch, f"deletes {branch} of the remote"
+        elif force:
+            grave = policy.force_push_protected if guarded or branch in ("HEAD", "") else policy.force_push
+            doing = "replaces what others may have pushed"
+        else:
+            grave, doing = (
+                (policy.push_protected, "pushes to a protected branch") if guarded else (policy.push, "pushes")
+            )
+        _remote(run, grave, remote, branch)
+        if grave >= tier:
+            tier, what = grave, doing
+    run.note(tier, what)
+
+
+def _remote(run: Run, tier: int, remote: str, branch: str) -> None:
+    """A branch of a remote; without a name all that the remote has."""
+    if "$" in remote or "$" in branch:
+        branch = "" if "$" in branch else branch
+        remote = "origin" if "$" in remote else remote
+    run.git(tier, f"remote:{remote}/{branch if branch not in ('HEAD', '@') else ''}", common=True)
+
+
+def _reset(run: Run, found: options.Options, rest: list[str], _command: Command) -> None:
+    if found.has("--hard", "--merge", "--keep"):
+        tier = run.policy.discard if not found.has("--keep") else 1
+        run.note(tier, "throws away changes that no commit holds")
+        _state(run, tier, "tree", "index", "HEAD")
+    elif found.has("--soft") or (found.args and "--" not in rest and not found.has("-p", "--patch")):
+        run.note(1, "moves HEAD")
+        _state(run, 1, "index", "HEAD")
+    else:
+        run.note(1, "takes changes out of the index")
+        _state(run, 1, "index")
+
+
+def _paths(run: Run, tier: int, words: list[str], what: str) -> None:
+    run.note(tier, what)
+    for one in words[:64]:
+        place = run.place(one)
+        run.file(tier, place, Mode.WRITE, tree=place.kind == places.WHOLE)
+
+
+def _checkout(run: Run, found: options.Options, rest: list[str], _command: Command) -> None:
+    policy = run.policy
+    if "--" in rest:
+        _paths(run, policy.discard, rest[rest.index("--") + 1 :], "throws away changes that no commit holds")
+        return
+    if found.has("-f", "--force"):
+        run.note(policy.discard, "throws away changes that no commit holds")
+        _state(run, policy.discard, "tree", "index", "HEAD")
+        return
+    made = found.value("-b", "-B", "--orphan") or (found.args[0] if found.has("--orphan") and found.args else "")
+    if made:
+        run.note(1, "makes a branch and goes to it")
+        _state(run, 1, "HEAD")
+        _branch(run, 1, made)
+        return
+    paths = [one for one in found.args if one in (".", "./", "*") or one[:2] == "./" or "*" in one]
+    paths += found.args[1:] if len(found.args) > 1 and not found.has("-t", "--track") else []
+    if paths:
+        _paths(run, policy.discard, list(dict.fromkeys(paths)), "throws away changes that no commit holds")
+        return
+    if found.has("-p", "--patch", "--ours", "--theirs"):
+        run.note(1, "replaces files")
+        return
+    run.note(1, "goes to another branch")
+    _state(run, 1, "HEAD", "index", "tree")
+
+
+def _switch(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    tier = 1
+    if found.has("-f", "--force", "--discard-changes"):
+        tier = run.policy.discard
+        run.note(tier, "throws away changes that no commit holds")
+    made = found.value("-c", "-C", "--create", "--force-create", "--orphan")
+    run.note(tier, "goes to another branch")
+    if made:
+        _branch(run, 1, made)
+        _state(run, tier, "HEAD")
+    else:
+        _state(run, tier, "HEAD", "index", "tree")
+
+
+def _restore(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    if found.has("--staged", "-S") and not found.has("--worktree", "-W"):
+        run.note(1, "takes changes out of the index")
+        _state(run, 1, "index")
+        return
+    _paths(run, run.policy.discard, found.args, "throws away changes that no commit holds")
+
+
+def _clean(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    if found.has("-n", "--dry-run"):
+        run.note(0, "only tells what it would do")
+        return
+    if not found.has("-f", "--force"):
+        run.note(1, "removes nothing without -f")
+        return
+    tier = run.policy.discard
+    run.note(tier, "removes files that no commit holds")
+    if found.args:
+        for one in found.args[:64]:
+            run.file(tier, run.place(one), Mode.WRITE, tree=True)
+    else:
+        _tree(run, tier)
+
+
+def _stash(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    what = found.args[0] if found.args else "push"
+    if what in ("list", "show"):
+        run.note(0, "only looks")
+        run.git(0, "stash", Mode.READ, common=True)
+    elif what in ("drop", "clear"):
+        run.note(
+            run.policy.discard,
+            "throws away stashed changes, of all worktrees" if what == "clear" else "throws away stashed changes",
+        )
+        _state(run, run.policy.discard, "stash")
+    elif what in ("pop", "apply", "branch"):
+        run.note(1, "takes back stashed changes")
+        run.git(1, "stash", Mode.WRITE if what != "apply" else Mode.READ, common=True)
+        _state(run, 1, "index", "tree")
+    else:
+        run.note(1, "puts changes on the stash that all worktrees share")
+        _state(run, 1, "stash", "index", "tree")
+
+
+def _branches(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    force = found.has("-f", "--force")
+    if found.has("-D") or (found.has("-d", "--delete") and force):
+        run.note(run.policy.delete_branch, "deletes a branch, merged or not")
+        for one in found.args[:32]:
+            _branch(run, run.policy.delete_branch, one)
+    elif found.has("-d", "--delete"):
+        guarded = any(run.policy.protects(one) for one in found.args)
+        tier = run.policy.delete_branch if guarded and found.has("-r", "--remotes") else 1
+        run.note(tier, "deletes a branch that is merged")
+        for one in found.args[:32]:
+            _branch(run, tier, one)
+    elif force or found.has("-M", "-C"):
+        run.note(run.policy.delete_branch, "replaces a branch")
+        for one in found.args[:1]:
+            _branch(run, run.policy.delete_branch, one)
+    elif found.has("-m", "--move", "-c", "--copy", "-u", "--set-upstream-to", "--unset-upstream", "--edit-description"):
+        run.note(1, "changes a branch")
+        for one in found.args[:2]:
+            _branch(run, 1, one)
+    elif found.args and not found.has(
+        "-l", "--list", "--contains", "--merged", "--no-merged", "-a", "-r", "--show-current", "--points-at"
+    ):
+        run.note(1, "makes a branch")
+        _branch(run, 1, found.args[0])
+    else:
+        run.note(0, "only looks")
+
+
+def _tag(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    if not found.args or found.has("-l", "--list", "-n", "-v", "--verify"):
+        run.note(0, "only looks")
+        return
+    tier = 2 if found.has("-d", "--delete", "-f", "--force") else 1
+    run.note(tier, "deletes or replaces a tag" if tier == 2 else "makes a tag")
+    run.git(tier, f"tag:{found.args[0]}", common=True)
+
+
+def _moves_head(what: str, tier: int = 1) -> Part:
+    def handler(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+        run.note(tier, what)
+        _state(run, tier, "HEAD", "index", "tree")
+        for one in found.values.get("-x", []) + found.values.get("--exec", []):
+            run.within(one)
+
+    return handler
+
+
+def _rewrites(what: str) -> Part:
+    def handler(run: Run, _found: options.Options, _rest: list[str], _command: Command) -> None:
+        run.note(run.policy.discard, what)
+        _state(run, run.policy.discard, "HEAD", "tree", "stash")
+
+    return handler
+
+
+def _fetch(run: Run, _found: options.Options, _rest: list[str], _command: Command) -> None:
+    run.note(1, "fetches")
+    run.git(1, "remotes", Mode.APPEND, common=True)
+
+
+def _pull(run: Run, _found: options.Options, _rest: list[str], _command: Command) -> None:
+    run.note(1, "fetches and merges")
+    _state(run, 1, "HEAD", "index", "tree")
+
+
+def _gc(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    now = found.value("--prune") in ("now", "all") or found.value("--expire") in ("now", "all")
+    if now:
+        run.note(run.policy.discard, "deletes what only the reflog still holds")
+        _state(run, run.policy.discard, "HEAD", "stash")
+    else:
+        run.note(1, "tidies the repository")
+
+
+def _reflog(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    if found.args[:1] in (["expire"], ["delete"]):
+        run.note(run.policy.discard, "deletes the record of where branches were")
+        _state(run, run.policy.discard, "HEAD", "stash")
+    else:
+        run.note(0, "only looks")
+
+
+def _update_ref(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    tier = run.policy.delete_branch if found.has("-d", "--delete") else 2
+    run.note(tier, "deletes a branch" if tier > 2 else "sets a branch")
+    for one in found.args[:1]:
+        _branch(run, tier, one)
+
+
+def _worktree(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    what = found.args[0] if found.args else "list"
+    if what == "list":
+        run.note(0, "only looks")
+    elif what == "remove":
+        tier = run.policy.discard if found.has("-f", "--force") else 1
+        run.note(tier, "removes a worktree" + (" with its changes" if tier > 1 else ""))
+        for one in found.args[1:2]:
+            run.file(tier, run.place(one), Mode.WRITE, tree=True)
+    else:
+        run.note(1, "changes worktrees")
+        for one in found.args[1:2]:
+            run.file(1, run.place(one), Mode.WRITE, tree=True)
+
+
+def _submodule(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    if found.args[:1] == ["foreach"]:
+        run.within(" ".join(found.args[1:]))
+    elif found.args[:1] in ([], ["status"], ["summary"]):
+        run.note(0, "only looks")
+    elif found.args[0] == "deinit" and found.has("-f", "--force", "--all"):
+        run.note(run.policy.discard, "throws away changes that no commit holds")
+        _tree(run, run.policy.discard)
+    else:
+        run.note(1, "changes submodules")
+
+
+def _remove(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    if found.has("-n", "--dry-run"):
+        run.note(0, "only tells what it would do")
+        return
+    run.git(1, "index", Mode.APPEND)
+    if found.has("--cached"):
+        run.note(1, "takes files out of the index")
+        return
+    for one in found.args[:64]:
+        run.removes(one, deep=found.has("-r"))
+    run.note(1, "removes files")
+
+
+def _rename(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    run.note(1, "moves files")
+    run.git(1, "index", Mode.APPEND)
+    for one in found.args[:64]:
+        run.file(1, run.place(one), Mode.WRITE)
+
+
+def _config(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    asks = found.has("--get", "--get-all", "--list", "-l", "--get-regexp", "--show-origin") or found.args[:1] in (
+        ["get"],
+        ["list"],
+    )
+    if asks or (len(found.args) == 1 and not found.has("--unset", "--unset-all", "--remove-section", "-e", "--edit")):
+        run.note(0, "only looks")
+        return
+    far = found.has("--global", "--system")
+    run.note(2 if far else 1, "changes the configuration of git" + (" for all repositories" if far else ""))
+    if not far:
+        _state(run, 1, "config")
+
+
+def _remotes(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    what = found.args[0] if found.args else "show"
+    if what in ("show", "get-url") or found.has("-v", "--verbose"):
+        run.note(0, "only looks")
+    else:
+        run.note(1 if what in ("add", "update", "prune", "set-head") else 2, "changes remotes")
+        _state(run, 1, "remotes")
+
+
+def _bisect(run: Run, _found: options.Options, rest: list[str], command: Command) -> None:
+    if rest[:1] == ["run"]:
+        run.inner(rest[1:], command)
+    if rest[:1] in (["log"], ["view"], ["visualize"]):
+        run.note(0, "only looks")
+        return
+    run.note(1, "moves HEAD")
+    _state(run, 1, "HEAD", "tree")
+
+
+def _apply(run: Run, found: options.Options, _rest: list[str], command: Command) -> None:
+    if found.has("--check", "--stat", "--numstat", "--summary"):
+        run.note(0, "only looks")
+        return
+    run.note(1, "patches files")
+    for one in patches.patched({"patch": wrap.source(command)[0]}):
+        run.makes(one, "patches a file")
+    if found.has("--index", "--cached", "-3", "--3way"):
+        run.git(1, "index", Mode.APPEND)
+
+
+def _clone(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    args = found.args
+    target = args[1] if len(args) > 1 else args[0].rstrip("/").rsplit("/", 1)[-1].removesuffix(".git") if args else ""
+    run.makes(keys.clean(target) or "", "makes a repository", tree=True)
+
+
+_COMMANDS: Final[dict[str, Part]] = {
+    "add": _add, "stage": _add, "commit": _commit, "push": _push, "reset": _reset, "checkout": _checkout,
+    "switch": _switch, "restore": _restore, "clean": _clean, "stash": _stash, "branch": _branches, "tag": _tag,
+    "fetch": _fetch, "pull": _pull, "gc": _gc, "prune": _gc, "reflog": _reflog, "update-ref": _update_ref,
+    "worktree": _worktree, "submodule": _submodule, "rm": _remove, "mv": _rename, "config": _config,
+    "remote": _remotes, "bisect": _bisect, "apply": _apply, "am": _apply, "clone": _clone, "init": _clone,
+    "merge": _moves_head("merges"), "rebase": _moves_head("replays commits"),
+    "cherry-pick": _moves_head("takes over commits"), "revert": _moves_head("takes back commits"),
+    "filter-branch": _rewrites("rewrites the history"), "filter-repo": _rewrites("rewrites the history"),
+}  # fmt: skip

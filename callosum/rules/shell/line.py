@@ -1,0 +1,240 @@
+"""Puts the judgement of a command line together from the judgements of its simple commands."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from callosum.model import Mode
+from callosum.redact import redact_text
+from callosum.rules import keys
+from callosum.rules.shell import code, data, files, git, machine, options, table, verbs, web, wrap
+from callosum.rules.shell.judgement import Judgement
+from callosum.rules.shell.parser import Command, parse
+from callosum.rules.shell.run import Run, shown
+from callosum.rules.shell.words import assignment, expand
+
+if TYPE_CHECKING:
+    from callosum.rules.shell.policy import ShellPolicy
+    from callosum.rules.shell.run import Handler
+
+MAX_KEPT: Final = 512
+"""Lines up to this length are judged once and remembered."""
+
+
+def judge(text: str, cwd: str | None, start: str | None, policy: ShellPolicy, shared: str | None) -> Judgement:
+    """Returns what a command line does; see ``callosum.rules.shell.judge``."""
+    if len(text) <= MAX_KEPT:
+        return _kept(text, cwd, start, policy, shared)
+    return _judge(text, cwd, start, policy, shared)
+
+
+def _judge(text: str, cwd: str | None, start: str | None, policy: ShellPolicy, shared: str | None) -> Judgement:
+    run = Run(cwd, start, policy, shared, _text, _dispatch)
+    _text(run, text)
+    return _settled(run)
+
+
+# Sessions give the same few commands again and again.
+_kept = lru_cache(maxsize=2048)(_judge)
+
+
+def _settled(run: Run) -> Judgement:
+    found = run.found
+    if len(found) > 1:
+        found.sort(key=lambda pair: -pair[0])
+    merged, cut = keys.merge([key for _, key in found]) if found else ((), False)
+    said = run.said
+    if len(said) > 1:
+        said.sort(key=lambda one: -one[0])
+    least = said[0][0] if said else 0
+    lines = [f"{shown(words)}: {what}" for tier, words, what in said[:3] if tier == least or tier >= 2]
+    why = tuple(dict.fromkeys(redact_text("\n".join(lines)).split("\n"))) if lines else ("nothing that runs",)
+    if cut:
+        why = (*why, "more keys than a call can have: the gravest are kept")
+    return Judgement(run.tier, "write" if run.writes else "read", merged, run.repeats, run.stance, why)
+
+
+def _text(run: Run, text: str) -> None:
+    """Judges all commands of a text in order."""
+    if data.bare(run, text):
+        return
+    parsed = parse(text, run.tokens)
+    run.tokens = parsed.left
+    variables = run.variables
+    saved = []
+    for step in parsed.steps:
+        if step is True:
+            saved.append((run.where, run.variables))
+            run.variables = dict(run.variables) if run.variables else {}
+        elif step is False:
+            if saved:
+                run.where, run.variables = saved.pop()
+        else:
+            run.commands -= 1
+            if run.commands < 0:
+                parsed.cut = True
+                break
+            _command(run, step)
+    run.variables = variables
+    if parsed.odd:
+        run.command = text[:72].split()
+        code.judge(run, text, database=True)
+        run.note(3, f"no command that a shell would take ({parsed.odd})")
+    if parsed.cut:
+        run.command = text[:72].split()
+        run.note(3, "too long or too deep to be read to its end")
+
+
+_APPENDING: Final = frozenset((">>", "&>>"))
+_WRITING: Final = frozenset((">", ">|", "&>", ">&", "<>"))
+
+
+def _command(run: Run, command: Command) -> None:
+    words = expand(command.words, run.variables)
+    run.command = words
+    for sign, target in command.redirects:
+        if sign in _APPENDING:
+            _redirected(run, target, Mode.APPEND)
+        elif sign in _WRITING:
+            _redirected(run, target, Mode.WRITE)
+    at = _assigned(run, words)
+    if at == len(words):
+        run.note(0, "only redirects" if command.redirects or not words else "sets variables")
+        return
+    argv = words[at:] if at else words
+    first = argv[0]
+    if command.inside and first == command.inside and (command.piped is not None or command.end in ("|", "&", "|&")):
+        run.note(4, "a function that starts itself again and again")
+        return
+    if first == "for" and argv[2:3] == ["in"]:
+        run.variables[argv[1]] = _loop(argv[3:])
+    elif first in _DECLARING:
+        _assigned(run, [one for one in argv[1:] if "=" in one])
+    _dispatch(run, argv, command)
+    if at and "PORT" in run.variables and machine.is_server(first):
+        machine.serves(run, first, argv, run.variables["PORT"][0])
+
+
+_DECLARING: Final = frozenset("export declare local typeset readonly".split())
+
+
+def _assigned(run: Run, words: list[str]) -> int:
+    """Remembers the variables that ``words`` begin by setting; returns how many words that are."""
+    for at, word in enumerate(words):
+        given = assignment(word) if "=" in word else None
+        if given is None:
+            return at
+        if at < 64:
+            run.variables[given[0]] = (given[1][:4096],)
+    return len(words)
+
+
+def _loop(items: list[str]) -> tuple[str, ...]:
+    """Returns what a loop's variable may hold: the items, or a pattern in the folder it looks in."""
+    if any("$(ls" in one for one in items):
+        return ("./*",)
+    return tuple(items[:16]) if len(items) <= 16 and not any("$(" in one for one in items) else ("./?*",)
+
+
+def _redirected(run: Run, target: str, mode: Mode) -> None:
+    for one in expand([target], run.variables)[:1]:
+        run.makes(one, "appends to a file" if mode is Mode.APPEND else "writes a file", mode)
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    **wrap.HANDLERS, **files.HANDLERS, **web.HANDLERS, **data.HANDLERS, **machine.HANDLERS, "git": git.git,
+}  # fmt: skip
+_CONTAINERS: Final = frozenset("docker podman nerdctl kubectl oc k docker-compose podman-compose".split())
+_VERSION: Final = re.compile(r"(?<=[a-z])\d[\d.]*$")
+
+
+def _dispatch(run: Run, argv: list[str], command: Command) -> None:
+    """Judges one command, through all its prefixes."""
+    for _ in range(24):
+        if not argv:
+            run.note(0, "only looks")
+            return
+        first = argv[0]
+        program = first.rsplit("/", 1)[-1].lower() if "/" in first or not first.islower() else first
+        if program in files.SILENT:
+            run.note(0, "only looks")
+            return
+        inner = wrap.unwrap(program, argv)
+        if inner is None:
+            _program(run, program.removesuffix(".exe"), argv, command)
+            return
+        argv = inner
+    run.note(4, "prefixes without end")
+
+
+def _program(run: Run, program: str, argv: list[str], command: Command) -> None:
+    handler = HANDLERS.get(program)
+    if handler is None and program[-1:].isdigit():
+        handler = HANDLERS.get(_VERSION.sub("", program))
+    if handler is None and (program[:5] == "mkfs." or program[:5] == "fsck."):
+        handler = machine.disk
+    if handler is not None:
+        handler(run, [program, *argv[1:]], command)
+    elif "$" in program or "`" in program:
+        _unnamed(run, argv, command)
+    elif program[:2] == "((":
+        run.note(0, "a sum")
+    elif not (program in _CONTAINERS and wrap.in_container(run, argv, command)) and not table.apply(run, program, argv):
+        _other(run, program, argv, command)
+    if machine.is_server(program):
+        machine.serves(run, program, argv, "")
+    if command.end == "&":
+        machine.stays(run, program, argv)
+
+
+def _unnamed(run: Run, argv: list[str], command: Command) -> None:
+    """A program whose name the text does not tell: by what it is given."""
+    if any(one[:1] == "-" and one[1:2] != "-" and {"r", "f"} <= set(one.lower()) and len(one) < 6 for one in argv[1:3]):
+        files.remove(run, ["rm", *argv[1:]], command)
+    run.note(4 if wrap.fetched(argv[0]) else 1, "runs a program that it does not name")
+
+
+def _other(run: Run, program: str, argv: list[str], command: Command) -> None:
+    """Programs without a row: a file of the project, hosted APIs, or the generic rule."""
+    if program in ("gh", "glab") and argv[1:2] == ["api"]:
+        _api(run, argv)
+    elif program == "ip" or program in ("ifconfig", "route"):
+        changes = {"set", "add", "del", "delete", "flush", "down", "up", "replace", "change"} & set(argv[1:])
+        run.note(4 if changes else 0, "changes the network of the machine" if changes else "only looks")
+        if changes:
+            run.keyed(4, "machine", "network")
+    elif argv[0][:2] in ("./", "..") or argv[0][:1] in ("/", "~"):
+        if program in verbs.OUTWARD:
+            verbs.generic(run, program, argv, command)
+        else:
+            run.note(1, "runs a program of this folder or its own path")
+    else:
+        verbs.generic(run, program, argv, command)
+
+
+def _api(run: Run, argv: list[str]) -> None:
+    found = options.read(
+        argv[2:], frozenset("-X --method -f -F -H -q -t --field --raw-field --header --jq --input".split())
+    )
+    method = (
+        found.value("-X", "--method")
+        or ("POST" if found.has("-f", "-F", "--field", "--raw-field", "--input") else "GET")
+    ).upper()
+    path = found.args[0].strip("/") if found.args else ""
+    match = re.match(r"repos/([\w.-]+/[\w.-]+)(/.*)?$", path)
+    if path == "graphql":
+        text = " ".join(found.values.get("-f", []) + found.values.get("-F", []) + found.values.get("--field", []))
+        web.http(run, "POST" if "mutation" in text else "GET", "graphql", [text])
+    else:
+        tier = {"GET": 0, "HEAD": 0, "DELETE": 4}.get(method, 2)
+        run.note(tier, f"HTTP {method}")
+        mode = Mode.WRITE if tier else Mode.READ
+        if match and not match.group(2):
+            run.keyed(tier, "repo", match.group(1).lower(), mode)
+            if tier == 4:
+                run.stance = "-exist"
+        elif path:
+            where = "https://api.github.com" if argv[0] == "gh" else "https://gitlab.com/api/v4"
+            run.keyed(tier, "url", f"{where}/{path}", mode)

@@ -1,0 +1,272 @@
+"""The machine itself: processes, ports, servers, interpreters, scheduled jobs, disks."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from callosum.model import Mode
+from callosum.rules.shell import code, options, places, wrap
+
+if TYPE_CHECKING:
+    from callosum.rules.shell.parser import Command
+    from callosum.rules.shell.run import Handler, Run
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PORT: Final = re.compile(r"(?::|\btcp:|\budp:|-i\s?:?|sport = :)(\d{2,5})\b")
+_WORD: Final = re.compile(r"[\w.@/-]{2,64}")
+
+
+def kill(run: Run, argv: list[str], _command: Command) -> None:
+    """``kill``: by number; what a substitution finds on a port is a key."""
+    text = " ".join(argv[1:])
+    if argv[1:2] == ["-l"]:
+        run.note(0, "only looks")
+        return
+    ports = _PORT.findall(text) if "$(" in text else []
+    if any(one in ("-1", "0") for one in argv[2:]):
+        run.note(4, "ends every process")
+    run.note(2 if ports or "$(" in text else 1, "ends a process")
+    for one in ports[:8]:
+        run.keyed(2, "port", one)
+    _named(run, " ".join(re.findall(r"(?:pgrep|pidof)\s+(?:-\w+\s+)*([^)|]{1,128})", text)))
+
+
+def kill_by_name(run: Run, argv: list[str], _command: Command) -> None:
+    """``pkill``, ``killall``: whoever runs something of that name is hit."""
+    found = options.read(argv[1:], _set("-s -u -U -g -P -t --signal --user -G"))
+    run.note(2, "ends processes by name, whoever started them")
+    _named(run, " ".join(found.args))
+
+
+def _named(run: Run, text: str) -> None:
+    for one in list(dict.fromkeys(_WORD.findall(text)))[:8]:
+        run.keyed(2, "process", one.rsplit("/", 1)[-1].lower())
+
+
+def free_port(run: Run, argv: list[str], _command: Command) -> None:
+    """``fuser -k 3000/tcp``, ``kill-port 3000``."""
+    program = argv[0].rsplit("/", 1)[-1]
+    found = options.read(argv[1:], _set("-n -s --signal --namespace"))
+    if program == "fuser" and not found.has("-k", "--kill"):
+        run.note(0, "only looks")
+        return
+    run.note(2, "ends whatever listens on a port")
+    for one in found.args:
+        number = one.partition("/")[0].lstrip(":")
+        if number.isdecimal():
+            run.keyed(2, "port", number)
+        else:
+            run.file(2, run.place(one), Mode.WRITE)
+
+
+_SERVES: Final = _set("serve server dev start runserver watch preview")
+_SERVERS: Final = _set(
+    "uvicorn gunicorn hypercorn daphne flask vite next nuxt astro webpack webpack-dev-server http-server "
+    "live-server json-server nodemon ng gatsby remix storybook jupyter streamlit puma unicorn rackup caddy hugo "
+    "mkdocs jekyll php rails tsx ts-node node deno bun npm yarn pnpm python python3 django-admin"
+)
+_PORT_OPTIONS: Final = ("--port", "-p", "--listen", "--http-port", "-P")
+
+
+def serves(run: Run, program: str, argv: list[str], environment: str) -> None:
+    """Names the port a server takes, and the process others could end by name."""
+    port = environment
+    for at, word in enumerate(argv[1:33], 1):
+        name, equals, value = word.partition("=")
+        if name in _PORT_OPTIONS:
+            value = value if equals else (argv[at + 1] if at + 1 < len(argv) else "")
+            if value.rpartition(":")[2].isdecimal():
+                port = value.rpartition(":")[2]
+    if "http.server" in argv:
+        port = next((one for one in argv[argv.index("http.server") + 1 :] if one.isdecimal()), "8000")
+    elif "runserver" in argv:
+        last = argv[-1].rpartition(":")[2]
+        port = last if last.isdecimal() else port or "8000"
+    if (
+        port
+        or not _SERVES.isdisjoint(argv[1:4])
+        or program in ("uvicorn", "gunicorn", "http-server", "vite", "nodemon")
+    ):
+        if port.isdecimal() and 0 < int(port[:6]) < 65_536:
+            run.keyed(1, "port", port)
+        stays(run, program, argv)
+
+
+def stays(run: Run, program: str, argv: list[str]) -> None:
+    """A command that goes on running: others may end it by its name, or by a word of it."""
+    run.note(1, "leaves something running")
+    named = [program, *(one.rsplit("/", 1)[-1].lower() for one in argv[1:4] if one[:1] != "-")]
+    if program in ("npm", "npx", "yarn", "pnpm", "vite", "next", "nodemon", "tsx"):
+        named.append("node")
+    for one in dict.fromkeys(named):
+        if _WORD.fullmatch(one) and one not in ("run", "exec", "start") and not one.isdecimal():
+            run.keyed(1, "process", one, Mode.APPEND)
+
+
+def is_server(program: str) -> bool:
+    """Tells whether a program may listen on a port."""
+    return program in _SERVERS
+
+
+_CODE_OPTIONS: Final = _set("-c -e -r --eval -p --print --command -E -pe -ne -ie -pie -lne")
+
+
+def interpreter(run: Run, argv: list[str], command: Command) -> None:
+    """``python``, ``node``, ``perl`` and so on: a text after ``-c`` or ``-e``, a module, a script, what it reads."""
+    program = re.sub(r"[\d.]+$", "", argv[0].rsplit("/", 1)[-1])
+    if argv[1:2] and argv[1] in ("--version", "-V", "--help", "-v", "-h"):
+        run.note(0, "only tells of itself")
+        return
+    at = 1
+    while at < len(argv):
+        word = argv[at]
+        if word == "-m" and program in ("python", "pypy", "py") and at + 1 < len(argv):
+            _module(run, argv[at + 1 :], command)
+            return
+        if (
+            word in ("-W", "-X", "-I", "--require", "--import", "--loader")
+            and at + 1 < len(argv)
+            and (program in ("python", "node") or word == "-I")
+        ):
+            at += 2
+            continue
+        if word[:1] == "-" and word != "-":
+            inline = program in ("perl", "ruby") and "e" in word[1:] and word[:2] != "--"
+            coded = (word in _CODE_OPTIONS and program != "php") or inline or word in ("-r", "--eval")
+            if coded and at + 1 < len(argv):
+                short = [one for one in argv[1 : at + 1] if one[:2] != "--"]
+                if program in ("perl", "ruby") and any("i" in one for one in short):
+                    for one in argv[at + 2 :]:
+                        run.makes(one, "edits a file in place")
+                if wrap.fetched(argv[at + 1]):
+                    run.note(4, "runs what it fetches from the net, unseen")
+                code.judge(run, argv[at + 1])
+                return
+            at += 1
+            continue
+        if word == "-":
+            break
+        if word == "eval" and program in ("deno", "bun") and at + 1 < len(argv):
+            code.judge(run, argv[at + 1])
+            return
+        _script(run, program, argv[at:], command)
+        return
+    if command.stdin is None and command.piped is None:
+        run.note(1, "opens an interpreter")
+    else:
+        wrap.runs_source(run, command, lines=False)
+
+
+def _module(run: Run, words: list[str], command: Command) -> None:
+    name = words[0]
+    if name in (
+        "pip",
+        "alembic",
+        "django",
+        "celery",
+        "flask",
+        "uvicorn",
+        "gunicorn",
+        "poetry",
+        "pipx",
+        "uv",
+        "twine",
+        "ansible",
+        "hatch",
+        "build",
+    ):
+        run.inner(words, command)
+    else:
+        run.note(
+            0 if name in ("json.tool", "site", "this", "platform", "py_compile_") else 1, f"runs the module {name}"
+        )
+
+
+_DJANGO: Final = _set("manage.py django-admin django-admin.py")
+_SCRIPTS: Final = _set("artisan console rails rake bin/rails bin/console wp")
+
+
+def _script(run: Run, program: str, words: list[str], command: Command) -> None:
+    name = words[0].rsplit("/", 1)[-1]
+    if name in _DJANGO or name in _SCRIPTS or program == "java" or name.endswith(".jar"):
+        run.inner([name, *words[1:]], command)
+    else:
+        run.note(1, "runs a script")
+
+
+def java(run: Run, argv: list[str], command: Command) -> None:
+    """``java -jar x.jar words``: judged by the words after the archive."""
+    if "-jar" in argv and argv.index("-jar") + 1 < len(argv):
+        run.inner(["jar:" + argv[argv.index("-jar") + 1].rsplit("/", 1)[-1], *argv[argv.index("-jar") + 2 :]], command)
+    else:
+        run.note(0 if argv[1:2] in (["-version"], ["--version"]) else 1, "runs a program")
+
+
+def jobs(run: Run, argv: list[str], _command: Command) -> None:
+    """``crontab``: installing a table replaces all jobs of the user."""
+    found = options.read(argv[1:], _set("-u"))
+    user = found.value("-u") or "me"
+    if found.has("-l"):
+        run.note(0, "only looks")
+        run.keyed(0, "crontab", user, Mode.READ)
+    else:
+        run.note(
+            4 if found.has("-r") else 3,
+            "removes all scheduled jobs" if found.has("-r") else "replaces all scheduled jobs",
+        )
+        run.keyed(4, "crontab", user)
+
+
+_DISK_LOOKS: Final = _set("-l --list list info print --report --version -V --help --json")
+
+
+def disk(run: Run, argv: list[str], _command: Command) -> None:
+    """Programs that rewrite disks: grave on a device, whatever their options say.
+
+    The letters that make one of them harmless mean something else to the next.
+    """
+    devices = [one for one in argv[1:] if one[:5] == "/dev/" and run.place(one).kind == places.DEVICE]
+    if not devices and _DISK_LOOKS.issuperset(argv[1:]):
+        run.note(0, "only looks")
+        return
+    run.note(4, "works on a disk itself")
+    for one in devices:
+        run.keyed(4, "device", run.place(one).path)
+
+
+def mount(run: Run, argv: list[str], _command: Command) -> None:
+    """``mount``, ``umount``: what the folders of the machine hold changes."""
+    if len(argv) == 1 or argv[1:] == ["-l"]:
+        run.note(0, "only looks")
+        return
+    run.note(4, "changes what the folders of the machine hold")
+    for one in argv[1:]:
+        if run.place(one).kind == places.DEVICE:
+            run.keyed(4, "device", run.place(one).path)
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    "kill": kill,
+    **dict.fromkeys(("pkill", "killall", "killall5", "taskkill"), kill_by_name),
+    **dict.fromkeys(("fuser", "kill-port", "fkill", "npx-kill-port"), free_port),
+    **dict.fromkeys(
+        "python python2 python3 pypy pypy3 py node nodejs perl ruby php deno bun lua osascript rscript".split(),
+        interpreter,
+    ),
+    "java": java,
+    "crontab": jobs,
+    **dict.fromkeys(
+        "fdisk gdisk sgdisk sfdisk cfdisk parted partprobe mkfs mkswap wipefs blkdiscard blockdev cryptsetup "
+        "pvcreate pvremove vgremove vgcreate lvremove lvcreate lvreduce lvresize mdadm dmsetup hdparm nvme dump "
+        "restore fsck e2fsck resize2fs tune2fs debugfs diskutil format badblocks mke2fs newfs zerofree losetup "
+        "ddrescue dcfldd e2label xfs_admin xfs_growfs xfs_repair ntfsfix mkdosfs mkntfs pvresize pvmove vgextend "
+        "vgrename vgreduce lvextend lvrename growpart kpartx addpart delpart cgdisk partclone sg_format fstrim".split(),
+        disk,
+    ),
+    **dict.fromkeys(("mount", "umount"), mount),
+}

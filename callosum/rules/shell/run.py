@@ -1,0 +1,268 @@
+"""One line's judgement while it is being made: where we are, what is known, what was found."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from callosum.model import Key, Mode
+from callosum.rules import keys
+from callosum.rules.shell import places
+from callosum.rules.shell.parser import MAX_TOKENS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from callosum.rules.shell.parser import Command
+    from callosum.rules.shell.policy import ShellPolicy
+    from callosum.rules.shell.words import Variables
+
+    Handler = Callable[["Run", list[str], Command], None]
+
+MAX_DEPTH: Final = 8
+"""How deep commands are followed that run the text of others (``sh -c``, ``ssh``)."""
+MAX_COMMANDS: Final = 4096
+"""How many commands of a line are judged, those within others included."""
+MAX_FOUND: Final = 512
+"""How many keys of a line are collected before the strongest are chosen."""
+_SHOWN: Final = 72
+
+
+class Where(NamedTuple):
+    """The folder at one point of a line.
+
+    ``here``: absolute, or relative to an unknown folder, None where nothing is known. ``lost``: the
+    line went to a folder that it does not name. ``machine`` is ``""`` for this one, else the start
+    of a key such as ``host:web1`` or ``container:db``.
+    """
+
+    here: str | None
+    lost: bool = False
+    machine: str = ""
+
+
+class Run:
+    """What is known of a line so far. ``tier``, ``why`` and keys only ever grow.
+
+    ``cwd`` is the working folder; ``shared`` names the repository that all its worktrees share.
+    """
+
+    __slots__ = (
+        "command", "commands", "cwd", "depth", "dispatch", "found", "nested", "policy", "repeats", "said", "shared",
+        "stance", "tier", "tokens", "variables", "where", "writes",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        cwd: str | None,
+        start: str | None,
+        policy: ShellPolicy,
+        shared: str | None,
+        nested: Callable[[Run, str], None],
+        dispatch: Callable[[Run, list[str], Command], None],
+    ) -> None:
+        self.cwd = _folder(cwd)
+        self.policy = policy
+        self.shared = shared
+        self.nested = nested
+        self.dispatch = dispatch
+        self.where = Where(self.cwd if start == cwd else _folder(start))
+        self.variables: Variables = {}
+        self.tier = 0
+        self.writes = False
+        self.repeats = False
+        self.stance = ""
+        self.depth = 0
+        self.tokens = MAX_TOKENS
+        self.commands = MAX_COMMANDS
+        self.found: list[tuple[int, Key]] = []
+        self.said: list[tuple[int, list[str], str]] = []
+        self.command: list[str] = []
+
+    # What a command does
+
+    def note(self, tier: int, what: str) -> None:
+        """Says what the command at hand does, and how grave that is."""
+        self.tier = max(self.tier, tier)
+        if tier:
+            self.writes = True
+        if len(self.said) < 64:
+            self.said.append((tier, self.command, what))
+
+    def key(self, tier: int, name: str, mode: Mode = Mode.WRITE) -> None:
+        """Adds a key as it stands; ``tier`` only orders the keys of a line."""
+        if name and len(self.found) < MAX_FOUND and not name.endswith(":unknown"):
+            self.found.append((tier, Key(keys.fit(name), mode)))
+
+    def keyed(self, tier: int, entity: str, value: str, mode: Mode = Mode.WRITE) -> None:
+        """Adds ``entity:value`` where the command tells the value."""
+        value = keys.clean(value)
+        if value and "$" not in value and "`" not in value:
+            self.key(tier, f"{entity}:{self.on_machine(value)}", mode)
+
+    def on_machine(self, value: str) -> str:
+        """Returns a value with the machine it lives on, if that is another one."""
+        return f"{self.where.machine}:{value}" if self.where.machine else value
+
+    # Files
+
+    def place(self, word: str) -> places.Place:
+        """Returns where a word points."""
+        where = self.where
+        if not where.machine:
+            return places.place(word, where.here, self.cwd, self.policy, lost=where.lost)
+        found = places.place(word, where.here, None, self.policy, lost=where.lost)
+        if found.kind in (places.INSIDE, places.WHOLE, places.HISTORY):
+            return found._replace(kind=places.OUTSIDE)
+        return found
+
+    def file(self, tier: int, found: places.Place, mode: Mode, *, tree: bool = False) -> None:
+        """Adds the key of a file, or of a tree."""
+        path = found.path
+        if not path or found.kind in (places.NOWHERE, places.UNKNOWN):
+            return
+        if (tree or found.tree) and path[-1] != "/":
+            path += "/"
+        machine = self.where.machine
+        self.key(tier, f"{machine}:{path}" if machine else f"file:{path}", mode)
+
+    def reads(self, word: str) -> None:
+        """A file whose content the session sees."""
+        if word and word != "-" and "$" not in word and not any(one in word for one in "*?[{"):
+            found = self.place(word)
+            if not found.tree:
+                self.file(0, found, Mode.READ)
+
+    def makes(self, word: str, what: str, mode: Mode = Mode.WRITE, *, tree: bool = False) -> None:
+        """A file or tree that is written."""
+        if not word or word == "-":
+            self.note(0, what)
+            return
+        found = self.place(word)
+        kind = found.kind
+        if kind == places.NOWHERE:
+            self.note(0, "writes nothing that lasts")
+            return
+        tier = 1
+        if kind in {places.DEVICE, places.KEPT_KEYS}:
+            tier = 4
+        elif kind == places.SYSTEM:
+            tier = self.policy.system
+        elif kind == places.HISTORY:
+            tier = 2
+        self.note(tier, what if tier == 1 else f"{what} {kind}" if kind != places.DEVICE else "writes to a device")
+        self.file(tier, found, mode, tree=tree)
+
+    def removes(self, word: str, *, deep: bool, verb: str = "removes") -> None:
+        """A file or tree that will be gone."""
+        if not word:
+            return
+        policy = self.policy
+        found = self.place(word)
+        kind = found.kind
+        if kind == places.NOWHERE:
+            self.note(1, f"{verb} nothing that lasts")
+            return
+        what = f"{verb} a tree" if deep else f"{verb} files"
+        if kind == places.INSIDE:
+            tier = policy.inside
+        elif kind == places.SHORT_LIVED:
+            tier = policy.temporary
+        elif kind == places.WHOLE:
+            tier, what = policy.whole, verb
+        elif kind == places.HISTORY:
+            tier = policy.whole if deep else 2
+            what = f"{verb} from" if not deep else verb
+        elif kind == places.UNKNOWN:
+            tier = policy.unknown if deep else policy.outside_file
+        elif kind in (places.DEVICE, places.KEPT_KEYS):
+            tier = 4
+        elif deep or (found.tree and not found.part):
+            tier = policy.outside
+        else:
+            tier = policy.system if kind == places.SYSTEM else policy.outside_file
+        self.note(tier, f"{what} {kind}" if kind != places.UNKNOWN else f"{what} in {kind}")
+        # A pattern in the working folder itself hardly ever means what others edit there.
+        narrow = found.part and kind == places.INSIDE and found.path == self.cwd
+        self.file(tier, found, Mode.APPEND if narrow else Mode.WRITE, tree=deep)
+
+    def goes(self, word: str) -> None:
+        """Follows ``cd``: what comes after happens in that folder."""
+        where = self.where
+        found = self.place(word)
+        if found.kind == places.SHORT_LIVED and not found.path:
+            self.where = where._replace(here=f"{self.policy.temporary_folders[0]}/$", lost=False)
+        elif word == "-" or "$" in word or "`" in word or found.part or len(found.path) > places.MAX_PATH:
+            self.where = where._replace(here=None, lost=True)
+        elif not where.lost or word[:1] in ("/", "~"):
+            self.where = where._replace(here=found.path or "/", lost=False)
+
+    # Commands within commands
+
+    def inner(self, argv: list[str], command: Command) -> None:
+        """Judges a command that the command at hand runs."""
+        if self.depth >= MAX_DEPTH or self.commands <= 0:
+            self.note(4, "commands within commands, too deep to be read")
+            return
+        self.depth += 1
+        self.commands -= 1
+        self.dispatch(self, argv, command)
+        self.depth -= 1
+
+    def within(self, text: str) -> None:
+        """Judges a text that a shell will run."""
+        if self.depth >= MAX_DEPTH:
+            self.note(4, "commands within commands, too deep to be read")
+            return
+        self.depth += 1
+        where, variables, command = self.where, self.variables, self.command
+        self.variables = dict(variables)
+        self.nested(self, text)
+        self.where, self.variables, self.command = where, variables, command
+        self.depth -= 1
+
+    def elsewhere(self, machine: str, text: str) -> None:
+        """Judges a text that runs on another machine or in a container."""
+        where = self.where
+        self.where = Where(None, False, keys.clean(machine)[:256])
+        self.within(text)
+        self.where = where
+
+    # git
+
+    def repository(self) -> str | None:
+        """Returns the folder whose HEAD and index a git command uses, None where it is not known."""
+        where = self.where
+        return None if where.lost or where.machine or where.here is None else where.here.rstrip("/") or "/"
+
+    def git(self, tier: int, part: str, mode: Mode = Mode.WRITE, *, common: bool = False) -> None:
+        """Adds a key of the repository; ``common`` parts are shared by all its worktrees."""
+        root = self.repository()
+        if root is None:
+            return
+        own = _WORKTREES.search(root)
+        if own is None and self.cwd is not None and root.startswith(self.cwd.rstrip("/") + "/"):
+            root = self.cwd  # a folder of the repository
+        if common:
+            own = own or _WORKTREES.search(root)
+            if self.shared is not None and root == self.cwd:
+                root = self.shared.rstrip("/") or "/"
+            elif own:
+                root = root[: own.start()] or "/"
+        self.key(tier, f"git:{keys.clean(root)}|{keys.clean(part)}", mode)
+
+
+_WORKTREES: Final = re.compile(r"/(?:\.[\w-]+/)?\.?worktrees/")
+"""Where worktrees are put by custom: the folder above is the repository's."""
+
+
+@lru_cache(maxsize=256)
+def _folder(path: str | None) -> str | None:
+    return keys.path(keys.clean(path)).rstrip("/") or "/" if path and path.strip() else None
+
+
+def shown(words: list[str]) -> str:
+    """Returns the beginning of a command for people."""
+    text = keys.clean(" ".join(words[:8])[: 2 * _SHOWN]).replace("%7C", "|")
+    return text if len(text) <= _SHOWN and len(words) <= 8 else text[:_SHOWN].rstrip() + " …"

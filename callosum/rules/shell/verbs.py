@@ -1,0 +1,280 @@
+"""The generic rule: programs that no table knows are judged by the verb among their first words.
+
+``cloud disks delete d1``: the first word that can hardly be anything but a verb decides; words that are
+also nouns (``logs``, ``backup``) count where nothing else does. What is about access or money is
+graver, as it is for tools. Options that are verbs (``--delete``) count too.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from callosum.rules import keys
+from callosum.rules.shell import options
+
+if TYPE_CHECKING:
+    from callosum.rules.shell.parser import Command
+    from callosum.rules.shell.run import Run
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+DESTROYS: Final = _set(
+    "delete del destroy drop purge terminate wipe erase nuke obliterate truncate deregister unregister unpublish "
+    "undeploy forget expunge shred decommission rmdir dropdb flushall flushdb deletefile dedupe"
+)
+REMOVES: Final = _set("remove rm rb rmi")
+UNDOES: Final = _set(
+    "break revoke reset unset disable rollback rotate roll detach deprecate drain evict failover recreate "
+    "undelegate unsubscribe"
+)
+STOPS: Final = _set(
+    "stop deallocate kill restart reboot cancel abort suspend pause close uninstall prune unmount evacuate clear empty"
+)
+READS: Final = _set(
+    "get list ls describe show info view lookup search find cat inspect tail check validate diff help version "
+    "whoami ping stat du head lint doctor explain print exists verify compare dig query count peek read examine "
+    "outdated licenses"
+)
+WRITES: Final = _set(
+    "create add update edit modify set put insert append rename move mv copy cp replace upsert patch upload apply "
+    "install upgrade write save enable start resume import scale attach invoke execute exec make generate init "
+    "configure register approve merge tag label push send publish promote grant assign restore clone build train "
+    "submit new setup login logout change archive bootstrap provision migrate convert download extract unpack "
+    "open run serve dev fmt format compile sync mount subscribe"
+)
+_WEAK_READS: Final = _set(
+    "logs log status history env test plan audit top ps events stats metrics config context wait watch monitor "
+    "export completion preview lsl md5sum sha1sum size about health"
+)
+_WEAK: Final = _set(
+    "backup snapshot restore release deploy deployment run build config log test set tag label image import "
+    "export open mount start login dev sync clone patch move format merge push add copy upload"
+)
+ACCESS: Final = _set(
+    "secret secrets password passwords credential credentials token tokens permission permissions role roles "
+    "policy policies iam acl acls certificate certificates cert certs mfa grant grants apikey apikeys keyring kms "
+    "user users member members firewall ssh"
+)
+MONEY: Final = _set(
+    "payment payments charge charges refund refunds payout payouts transfer transfers invoice invoices "
+    "subscription subscriptions billing"
+)
+_SETTINGS: Final = _set("env environment variable variables settings feature-flags domain domains dns")
+_PAYS: Final = _set("pay charge refund payout transfer capture")
+_FETCHES: Final = _set("download extract run login logout serve open export dev build make exec")
+OUTWARD: Final = _set(
+    "aws gcloud az kubectl oc helm doctl heroku fly flyctl vercel netlify wrangler linode-cli hcloud scw oci "
+    "ibmcloud aliyun pulumi cdk serverless sls sam amplify firebase supabase eksctl gh glab gsutil s3cmd rclone "
+    "mc azcopy consul nomad vault"
+)
+"""Programs whose every change happens on machines that others use."""
+DRY: Final = _set(
+    "--dry-run --dryrun --dry_run --what-if --whatif --noop --no-op --simulate --just-print --plan-only --preview "
+    "-whatif -dry-run"
+)
+_ACTION: Final = re.compile(
+    r"\"(?:action|op|operation|method)\"\s{0,4}:\s{0,4}\"(?:delete|remove|destroy|drop|purge)\"", re.IGNORECASE
+)
+_SPLIT: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_WORD: Final = re.compile(r"[A-Za-z][\w:.-]{0,47}$")
+
+
+def tokens(word: str) -> list[str]:
+    """Returns the parts of a word: ``delete-dbInstance`` is ``delete``, ``db``, ``instance``."""
+    if word.islower() and word.isalpha():
+        return [word]
+    return [one.lower() for one in _SPLIT.findall(word)]
+
+
+def is_dry(argv: list[str]) -> bool:
+    """Tells whether a command is only asked what it would do."""
+    for word in argv:
+        if word[:1] == "-" and word.lower().partition("=")[0] in DRY:
+            value = word.partition("=")[2].lower()
+            if value not in ("false", "none", "0", "no"):
+                return True
+        elif word == "--":
+            return False
+    return False
+
+
+def asks_for_help(argv: list[str]) -> bool:
+    """Tells whether a command is only asked what it is."""
+    if len(argv) > 1:
+        if argv[1] in ("help", "version", "--version", "-V", "-version", "--help"):
+            return True
+        if argv[-1] in ("-h", "-help", "help") and len(argv) <= 4:
+            return True
+    return "--help" in argv
+
+
+def generic(run: Run, program: str, argv: list[str], _command: Command) -> None:
+    """Judges a command by the verb among its first words."""
+    if asks_for_help(argv) or (len(argv) == 2 and argv[1] in ("-v", "-h")):
+        run.note(0, "only tells of itself")
+        return
+    if is_dry(argv):
+        run.note(0, "only tells what it would do")
+        return
+    words, flags = _first(argv)
+    verb, parts, place = _verb(words)
+    own = tokens(program)
+    if not verb and len(own) > 1:
+        verb = next((one for one in own if one in DESTROYS or one in REMOVES or one in READS), "")
+        parts = own
+    named = {part for word in words[: place + 1] for part in tokens(word)} | set(parts)
+    tier, what = _tier(program, verb, named, flags, deep=place > 0)
+    for flag in flags:
+        first = tokens(flag)[:2]
+        destroys = first[:1] and (first[0] in DESTROYS or first[0] == "remove" or first == ["reset", "offsets"])
+        if destroys and "orphans" not in flag and verb not in READS and tier < 4:
+            tier, what = 4, f"{flag} destroys"
+    if 0 < tier < 4 and _ACTION.search(" ".join(argv[1:64])[:8192]):
+        tier, what = 4, "an argument says that it deletes"
+    run.note(tier, what)
+    if tier == 3 and "mail" in what:
+        run.repeats = True
+        for address in keys.addresses(" ".join(argv[1:])[:4096]):
+            run.key(3, f"email:{keys.clean(address)}")
+    elif tier >= 2 and (program in OUTWARD or tier == 4):
+        _keyed(run, program, words, place, argv, tier)
+
+
+def _keyed(run: Run, program: str, words: list[str], place: int, argv: list[str], tier: int) -> None:
+    """Names what an outward command changes: its program, its nouns and the id that follows the verb."""
+    nouns = [word for word in words[:place] if _WORD.match(word)]
+    verb_parts = tokens(words[place]) if place < len(words) else []
+    noun = "-".join([*nouns, *[one for one in verb_parts[1:] if one != "batch"]])[:128]
+    addresses = [word for word in argv[1:64] if "://" in word and word[:1] != "-"]
+    if addresses:
+        for name in keys.spell("url:", addresses[-1]):
+            run.key(tier, name)
+        return
+    value = words[place + 1] if place + 1 < len(words) else ""
+    if not value:
+        found = options.read(argv[1:], _IDS)
+        value = next((found.values[one][-1] for one in _ID_ORDER if one in found.values), "")
+        if not value:
+            value = next(
+                (
+                    values[-1]
+                    for name, values in _given(argv).items()
+                    if name.endswith(("-id", "-name", "-arn", "-identifier", "-url")) and values
+                ),
+                "",
+            )
+    if value:
+        run.keyed(tier, program, f"{noun}/{value}" if noun else value)
+
+
+_ID_ORDER: Final = ("--id", "--name", "-n", "--arn", "--key", "--resource-id")
+_IDS: Final = frozenset(_ID_ORDER)
+
+
+def _given(argv: list[str]) -> dict[str, list[str]]:
+    """Returns long options with the word that follows each."""
+    found: dict[str, list[str]] = {}
+    for at, word in enumerate(argv[:-1]):
+        if word[:2] == "--" and "=" not in word and argv[at + 1][:1] != "-":
+            found.setdefault(word, []).append(argv[at + 1])
+    return found
+
+
+def _first(argv: list[str]) -> tuple[list[str], list[str]]:
+    """Returns the words that may be nouns and verbs, and the options.
+
+    The word after a long option may be its value: it is left out, unless it is a verb.
+    """
+    words: list[str] = []
+    flags: list[str] = []
+    value = False
+    for word in argv[1:64]:
+        if word[:1] == "-":
+            if word == "--":
+                break
+            flags.append(word.partition("=")[0].lower())
+            value = "=" not in word and len(word) > 1
+        elif value and not _is_verb(word):
+            value = False
+        else:
+            value = False
+            words.append(word)
+    return words, flags
+
+
+def _is_verb(word: str) -> bool:
+    first = tokens(word)[:1]
+    return bool(first) and (first[0] in DESTROYS or first[0] in REMOVES or first[0] in READS or first[0] in UNDOES)
+
+
+def _verb(words: list[str]) -> tuple[str, list[str], int]:
+    """Returns the verb, the parts of its word, and which word that is."""
+    weak: tuple[str, list[str], int] = ("", [], 0)
+    for place, word in enumerate(words[:5]):
+        if not _WORD.match(word):
+            if place:
+                break
+            continue
+        parts = tokens(word)
+        for part in parts[:3] if len(parts) < 4 else parts[:2]:
+            if part in _WEAK or part in _WEAK_READS:
+                if not weak[0] or (weak[0] not in WRITES and part in WRITES):
+                    weak = (part, parts, place)
+            elif (
+                part in DESTROYS
+                or part in REMOVES
+                or part in UNDOES
+                or part in STOPS
+                or part in READS
+                or part in WRITES
+            ):
+                return part, parts, place
+    return weak
+
+
+def _tier(program: str, verb: str, named: set[str], flags: list[str], *, deep: bool) -> tuple[int, str]:
+    """Returns how grave a verb is; ``deep``: it follows a noun, so that its program has many verbs."""
+    if not verb:
+        return 1, "nothing tells what it does"
+    if verb in READS:
+        return 0, f'"{verb}" only looks'
+    if verb in DESTROYS or verb in REMOVES:
+        return 4, f'"{verb}" destroys what may last'
+    if verb in UNDOES or (verb == "archive" and deep):
+        return 4, f'"{verb}" takes back what others may rely on'
+    if verb in _PAYS or named & MONEY:
+        return 4, "moves money"
+    if verb not in _WEAK_READS and verb not in _FETCHES:
+        if named & ACCESS:
+            return 4, "changes access or configuration"
+        if program in OUTWARD and named & _SETTINGS:
+            return 4, "changes the configuration of what runs"
+    if verb in STOPS:
+        return _stop(program, verb, named, flags, deep=deep)
+    if verb in _WEAK_READS and verb not in WRITES:
+        return 0, f'"{verb}" only looks'
+    if verb == "send":
+        return (3, "sends mail") if named & {"mail", "email", "mails", "emails"} else (2, "sends something")
+    if verb in ("publish", "promote", "deploy", "release"):
+        return 3, f'"{verb}" makes something public'
+    return (2, f'"{verb}" changes something outside') if program in OUTWARD else (1, f'"{verb}" changes something')
+
+
+_CACHES: Final = _set("cache caches store screen history deps dependencies packages")
+
+
+def _stop(program: str, verb: str, named: set[str], flags: list[str], *, deep: bool) -> tuple[int, str]:
+    if verb in ("clear", "empty", "prune"):
+        if named & _CACHES or (verb != "prune" and not deep):
+            return 1, f'"{verb}" removes what can be made again'
+        return 4, f'"{verb}" removes what the command does not name'
+    forced = verb in ("uninstall", "kill") and not {"--force", "-f"}.isdisjoint(flags)
+    if forced or (verb == "kill" and deep):
+        return 4, f'"{verb}" ends what others may use'
+    if program in OUTWARD and verb in ("stop", "deallocate", "kill", "suspend", "pause", "abort"):
+        return 4, f'"{verb}" stops what others use'
+    return 3, f'"{verb}" stops or removes something others may use'

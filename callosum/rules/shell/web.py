@@ -1,0 +1,224 @@
+"""HTTP by ``curl``, ``wget`` and their like; mail by any program that sends it."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from callosum.model import Mode
+from callosum.rules import command as mails
+from callosum.rules import keys
+from callosum.rules.shell import options, verbs, wrap
+
+if TYPE_CHECKING:
+    from callosum.rules.shell.parser import Command
+    from callosum.rules.shell.run import Handler, Run
+
+
+def _set(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_CURL_TAKES: Final = _set(
+    "-X -H -d -F -o -u -A -e -b -c -T -m -x -w -E -K -r -U -C -D -Y -y -z -Q -t --request --header --data "
+    "--data-raw --data-binary --data-urlencode --data-ascii --json --form --form-string --output --user "
+    "--user-agent --referer --cookie --cookie-jar --upload-file --max-time --connect-timeout --proxy --write-out "
+    "--cert --key --cacert --config --url --retry --retry-delay --resolve --mail-from --mail-rcpt --mail-auth "
+    "--output-dir --range --limit-rate --interface --oauth2-bearer --unix-socket --ciphers --dump-header "
+    "--continue-at --max-redirs --netrc-file --aws-sigv4 --connect-to"
+)
+_CURL_DATA: Final = _set(
+    "-d -F --data --data-raw --data-binary --data-urlencode --data-ascii --json --form --form-string"
+)
+_WGET_TAKES: Final = _set(
+    "-O -o -P -U -t -T -e -i -a -B --method --body-data --body-file --post-data --post-file --header --user "
+    "--password --output-document --output-file --directory-prefix --user-agent --tries --timeout --wait "
+    "--limit-rate --input-file"
+)
+_METHODS: Final = {
+    "GET": 0,
+    "HEAD": 0,
+    "OPTIONS": 0,
+    "TRACE": 0,
+    "PROPFIND": 0,
+    "POST": 2,
+    "PUT": 2,
+    "PATCH": 2,
+    "DELETE": 4,
+}
+_SPLIT: Final = re.compile(r"^(?:([a-z][a-z0-9+.-]{0,15})://)?(?:[^/?#@]*@)?([^/?#]*)([^?#]*)", re.IGNORECASE)
+_MUTATION: Final = re.compile(
+    r"\bmutation\b.{0,512}?\b(?:delete|remove|destroy|drop|purge|archive)[A-Z_]\w*", re.DOTALL
+)
+_TO: Final = re.compile(
+    r"[\"']?\b(?:to|cc|bcc|recipients?|email|personalizations)\b[\"']?\s{0,4}[:=]\s{0,4}(.{1,512})",
+    re.IGNORECASE | re.DOTALL,
+)
+_NEXT_FIELD: Final = re.compile(
+    r"[\"'](?:from|subject|text|html|body|reply_to|sender)[\"']\s*:|&(?:from|subject|text|html)=", re.IGNORECASE
+)
+_SETTINGS: Final = _set("settings setting config configuration configurations policy policies permissions roles acl")
+_MAILING: Final = _set("mail email emails mails sendmail")
+
+
+def http(run: Run, method: str, url: str, data: list[str]) -> None:
+    """Notes a request; a POST whose address or body says what it does is judged by that."""
+    method = method.upper()
+    tier = _METHODS.get(method, 2)
+    what = f"HTTP {method}"
+    match = _SPLIT.match(url[:4096])
+    scheme, host, path = match.groups() if match else ("", "", "")
+    host = host.lower()
+    words = {part for word in re.split(r"[/._~:-]", path) for part in verbs.tokens(word)} if path else set()
+    if tier == 2:
+        text = "\n".join(data)[:65_536]
+        if (
+            words & _MAILING
+            or verbs.tokens(host.split(".")[0])[:1] in (["mail"], ["email"])
+            or (words & {"messages"} and _has_mail(text))
+        ):
+            found = _addressees(data)
+            if found:
+                run.note(3, f"{what}, which sends mail")
+                run.repeats = True
+                for one in found:
+                    run.key(3, f"email:{keys.clean(one)}")
+                return
+        said = words & verbs.DESTROYS
+        if said or _MUTATION.search(text[:8192]):
+            tier, what = 4, f"{what} to delete something"
+        elif words & {"close", "shutdown", "terminate", "revoke", "reset"}:
+            tier, what = 4, f"{what} to end something"
+        elif method in ("PUT", "PATCH") and words & _SETTINGS:
+            tier, what = 4, f"{what}, which changes configuration"
+        elif words & verbs.MONEY and not words & {"search", "query", "list", "preview", "calculate"}:
+            tier, what = 4, f"{what}, which moves money"
+        if method == "POST":
+            run.repeats = True
+    run.note(tier, what)
+    if host and "$" not in url:
+        for one in keys.spell("url:", url if scheme else f"http://{url}"):
+            run.key(tier, one, Mode.WRITE if tier else Mode.READ)
+
+
+def _has_mail(text: str) -> bool:
+    return "@" in text and _TO.search(text) is not None
+
+
+def _addressees(data: list[str]) -> list[str]:
+    """Returns the addresses in the fields of a request that name who gets the mail."""
+    found: list[str] = []
+    for field in [part for one in data[:64] for part in (one[:65_536].split("&") if one[:1] not in "{[" else [one])][
+        :256
+    ]:
+        for match in islice(_TO.finditer(field), 64):
+            tail = match.group(1).replace("%40", "@")
+            end = _NEXT_FIELD.search(tail)
+            found += keys.addresses(tail[: end.start()] if end else tail)
+    return list(dict.fromkeys(found))[:64]
+
+
+def curl(run: Run, argv: list[str], command: Command) -> None:
+    """``curl``: the method decides; a transfer by SMTP is mail."""
+    found = options.read(argv[1:], _CURL_TAKES)
+    urls = found.args + found.values.get("--url", [])
+    if any(one.lower().startswith(("smtp:", "smtps:")) for one in urls):
+        mail(run, argv, command)
+        return
+    data = [value for name in _CURL_DATA for value in found.values.get(name, [])]
+    method = found.value("-X", "--request")
+    if not method:
+        if data and not found.has("-G", "--get"):
+            method = "POST"
+        elif found.has("-T", "--upload-file"):
+            method = "PUT"
+        else:
+            method = "HEAD" if found.has("-I", "--head") else "GET"
+    if command.stdin is not None and any(one[:1] == "@" for one in data):
+        data.append(command.stdin)
+    if not urls:
+        run.note(1 if found.has("-K", "--config") else 0, "asks for nothing that is named")
+    for url in urls[:32]:
+        http(run, method, url, data)
+        if found.has("-O", "--remote-name"):
+            run.makes(url.partition("?")[0].rstrip("/").rsplit("/", 1)[-1], "downloads a file")
+    target = found.value("-o", "--output")
+    if target:
+        run.makes(target, "downloads a file")
+    for name in ("-D", "--dump-header", "-c", "--cookie-jar"):
+        if found.value(name):
+            run.makes(found.value(name), "writes a file")
+
+
+def wget(run: Run, argv: list[str], _command: Command) -> None:
+    """``wget`` downloads into files unless it is told otherwise."""
+    found = options.read(argv[1:], _WGET_TAKES)
+    posted = found.value("--post-data", "--body-data")
+    method = found.value("--method") or ("POST" if found.has("--post-data", "--post-file") else "GET")
+    target = found.value("-O", "--output-document")
+    for url in found.args[:32]:
+        http(run, method, url, [posted] if posted else [])
+        if found.has("--spider") or target == "-":
+            continue
+        name = url.partition("?")[0].rstrip("/").rsplit("/", 1)[-1]
+        folder = found.value("-P", "--directory-prefix")
+        run.makes(target or (f"{folder}/{name}" if folder else name), "downloads a file")
+    if not found.args:
+        run.note(1, "downloads files")
+
+
+def httpie(run: Run, argv: list[str], _command: Command) -> None:
+    """``http METHOD URL field=value``."""
+    found = options.read(argv[1:], _set("-a -A -o --auth --auth-type --output --timeout --session --verify --print -p"))
+    args = found.args
+    method = args.pop(0) if len(args) > 1 and args[0].isalpha() and args[0].upper() in _METHODS else ""
+    url, data = (args[0], args[1:]) if args else ("", [])
+    if url[:1] == ":":
+        url = "localhost" + url
+    http(run, method or ("POST" if any("=" in one and "==" not in one for one in data) else "GET"), url, data)
+
+
+_READS_MAIL: Final = _set(
+    "list read search get export attachment attachments download folder folders account accounts template"
+)
+
+
+def mail(run: Run, argv: list[str], command: Command) -> None:
+    """Notes a mail with every addressee that the command, its input and its pipe name."""
+    program = argv[0].rsplit("/", 1)[-1]
+    words = argv[1:]
+    if program == "himalaya":
+        said = [
+            one
+            for one in options.read(words, _set("-a -c -f -o --account --config --folder --output")).args[:3]
+            if one.isalpha()
+        ]
+        acts = {"send", "reply", "forward", "write"} & set(said)
+        if not acts:
+            grave = 3 if "delete" in said else 1 if {"move", "copy", "flag", "save"} & set(said) else 0
+            run.note(grave, "works on mail" if grave else "reads mail")
+            return
+    elif not words and command.stdin is None and command.piped is None:
+        run.note(0, "reads mail")
+        return
+    text, _, _ = wrap.source(command)
+    spoken = " ".join(words)[:65_536]
+    found = mails.spoken(f"{program} {spoken}\n{text[:65_536]}") + mails.mailer_arguments(argv)
+    run.note(3, "sends mail")
+    run.repeats = True
+    for one in list(dict.fromkeys(found))[:64]:
+        run.key(3, f"email:{keys.clean(one)}")
+    for one in mails.replied(f"{spoken}\n{text[:65_536]}"):
+        run.key(3, f"email:thread:{keys.clean(one)}")
+    if program == "himalaya" and "reply" in words:
+        for one in [word for word in words[words.index("reply") + 1 :] if word[:1] != "-"][:1]:
+            run.key(3, f"email:thread:{keys.clean(one)}")
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    "curl": curl,
+    "wget": wget,
+    **dict.fromkeys(("http", "https", "httpie", "xh"), httpie),
+    **dict.fromkeys("mail mailx mutt neomutt sendmail msmtp ssmtp swaks s-nail bsd-mailx himalaya".split(), mail),
+}

@@ -1,0 +1,98 @@
+"""Puts variables and braces into the words of a command, as far as the text itself tells their values."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MAX_WORDS: Final = 4096
+"""How many words a command can have after expansion."""
+MAX_WORD: Final = 65_536
+"""How long a word can get by its variables, in characters."""
+_VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_]\w*|\d)(?::?[-=]([^{}$`]*))?\}|([A-Za-z_]\w*|\d))")
+_BRACES: Final = re.compile(r"(?<!\$)\{([^{}\s\"':$]*,[^{}\s\"':$]*)\}")
+_ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=")
+_KNOWN: Final = {"HOME": "~", "PWD": "."}
+
+Variables = dict[str, tuple[str, ...]]
+"""What a line has set: a name's possible values."""
+
+
+def expand(words: list[str], variables: Variables) -> list[str]:
+    """Returns the words with what is known of their variables; what is not known stays as it is."""
+    for word in words:
+        if "$" in word or "{" in word:
+            break
+    else:
+        return words
+    made: list[str] = []
+    for place, word in enumerate(words):
+        if "$" not in word and "{" not in word:
+            made.append(word)
+            continue
+        for one in _braces(word):
+            values = _variables(one, variables)
+            if one[:1] == "$" and len(values) == 1 and values[0] != one and (not place or values[0][:1] == "-"):
+                made += values[0].split() or [""]
+            else:
+                made += values
+        if len(made) > MAX_WORDS:
+            break
+    return made
+
+
+def _variables(word: str, variables: Variables) -> list[str]:
+    match = _VARIABLE.search(word)
+    if match is None:
+        return [word]
+    several: tuple[str, tuple[str, ...]] | None = None
+
+    def value(match: re.Match[str]) -> str:
+        nonlocal several
+        name = match.group(1) or match.group(3)
+        known = variables.get(name)
+        if known is not None:
+            if len(known) == 1:
+                return known[0]
+            if known:
+                several = (match.group(), known)
+            return match.group()
+        if name in _KNOWN:
+            return _KNOWN[name]
+        default = match.group(2)
+        if default and name not in TEMPORARY:
+            return default
+        return f"${name}" if match.group(1) and not default else (f"${name}" if name in TEMPORARY else match.group())
+
+    made = _VARIABLE.sub(value, word)[:MAX_WORD]
+    if several is None:
+        return [made]
+    return [made.replace(several[0], one) for one in several[1][:16]]
+
+
+TEMPORARY: Final = frozenset(
+    ("TMPDIR", "TMP", "TEMP", "TEMPDIR", "TMP_DIR", "TEMP_DIR", "RUNNER_TEMP", "XDG_RUNTIME_DIR")
+)
+"""Variables that by their name hold a folder for temporary files."""
+
+
+def _braces(word: str) -> list[str]:
+    if "," not in word or "{" not in word:
+        return [word]
+    made = [word]
+    for _ in range(4):
+        if len(made) > 64 or not any(_BRACES.search(one) for one in made):
+            break
+        made = [
+            one[: match.start()] + part + one[match.end() :] if match else one
+            for one in made
+            for match in (_BRACES.search(one),)
+            for part in (match.group(1).split(",")[:64] if match else ("",))
+        ]
+    return made
+
+
+def assignment(word: str) -> tuple[str, str] | None:
+    """Returns name and value of ``NAME=value``, None for any other word."""
+    match = _ASSIGNMENT.match(word)
+    return (match.group(1), word[match.end() :]) if match else None

@@ -1,0 +1,462 @@
+"""Commands that run other commands: prefixes (``sudo``), shells, remote shells, ``xargs``, ``find -exec``."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from callosum.model import Mode
+from callosum.rules.shell import code, options, verbs
+from callosum.rules.shell.words import assignment
+
+if TYPE_CHECKING:
+    from callosum.rules.shell.parser import Command
+    from callosum.rules.shell.run import Handler, Run
+
+# program [subcommand], how many words to skip after it, its options that take a value
+_PREFIXES: Final = """
+sudo 0 -u -g -p -C -h -r -t -U -R -D -T --user --group --prompt --chdir --host
+doas 0 -u -C
+env 0 -u -C --unset --chdir
+nohup 0
+nice 0 -n --adjustment
+ionice 0 -c -n -p --class --classdata
+time 0 -f -o --format --output
+timeout 1 -s -k --signal --kill-after
+gtimeout 1 -s -k --signal --kill-after
+command 0
+builtin 0
+exec 0 -a
+stdbuf 0 -i -o -e --input --output --error
+unbuffer 0
+setsid 0
+taskset 1 -c -p
+chrt 1 -p
+caffeinate 0 -t -w
+flock 1 -w -E --timeout
+strace 0 -e -o -p -s -a -S
+ltrace 0 -e -o -p -s
+setarch 1
+chroot 1 --userspec --groups
+unshare 0
+nsenter 0 -t --target
+systemd-run 0 -u -p --unit --property
+systemd-inhibit 0
+xvfb-run 0 -s -n --server-args --server-num
+dbus-run-session 0
+faketime 1
+proxychains 0 -f
+torsocks 0
+firejail 0
+busybox 0
+toybox 0
+winpty 0
+chronic 0
+dotenv 0 -f --file
+dotenv run 0 -f
+npx 0 -p --package
+bunx 0
+npm exec 0 -p --package
+npm x 0 -p --package
+pnpm exec 0
+pnpm dlx 0 --package
+yarn exec 0
+yarn dlx 0 -p
+bundle exec 0
+poetry run 0
+pipenv run 0
+pdm run 0
+uv run 0 --with --python -p --project --directory --env-file --extra --group
+uvx 0 --from --with --python
+pipx run 0 --spec
+hatch run 0
+rye run 0
+conda run 0 -n -p --name --prefix
+mamba run 0 -n -p --name --prefix
+micromamba run 0 -n -p --name --prefix
+direnv exec 1
+mise exec 0
+mise x 0
+asdf exec 0
+devbox run 0
+nix develop 0 -c
+aws-vault exec 1
+op run 0 --env-file --account
+doppler run 0 -p -c --project --config --token
+vault-env 0
+kubie exec 2
+"""
+
+
+def _read_prefixes() -> dict[str, dict[str, tuple[int, frozenset[str]]]]:
+    found: dict[str, dict[str, tuple[int, frozenset[str]]]] = {}
+    for line in _PREFIXES.split("\n"):
+        words = line.split()
+        if words:
+            sub = "" if words[1].isdecimal() else words[1]
+            at = 2 if sub else 1
+            found.setdefault(words[0], {})[sub] = (int(words[at]), frozenset(words[at + 1 :]))
+    return found
+
+
+_BY_PROGRAM: Final = _read_prefixes()
+_ASKS: Final = {"command": ("-v", "-V"), "sudo": ("-l", "-v", "-k", "-K")}
+_SETTING: Final = frozenset(("sudo", "env", "doas"))
+
+
+def unwrap(program: str, argv: list[str]) -> list[str] | None:
+    """Returns the command that a prefix runs (empty: none), None where the program is no prefix."""
+    forms = _BY_PROGRAM.get(program)
+    if forms is None:
+        return None
+    at = 1
+    while "" not in forms and at < len(argv) and argv[at][:1] == "-":
+        at += 1
+    name = argv[at] if at < len(argv) and argv[at] in forms else ""
+    if name not in forms:
+        return None
+    skip, takes = forms[name]
+    return _behind(program, argv, at + 1 if name else at, skip, takes)
+
+
+def _behind(program: str, argv: list[str], at: int, skip: int, takes: frozenset[str]) -> list[str]:
+    """Returns what stands behind a prefix's own options, settings and words."""
+    while at < len(argv):
+        word = argv[at]
+        if word == "--":
+            at += 1
+            break
+        if word[:1] == "-" and word != "-":
+            if word in _ASKS.get(program, ()):
+                return []
+            if word in ("-S", "--split-string") and program == "env":
+                return " ".join(argv[at + 1 : at + 2]).split() + argv[at + 2 :]
+            at += 2 if word in takes else 1
+        elif program in _SETTING and assignment(word):
+            at += 1
+        elif skip:
+            skip -= 1
+            at += 1
+        else:
+            break
+    at += skip if at < len(argv) else 0
+    return argv[at + 1 :] if argv[at : at + 1] == ["--"] else argv[at:]
+
+
+FETCHERS: Final = frozenset("curl wget fetch http https httpie aria2c lynx nc ncat gh".split())
+_DECODERS: Final = frozenset("base64 base32 xxd openssl gunzip zcat gzip uudecode rev tr od".split())
+_FETCHED: Final = re.compile(r"\$\((?:[^)]{0,200}[\s/|])?(?:curl|wget|fetch|aria2c|lynx)\s")
+
+
+def source(command: Command) -> tuple[str, set[str], bool]:
+    """Returns what a command reads: its text where that is plain, the programs it comes from, and if all is plain."""
+    if command.stdin is not None:
+        return command.stdin, set(), True
+    texts: list[str] = []
+    programs: set[str] = set()
+    at, plain = command.piped, command.piped is not None
+    for _ in range(16):
+        if at is None:
+            break
+        words = [one for one in at.words if assignment(one) is None]
+        while words and words[0].rsplit("/", 1)[-1] in ("sudo", "env", "nohup", "command", "timeout", "time"):
+            words = words[1:]
+        program = words[0].rsplit("/", 1)[-1] if words else ""
+        programs.add(program)
+        if at.stdin is not None:
+            texts.append(at.stdin)
+        elif program in ("echo", "printf"):
+            said = [one for one in words[1:] if one not in ("-n", "-e", "-ne", "-en")]
+            text = " ".join(said) if program == "echo" else "\n".join(said)
+            texts.append(text.replace("\\n", "\n"))
+            plain = plain and "$" not in text
+        elif program not in ("tee", "cat") or at.piped is None:
+            plain = False
+        at = at.piped
+    return "\n".join(texts), programs, plain
+
+
+def fetched(text: str) -> bool:
+    """Tells whether a text holds the output of a program that fetches from the net."""
+    return "$(" in text and _FETCHED.search(text) is not None
+
+
+def runs_source(run: Run, command: Command, *, lines: bool) -> None:
+    """A shell or interpreter that runs what it reads."""
+    text, programs, plain = source(command)
+    if programs & FETCHERS or fetched(text):
+        run.note(4, "runs what it fetches from the net, unseen")
+    elif "history" in programs:
+        run.note(4, "runs again what was run before")
+    elif programs & _DECODERS:
+        run.note(4, "runs what is hidden in another encoding")
+    elif not plain and programs:
+        run.note(3, "runs what another command says")
+    if text:
+        if lines:
+            run.within(text)
+        else:
+            code.judge(run, text)
+    elif command.stdin is None and command.piped is None:
+        run.note(1, "runs a shell" if lines else "runs an interpreter")
+
+
+def shell(run: Run, argv: list[str], command: Command) -> None:
+    """``sh``, ``bash`` and their like: a text after ``-c``, a script, or what they read."""
+    if argv[1:2] and argv[1] in ("--version", "--help"):
+        run.note(0, "only tells of itself")
+        return
+    at = 1
+    while at < len(argv):
+        word = argv[at]
+        if word in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file"):
+            at += 2
+            continue
+        if word[:2] == "--" and word != "--command":
+            at += 1
+            continue
+        if word == "-":
+            at += 1
+            continue
+        if word[:1] in "-+":
+            if "c" in word[1:] or word == "--command":
+                rest = argv[at + 1 :]
+                while rest and rest[0][:1] == "-" and " " not in rest[0]:
+                    rest = rest[1:]
+                if rest and fetched(rest[0]):
+                    run.note(4, "runs what it fetches from the net, unseen")
+                before = run.variables
+                run.variables = {**before, **{str(place): (one,) for place, one in enumerate(rest[1:10])}}
+                run.within(rest[0] if rest else "")
+                run.variables = before
+                return
+            if "s" in word[1:]:
+                runs_source(run, command, lines=True)
+                return
+            at += 1
+            continue
+        if fetched(word + " "):
+            run.note(4, "runs what it fetches from the net, unseen")
+        run.note(1, "runs a script")
+        return
+    runs_source(run, command, lines=True)
+
+
+def evaluate(run: Run, argv: list[str], _command: Command) -> None:
+    """``eval`` and ``source``."""
+    text = " ".join(argv[1:])
+    if fetched(text + " "):
+        run.note(4, "runs what it fetches from the net, unseen")
+    if argv[0] == "eval":
+        run.within(text)
+    else:
+        run.note(1, "runs a script in this shell")
+
+
+def watch(run: Run, argv: list[str], _command: Command) -> None:
+    """``watch`` hands its words to a shell."""
+    found = options.read(argv[1:], frozenset(("-n", "-q", "--interval")), until=True)
+    run.within(" ".join(found.args))
+
+
+def switch_user(run: Run, argv: list[str], _command: Command) -> None:
+    """``su -c``, ``runuser -c``."""
+    found = options.read(argv[1:], frozenset(("-c", "--command", "-s", "-g", "-u")))
+    text = found.value("-c", "--command")
+    if text:
+        run.within(text)
+    else:
+        run.note(1, "becomes another user")
+
+
+def remote(run: Run, argv: list[str], command: Command) -> None:
+    """``ssh host command``: what runs there is judged as if the other machine's folders were not ours."""
+    takes = frozenset("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w -B".split())
+    found = options.read(argv[1:], takes, until=True)
+    if len(found.args) > 1:
+        host = found.args[0].rpartition("@")[2]
+        run.elsewhere(f"host:{host.lower()}", " ".join(found.args[1:]))
+    elif found.args and (command.stdin is not None or command.piped is not None):
+        text, _, plain = source(command)
+        if not plain:
+            run.note(3, "runs on another machine what another command says")
+        run.elsewhere(f"host:{found.args[0].rpartition('@')[2].lower()}", text)
+    elif found.args:
+        run.note(1, "opens a shell on another machine")
+    else:
+        run.note(0, "only tells of itself")
+
+
+_EXEC_TAKES: Final = frozenset(
+    "-u -e -w -n -c -f -H --user --env --workdir --index --namespace --context --container --env-file -p "
+    "--project-name --file --profile -v --volume --name --network --platform --entrypoint --mount --memory "
+    "--cpus -m --label -l --host --publish --hostname --add-host --restart --kubeconfig --cluster -a --app "
+    "--security-opt --cap-add --cap-drop --device --gpus --ulimit --pid --ipc --userns --log-driver --log-opt "
+    "--tmpfs --shm-size --network-alias --ip --dns --stop-signal --health-cmd --health-interval --expose "
+    "--annotation --cidfile --cgroupns --runtime --pull --attach --detach-keys".split()
+)
+
+
+def in_container(run: Run, argv: list[str], command: Command) -> bool:
+    """``docker exec``, ``docker run``, ``kubectl exec``: judges the command inside; False where there is none."""
+    found = options.read(argv[1:], _EXEC_TAKES)
+    words = found.args
+    place = next((at for at, one in enumerate(words[:3]) if one in ("exec", "run", "debug")), -1)
+    if place < 0 or len(words) <= place + 1:
+        return False
+    at = argv.index(words[place]) + 1
+    inner = options.read(argv[at:], _EXEC_TAKES, until=True)
+    if not inner.args:
+        return False
+    name, *rest = inner.args
+    if words[place] == "run" and (
+        inner.has("--privileged")
+        or any(one.split(":")[0] == "/" for one in inner.values.get("-v", []) + inner.values.get("--volume", []))
+    ):
+        run.note(4, "gives a container the whole machine")
+    while rest and rest[0][:1] == "-" and rest[0] != "--":
+        rest = rest[2:] if rest[0] in _EXEC_TAKES else rest[1:]
+    if rest[:1] == ["--"]:
+        rest = rest[1:]
+    run.note(1, "runs a command in a container")
+    if words[place] == "exec":
+        run.keyed(1, "container", name, Mode.APPEND)
+    if rest:
+        where = run.where
+        run.where = type(where)(None, False, f"container:{name}")
+        run.inner(rest, command)
+        run.where = where
+    return True
+
+
+_XARGS_TAKES: Final = frozenset(
+    "-I -n -P -L -d -E -s -a -j -S --max-args --max-procs --delimiter --replace --arg-file --max-lines --jobs "
+    "--colsep".split()
+)
+
+
+def socket(run: Run, _argv: list[str], command: Command) -> None:
+    """``socat``, ``nc``: what is said to another program is judged by its verb."""
+    text, _, plain = source(command)
+    for line in text.split("\n")[:64]:
+        words = line.replace(";", " ").split()
+        if words:
+            verbs.generic(run, "", ["", *words[:16]], command)
+    if not text:
+        run.note(1, "speaks to another program")
+    elif not plain:
+        run.note(2, "says to another program what the command does not show")
+
+
+def xargs(run: Run, argv: list[str], command: Command) -> None:
+    """``xargs`` and ``parallel``: what comes through the pipe becomes arguments."""
+    found = options.read(argv[1:], _XARGS_TAKES, until=True)
+    words = found.args
+    given: list[str] = []
+    for sign in (":::", "::::"):
+        if sign in words:
+            at = words.index(sign)
+            words, given = words[:at], words[at + 1 :]
+    operands = given or piped_operands(command)
+    hole = found.value("-I", "--replace") or "{}"
+    if argv[0] == "parallel" and len(words) == 1 and " " in words[0]:
+        run.within(words[0].replace(hole, operands[0]) if hole in words[0] else f"{words[0]} {' '.join(operands)}")
+        return
+    if not words:
+        if argv[0].endswith("parallel"):
+            text, _, plain = source(command)
+            run.note(0 if plain else 3, "runs what another command says")
+            run.within("\n".join(given) or text)
+        return
+    if any(hole in one for one in words):
+        for operand in operands:
+            run.inner([one.replace(hole, operand) for one in words], command)
+    else:
+        run.inner(words + operands, command)
+
+
+def piped_operands(command: Command) -> list[str]:
+    """Returns words that stand for what a pipe hands over: a pattern in the folder it was found in."""
+    at, some = command.piped, False
+    for _ in range(16):
+        if at is None:
+            break
+        words = [one for one in at.words if assignment(one) is None]
+        program = words[0].rsplit("/", 1)[-1] if words else ""
+        if program in ("find", "fd", "fdfind"):
+            return [_below(one, words, some=some) for one in starts(words)]
+        if program in ("ls", "git", "rg", "ag", "tree") or (program == "grep" and at.piped is None):
+            some = some or program not in ("ls", "git", "tree")
+            folders = [one for one in words[1:] if "/" in one and one[:1] != "-"] if program == "ls" else []
+            return [one.rstrip("/") + ("/?*" if some else "/*") for one in folders or ["."]]
+        some = some or program in ("grep", "egrep", "awk", "sed", "head", "tail", "fzf", "cut")
+        if program in ("echo", "printf") and at.piped is None and not any("$" in one for one in words):
+            return [one for word in words[1:] if word[:1] != "-" for one in word.replace("\\n", " ").split()]
+        if program in ("lsof", "docker", "podman", "pgrep", "ps", "kubectl", "fuser"):
+            return ["$(" + " ".join(words)[:200] + ")"]
+        at = at.piped
+    return ["$(piped)"]
+
+
+def starts(words: list[str]) -> list[str]:
+    """Returns the folders in which ``find`` looks."""
+    if words[0].rsplit("/", 1)[-1] != "find":
+        return ["."]
+    found = []
+    for word in words[1:]:
+        if word[:1] in ("-", "(", "!") and word not in ("-H", "-L", "-P"):
+            break
+        if word[:1] != "-":
+            found.append(word)
+    return found or ["."]
+
+
+_NARROWING: Final = frozenset("-name -iname -path -ipath -regex -iregex -wholename -iwholename -empty -inum".split())
+"""Tests of ``find`` that name what is meant; by age, size and type alone anything may be hit."""
+
+
+def _below(start: str, words: list[str], *, some: bool = False) -> str:
+    narrow = some or any(one in _NARROWING for one in words) or words[0].rsplit("/", 1)[-1] != "find"
+    return start.rstrip("/") + ("/?*" if narrow else "/*")
+
+
+def find(run: Run, argv: list[str], command: Command) -> None:
+    """``find`` only looks, unless it deletes or runs a command for what it finds."""
+    operands = [_below(one, argv) for one in starts(argv)]
+    if "-delete" in argv:
+        for one in operands:
+            run.removes(one, deep=True, verb="finds and removes")
+    acted = "-delete" in argv
+    at = 1
+    while at < len(argv):
+        word = argv[at]
+        if word in ("-exec", "-execdir", "-ok", "-okdir"):
+            end = at + 1
+            while end < len(argv) and argv[end] not in (";", "+", "\\;"):
+                end += 1
+            inner = argv[at + 1 : end]
+            for one in operands[:16]:
+                run.inner([word.replace("{}", one) for word in inner], command)
+            acted = True
+            at = end
+        elif word in ("-fprint", "-fls", "-fprintf") and at + 1 < len(argv):
+            run.makes(argv[at + 1], "writes a file")
+            acted = True
+        at += 1
+    if not acted:
+        run.note(0, "only looks")
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    **dict.fromkeys("sh bash zsh dash ksh ash fish csh tcsh".split(), shell),
+    **dict.fromkeys(("eval", "source", "."), evaluate),
+    "watch": watch,
+    "su": switch_user,
+    "runuser": switch_user,
+    "ssh": remote,
+    "autossh": remote,
+    **dict.fromkeys("socat nc ncat netcat telnet".split(), socket),
+    "xargs": xargs,
+    "parallel": xargs,
+    "find": find,
+}

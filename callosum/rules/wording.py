@@ -1,0 +1,313 @@
+"""Whether two texts say nearly the same, told from hashes of their words alone.
+
+What is kept of a text (at most 272 bytes, however long it is)
+    ``words``: the 64 smallest of the hashes of its words, 4 bytes each, which makes them a sample of the set.
+    The two lowest bits of a hash say what sort of word it is: *rare* (not one of the everyday words that people
+    exchange for one another) and a *name* (written with a capital inside a sentence).
+    ``numbers``: one digest of all numbers, with how often each occurs, and of the words on which a sentence turns.
+    What only greets and thanks is left out of both.
+When two are nearly equal
+    The numbers are equal. Neither has a name in place of the other's. Of the words at most three in ten are
+    exchanged, of the rare ones at most one in seven, and the longer text is at most half as long again: an
+    acknowledgement and then the answer are two texts.
+
+How good that is, by pairs that ``python -m bench.wording`` makes of 531 tool descriptions which were not looked at
+when the words and limits below were chosen (messages among the recorded calls are few and short, and do no worse):
+
+    ===========================================  ==========================================
+    a greeting, a signature, or both more        97 % found
+    5 to 20 % of the words dropped               95 % found; what is missed has too few words
+    about one word in ten said otherwise         94 % found
+    another number; a "not" more                 none of 531 taken for equal
+    the name of somebody else                    2 of 531 taken for equal, both long
+    two texts about different things             23 of 140,708 taken for equal
+    two texts in one long frame                  9 %: what differs is little of the whole
+    the longest word is another one              65 %: a synonym looks the same
+    ===========================================  ==========================================
+
+A text put into altogether other words is not found: only its origin (``Call.origin``) can tell.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping
+from hashlib import blake2b
+from struct import pack, unpack
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from callosum.model import Content
+
+WORDS: Final = 64
+"""How many word hashes are kept of one text: the smallest."""
+FEW: Final = 4
+"""Texts of fewer distinct words are never nearly equal, only equal."""
+MAX_TEXT: Final = 16_384
+"""How many characters of a call's text are read for its words; of the rest only its numbers count."""
+MAX_NUMBERS: Final = 16
+"""How many numbers among the other params count."""
+
+_EXCHANGED: Final = 0.3
+"""Exchanged words for each common one. A token-set ratio of 90 allows 0.22; the rare ones are held more tightly."""
+_EXCHANGED_RARE: Final = 0.15
+_LONGER: Final = 0.54
+"""Words more in the longer text for each common one; ``_FREE`` more may always be."""
+_FREE: Final = 2
+
+_NAME: Final = 1
+_RARE: Final = 2
+_SORT: Final = _NAME | _RARE
+
+_TEXTS: Final = frozenset(
+    "subject title message text body content html htmlBody caption comment reply note memo summary "
+    "description prompt task markdown".split()
+)
+_SENDERS: Final = frozenset(
+    "from sender from_email fromEmail from_address fromAddress send_as sendAs as_user username accountId "
+    "account_id".split()
+)
+"""Params that say in whose name: the same words of two senders are two messages."""
+_COMMANDS: Final = ("command", "cmd", "script")
+_PROSE: Final = 5
+"""So many words make a param a text, whatever it is called."""
+
+_WORD: Final = re.compile(r"\d+(?:[.,:]\d+)*|\w+")
+_WIDE: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_DIGIT: Final = re.compile(rb"\d")
+_CAPITAL: Final = re.compile(r" (?<=[\w,;] )([A-Z\u00c0-\u00d6\u00d8-\u00de\u0391-\u03a9\u0410-\u042f]\w+)")
+"""A word with a capital that does not begin a sentence."""
+_AMOUNT: Final = re.compile(r"[\sTZ+\-.,:/%$\u00a3\u20ac\u00a5#()]*\d[\d\sTZ+\-.,:/%$\u00a3\u20ac\u00a5#()]*")
+"""A number, an amount, a date or a time, and nothing else."""
+
+_AROUND: Final = b".,:_"
+
+_TURNING: Final = frozenset(
+    b"""
+    no not never none cannot cant dont wont isnt arent didnt doesnt wasnt couldnt shouldnt nothing yes ok without
+    fail failed fails failure success succeeded passed accept accepted decline declined approve approved
+    reject rejected cancel cancelled canceled open opened close closed start started stop stopped done
+    pending enabled disabled monday tuesday wednesday thursday friday saturday sunday today tomorrow
+    yesterday am pm january february march april june july august september october november
+    december one two three four five six seven eight nine ten first second third fourth fifth last next
+    """.split()
+)
+"""Words on which a sentence turns: like numbers they must be equal in nearly equal texts."""
+_COURTESY: Final = frozenset(
+    b"""
+    hi hello hey dear thanks thank cheers regards best kind kindly many warm sincerely yours greetings good morning
+    afternoon evening all everyone everybody team please there sir madam mr mrs ms hallo liebe lieber
+    hola gracias saludos bonjour merci cordialement
+    """.split()
+)
+"""What greets, asks nicely and takes leave."""
+_EVERYDAY: Final = frozenset(
+    b"""
+    a an the this that these those of in on at to for from by with as is are was were be been being it its i you he
+    she we they me him her us them my your his our their mine and or but so if then than here have has had do does
+    did will would shall should can could may might must just also too very which who whom whose what when where
+    while about into onto over under up down out off im ive ill youre were its thats lets any some know let
+    get gets got give gives given go goes going make makes made take takes taken put puts set sets use uses used
+    using show shows shown see seen look looks find finds found need needs needed want wants help helps try tries
+    send sends sent tell tells told say says said ask asks asked add adds added keep keeps work works run runs come
+    comes call calls called begin begins end ends finish finished provide provides provided supply supplied return
+    returns list lists create creates update updates change changes delete remove removes view display fetch
+    retrieve retrieves search check checks contain contains containing include includes including hold holds
+    new old current present existing other another same such each every more most much few several multiple single
+    specific specified particular certain available possible optional required only even still already now again
+    currently simply before after following during within through between per via like based information details
+    detail thing things way problem problems issue issues quick fast big large small great nice sure able back well
+    regarding concerning towards plus once ready
+    """.split()
+)
+"""Words that are exchanged for one another, added and left out, without another meaning."""
+
+
+class Sketcher:
+    """Makes the sketches of texts. ``key`` keys the hashes (at most 64 bytes)."""
+
+    __slots__ = ("_all", "_numbers", "_word", "_words")
+
+    def __init__(self, key: bytes) -> None:
+        self._word = blake2b(digest_size=4, key=key, person=b"word")
+        self._all = blake2b(digest_size=16, key=key, person=b"numbers")
+        self._words: dict[bytes, int] = {}
+        """Word -> its hash with its sort; 0 for what does not count, ``_NUMBER``. Bounded."""
+
+    def sketch(self, params: Mapping[str, Any]) -> tuple[bytes, bytes]:
+        """Returns ``words`` and ``numbers`` of a call's text, both empty where it has too few words."""
+        text, amounts, rest = gather(params)
+        said = split(text)
+        found = set(said)
+        if len(found) < FEW:
+            return b"", b""
+        known = self._words
+        try:
+            hashes = {known[word] for word in found}
+        except KeyError:
+            hashes = {self._learn(word) for word in found}
+        turns = _NUMBER in hashes
+        hashes -= _NO_HASH
+        if len(hashes) < FEW:
+            return b"", b""
+        for name in set(_CAPITAL.findall(text)):
+            word = _bytes(name.lower())
+            plain = known.get(word) or self._learn(word)
+            if plain > 0:
+                hashes.discard(plain)
+                hashes.add(plain | _NAME)
+        kept = sorted(hashes)[:WORDS]
+        numbers = self._digest(said, found, amounts, rest) if turns or amounts or rest else b""
+        return pack(f">{len(kept)}I", *kept), numbers
+
+    def _learn(self, word: bytes) -> int:
+        """Returns what a word counts as, and remembers it."""
+        if (known := self._words.get(word)) is not None:
+            return known
+        bare = word.strip(_AROUND)
+        if not bare or bare in _COURTESY:
+            made = 0
+        elif bare in _TURNING or _DIGIT.search(bare):
+            made = _NUMBER
+        else:
+            state = self._word.copy()
+            state.update(bare)
+            made = int.from_bytes(state.digest(), "big") & ~_SORT | (0 if bare in _EVERYDAY else _RARE) or _RARE
+        if len(word) <= 32:
+            if len(self._words) >= 16_384:
+                self._words.clear()
+            self._words[word] = made
+        return made
+
+    def _digest(self, said: list[bytes], found: set[bytes], amounts: list[str], rest: str) -> bytes:
+        """One digest of all numbers: those among the words, how often, those among the params, and the rest's."""
+        get = self._words.get
+        numbers = [word for word in found if (get(word) or self._learn(word)) < 0]
+        times: Mapping[bytes, int] = {}
+        if len(said) > len(found):
+            times = Counter(said) if len(numbers) > 4 else {word: said.count(word) for word in numbers}
+        bare: dict[bytes, int] = {}
+        for word in numbers:
+            number = word.strip(_AROUND)
+            bare[number] = bare.get(number, 0) + times.get(word, 1)
+        state = self._all.copy()
+        state.update(b" ".join([b"%b*%d" % one for one in sorted(bare.items())]))
+        if amounts:
+            state.update("".join([f" ={amount}" for amount in sorted(amounts)]).encode("utf-8", "surrogatepass"))
+        if rest:
+            state.update(_bytes(rest).translate(None, _NO_DIGITS))
+        return state.digest()
+
+
+_NUMBER: Final = -1
+_NO_DIGITS: Final = bytes(number for number in range(256) if not 48 <= number <= 57)
+_NO_HASH: Final = frozenset((0, _NUMBER))
+
+
+def near(a: Content, b: Content) -> bool:
+    """Tells whether two texts are nearly equal, as the module says. False where either has no sketch."""
+    if not a.words or not b.words or a.numbers != b.numbers:
+        return False
+    if a.words == b.words:
+        return True
+    if len(a.words) % 4 or len(b.words) % 4:
+        return False
+    left, right = unpack(f">{len(a.words) // 4}I", a.words), unpack(f">{len(b.words) // 4}I", b.words)
+    # A full sketch is a sample: it says nothing about hashes above its greatest.
+    tops = [one[-1] for one in (left, right) if len(one) >= WORDS]
+    if tops:
+        top = min(tops) | _NAME
+        left, right = tuple(one for one in left if one <= top), tuple(one for one in right if one <= top)
+    mine, theirs = {one | _NAME for one in left}, {one | _NAME for one in right}
+    common, only_mine, only_theirs = mine & theirs, mine - theirs, theirs - mine
+    count, fewer, more = len(common), *sorted((len(only_mine), len(only_theirs)))
+    if count < FEW or fewer > _EXCHANGED * count or more - fewer > _LONGER * count + _FREE:
+        return False
+    if not only_mine.isdisjoint(left) and not only_theirs.isdisjoint(right):
+        return False  # each names somebody whom the other does not
+    rare, exchanged = _rare(common), min(_rare(only_mine), _rare(only_theirs))
+    return rare > 0 and exchanged <= _EXCHANGED_RARE * rare
+
+
+def _rare(hashes: set[int]) -> int:
+    return sum(1 for one in hashes if one & _RARE)
+
+
+def gather(params: Mapping[str, Any]) -> tuple[str, list[str], str]:
+    """Returns the text of a call, the numbers, dates and senders among its params, and what is too long to read.
+
+    A text is a param that is called like one, else any of several words: the names of a city and an airline are none.
+    Of a shell command nothing is read: one option makes it another.
+    """
+    texts: list[str] = []
+    others: list[str] = []
+    amounts: list[str] = []
+    for name, value in params.items():
+        kind = type(value)
+        if kind is str:
+            if name in _TEXTS:
+                texts.append(value)
+            elif name in _SENDERS:
+                amounts.append(value.strip().lower())
+            elif name in _COMMANDS and " " in value.strip():
+                return "", [], ""
+            elif not value[:1].isalpha() and len(value) <= 40 and _AMOUNT.fullmatch(value):
+                amounts.append(value.strip())
+            else:
+                others.append(value)
+        elif (kind is int or kind is float) and len(amounts) < MAX_NUMBERS:
+            amounts.append(hex(int(value)) if value % 1 == 0 else f"{value:.12g}")
+        elif kind is dict and len(value) <= MAX_NUMBERS:
+            amounts += [one for one in value.values() if type(one) is str and len(one) <= 40 and _AMOUNT.fullmatch(one)]
+    if not texts:
+        texts = [one for one in others if one.count(" ") + 1 >= _PROSE or _WIDE.search(one[:MAX_TEXT])]
+    text = texts[0] if len(texts) == 1 else " ".join(texts[:16])
+    return text[:MAX_TEXT], amounts[:MAX_NUMBERS], text[MAX_TEXT:]
+
+
+_PHRASES: Final = frozenset(("message", "text", "body", "content", "caption", "comment", "reply"))
+_NOT_ALONE: Final = frozenset(
+    "subject title media attachments attachment file files path image buttons blocks".split(),
+)
+
+
+def brief(params: Mapping[str, Any]) -> bool:
+    """Tells whether a message is a short phrase ("ok", "on it"), whose repetition means nothing.
+
+    At most three words and 32 characters, with nothing beside them such as a subject or a picture.
+    """
+    text = ""
+    for name, value in params.items():
+        if name in _PHRASES and type(value) is str:
+            if text or len(value) > 64:
+                return False
+            text = value.strip()
+        elif name in _NOT_ALONE and value:
+            return False
+    return 0 < len(text) <= 32 and len(_WORD.findall(text)) <= 3 and (text.isascii() or len(_WIDE.findall(text)) <= 8)
+
+
+def split(text: str) -> list[bytes]:
+    """Returns the words of a text in lower case, with the dots and colons that numbers need."""
+    if text.isascii():
+        return text.encode().translate(_ASCII, b"'").split()
+    text = unicodedata.normalize("NFKC", text.lower()).replace("\u2019", "").replace("'", "")
+    found: list[bytes] = []
+    for word in _WORD.findall(text):
+        if _WIDE.search(word):  # a script without spaces: pairs of characters
+            found += [_bytes(word[at : at + 2]) for at in range(max(1, min(len(word), 2048) - 1))]
+        else:
+            found.append(_bytes(word))
+    return found
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+_ASCII: Final = bytes(
+    ord(chr(number).lower()) if number < 128 and (chr(number).isalnum() or chr(number) in "_.,:") else 32
+    for number in range(256)
+)

@@ -1,0 +1,170 @@
+"""What a tool shows besides its name: descriptions, schemas, arguments that hold the arguments, money."""
+
+import time
+from typing import Any
+
+import pytest
+
+from callosum.model import Call, Classification
+from callosum.rules import RuleSet
+from callosum.rules.name import read_name
+
+RULES = RuleSet.parse(secret=b"secret")
+M = 1_000_000
+
+
+def judged(tool: str, params: dict[str, Any] | None = None, description: str = "", **more: Any) -> Classification:
+    return RULES.classify(Call("a", tool, params or {}, description=description or None, **more))
+
+
+def schema(*names: str, **kinds: str) -> dict[str, Any]:
+    return {
+        "properties": {**{name: {"type": "string"} for name in names}, **{n: {"type": k} for n, k in kinds.items()}}
+    }
+
+
+VERBS: list[tuple[str, str, str]] = [
+    # a catalogue of noun_verb names: the verb at the end, unless it may be a noun
+    ("loadtest_import_get", "get", ""),
+    ("backup_restore_describe", "describe", ""),
+    ("board_add_list", "add", "list"),
+    ("mail_mark_read", "mark", "read"),
+    ("export_get", "export", "get"),
+    ("user_delete", "delete", ""),
+    ("list_delete_markers", "list", ""),
+]
+
+
+@pytest.mark.parametrize(("name", "verb", "rival"), VERBS)
+def test_which_verb_counts(name: str, verb: str, rival: str) -> None:
+    seen = read_name(name)
+    assert seen.verb == verb
+    if rival:
+        assert seen.rival == rival
+
+
+DESCRIBED: list[tuple[str, str, int]] = [
+    # between two verbs of a name
+    ("board_add_list", "Adds a list to the board.", 1),
+    ("export_list", "Lists the exports that were run.", 0),
+    ("export_list", "", 1),
+    # a name that is more of a noun
+    ("site_design", "Recommends a layout.", 0),
+    ("site_design", "", 1),
+    ("progress_status", "Read or update the progress.", 1),
+    ("progress_status", "Shows the progress.", 0),
+    ("progress_status", "", 0),
+    ("inference", "Run a model.", 0),
+    ("page_screenshot", "Export an image of the page.", 0),
+    # looks that do something
+    ("verify_domain", "Triggers a verification and waits for it.", 1),
+    ("verify_domain", "Checks a domain.", 0),
+    ("test_connection", "Run a test.", 0),
+    # a plain verb stands, whatever is said
+    ("get_report", "Creates a report from the data.", 0),
+    ("delete_report", "Returns the deleted report.", 4),
+    # what else it does
+    ("get_mails", "Returns the mails. They are marked as read after this call.", 1),
+    ("get_mails", "Returns mails that were marked as read.", 0),
+    ("list_orders", "Lists orders and also notifies the owner.", 1),
+    ("get_unread_messages", "", 1),
+    ("get_unread_messages", "Returns the messages that nobody has read.", 0),
+]
+
+
+@pytest.mark.parametrize(("tool", "description", "tier"), DESCRIBED)
+def test_descriptions(tool: str, description: str, tier: int) -> None:
+    seen = judged(tool, description=description)
+    assert seen.tier == tier, seen.why
+    assert seen.effect == ("write" if tier else "read")
+
+
+def test_a_look_that_leaves_a_file_is_a_write() -> None:
+    assert judged("audit_site", schema=schema("url", "outputDir")).tier == 1
+    assert judged("audit_site", {"url": "https://x.org", "save_to": "/tmp/x"}).tier == 1
+    assert judged("audit_site", {"url": "https://x.org"}).tier == 0
+    assert judged("take_screenshot", {"path": "/tmp/x.png"}).tier == 1
+    assert judged("take_screenshot").tier == 0
+    assert judged("echo", {"text": "x", "file_name": "a.txt"}).tier == 1
+    assert judged("audit_site", schema={"properties": {"params": schema("outputDir")}}).tier == 1
+
+
+def test_what_nothing_keeps_is_no_write() -> None:
+    assert judged("create_completion", {"prompt": "x"}).tier == 0
+    assert judged("generate_uuid").tier == 0
+    assert judged("resolve_library_id", {"name": "x"}).tier == 0
+    assert judged("resolve_conflict", {"id": 1}).tier == 1
+    assert judged("capture_screenshot").tier == 0
+    assert judged("capture_payment", {"id": 1}).tier > 0
+    assert judged("gallon_to_liter", schema=schema(gallon="number")).tier == 0
+    assert judged("user_to_group", schema=schema(user="string")).tier == 1
+
+
+OPAQUE: list[tuple[str, dict[str, Any], int, list[str]]] = [
+    ("send", {"params": {"to": "a@x.org", "subject": "x"}}, 2, ["email:a@x.org"]),
+    ("update_ticket", {"request": '{"ticket_id": 5}'}, 1, ["ticket:5"]),
+    ("update_ticket", {"params": {"args": {"ticket_id": 5}}}, 1, ["ticket:5"]),
+    ("update_ticket", {"ticket_id": 5, "data": {"ticket_id": 6}}, 1, ["ticket:5"]),
+    ("update_ticket", {"request": '{"ticket_id": '}, 1, []),
+    ("update_ticket", {"request": "{" * 20_000}, 1, []),
+    ("run_sql", {"params": {"sql": "drop table x"}}, 4, ["table:x"]),
+    ("execute_tool", {"tool_name": "delete_account", "arguments": {"account_id": 5}}, 4, ["account:5"]),
+    ("execute_tool", {"tool_name": "get_account", "arguments": {"account_id": 5}}, 0, ["account:5"]),
+    ("get_tool_help", {"tool_name": "delete_account"}, 0, []),
+    ("graphql", {"query": "mutation Undo($id: ID!) { deleteIssue(id: $id) { id } }"}, 4, []),
+    ("graphql", {"query": "mutation { x: frob { id } }"}, 1, []),
+    ("graphql", {"query": "query { issues { id } }"}, 0, []),
+    ("graphql", {"query": "mutation " + "(" * 100_000}, 1, []),
+    ("fetch", {"url": "https://x.org"}, 0, ["url:https://x.org"]),
+    ("fetch", {"url": "https://x.org", "body": "x"}, 1, ["url:https://x.org"]),
+]
+
+
+@pytest.mark.parametrize(("tool", "params", "tier", "keys"), OPAQUE)
+def test_arguments_that_hold_the_arguments(tool: str, params: dict[str, Any], tier: int, keys: list[str]) -> None:
+    seen = judged(tool, params)
+    assert seen.tier == tier, seen.why
+    if keys:
+        assert [key.name for key in seen.keys][: len(keys)] == keys
+
+
+MONEY: list[tuple[str, dict[str, Any], int]] = [
+    ("initiate", {"amount": 5, "iban": "DE1"}, 4),
+    ("frobnicate", {"amount": 5, "paymentMethodId": "c1"}, 4),
+    ("update_limit", {"amount": 5}, 1),
+    ("get_quote", {"amount": 5, "iban": "DE1"}, 0),
+    ("settle_payment", {"id": 5}, 4),
+    ("create_reimbursement", {"id": 5}, 4),
+    ("tip_driver", {"driver_id": 5}, 4),
+]
+
+
+@pytest.mark.parametrize(("tool", "params", "tier"), MONEY)
+def test_money_under_another_name(tool: str, params: dict[str, Any], tier: int) -> None:
+    seen = judged(tool, params)
+    assert seen.tier == tier, seen.why
+
+
+HUGE: dict[str, Call] = {
+    "inner": Call("a", "foo", {"params": {f"k{i}_id": i for i in range(M // 20)}}),
+    "json": Call("a", "foo", {"params": "{" * M}),
+    "nested json": Call("a", "foo", {"params": '{"params":' * 5_000}),
+    "document": Call("a", "graphql", {"query": "mutation(" * (M // 9)}),
+    "description": Call("a", "get_x", {}, description="are marked " * (M // 11)),
+    "schema": Call("a", "get_x", {}, schema={"properties": {f"p{i}": {} for i in range(M // 20)}}),
+    "dates": Call("a", "list_events", {f"start_{i}": "2026-05-19" for i in range(M // 20)}),
+    "recipients": Call("a", "invite", {"attendees": [f"a{i}@x.org" for i in range(100_000)]}),
+}
+
+
+@pytest.mark.parametrize("name", HUGE)
+def test_a_megabyte_is_bounded(name: str) -> None:
+    started = time.process_time()
+    RULES.classify(HUGE[name])
+    assert time.process_time() - started < 1.0
+
+
+def test_a_structure_without_end() -> None:
+    endless: dict[str, Any] = {}
+    endless["params"] = endless
+    assert judged("update_x", endless).tier == 1

@@ -1,0 +1,77 @@
+"""Addresses, links and repositories have one spelling each."""
+
+import pytest
+
+from callosum.model import Key, Mode
+from callosum.rules import keys
+
+URLS = [
+    ("https://X.org/", "https://x.org"),
+    ("HTTPS://x.ORG:443/A/b/", "https://x.org/A/b"),
+    ("http://x.org:80/a", "http://x.org/a"),
+    ("http://x.org:8080/a", "http://x.org:8080/a"),
+    ("https://me:secret@x.org/a", "https://x.org/a"),
+    ("https://x.org/a#part", "https://x.org/a"),
+    ("https://x.org/#/inbox/", "https://x.org/#/inbox"),
+    ("https://x.org/a?b=C/", "https://x.org/a?b=C"),
+    ("x.org/a/", "x.org/a"),
+    ("https://", "https:"),
+]
+
+
+@pytest.mark.parametrize(("given", "wanted"), URLS)
+def test_urls(given: str, wanted: str) -> None:
+    assert keys.url(given) == wanted
+    assert keys.url(wanted) == wanted
+    assert not keys.url(given).endswith("/")
+
+
+REPOSITORIES = [
+    ("acme/site", "acme/site"),
+    ("site", "site"),
+    ("https://github.com/acme/site.git", "acme/site"),
+    ("https://github.com/acme/site/tree/main", "acme/site"),
+    ("git@github.com:acme/site.git", "acme/site"),
+    ("ssh://git@github.com/acme/site/", "acme/site"),
+    ("", ""),
+    ("/", ""),
+]
+
+
+@pytest.mark.parametrize(("given", "wanted"), REPOSITORIES)
+def test_repositories(given: str, wanted: str) -> None:
+    assert keys.repository(given) == wanted
+
+
+ADDRESSES = [
+    ("Alice Doe <Alice@X.org>", ["alice@x.org"]),
+    ("mailto:Alice@X.org?subject=hi", ["alice@x.org?subject=hi"]),
+    ('"Doe, Alice" <a@x.org>, b@x.org; C@x.org', ["a@x.org", "b@x.org", "c@x.org"]),
+    ("a@b\u00fccher.example", ["a@xn--bcher-kva.example"]),
+    ("a@xn--bcher-kva.example", ["a@xn--bcher-kva.example"]),
+    ("ali\u200bce@x.org", ["alice@x.org"]),
+    ("\u0430lice@x.org", ["\u0430lice@x.org"]),  # a Cyrillic letter: another person
+    ("a@" + "x" * 300 + ".\u00fc", ["a@" + "x" * 254]),
+    ("nobody", []),
+]
+
+
+@pytest.mark.parametrize(("given", "wanted"), ADDRESSES)
+def test_addresses(given: str, wanted: list[str]) -> None:
+    found = keys.addresses(given)
+    if "?" in given or len(given) > 256:
+        assert len(found) == len(wanted)
+    else:
+        assert found == wanted
+
+
+def test_tags_are_folded_where_that_is_wanted() -> None:
+    w = Mode.WRITE
+    given = (Key("email:a+news@x.org", w), Key("email:a@x.org", w), Key("email:thread:a+b@x", w), Key("issue:a+b", w))
+    assert keys.untagged(given) == (Key("email:a@x.org", w), Key("email:thread:a+b@x", w), Key("issue:a+b", w))
+    assert keys.untagged(given[2:]) is given[2:] or keys.untagged(given[2:]) == given[2:]
+
+
+def test_look_alikes_stay_apart_and_printable() -> None:
+    assert keys.spell("email:", "\u0430lice@x.org") != keys.spell("email:", "alice@x.org")
+    assert all(name.isprintable() for name in keys.spell("email:", "a\u202eb@x.org"))

@@ -1,0 +1,149 @@
+"""Whatever a command line holds: no exception, twice the same answer, bounded, and wrapping lowers nothing."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from callosum.model import MAX_KEY
+from callosum.rules.keys import MAX_KEYS
+from callosum.rules.shell import judge
+
+PIECES = st.sampled_from(
+    [
+        *"|&;<>()$`\\\"' \n*?[]#~=%!{}^",
+        *"&& || ;; << <<- <<< >> >& &> $( ${ $(( )) (( [[ ]] |& ;& 2>&1 \\\n".split(" "),
+        *"if then fi for in do done case esac while function { } ! EOF".split(),
+        *"rm -rf / . .. ~ a b/c *.o /tmp/x git push --force reset --hard -C stash sudo env A=1 xargs find -exec {} +".split(),
+        *"sh -c bash eval ssh host docker exec web curl -X DELETE https://x.org mail a@x.org python -e 'x' psql".split(),
+        *"kill $(lsof aws s3 rm kubectl delete --dry-run npm publish dd of=/dev/sda tee -a sed -i cd".split(),
+        "\x00",
+        "\ud800",
+        "\u202e",
+        "漢",
+    ]
+)
+LINES = st.lists(PIECES, max_size=24).map(" ".join) | st.lists(PIECES, max_size=24).map("".join) | st.text(max_size=60)
+
+
+@settings(max_examples=400, deadline=None)
+@given(LINES, st.none() | st.sampled_from(["/w", "", "~", "C:\\x", "a/../b", "\x00"]))
+def test_it_never_raises(text: str, cwd: str | None) -> None:
+    seen = judge(text, cwd)
+    assert seen == judge(text, cwd)
+    assert 0 <= seen.tier <= 4
+    assert seen.effect == ("write" if seen.tier else "read")
+    assert seen.why
+    assert len(seen.keys) <= MAX_KEYS
+    for key in seen.keys:
+        assert 0 < len(key.name) <= MAX_KEY
+        assert key.name.isprintable()
+
+
+COMMANDS = st.sampled_from(
+    [
+        "ls",
+        "rm -rf build",
+        "rm -rf /srv",
+        "git push",
+        "git reset --hard",
+        "mail a@x.org",
+        "curl -X DELETE https://x.org/a",
+        "psql -c 'drop table x'",
+        "kubectl delete pod x",
+        "sed -i s/a/b/ x",
+        "dd if=a of=/dev/sda",
+        "python -c 'import shutil; shutil.rmtree(\"/srv\")'",
+    ]
+)
+WRAPS = st.sampled_from(
+    [
+        "sudo {}",
+        "env A=1 {}",
+        "({})",
+        "ls; {}",
+        "{} && ls",
+        "$({})",
+        "if a; then {}; fi",
+        "{} | cat",
+        "x() {{ {}; }}",
+        "{} >/dev/null",
+    ]
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(COMMANDS, st.lists(WRAPS, max_size=5))
+def test_wrapping_lowers_nothing(command: str, wraps: list[str]) -> None:
+    wrapped = command
+    for one in wraps:
+        wrapped = one.format(wrapped)
+    bare, seen = judge(command, "/w"), judge(wrapped, "/w")
+    assert seen.tier >= bare.tier
+    assert {key.name for key in bare.keys} <= {key.name for key in seen.keys}
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(COMMANDS, min_size=1, max_size=6))
+def test_a_line_is_as_grave_as_its_gravest_command(commands: list[str]) -> None:
+    for sign in ("; ", " && ", " || ", "\n", " & "):
+        assert judge(sign.join(commands), "/w").tier == max(judge(one, "/w").tier for one in commands) or sign == " & "
+
+
+M = 1_000_000
+_RANDOM = random.Random(7)
+HUGE = {
+    "word": "x" * M,
+    "substitutions": "$(" * (M // 2),
+    "shells": "sh -c '" * (M // 7),
+    "removals": "rm -rf " + "a/* " * (M // 4),
+    "commands": "rm -rf a && " * (M // 12) + "b",
+    "signs": "".join(_RANDOM.choice("|&;<>()$`\\\"' \n*?[#~=%!{}ab") for _ in range(M)),
+    "binary": _RANDOM.randbytes(M).decode("latin-1"),
+    "document": "cat > f <<'E'\n" + "abc $(x)\n" * (M // 9) + "E\n",
+    "code": "python <<'E'\n" + "os.remove('x')\n" * (M // 15) + "E\n",
+    "dots": "python -c '" + "a." * (M // 2) + "'",
+    "sql": 'psql -c "select ' + "drop table x; " * (M // 14) + '"',
+    "addresses": "mail " + "a@b.c " * (M // 6),
+    "variables": "A=b;" * (M // 4),
+    "growing": "A=aaaaaaaaaaaaaaaa; "
+    + "".join(f"{b}={'$' + a * 1}{('$' + a) * 7}; " for a, b in zip("ABCDEF", "BCDEFG", strict=True))
+    + "rm $G$G",
+    "braces": "rm " + "{a,b}" * (M // 5),
+    "prefixes": "sudo " * (M // 5),
+    "xargs": "xargs " * (M // 6),
+    "find": "find . " + "-exec rm {} ; " * (M // 14),
+    "folders": "git " + "-C a " * (M // 5),
+    "cd": "cd a && " * (M // 8),
+    "pipes": "cat a | " * (M // 8) + "sh",
+    "piped": "echo '" + "rm -rf /; " * (M // 10) + "' | sh",
+    "containers": "docker exec a " * (M // 14),
+    "mutations": "curl -X POST http://x/graphql -d '" + "mutation {" * (M // 10) + "'",
+    "stars": "rm -rf " + "*" * M,
+    "up": "cd " + "../" * (M // 3),
+    "bare": "select " + "a " * (M // 2),
+}
+
+
+@pytest.mark.parametrize("kind", HUGE)
+def test_a_megabyte_is_bounded(kind: str) -> None:
+    judge("ls")
+    started = time.process_time()
+    seen = judge(HUGE[kind], "/w")
+    assert time.process_time() - started < 0.5
+    assert len(seen.keys) <= MAX_KEYS
+
+
+@pytest.mark.parametrize("kind", ["substitutions", "shells", "removals", "commands", "prefixes", "xargs", "containers"])
+def test_what_is_not_read_to_its_end_is_grave(kind: str) -> None:
+    assert judge(HUGE[kind], "/w").tier >= 3
+
+
+def test_ten_thousand_commands_within_commands() -> None:
+    assert judge("$(" * 10_000 + "rm -rf /" + ")" * 10_000, "/w").tier >= 3
+    assert judge("( " * 200 + "rm -rf /" + " )" * 200, "/w").tier == 4
+    assert judge(" && ".join(["ls"] * 999 + ["rm -rf /"]), "/w").tier == 4

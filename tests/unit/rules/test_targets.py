@@ -1,0 +1,212 @@
+"""Keys of calls that no rule names: lists and searches, times, places, what is made and what is owned."""
+
+from typing import Any
+
+import pytest
+
+from callosum.gate import LocalGate
+from callosum.model import Call, Classification, Kind, Mode, overlap
+from callosum.rules import RuleSet
+from callosum.stores.memory import MemoryStore
+from callosum.testing import ManualClock
+
+R, W, A = Mode.READ, Mode.WRITE, Mode.APPEND
+RULES = RuleSet.parse(secret=b"secret")
+REPO = {"owner": "Acme", "repo": "Site"}
+
+
+def seen(tool: str, params: dict[str, Any], cwd: str | None = "/w") -> Classification:
+    return RULES.classify(Call("a", tool, params, cwd=cwd))
+
+
+def keys(tool: str, params: dict[str, Any], cwd: str | None = "/w") -> list[tuple[str, Mode]]:
+    return [(key.name, key.mode) for key in seen(tool, params, cwd).keys]
+
+
+def meet(one: Classification, other: Classification) -> bool:
+    """Whether two calls disturb one another on a key."""
+    return any(
+        overlap(mine.name, theirs.name)
+        for mine in one.keys
+        for theirs in other.keys
+        if mine.mode is not theirs.mode or mine.mode is W
+    )
+
+
+CASES: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
+    # lists and searches
+    ("list_orders", {}, [("order:/", R)]),
+    ("list_orders", {"limit": 5}, [("order:/|some", R), ("order:/|new", R)]),
+    ("list_orders", {"status": "open"}, [("order:/|some", R)]),
+    ("search_contacts", {"query": "ann"}, [("contact:/|some", R)]),
+    ("get_orders_for_customer", {"customer_id": 4}, [("customer:4|order", R)]),
+    ("get_order_details", {"order_id": "W1"}, [("order:W1", R)]),
+    ("get_order", {"name": "first"}, [("order:first", R)]),
+    ("list_issues", REPO, [("issue:acme/site/", R), ("repo:acme/site|issue", R)]),
+    ("list_issues", {**REPO, "state": "open"}, [("issue:acme/site/|some", R)]),
+    ("get_repo", REPO, [("repo:acme/site", R)]),
+    ("list_transactions", {"n": 9}, [("transaction:/|some", R), ("transaction:/|new", R), ("payment:/", R)]),
+    ("get_scheduled_payments", {}, [("scheduled-transaction:/", R)]),
+    ("get_drafts", {}, [("draft:/", R)]),
+    ("list_files", {}, [("file-id:/", R), ("file:/w/|names", R)]),
+    ("list_folder", {"path": "x/"}, [("file:/w/x/|names", R)]),
+    ("list_everything", {}, [("everything:/", R)]),
+    ("get", {}, []),
+    # what is made, owned, changed as a whole
+    ("create_task", {"title": "t"}, [("task:/|new", A)]),
+    ("create_task", {"user_id": 5}, [("user:5|task", A)]),
+    ("delete_all_tasks", {}, [("task:/", W)]),
+    ("update_profile", {"city": "x"}, [("profile:/|own", W)]),
+    ("update_user_info", {"city": "x"}, [("user:/|own", W)]),
+    ("add_to_cart", {"sku": "s"}, [("cart:/|own", A)]),
+    ("get_cart", {}, [("cart:/|own", R)]),
+    ("get_accounts", {}, [("account:/", R)]),
+    ("get_account_balance", {}, [("balance:/|own", R), ("payment:/", R)]),
+    ("update_plan", {"steps": [{"a": 1}]}, []),
+    # a container and what is put into it
+    ("add_user_to_channel", {"user": "Bob", "channel": "general"}, [("channel:general|user", A)]),
+    ("remove_user_from_channel", {"user": "Bob", "channel": "general"}, [("channel:general|user", W)]),
+    ("get_users_in_channel", {"channel": "general"}, [("channel:general|user", R)]),
+    ("add_item_to_cart", {"item_id": 5, "cart_id": 7}, [("cart:7|item", A)]),
+    ("create_bucket", {"bucket_name": "b"}, [("bucket:b", W)]),
+    ("update_person", {"person_id": 4, "first_name": "x"}, [("user:4", W)]),
+    # mail
+    ("delete_email", {"email_id": 7}, [("message:7", W)]),
+    ("get_thread", {"thread_id": "t9"}, [("email:thread:t9", R)]),
+    ("get_thread_replies", {"channel_id": "C", "thread_ts": "1.2"}, [("thread:C:1.2", R), ("channel:C|reply", R)]),
+    ("invite_people", {"attendees": ["A@x.org", "b@x.org"]}, [("email:a@x.org", W), ("email:b@x.org", W)]),
+    # times
+    ("get_calendar_events", {"day": "2026-05-19"}, [("slot:primary/2026-05-19/", R)]),
+    ("list_events", {"start": "2026-05-19", "end": "2026-05-20T10:00"}, [("slot:primary/2026-05-19/", R), ("slot:primary/2026-05-20/", R)]),
+    ("list_events", {"time_min": "2026-05-19", "time_max": "2026-06-20"}, [("slot:primary/", R)]),
+    ("search_events", {"query": "lunch", "date": "2026-05-19"}, [("slot:primary/2026-05-19/|some", R)]),
+    ("search_events", {"query": "lunch"}, [("event:/|some", R)]),
+    ("list_events", {}, [("event:/", R), ("slot:/", R)]),
+    (
+        "reschedule_event",
+        {"event_id": 5, "new_start_time": "2026-05-19 10:00", "new_end_time": "2026-05-19 10:15"},
+        [("event:5", W), ("slot:primary/2026-05-19/10:00", W)],
+    ),
+    ("create_event", {"start": {"date": "2026-05-19"}, "end": {"date": "2026-05-19"}}, [("slot:primary/2026-05-19/|event", A)]),
+    ("create_event", {"title": "x", "start": "soon"}, [("event:/|new", A)]),
+    (
+        "reserve_room",
+        {"room_id": 7, "start": "2026-05-19T10:00", "duration": 15},
+        [("slot:room-7/2026-05-19/10:00", W), ("room:7|booking", A)],
+    ),
+    ("cancel_event", {"event_id": 5, "start": "2026-05-19T10:00"}, [("event:5", W)]),
+    # money
+    ("send_money", {"iban": "DE1", "amount": 3}, [("payment:DE1", W)]),
+    ("schedule_transfer", {"recipient": "DE1", "amount": 3}, [("payment:DE1", W), ("scheduled-transaction:/|new", A)]),
+    ("update_scheduled_transaction", {"id": 7, "note": "x"}, [("scheduled-transaction:7", W)]),
+    ("withdraw_from_account", {"amount": 3}, [("account:/|own", A)]),
+    # looks that also change something
+    ("take_screenshot", {"path": "a.png"}, [("file:/w/a.png", W)]),
+    ("audit_site", {"site_id": 5, "outputDir": "/r"}, [("file:/r", W), ("site:5", R)]),
+    ("get_unread_emails", {}, [("message:/|some", A), ("message:/", R)]),
+    # places on the machine
+    ("start_server", {"port": 3000}, [("port:3000", W)]),
+    ("run_migrations", {"project_path": "db/.."}, [("database:/w", W), ("migration:/w", W)]),
+    ("create_migration", {"sql_text": "x"}, [("migration:/w", W)]),
+    ("run_sql", {"database": "Shop", "sql": "update t set a=1"}, [("table:shop/t", W)]),
+    # a repository, however it is named
+    ("list_issues", {"repo": "https://GitHub.com/Acme/Site.git"}, [("issue:acme/site/", R), ("repo:acme/site|issue", R)]),
+    ("create_issue", {"repo": "git@github.com:Acme/Site.git", "title": "t"}, [("repo:acme/site|issue", A)]),
+    ("create_issue", {"owner": "Acme", "repo": "Acme/Site", "title": "t"}, [("repo:acme/site|issue", A)]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tool", "params", "wanted"), CASES)
+def test_keys(tool: str, params: dict[str, Any], wanted: list[tuple[str, Mode]]) -> None:
+    assert keys(tool, params) == wanted
+
+
+Call_ = tuple[str, dict[str, Any]]
+MEETING: list[tuple[Call_, Call_]] = [
+    (("list_orders", {}), ("cancel_order", {"order_id": "W1"})),
+    (("list_orders", {}), ("create_order", {"item": "x"})),
+    (("list_orders", {"limit": 3}), ("create_order", {"item": "x"})),
+    (("search_orders", {"query": "x"}), ("delete_all_orders", {})),
+    (("list_issues", REPO), ("update_issue", {**REPO, "issue_number": 7})),
+    (("list_issues", REPO), ("create_issue", {**REPO, "title": "x"})),
+    (("list_transactions", {}), ("pay_invoice", {"invoice_id": 5, "amount": 3})),
+    (("pay_invoice", {"invoice_id": 5, "amount": 3}), ("schedule_payment", {"invoice": "5", "amount": 3})),
+    (("get_calendar_events", {"day": "2026-05-19"}), ("create_event", {"start": "2026-05-19T10:00"})),
+    (("list_events", {}), ("create_event", {"start": "2026-05-19T10:00"})),
+    (("create_event", {"start": "2026-05-19T10:00"}), ("create_event", {"start": "2026-05-19T10:15"})),
+    (("get_unread_emails", {}), ("search_emails", {"query": "x"})),
+    (("list_directory_contents", {"path": "/w/x"}), ("delete_directory", {"path": "/w"})),
+    (("get_cart", {}), ("add_to_cart", {"sku": "s"})),
+    (("delete_email", {"email_id": 7}), ("mark_email", {"message_id": 7})),
+]
+APART: list[tuple[Call_, Call_]] = [
+    (("search_orders", {"query": "x"}), ("cancel_order", {"order_id": "W1"})),
+    (("list_orders", {}), ("cancel_booking", {"booking_id": "W1"})),
+    (("list_issues", REPO), ("create_branch", {**REPO, "branch": "b"})),
+    (("list_issues", {**REPO, "repo": "other"}), ("update_issue", {**REPO, "issue_number": 7})),
+    (("list_transactions", {}), ("update_scheduled_transaction", {"id": 7})),
+    (("get_calendar_events", {"day": "2026-05-20"}), ("create_event", {"start": "2026-05-19T10:00"})),
+    (("create_event", {"start": "2026-05-19T10:00"}), ("create_event", {"start": "2026-05-19T10:30"})),
+    (("create_task", {"title": "a"}), ("create_task", {"title": "b"})),
+    (("create_task", {"title": "a"}), ("update_task", {"task_id": 5})),
+    (("reserve_room", {"room_id": 7, "start": "2026-05-19T10:00"}), ("reserve_room", {"room_id": 7, "start": "2026-05-19T11:00"})),
+    (("add_user_to_channel", {"user": "a", "channel": "c"}), ("add_user_to_channel", {"user": "a", "channel": "d"})),
+    (("list_emails", {}), ("send_email", {"to": "a@x.org"})),
+    (("list_directory_contents", {"path": "/w/x"}), ("move_file", {"source": "/w/x/a", "destination": "/w/x/b"})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other"), MEETING)
+def test_what_meets(one: Call_, other: Call_) -> None:
+    assert meet(seen(*one), seen(*other))
+    assert meet(seen(*other), seen(*one))
+
+
+@pytest.mark.parametrize(("one", "other"), APART)
+def test_what_does_not_meet(one: Call_, other: Call_) -> None:
+    assert not meet(seen(*one), seen(*other))
+    assert not meet(seen(*other), seen(*one))
+
+
+@pytest.mark.parametrize(("tool", "params", "wanted"), CASES)
+def test_the_reason_is_told_in_words(tool: str, params: dict[str, Any], wanted: list[tuple[str, Mode]]) -> None:
+    why = seen(tool, params).why
+    assert len(why) >= 2
+    assert all(reason and reason.isprintable() for reason in why)
+
+
+def test_a_directory_listed_does_not_count_as_its_files_read() -> None:
+    """Else a glance at a folder would hide that a file read before it was changed since."""
+    listed = seen("list_directory_contents", {"path": "/w/x/"})
+    assert not any(overlap(key.name, "file:/w/x/a.py") for key in listed.keys)
+
+
+def test_times_with_an_offset_meet_in_utc() -> None:
+    one = keys("create_event", {"start": "2026-05-19T18:00+02:00", "duration": 15})
+    assert one == keys("create_event", {"start": {"dateTime": "2026-05-19T16:00Z"}, "duration": 15})
+
+
+@pytest.mark.parametrize(
+    "start", ["9999-12-31T23:50", "0001-01-01T00:00+14:00", "2026-02-30T10:00", "2026-05-19T", 5, [], {}]
+)
+def test_odd_times_have_no_slots(start: Any) -> None:
+    assert all(not name.startswith("slot:") or mode for name, mode in keys("create_event", {"start": start}))
+    keys("list_events", {"start": start, "end": start})
+
+
+def test_who_changes_what_it_saw_in_a_list_is_told_that_it_is_old() -> None:
+    clock = ManualClock()
+    gate = LocalGate(store=MemoryStore(clock=clock))
+
+    def do(who: str, tool: str, params: dict[str, Any]) -> set[Kind]:
+        clock.advance(3600 * 3)
+        decision = gate.intercept(Call(who, tool, params))
+        if decision.proceed:
+            gate.complete(who, id=decision.id, outcome="done")
+        return {one.kind for one in decision.conflicts}
+
+    assert do("one", "list_tickets", {}) == set()
+    assert do("two", "update_ticket", {"ticket_id": 5, "title": "x"}) == set()
+    assert do("one", "update_ticket", {"ticket_id": 6, "title": "y"}) == set()
+    assert do("one", "update_ticket", {"ticket_id": 5, "title": "y"}) == {Kind.STALE}
+    assert do("three", "update_ticket", {"ticket_id": 5, "title": "z"}) == set()
