@@ -21,7 +21,7 @@ async def main(state: str) -> Status:
             return f"{room} is booked for {start}"
 
         print(await book_room("Aurora", "2026-12-01T10:00"))
-        call = Call("mira", "book_room", {"room": "Aurora", "start": "2026-12-01T10:30"}, session="cron")
+        call = Call("mira", "book_room", {"room": "Aurora", "start": "2026-12-01T10:15"}, session="cron")
         async with guard(gate, call) as running:  # the same as a block; a warning lets it pass
             print(running.decision.warning if running.decision else "")
         return seen[0]
