@@ -72,7 +72,7 @@ def judge(run: Run, text: str, *, database: bool = False) -> None:
     if any(sign in text for sign in ("smtp", "sendmail", "send_mail", "send_email")):
         run.note(3, "sends mail")
         run.repeats = True
-        for one in islice(keys.addresses(text), 32):
+        for one in islice(keys.addresses(text[:8192]), 32):
             run.key(3, f"email:{keys.clean(one)}")
     for match in islice(_CALL.finditer(text), _MAX_CALLS):
         name = match.group(1) or "." + match.group(2)

@@ -437,7 +437,7 @@ class _Parser:
             return pos
         if self.has:
             last = self.parts[-1]
-            if _LIST_VALUE.search("".join(self.parts[-2:])) or (last and last[-1] in "?*+@!"):
+            if _LIST_VALUE.search("".join(self.parts[-2:])[-256:]) or (last and last[-1] in "?*+@!"):
                 self._push(")list", pos)
                 return pos
             match = _NO_PARAMS.match(self.text, pos)
@@ -454,8 +454,8 @@ class _Parser:
             self._push("))", pos + 1)
             self.parts.append("((")
             return pos + 1
-        if self.command.words and all(one in _LEADING for one in self.command.words):
-            self.command.words.clear()
+        if all(one in _LEADING for one in self.command.words):
+            self._keywords(self.command.words)
         self._begin(")", len(self.out.steps))
         return pos
 

@@ -92,13 +92,15 @@ class Run:
 
     def key(self, tier: int, name: str, mode: Mode = Mode.WRITE) -> None:
         """Adds a key as it stands; ``tier`` only orders the keys of a line."""
+        if not name.isprintable():
+            name = keys.clean(name).replace("%7C", "|")
         if name and len(self.found) < MAX_FOUND and not name.endswith(":unknown"):
             self.found.append((tier, Key(keys.fit(name), mode)))
 
     def keyed(self, tier: int, entity: str, value: str, mode: Mode = Mode.WRITE) -> None:
         """Adds ``entity:value`` where the command tells the value."""
-        value = keys.clean(value)
-        if value and "$" not in value and "`" not in value:
+        value, entity = keys.clean(value), keys.clean(entity)
+        if value and entity and "$" not in value and "`" not in value:
             self.key(tier, f"{entity}:{self.on_machine(value)}", mode)
 
     def on_machine(self, value: str) -> str:

@@ -36,6 +36,8 @@ _WGET_TAKES: Final = _set(
     "--password --output-document --output-file --directory-prefix --user-agent --tries --timeout --wait "
     "--limit-rate --input-file"
 )
+MAX_ADDRESSES: Final = 4096
+"""Longest word of a mail command that is read for addresses, in characters."""
 _METHODS: Final = {
     "GET": 0,
     "HEAD": 0,
@@ -204,7 +206,8 @@ def mail(run: Run, argv: list[str], command: Command) -> None:
         return
     text, _, _ = wrap.source(command)
     spoken = " ".join(words)[:65_536]
-    found = mails.spoken(f"{program} {spoken}\n{text[:65_536]}") + mails.mailer_arguments(argv)
+    found = mails.spoken(f"{program} {spoken}\n{text[:65_536]}")
+    found += mails.mailer_arguments([program, *(one for one in words if len(one) <= MAX_ADDRESSES)])
     run.note(3, "sends mail")
     run.repeats = True
     for one in list(dict.fromkeys(found))[:64]:

@@ -145,7 +145,7 @@ def _behind(program: str, argv: list[str], at: int, skip: int, takes: frozenset[
 
 FETCHERS: Final = frozenset("curl wget fetch http https httpie aria2c lynx nc ncat gh".split())
 _DECODERS: Final = frozenset("base64 base32 xxd openssl gunzip zcat gzip uudecode rev tr od".split())
-_FETCHED: Final = re.compile(r"\$\((?:[^)]{0,200}[\s/|])?(?:curl|wget|fetch|aria2c|lynx)\s")
+_FETCHED: Final = re.compile(r"\$\((?:[^)]{0,80}[\s/|])?(?:curl|wget|fetch|aria2c|lynx)\s")
 
 
 def source(command: Command) -> tuple[str, set[str], bool]:
@@ -178,7 +178,7 @@ def source(command: Command) -> tuple[str, set[str], bool]:
 
 def fetched(text: str) -> bool:
     """Tells whether a text holds the output of a program that fetches from the net."""
-    return "$(" in text and _FETCHED.search(text) is not None
+    return "$(" in text and _FETCHED.search(text, 0, 65_536) is not None
 
 
 def runs_source(run: Run, command: Command, *, lines: bool) -> None:
