@@ -222,7 +222,7 @@ def test_where_the_journal_keeps_no_params_it_says_so(state: Path, tmp_path: Pat
 def test_relative_paths_and_rotated_entries_are_played_too(state: Path, tmp_path: Path) -> None:
     with opened(state) as gate:
         for who in ("mira", "doug"):
-            do(gate, who, "Write", {"file_path": "notes.md", "content": who}, cwd="/work", pause=True)
+            do(gate, who, "Write", {"file_path": "notes.md", "content": who}, cwd="/repo", pause=True)
         ahead = gate.store.now() + 40 * 86_400_000_000
         Rotation(gate.store, state, age=1, size=10**12, now=lambda: ahead, batch=2).run(ahead, rounds=10)
         assert Journal(gate.store, state).segments()
@@ -230,4 +230,4 @@ def test_relative_paths_and_rotated_entries_are_played_too(state: Path, tmp_path
     found = json.loads(run(state, "rules", "try", str(rules(tmp_path / "new.json", strict)), "--json").stdout)
     (difference,) = [one for one in found["differences"] if one["what"] == "paused"]
     assert difference["after"] == "ask"
-    assert difference["examples"][0]["keys"]["after"] == ["file:/work/notes.md"]
+    assert difference["examples"][0]["keys"]["after"] == ["file:/repo/notes.md"]

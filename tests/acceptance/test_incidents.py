@@ -446,10 +446,10 @@ def test_claude_code_28922_one_json_file_for_all_sessions(fleet: Fleet) -> None:
 def test_ai_employee_548_three_runs_migrate_one_workspace(fleet: Fleet) -> None:
     """greeves89/AI-Employee#548: racing ``prisma migrate dev`` and ``next build`` of one identity."""
     migrate = bash("npx prisma migrate dev --name add_users")
-    fleet.ask("employee", "Bash", migrate, cwd="/work/app", run="run-1")
+    fleet.ask("employee", "Bash", migrate, cwd="/repo/app", run="run-1")
     fleet.after(5)
-    assert not fleet.ask("employee", "Bash", migrate, cwd="/work/app", run="run-2").proceed
-    assert not fleet.ask("employee-2", "Bash", bash("npx prisma migrate dev"), cwd="/work/app", run="run-3").proceed
+    assert not fleet.ask("employee", "Bash", migrate, cwd="/repo/app", run="run-2").proceed
+    assert not fleet.ask("employee-2", "Bash", bash("npx prisma migrate dev"), cwd="/repo/app", run="run-3").proceed
 
 
 def test_agentglass_118_worktrees_share_the_database(fleet: Fleet) -> None:
