@@ -189,7 +189,9 @@ class Brain:
     ) -> Brief:
         """What other sessions have in hand and did lately, for this one, within ``budget`` tokens.
 
-        Empty where Prefrontal is switched off; uncut where RAS is.
+        ``keys``, ``cwd`` and ``prompt`` say what matters to it, as in ``Prefrontal.brief``. Empty where Prefrontal is
+        switched off; uncut where RAS is. Raises ``ConfigError`` with the place for what cannot be used,
+        ``StoreUnavailable`` as the store does.
         """
         if self.prefrontal is None:
             return Brief()
