@@ -405,7 +405,7 @@ def test_a_handler_may_close_the_brain(tmp_path: Path) -> None:
         assert gate.courses.observers == ()
 
 
-def test_many_events_at_once_hold_up_no_decision(tmp_path: Path) -> None:
+def test_a_large_report_of_a_host_comes_out_whole(tmp_path: Path) -> None:
     """A large report is read beside the loop; what it holds comes out all the same."""
     with serving(tmp_path / "state") as server:
         events = [{"type": "llm.token", "delta": "x" * 100, "instance": "mira"}] * 999
