@@ -15,41 +15,37 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.harness import Operation
-from callosum.stores.sqlite import SqliteStore, apply, look
+from callosum.stores.sqlite import SqliteStore, apply, known, look
 
 KEY = "email:alice@example.com"
 KEYS = f'[["{KEY}","write",0]]'
 BODY = '{"params":{"path":"/notes.md","content":"# Notes"}}'
-LOOK = (
-    "select (select max(seq) from journal), (select seq from journal where call = ?1 order by seq desc limit 1), "
-    "exists(select 1 from cover where key in (?2)), 0, 0"
-)
-END = "update journal set state = ?, ended = ? where seq = ?"
 
 
 @contextlib.contextmanager
 def statements(folder: Path) -> Iterator[Operation]:
-    """The statements of one tier 1 call on a flat key."""
+    """The statements of one tier 1 call on a flat key, as a process sends them that is alone on its file."""
     SqliteStore(folder / "gate.db").close()
     with contextlib.closing(sqlite3.connect(folder / "gate.db", isolation_level=None)) as connection:
         connection.execute("pragma synchronous = normal")
         execute = connection.cursor().execute
+        execute(apply._SET_MARK, (KEY, "mira", 0, 0, 0, None, 1, 1, 0))
 
         def operation(_: int) -> None:
             seq = time.time_ns() // 1000
-            call = os.urandom(16)
+            call = bytearray(os.urandom(16))
             execute("begin immediate")
-            execute(LOOK, (call, KEY + "|")).fetchone()
-            execute(look._KEY, (KEY, "mira")).fetchall()
-            entry = (seq, "intercept", "default", "mira", None, "write", 1, "allow", "file-write", seq, None)
-            action = (KEY, KEYS, BODY, call, "done", 0, seq + 300_000_000, 0, b"content", None)
-            execute(apply._OPEN, (*entry, *action))
-            execute(apply._SET_MARK, (KEY, "mira", 0, 0, 0, None, seq, seq, 0))
+            execute(known._VERSION).fetchone()
+            execute(look._EARLIER, (call,)).fetchone()
+            entry = (seq, "intercept", "default", "mira", "write", 1, "allow", "file-write")
+            action = (KEY, KEYS, BODY, call, "done", seq + 300_000_000, bytearray(b"content"))
+            execute(apply._OPEN_BARE, (*entry, *action))
+            execute(apply._ACTED, (seq, seq, KEY, "mira"))
             execute("commit")
             execute("begin immediate")
-            execute(look._FOUND, (seq,)).fetchone()
+            execute(known._VERSION).fetchone()
             execute(apply._NOTE, (seq + 1, "complete", "default", "mira", seq, "done", '{"result":{"ok":true}}'))
-            execute(END, ("done", seq + 1, seq))
+            execute(apply._SETTLE, ("done", seq + 1, seq))
             execute("commit")
 
         yield operation

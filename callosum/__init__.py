@@ -1,86 +1,75 @@
-"""Callosum: the gate between an AI agent's intent (a tool call) and its execution."""
+"""Callosum: the gate between an AI agent's intent (a tool call) and its execution.
 
-from typing import TYPE_CHECKING
+Every public name is loaded when it is first asked for: a hook process, which lives for milliseconds, imports one
+module of the package and must not pay for the others.
+"""
 
-from callosum.errors import (
-    Blocked,
-    CallosumError,
-    ConfigError,
-    GateUnavailable,
-    StoreError,
-    StoreUnavailable,
-)
-from callosum.gate import Gate, LocalGate
-from callosum.guard import AsyncGate, gated, guard
-from callosum.model import (
-    Action,
-    Call,
-    Classification,
-    Conflict,
-    Decision,
-    Entry,
-    Host,
-    Key,
-    Kind,
-    Lease,
-    LockResult,
-    Mode,
-    Observation,
-    Outcome,
-    Report,
-    State,
-    Status,
-    Tier,
-    Verdict,
-)
-from callosum.rules import RuleSet
-
+TYPE_CHECKING = False  # the one of typing takes a hook longer than all else here
 if TYPE_CHECKING:
-    from callosum.client import AsyncCallosumClient, CallosumClient
+    from callosum.client import AsyncCallosumClient as AsyncCallosumClient
+    from callosum.client import CallosumClient as CallosumClient
+    from callosum.errors import Blocked as Blocked
+    from callosum.errors import CallosumError as CallosumError
+    from callosum.errors import ConfigError as ConfigError
+    from callosum.errors import GateUnavailable as GateUnavailable
+    from callosum.errors import StoreError as StoreError
+    from callosum.errors import StoreUnavailable as StoreUnavailable
+    from callosum.gate import Gate as Gate
+    from callosum.gate import LocalGate as LocalGate
+    from callosum.guards import AsyncGate as AsyncGate
+    from callosum.guards import gated as gated
+    from callosum.guards import guard as guard
+    from callosum.model import Action as Action
+    from callosum.model import Call as Call
+    from callosum.model import Classification as Classification
+    from callosum.model import Conflict as Conflict
+    from callosum.model import Decision as Decision
+    from callosum.model import Entry as Entry
+    from callosum.model import Host as Host
+    from callosum.model import Key as Key
+    from callosum.model import Kind as Kind
+    from callosum.model import Lease as Lease
+    from callosum.model import LockResult as LockResult
+    from callosum.model import Mode as Mode
+    from callosum.model import Observation as Observation
+    from callosum.model import Outcome as Outcome
+    from callosum.model import Report as Report
+    from callosum.model import State as State
+    from callosum.model import Status as Status
+    from callosum.model import Tier as Tier
+    from callosum.model import Verdict as Verdict
+    from callosum.rules import RuleSet as RuleSet
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "Action",
-    "AsyncCallosumClient",
-    "AsyncGate",
-    "Blocked",
-    "Call",
-    "CallosumClient",
-    "CallosumError",
-    "Classification",
-    "ConfigError",
-    "Conflict",
-    "Decision",
-    "Entry",
-    "Gate",
-    "GateUnavailable",
-    "Host",
-    "Key",
-    "Kind",
-    "Lease",
-    "LocalGate",
-    "LockResult",
-    "Mode",
-    "Observation",
-    "Outcome",
-    "Report",
-    "RuleSet",
-    "State",
-    "Status",
-    "StoreError",
-    "StoreUnavailable",
-    "Tier",
-    "Verdict",
-    "gated",
-    "guard",
-]
+_WHERE = {
+    "client": "AsyncCallosumClient CallosumClient",
+    "errors": "Blocked CallosumError ConfigError GateUnavailable StoreError StoreUnavailable",
+    "gate": "Gate LocalGate",
+    "guards": "AsyncGate gated guard",
+    "model": (
+        "Action Call Classification Conflict Decision Entry Host Key Kind Lease LockResult Mode Observation Outcome "
+        "Report State Status Tier Verdict"
+    ),
+    "rules": "RuleSet",
+}
+_MODULES = {name: module for module, names in _WHERE.items() for name in names.split()}
+
+__all__ = sorted(_MODULES)  # noqa: PLE0605 - a literal list would say the names a third time
 
 
 def __getattr__(name: str) -> object:
-    """Loads the clients when they are first asked for: who embeds the gate needs none."""
-    if name in ("AsyncCallosumClient", "CallosumClient"):
-        from callosum import client  # noqa: PLC0415
+    """Loads the module that defines the name, and keeps the name here (PEP 562)."""
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - costs a hook process nothing where nothing is asked for
 
-        return getattr(client, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"callosum.{module}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """The public names too, loaded or not."""
+    return sorted({*globals(), *_MODULES})

@@ -133,6 +133,7 @@ class Event(StrEnum):
     OBSERVE = "observe"
     LATE = "late"
     REFUSE = "refuse"
+    HOST = "host"
 
 
 class Key(Struct, frozen=True, gc=False, array_like=True):
@@ -167,6 +168,18 @@ def overlap(one: str, other: str) -> bool:
     return one.startswith(f"{other}|") or other.startswith(f"{one}|")
 
 
+def sees(tree: str, name: str) -> bool:
+    """Whether a look at a tree is one at a key in it: at the things and their number, not at what hangs on one of them.
+
+    A list of issues (``issue:/``) shows ``issue:7`` and a new one (``issue:/|new``), but no ``issue:7|comment``.
+    """
+    below = reach(tree)
+    if not below or tree == name or not name.startswith(below):
+        return False
+    bar = name.find("|")
+    return bar < 0 or name[:bar] == tree
+
+
 class Host(Struct, frozen=True, gc=False, array_like=True):
     """The process that lives while a tool runs: pid, start time, machine id.
 
@@ -179,6 +192,17 @@ class Host(Struct, frozen=True, gc=False, array_like=True):
     machine: str
 
 
+class Worktree(Struct, frozen=True, gc=False, rename="camel"):
+    """The working tree of a version control system that a folder lies in.
+
+    ``root`` is its uppermost folder. ``repository`` names what it shares with all other worktrees of the
+    repository (refs, stash, remotes): the same text from each of them. Both are absolute paths.
+    """
+
+    root: str
+    repository: str
+
+
 class Call(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """One tool call that a session is about to make, as the host knows it.
 
@@ -187,7 +211,8 @@ class Call(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     ``host`` is set where no process of Callosum lives between the two reports. ``rewrite`` says
     that the host can replace the params of the call. ``after`` is the newest decision id whose
     answer the model had seen when it made the call, where the host can tell. ``task_id`` names the
-    guarded run that the call belongs to, ``attempt`` counts its tries from 1.
+    guarded run that the call belongs to, ``attempt`` counts its tries from 1. ``worktree`` is what ``cwd``
+    lies in, from whoever can see that disk; without it ``cwd`` itself counts as the repository.
     """
 
     instance: str
@@ -213,6 +238,7 @@ class Call(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     after: int | None = None
     task_id: str | None = None
     attempt: int = 1
+    worktree: Worktree | None = None
 
     @property
     def actor(self) -> str:
@@ -370,7 +396,8 @@ class KeyView(Struct, frozen=True, gc=False):
     behind it the newest that counts (tier ``floor`` or more, a mode that the key's meets) if that is
     another; newest change first, cut at ``LATEST``. ``own``: this session's newest; where nobody
     else is about, no more of it than its id need be filled in. ``stale``: the others' newest change of
-    something below a tree that this session has read before it.
+    something below a tree that this session has read before it. ``above``: the session never looked at the
+    key itself, nor acted on it; ``mark.read`` is its last look at a tree that ``sees`` it.
     """
 
     key: Key
@@ -379,6 +406,7 @@ class KeyView(Struct, frozen=True, gc=False):
     latest: tuple[Action, ...] = ()
     own: Action | None = None
     stale: tuple[Action, ...] = ()
+    above: bool = False
 
 
 LATEST: Final = 12

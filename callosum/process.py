@@ -86,6 +86,24 @@ def ancestors(pid: int) -> list[Host]:
     return found
 
 
+_BETWEEN: Final = frozenset(
+    "sh dash bash zsh ksh ash busybox fish env timeout gtimeout nice nohup setsid sudo doas curl callosum".split()
+)
+"""Programs that stand between a host and its hook, by the name of their file."""
+
+
+def host_above(pid: int) -> Host | None:
+    """The program on whose behalf ``pid`` runs: itself or its nearest ancestor that is no shell and no wrapper.
+
+    None where there is none to be seen. Names are told on Linux alone; elsewhere it is ``pid`` itself.
+    """
+    try:
+        chain = [host_of(pid), *ancestors(pid)]
+    except OSError:
+        return None
+    return next((one for one in chain if _read(f"/proc/{one.pid}/comm") not in _BETWEEN), None)
+
+
 class _Process(NamedTuple):
     """What the system tells about a process. ``parent`` is 0 where there is none."""
 

@@ -10,11 +10,14 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Self
 
 from callosum.errors import ConfigError
 from callosum.rules import RuleSet
+from callosum.rules.shell.policy import ShellPolicy
+from callosum.settings import Settings
 
 logger = logging.getLogger("callosum")
 
@@ -26,19 +29,35 @@ _KEY_FILE: Final = "content.key"
 class Rulebook:
     """The rules in force. ``path`` need not exist: then the default set stands alone.
 
+    ``options`` are more arguments of ``RuleSet.parse``, see ``options_of``.
     ``error`` is the fault of the newest version of the file, None if it is sound.
     Raises ``ConfigError`` with the place if the file is bad at the start.
     """
 
-    def __init__(self, path: str | Path | None, *, secret: bytes = b"", protected: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        path: str | Path | None,
+        *,
+        secret: bytes = b"",
+        protected: tuple[str, ...] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         self.path = Path(path) if path is not None else None
         self.error: ConfigError | None = None
+        self._options = dict(options or {})
         self._secret = secret
         self._protected = (*protected, str(self.path)) if self.path is not None else protected
         self._stamp = self._look()
         self._rules = self._read()
         self._next = time.monotonic() + LOOK_EVERY
         self._reading = threading.Lock()
+
+    @classmethod
+    def of(cls, settings: Settings, *, secret: bytes = b"") -> Self:
+        """Returns the rules of a gate with these settings; its state folder is protected and need not exist."""
+        state = Path(settings.state)
+        path = settings.rules or state / "tiers.json"
+        return cls(path, secret=secret, protected=(str(state),), options=options_of(settings))
 
     def current(self) -> RuleSet:
         """Returns the rules in force, after a look at the file if the last one is a second old."""
@@ -93,7 +112,17 @@ class Rulebook:
                 user = self.path.read_bytes()
             except OSError as error:
                 raise ConfigError(f"cannot be read: {error}", at=source) from error
-        return RuleSet.parse(user, source=source, secret=self._secret, protected=self._protected)
+        return RuleSet.parse(user, source=source, secret=self._secret, protected=self._protected, **self._options)
+
+
+def options_of(settings: Settings) -> dict[str, Any]:
+    """Returns what the settings say of judging calls, as arguments of ``RuleSet.parse``."""
+    found: dict[str, Any] = {"fold_plus_tags": settings.keys_fold_plus_tags}
+    if settings.shell:
+        found["shell_policy"] = ShellPolicy(**settings.shell)  # type: ignore[arg-type]  # by the names of its fields
+    if settings.server_port:
+        found["ports"] = (settings.server_port,)
+    return found
 
 
 def content_secret(folder: Path) -> bytes:

@@ -21,6 +21,15 @@ A setting is looked for in four places, the first that has it wins:
     [lease]
     ttl = 300                     # seconds, or "5m"
 
+    [shell]                       # how grave command lines are, as tiers from 1 to 4: see docs/rules.md
+    inside = 1                    # removing something in the working folder
+    force_push = 4                # and so on, the fields of callosum.rules.shell.policy.ShellPolicy
+    protected = ["main", "release*"]
+    folders = ["/data/build"]     # further working folders
+
+    [keys]
+    fold_plus_tags = false        # whether alice+news@example.com is alice@example.com
+
     [journal]
     params = "summary"            # or "full", "none"
     age = "30d"                   # rotated when older ...
@@ -84,6 +93,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     judged before the default ones. ``notify``: the command that tells a person of a waiting approval,
     as arguments. ``journal_params``: what the journal keeps of a call's params. ``journal_age`` (in
     seconds) and ``journal_size`` (in bytes): what the live journal keeps before it is rotated.
+    ``shell``: what of ``ShellPolicy`` is set, by the names of its fields. ``keys_fold_plus_tags``: whether addresses
+    lose their plus tags in keys.
     ``server_...``: where ``callosum serve`` listens and whom it believes, see its options.
     ``corpus_log``: whether the daily log is written. ``regions_off``: which regions are switched off. ``brief_budget``:
     how long a brief is at most, in tokens. ``health_memory``, ``health_disk`` (used parts, 0 to 1) and ``health_free``
@@ -101,6 +112,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     journal_params: Literal["summary", "full", "none"] = "summary"
     journal_age: float = 30 * 86400.0
     journal_size: int = 64_000_000
+    shell: Mapping[str, int | tuple[str, ...]] = {}
+    keys_fold_plus_tags: bool = False
     server_host: str = "127.0.0.1"
     server_port: int = 7700
     server_socket: Path | None = None
@@ -156,7 +169,8 @@ def load(
             found[name] = _read(read, environ[variable], variable, here)
     if "state" not in found:
         found["state"] = _platform("state", environ)
-    return Settings(**found, config=config)
+    shell = {name.removeprefix("shell_"): found.pop(name) for name in list(found) if name.startswith("shell_")}
+    return Settings(**found, shell=shell, config=config)
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -260,6 +274,53 @@ def _command(value: Any, _: Path) -> tuple[str, ...]:
     return tuple(words)
 
 
+def _grave(value: Any, _: Path) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) == 1:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 4:
+        raise _Bad("a tier from 1 (low) to 4 (critical)")
+    return value
+
+
+def _branches(value: Any, base: Path) -> tuple[str, ...]:
+    found = _names(value, base)
+    for name in found:
+        if "*" in name[:-1] or name == "*":
+            raise _Bad('names of branches, or beginnings with a "*" behind')
+    return found
+
+
+def _folders(value: Any, base: Path) -> tuple[str, ...]:
+    """Folders as they are spelled in commands: absolute, and from home on where they lie there."""
+    words = [word for word in value.split(os.pathsep) if word] if isinstance(value, str) else value
+    if not isinstance(words, list | tuple):
+        raise _Bad(f'a list of folders, or folders with "{os.pathsep}" between')
+    found: list[str] = []
+    for word in words:
+        folder = os.path.normpath(_path(word, base))
+        if folder in (os.sep, os.path.normpath(Path.home())):
+            raise _Bad("folders below the root and below home")
+        found.append(folder)
+        if Path(folder).is_relative_to(Path.home()):
+            found.append(f"~/{Path(folder).relative_to(Path.home()).as_posix()}")
+    return tuple(dict.fromkeys(found))
+
+
+_SHELL: Final[Mapping[str, _Reader]] = {
+    **dict.fromkeys(
+        (
+            *("inside", "whole", "temporary", "outside", "outside_file", "unknown", "mirror", "system", "discard"),
+            *("push", "push_protected", "force_push", "force_push_protected", "delete_branch", "publish", "migrate"),
+            "service",
+        ),
+        _grave,
+    ),
+    "folders": _folders,
+    "temporary_folders": _folders,
+    "protected": _branches,
+}
+"""The fields of ``ShellPolicy``, which only a process that judges calls needs to load."""
+
 REGIONS: Final = (
     *("execution", "safety", "health", "scheduler", "episodes", "search"),
     *("context", "budget", "learning", "models", "parsing"),
@@ -310,6 +371,8 @@ _READ: Final[Mapping[str, _Reader]] = {
     "journal_params": _one_of("summary", "full", "none"),
     "journal_age": _seconds(3600, 36500 * 86400),
     "journal_size": _bytes(1_000_000),
+    **{f"shell_{name}": reader for name, reader in _SHELL.items()},
+    "keys_fold_plus_tags": _switch,
     "server_host": _name,
     "server_port": _port,
     "server_socket": _path,
@@ -365,7 +428,7 @@ class _Place(NamedTuple):
     key: str
 
 
-_TABLES: Final = ("lease", "journal", "server", "corpus", "regions", "brief", "health", "telemetry")
+_TABLES: Final = ("lease", "journal", "shell", "keys", "server", "corpus", "regions", "brief", "health", "telemetry")
 
 
 def _place(name: str) -> _Place:

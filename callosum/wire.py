@@ -170,6 +170,16 @@ class Section(Struct, frozen=True, rename="camel"):
     lines: tuple[str, ...]
 
 
+class HookEvent(Struct, frozen=True):
+    """``POST /hooks/{host}``: a hook event as the host wrote it. Each host says more, and is read by its adapter.
+
+    ``hook_event_name`` is the host's word for it; ``session_id`` names the session.
+    """
+
+    hook_event_name: str
+    session_id: str
+
+
 class Brief(Struct, frozen=True, rename="camel"):
     """``GET /brief``: what a session is told of the others, most important section first.
 

@@ -2,8 +2,8 @@
 
 A pair is played without regard to its label. Two changes: one session's is done, then the other asks, in
 both orders; it counts as found if in both orders the one who asks is told. A look and a change: the look is
-stale if their keys meet (the gate tells its session as soon as it writes what it has seen). Two looks
-never collide.
+stale if their keys meet (the gate tells its session as soon as it writes what it has seen), those of what it
+brought back included where the recording holds its result. Two looks never collide.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 from bench.quality import baselines, data
 from bench.quality.data import TEST, Pair, Recorded
 from bench.quality.figures import Part, Row, Share, Table, Tally, matrix, percent
-from bench.quality.judges import Scene, judge, meeting, told
+from bench.quality.judges import Scene, judge, looked_at, meeting, told
 from callosum.model import Classification, Kind
 from callosum.rules.ruleset import WHOLE
 
@@ -35,13 +35,18 @@ ASKED_FOR: Final = ("email:", "thread:", "channel:", "session:")
 
 @dataclass(frozen=True)
 class Finding:
-    """What came out of one pair. ``kinds`` of both orders; ``apart``: only ``recent`` on an addressee or a thread."""
+    """What came out of one pair.
+
+    ``kinds`` of both orders; ``apart``: only ``recent`` on an addressee or a thread; ``same``: both leave the same
+    bytes in one place, which is to be told by no one.
+    """
 
     found: bool
     kinds: frozenset[Kind] = frozenset()
     apart: bool = False
     once: bool = False
     why: str = ""
+    same: bool = False
 
 
 def play(pair: Pair) -> Finding:
@@ -51,6 +56,7 @@ def play(pair: Pair) -> Finding:
     if reads == 2:
         return Finding(found=False, why=_keys(one, other))
     if reads == 1:
+        one, other = _with_result(one, pair.a), _with_result(other, pair.b)
         met = meeting(one, other)
         kinds = frozenset({Kind.STALE}) if met else frozenset[Kind]()
         return Finding(bool(met), kinds, once=bool(met), why=_keys(one, other))
@@ -59,7 +65,12 @@ def play(pair: Pair) -> Finding:
     kinds = first | second
     keys = (*where, *back)
     apart = kinds == {Kind.RECENT} and all(key.startswith(ASKED_FOR) for key in keys)
-    return Finding(bool(first and second), kinds, apart, bool(kinds), _keys(one, other))
+    same = bool(one.content.whole) and one.content.whole == other.content.whole and one.keys == other.keys
+    return Finding(bool(first and second), kinds, apart, bool(kinds), _keys(one, other), same)
+
+
+def _with_result(found: Classification, call: Recorded) -> Classification:
+    return looked_at(found, call.tool, call.result) if found.effect == "read" else found
 
 
 def _after(first: Recorded, second: Recorded) -> tuple[frozenset[Kind], list[str]]:
@@ -80,7 +91,7 @@ def _keys(one: Classification, other: Classification) -> str:
 def reader_returns(look: Recorded, change: Recorded) -> bool:
     """A session looks, another changes something, and two hours later the first makes that change in other words."""
     scene = Scene()
-    scene.do("reader", look.tool, look.args)
+    scene.do("reader", look.tool, look.args, look.result)
     scene.after(APART)
     scene.do("other", change.tool, change.args)
     scene.after(LATER)
@@ -113,7 +124,7 @@ class _Counts:
 def run(folder: Path) -> Part:
     part = Part("conflicts", "Conflicts: pairs of calls that collide, and pairs that do not")
     ours, any_, same = _Counts(), _Counts(), _Counts()
-    apart, once, returned = Tally(), Tally(), Tally()
+    apart, once, returned, again, rest = Tally(), Tally(), Tally(), Tally(), Tally()
     cells: list[tuple[str, str]] = []
     sources: dict[tuple[str, str], Tally] = defaultdict(Tally)
     for pair in data.pairs(folder):
@@ -131,12 +142,15 @@ def run(folder: Path) -> Part:
             cells.append((pair.label, _name(finding)))
         if pair.label in WRITES:
             once.add(pair.half, finding.once)
+            (again if finding.same else rest).add(pair.half, finding.found)
         elif pair.label == "stale_read":
             returned.add(pair.half, _returned(pair))
         else:
             apart.add(pair.half, finding.apart)
     part.rows += [
         *_rows(ours, "Callosum", judged=True),
+        Row("... without the same bytes written again", "Callosum", rest.halves),
+        Row("the same bytes written again", "Callosum", again.halves, note="no duplicate by the protocol"),
         Row("duplicate and write_write, told in one order at least", "Callosum", once.halves),
         Row("stale_read, told when the reader writes", "Callosum", returned.halves),
         Row("recent on a shared addressee or thread", "Callosum", apart.halves, note="asked for, no false alarm"),

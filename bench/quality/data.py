@@ -72,7 +72,11 @@ def tools(folder: Path) -> list[Tool]:
 
 @dataclass(frozen=True)
 class Recorded:
-    """One recorded call. ``changed``: whether its environment was another afterwards, None where nobody looked."""
+    """One recorded call.
+
+    ``changed``: whether its environment was another afterwards, None where nobody looked. ``result``: what it
+    brought back, None where that was not recorded.
+    """
 
     source: str
     suite: str
@@ -81,6 +85,7 @@ class Recorded:
     args: dict[str, Any]
     changed: bool | None = None
     error: str | None = None
+    result: Any = None
 
     def __str__(self) -> str:
         return f"{self.tool} {json.dumps(self.args, ensure_ascii=False)}"
@@ -122,7 +127,8 @@ def pairs(folder: Path) -> list[Pair]:
     found = []
     for row in _rows(folder, "conflicts.jsonl"):
         a, b = (
-            Recorded(row["source"], row["suite"], one["task"], one["tool"], one["args"]) for one in (row["a"], row["b"])
+            Recorded(row["source"], row["suite"], one["task"], one["tool"], one["args"], result=one.get("result"))
+            for one in (row["a"], row["b"])
         )
         places = "/".join(f"{one['task']}#{one['i']}" for one in (row["a"], row["b"]))
         identity = f"{row['source']}/{row['suite']}/{places}"

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from callosum.gate import LocalGate
-from callosum.model import Call, Classification, Decision, Key, Kind, Mode, overlap
+from callosum.model import Call, Classification, Decision, Key, Kind, Mode, overlap, sees
 from callosum.rulebook import Rulebook
 from callosum.rules import RuleSet
+from callosum.rules.harvest import harvest
 from callosum.settings import Settings
 from callosum.stores.memory import MemoryStore
 from callosum.testing import ManualClock
@@ -26,6 +29,11 @@ RULES: Final = RuleSet.parse(None, secret=SECRET)
 def judge(tool: str, params: Mapping[str, Any], **more: Any) -> Classification:
     """What the shipped rules make of a call."""
     return RULES.classify(Call("judge", tool, params, cwd=CWD, **more))
+
+
+def looked_at(found: Classification, tool: str, result: Any) -> Classification:
+    """The same with the things that a look brought back among its keys, as the gate counts them."""
+    return replace(found, keys=(*found.keys, *harvest(tool, found.keys, result))) if result else found
 
 
 class Scene:
@@ -48,11 +56,11 @@ class Scene:
         more.setdefault("cwd", CWD)
         return self.gate.intercept(Call(who, tool, params, **more))
 
-    def do(self, who: str, tool: str, params: Mapping[str, Any], **more: Any) -> Decision:
-        """A call that runs, whatever it was told, and is reported at once."""
+    def do(self, who: str, tool: str, params: Mapping[str, Any], result: Any = None, **more: Any) -> Decision:
+        """A call that runs, whatever it was told, and is reported at once, with what it brought back."""
         decision = self.ask(who, tool, params, **more)
         if decision.proceed:
-            self.gate.complete(who, id=decision.id, outcome="done")
+            self.gate.complete(who, id=decision.id, outcome="done", result=result)
         return decision
 
 
@@ -62,11 +70,21 @@ def told(decision: Decision) -> frozenset[Kind]:
 
 
 def meeting(one: Classification, other: Classification) -> tuple[Key, Key] | None:
-    """The first two keys through which two calls meet in modes that disturb one another, None if they do not."""
+    """The first two keys through which two calls meet in modes that disturb one another, None if they do not.
+
+    A look at a tree does not see what is put into a thing in it, nor a facet of one; neither does the gate.
+    """
     for mine in one.keys:
         for theirs in other.keys:
             if mine.mode is theirs.mode and mine.mode is not Mode.WRITE:
                 continue
-            if overlap(mine.name, theirs.name):
+            if overlap(mine.name, theirs.name) and not (_unseen(mine, theirs) or _unseen(theirs, mine)):
                 return mine, theirs
     return None
+
+
+def _unseen(look: Key, change: Key) -> bool:
+    if look.mode is not Mode.READ or look.name[-1:] != "/":
+        return False
+    hangs_on = change.mode is Mode.APPEND and not change.name.startswith(f"{look.name}|")
+    return hangs_on or not (sees(look.name, change.name) or sees(change.name, look.name) or look.name == change.name)

@@ -39,7 +39,8 @@ running the tool, from its authors' types, or from MCP hints; where they come fr
     "conflicts": """Pairs of calls of two different tasks. Both orders were run from one state; the label is what came
 out. A pair is played without regard to its label. Two changes: one session's is done, and half a minute later the
 other asks, in both orders; it counts as found if in both the one who asks is told, and as a false alarm if in either.
-A look and a change: found (or a false alarm) if the keys of the two meet, which is what makes the look stale.
+A look and a change: found (or a false alarm) if the keys of the two meet, which is what makes the look stale; the
+ids in what the look brought back count where the recording holds it (a field `result` beside `args`).
 `recent` on a shared addressee or thread is asked for and counted apart.
 
 ![Collisions found against false alarms](quality.svg)""",

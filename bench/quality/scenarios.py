@@ -218,13 +218,18 @@ TWICE: Final = (
 LOST: Final = (
     Scenario("6B", 24, "claude-code#90943", "a commit from an index that another session's commit made old", (
         bash("mira", "git add src/a.py"),
+        bash("doug", "git status"),
         bash("doug", 'git add src/b.py && git commit -m "b"'),
         bash("mira", 'git commit -m "a"', "told"),
     )),
     Scenario("6B", 25, "claude-code#95355", "each pops what the other has stashed", (
-        bash("mira", "git stash"),
-        bash("doug", "git stash"),
-        bash("mira", "git stash pop", "told"),
+        bash("mira", "git stash", cwd=ONE_TREE),
+        bash("doug", "git stash", cwd=TWO_TREE),
+        bash("mira", "git stash pop", "told", cwd=ONE_TREE),
+    )),
+    Scenario("6B", 25, "claude-code#95355 (sweep)", "a stash takes away what another session is editing", (
+        edit("doug", f"{REPO}/src/a.py", "a", "b"),
+        bash("mira", "git stash", "told"),
     )),
     Scenario("6B", 25, "claude-code#95355 (reset)", "a hard reset over what another session has edited", (
         edit("mira", f"{REPO}/src/a.py", "a", "b"),
@@ -269,6 +274,7 @@ LOST: Final = (
     Scenario("6B", 31, "agentic-dev-team#1571 (sweep)", "a commit sweeps in what another has staged", (
         bash("one", "git add src/one.py src/two.py"),
         bash("two", 'git commit -am "mine"', "told"),
+        bash("two", 'git commit -m "mine" src/three.py'),
     )),
     Scenario("6B", 32, "claude-code#28922", "the host's own JSON is written by two processes without a lock",
              unseen="the host writes it itself: no tool is called"),
@@ -285,6 +291,11 @@ LOST: Final = (
     Scenario("6B", 34, "ai-employee#548 (build)", "two sessions build in one working folder", (
         bash("agent/1", "npm run build", outcome=""),
         bash("agent/2", "npm run build", "told", after=3),
+    )),
+    Scenario("6B", 34, "ai-employee#548 (built)", "a build that is over is in nobody's way: this must pass", (
+        bash("agent/1", "npm run build"),
+        bash("agent/2", "npm run build", "passes", after=3),
+        bash("agent/1", "npm run build", "passes", after=3),
     )),
     Scenario("6B", 35, "agentglass#118", "two worktrees race a migration of one database", (
         bash("one", "alembic upgrade head", cwd=ONE_TREE),

@@ -111,6 +111,10 @@ def _explained(settings: Settings, call: Call) -> tuple[Classification, Decision
     return LocalGate(settings=settings, store=MemoryStore(), rules=rulebook_of(settings)).explain(call)
 
 
+_RISKS = ("no risk", "low risk", "medium risk", "high risk", "critical")
+_EFFECTS = {"read": "it only looks", "write": "it changes something"}
+
+
 def _show(found: Classification, decision: Decision, call: Call, *, json: bool) -> None:
     from callosum.cli import show
     from callosum.cli.lines import brief
@@ -132,9 +136,11 @@ def _show(found: Classification, decision: Decision, call: Call, *, json: bool) 
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
     facts.add_row("call", Text.assemble(show.cell(call.tool, "bold"), ("  by ", "dim"), show.cell(call.actor)))
-    facts.add_row("tier", Text.assemble(show.tier(found.tier), (f"  {found.effect}", "dim")))
+    facts.add_row(
+        "tier", Text.assemble(show.tier(found.tier), (f"  {_RISKS[found.tier]}, {_EFFECTS[found.effect]}", "dim"))
+    )
     facts.add_row("keys", keys)
-    facts.add_row("rule", show.cell(found.rule or "none names it: judged by what it shows"))
+    facts.add_row("rule", show.cell(found.rule or "none names this tool: it is judged by what the call shows"))
     facts.add_row("why", Text("\n").join(show.cell(reason, limit=200) for reason in found.why))
     facts.add_row(
         "verdict",

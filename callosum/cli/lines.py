@@ -11,6 +11,7 @@ import msgspec
 from callosum.errors import ConfigError
 from callosum.model import MAX_NAME, Call, Classification
 from callosum.rules import RuleSet
+from callosum.worktree import located
 
 MAX_LINE: Final = 4_000_000
 """Longest call, in bytes: what the gate takes."""
@@ -87,7 +88,7 @@ def classify_lines(rules: RuleSet, instance: str, source: BinaryIO | None = None
         answer: dict[str, Any]
         try:
             call = read_call(line, instance)
-            answer = brief(rules.classify(call))
+            answer = brief(rules.classify(located(call)))
         except ConfigError as error:
             bad += 1
             answer = {"error": error.message, "at": error.at or f"line {number}"}

@@ -66,4 +66,4 @@ def rulebook_of(settings: Settings) -> Rulebook:
     """
     from callosum.rulebook import Rulebook
 
-    return Rulebook(settings.rules or settings.state / "tiers.json", protected=(str(settings.state),))
+    return Rulebook.of(settings)

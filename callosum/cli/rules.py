@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -196,12 +196,14 @@ def try_(
     from callosum.journal import Filter, Journal
     from callosum.model import DAY
     from callosum.retrospect import try_rules
+    from callosum.rulebook import options_of
 
     settings = settings_of(state, namespace, config)
     current = settings.rules or settings.state / "tiers.json"
     protected = (str(settings.state), str(current))
-    old = _rules_of(current, protected) if current.exists() else _rules_of(None, protected)
-    new = _rules_of(file, protected)
+    options = options_of(settings)
+    old = _rules_of(current if current.exists() else None, protected, options)
+    new = _rules_of(file, protected, options)
     start = moment(since, "--since")
     wanted = Filter(namespace=namespace, since=max(0, start - DAY))  # what the first calls were compared with
     with open_gate(settings) as gate:
@@ -215,14 +217,14 @@ def try_(
         raise typer.Exit(NO)
 
 
-def _rules_of(path: Path | None, protected: tuple[str, ...]) -> RuleSet:
+def _rules_of(path: Path | None, protected: tuple[str, ...], options: dict[str, Any]) -> RuleSet:
     """The rules of a file before the default ones. Raises ``ConfigError`` naming the file and the place."""
     from callosum.rules import RuleSet
 
     if path is None:
-        return RuleSet.parse(protected=protected)
+        return RuleSet.parse(protected=protected, **options)
     try:
-        return RuleSet.parse(path.read_bytes(), source=str(path), protected=protected)
+        return RuleSet.parse(path.read_bytes(), source=str(path), protected=protected, **options)
     except OSError as fault:
         raise ConfigError(fault.strerror or "cannot be read", at=str(path)) from fault
     except ConfigError as error:

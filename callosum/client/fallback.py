@@ -8,15 +8,12 @@ it counts as 3, and so does a shell whatever the table says. Source: PROTOCOL se
 from __future__ import annotations
 
 import json
-import logging
 import os
 from collections.abc import Mapping
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Final
-
-logger = logging.getLogger("callosum")
 
 FILE: Final = "fallback.json"
 """The name of the table in the state folder."""
@@ -78,6 +75,15 @@ def load_table(path: str | os.PathLike[str]) -> dict[str, int]:
         raise ValueError("nested too deeply") from None
 
 
+def write_table(path: str | os.PathLike[str], tools: Mapping[str, int]) -> None:
+    """Replaces the file. Raises ``OSError``."""
+    fresh = f"{os.fspath(path)}.{os.getpid()}"
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
+        json.dump({"tools": dict(sorted(tools.items()))}, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+    os.replace(fresh, path)  # noqa: PTH105
+
+
 class Table:
     """The table in force: the one that was given, else the file beside the gate, else the one fetched from it.
 
@@ -115,5 +121,7 @@ class Table:
             except FileNotFoundError:
                 pass
             except (OSError, ValueError) as error:
-                logger.warning("%s cannot be used: %s", os.fspath(self._path), error)
+                import logging  # noqa: PLC0415 - takes a hook process as long as all else here
+
+                logging.getLogger("callosum").warning("%s cannot be used: %s", os.fspath(self._path), error)
         return self._fetched or {}

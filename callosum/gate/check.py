@@ -8,12 +8,14 @@ from typing import Any, Final, Literal
 import msgspec
 
 from callosum.errors import ConfigError
-from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, MAX_NAME, Call, Key, Outcome
+from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, MAX_NAME, Call, Key, Outcome, Worktree
 from callosum.policy.settle import Who
 from callosum.redact import summarise
 from callosum.wire import can_be_seen
 
 MAX_ATTEMPT: Final = 1_000_000
+MAX_FOLDER: Final = 4096
+"""Longest path of a worktree, in characters."""
 MAX_WAIT: Final = 60.0
 """Longest ``wait`` of a call, in seconds."""
 MAX_PARAMS: Final = 4_000_000
@@ -53,7 +55,7 @@ def check_call(call: Call) -> None:
         check_name(call.origin, "origin")
     if call.namespace != DEFAULT_NAMESPACE:
         check_name(call.namespace, "namespace")
-    if not isinstance(call.params, Mapping):
+    if type(call.params) is not dict and not isinstance(call.params, Mapping):
         raise ConfigError(f"expected an object, got {type(call.params).__name__}", at="params")
     wait, timeout = call.wait, call.timeout
     if wait != 0 and not (isinstance(wait, int | float) and 0 <= wait <= MAX_WAIT):
@@ -62,6 +64,7 @@ def check_call(call: Call) -> None:
         raise ConfigError(f"expected seconds, more than 0 and at most {MAX_TTL:.0f}", at="timeout")
     if call.cwd is not None and type(call.cwd) is not str:
         raise ConfigError(f"expected text, got {type(call.cwd).__name__}", at="cwd")
+    _check_worktree(call.worktree)
     if call.task_id is not None:
         check_name(call.task_id, "taskId")
     if call.attempt != 1 and not (type(call.attempt) is int and 1 <= call.attempt <= MAX_ATTEMPT):
@@ -70,8 +73,25 @@ def check_call(call: Call) -> None:
         raise ConfigError(f"expected the id of a decision, got {call.after!r}", at="after")
 
 
+def _check_worktree(found: object) -> None:
+    if found is None:
+        return
+    if not isinstance(found, Worktree):
+        raise ConfigError(f"expected a worktree, got {type(found).__name__}", at="worktree")
+    for name in ("root", "repository"):
+        path = getattr(found, name)
+        if type(path) is not str or not 0 < len(path) <= MAX_FOLDER:
+            raise ConfigError(f"expected a path of at most {MAX_FOLDER} characters", at=f"worktree.{name}")
+        if not can_be_seen(path):
+            raise ConfigError(
+                "control characters, invisible ones and broken Unicode are not allowed", at=f"worktree.{name}"
+            )
+
+
 def check_name(value: object, at: str) -> None:
     """Refuses what is no name: text of 1 to ``MAX_NAME`` characters, all of which can be seen."""
+    if type(value) is str and value.isprintable() and 0 < len(value) <= MAX_NAME:
+        return  # nearly all
     if type(value) is not str:
         raise ConfigError(f"expected text, got {type(value).__name__}", at=at)
     if not 0 < len(value) <= MAX_NAME:
@@ -86,8 +106,9 @@ def who_of(instance: str, session: str | None, namespace: str, *, by: str = "", 
         check_name(instance, "instance")
     if session is not None:
         check_name(session, "session")
-    check_name(namespace, "namespace")
-    return Who(f"{instance}/{session}" if session else instance, namespace, check_note(by, "by"), force)
+    if namespace != DEFAULT_NAMESPACE:
+        check_name(namespace, "namespace")
+    return Who(f"{instance}/{session}" if session else instance, namespace, check_note(by, "by") if by else "", force)
 
 
 def check_note(value: str, at: str) -> str:
@@ -119,6 +140,7 @@ def id_of(value: int) -> int:
     return value
 
 
+_DONE: Final = Outcome.DONE  # an enum's attributes are slow
 _LOST_WORDS: Final = (
     "timeout",
     "timed out",
@@ -135,15 +157,15 @@ def outcome_of(result: Any, outcome: Outcome | str | None) -> Outcome:
     Only a definite refusal is ``failed``: an error that speaks of a timeout or a lost connection
     leaves it ``unknown``, as does an explicit ``unknown``. Raises ``ConfigError`` at ``outcome``.
     """
-    if outcome is not None:
+    if outcome is not None and type(outcome) is not Outcome:
         try:
             outcome = Outcome(outcome)
         except ValueError:
             choices = ", ".join(Outcome)
             raise ConfigError(f"expected one of {choices}, got {outcome!r}", at="outcome") from None
-    error = result.get("error") if isinstance(result, Mapping) else None
+    error = result.get("error") if type(result) is dict or isinstance(result, Mapping) else None
     if not error:
-        return outcome or Outcome.DONE
+        return outcome or _DONE
     if outcome in (Outcome.UNKNOWN, Outcome.CANCELLED):
         return outcome
     text = error if isinstance(error, str) else str(error)[:1000]

@@ -52,8 +52,8 @@ from callosum.model import (
     Find,
     Holding,
     Host,
-    Lease,
     LockResult,
+    Mode,
     Observation,
     Outcome,
     RecentAction,
@@ -69,9 +69,11 @@ from callosum.policy.admit import APPROVAL_TTL, admit
 from callosum.policy.answer import origin_of
 from callosum.policy.ask import Ask, Ruling, keys_of, scope_of
 from callosum.policy.evidence import lapsed
+from callosum.policy.marks import saw
 from callosum.policy.settle import Who, visible
 from callosum.redact import summarise
 from callosum.rulebook import Rulebook
+from callosum.rules.harvest import harvest
 from callosum.settings import Settings
 from callosum.stores.base import Request, Store
 
@@ -95,6 +97,8 @@ class Look(NamedTuple):
 
     read: Callable[[], Any]
 
+
+_DONE, _LOOKS = Outcome.DONE, Mode.READ  # an enum's attributes are slow
 
 T = TypeVar("T")
 Course = Generator[Request | Pause | Look, Any, T]
@@ -123,8 +127,7 @@ class Courses:
         steps = [applied]
         if ruling.queued:
             ruling = yield from self._wait(ask, identity, steps)
-            applied = steps[-1]
-        decision = _filled(ruling.decision, applied)
+        decision = ruling.decision
         if self.observers:
             self._observe(
                 Event.INTERCEPT,
@@ -143,7 +146,7 @@ class Courses:
         shown: list[Decision] = []
 
         def look(view: View) -> Change:
-            shown[:] = [admit(ask, view).answer.decision]
+            shown[:] = [replace(admit(ask, view).answer.decision, id=0, lease=None)]  # nothing is opened
             return Change()
 
         yield scope_of(ask, identity), look
@@ -236,7 +239,20 @@ class Courses:
         report: Report = applied.change.answer
         if self.observers:
             self._observe(Event.COMPLETE, who, began, applied, report=report, outcome=ended, result=kept)
+        if result and ended is _DONE and report.ok and not report.late and applied.change.settles:
+            yield from self._saw(who, applied.change.settles[0].action, result)
         return report
+
+    def _saw(self, who: Who, look: Action, result: Any) -> Course[None]:
+        """Marks what a finished look brought back as looked at, as of its intercept; of the result only ids are taken.
+
+        It has a transaction of its own: that of the report must not wait for a long result to be read.
+        """
+        if look.session != who.session or any(key.mode is not _LOOKS for key in look.keys):
+            return
+        found = harvest(look.tool, look.keys, result)
+        if found:
+            yield Scope(who.namespace, who.session, found), partial(saw, look.started)
 
     def late(self, call: Call, outcome: Outcome, note: str) -> Course[None]:
         """Journals a call that ran while the gate could not be asked."""
@@ -253,6 +269,24 @@ class Courses:
         """Journals that a request was refused for who sent it; ``details`` must hold no secret."""
         entry = Entry(Event.REFUSE, "server", body={"reason": reason, **summarise(details, mode="summary")})
         yield Scope(DEFAULT_NAMESPACE, "server"), partial(_just, Change((entry,)))
+
+    def heard(
+        self,
+        instance: str,
+        what: str,
+        details: Mapping[str, Any],
+        *,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> Course[None]:
+        """Journals what a host told that is no call: a session that begins, an event that nobody knows.
+
+        ``what`` is the host's name of it; ``details`` are summarised and redacted as params are.
+        """
+        who = who_of(instance, session, namespace)
+        body = {"what": check_note(what, "what"), "params": summarise(details, mode=self.settings.journal_params)}
+        entry = Entry(Event.HOST, who.session, namespace, body=body)
+        yield Scope(namespace, who.session), partial(_just, Change((entry,)))
 
     # --- leases ----------------------------------------------------------------------------------
 
@@ -465,18 +499,6 @@ def status_of(store: Store, namespace: str, key: str | None) -> Status:
         asked=tuple(h for h in live if h.state is State.ASKED and h.expires > now and not h.approved),
         observing_until=until if until > now else None,
     )
-
-
-def _filled(decision: Decision, applied: Applied) -> Decision:
-    """The decision with what the store knows: its id, and the lease of a repeated answer."""
-    opening = applied.change.open
-    id = decision.id or applied.ids[-1]
-    if decision.repeated:
-        return decision
-    lease = None
-    if opening is not None and opening.state is State.OPEN:
-        lease = Lease(id, max(opening.expires, opening.limit) / SECOND, (opening.expires - id) / SECOND)
-    return replace(decision, id=id, lease=lease)
 
 
 def _first(names: Iterable[str]) -> str | None:

@@ -14,6 +14,7 @@ from callosum.gate.course import Course, Courses, Look, Observer, Pause
 from callosum.journal import Rotation
 from callosum.model import (
     DEFAULT_NAMESPACE,
+    Applied,
     Call,
     Classification,
     Decision,
@@ -31,6 +32,7 @@ from callosum.rulebook import Rulebook, content_secret
 from callosum.settings import Settings, load
 from callosum.stores.base import Store
 from callosum.stores.sqlite import SqliteStore
+from callosum.worktree import located
 
 logger = logging.getLogger("callosum")
 
@@ -74,7 +76,7 @@ class LocalGate:
         self.store: Store = store if store is not None else SqliteStore(folder / DATABASE)
         if rules is None:
             secret = content_secret(folder) if store is None else b""
-            rules = Rulebook(settings.rules or folder / "tiers.json", secret=secret, protected=(str(folder),))
+            rules = Rulebook.of(settings, secret=secret)
         self.rules = rules
         self.courses = Courses(settings, self.store, rules, observer)
         self._rotation = Rotation(self.store, folder, age=settings.journal_age, size=settings.journal_size)
@@ -103,10 +105,13 @@ class LocalGate:
 
         return remove
 
+    located = staticmethod(located)
+    """What of a call this machine's disk tells is added here, since its tools run here."""
+
     # --- the gate's face -------------------------------------------------------------------------
 
     def intercept(self, call: Call) -> Decision:
-        decision = self._drive(self.courses.intercept(call))
+        decision = self._drive(self.courses.intercept(self.located(call)))
         if self._backlog:
             self._flush_backlog()
         if decision.id % UPKEEP_EVERY == 0:
@@ -115,7 +120,7 @@ class LocalGate:
 
     def explain(self, call: Call) -> tuple[Classification, Decision]:
         """Says what a call would get now, and why. Nothing is recorded and nothing waits."""
-        return self._drive(self.courses.explain(call))
+        return self._drive(self.courses.explain(self.located(call)))
 
     def complete(
         self,
@@ -264,18 +269,17 @@ class LocalGate:
 
     def _drive(self, course: Course[T]) -> T:
         """Runs a course to its end, with calls that block."""
-        transact = self.store.transact
         answer: Any = None
         try:
             while True:
                 need = course.send(answer)
-                if type(need) is Pause:
-                    answer = self._sleep(need.seconds)
-                elif type(need) is Look:
+                if type(need) is Look:
                     answer = need.read()
+                elif type(need) is Pause:
+                    answer = self._sleep(need.seconds)
                 else:
-                    (answer,) = transact((need,))  # type: ignore[arg-type]  # what is left is a Request
-                    if isinstance(answer, Exception):
+                    (answer,) = self.store.transact((need,))  # type: ignore[arg-type]  # what is left is a Request
+                    if type(answer) is not Applied:
                         raise answer
         except StopIteration as end:
             value: T = end.value

@@ -29,6 +29,7 @@ from callosum.model import (
     Entry,
     Event,
     Kind,
+    Lease,
     Opening,
     Settle,
     State,
@@ -51,6 +52,7 @@ HOST_LIMIT: Final = HOUR
 MOST_CONFLICTS: Final = 10
 
 _ALLOW: Final = Verdict.ALLOW  # an enum's attributes are slow
+_OPENED, _DONE, _INTERCEPT = State.OPEN, State.DONE, Event.INTERCEPT
 _CLEAR: Final = Case(_ALLOW)
 
 
@@ -121,7 +123,7 @@ def _deadlocks(held: list[Evidence], view: View) -> bool:
 def _queue(ask: Ask, view: View) -> Change:
     """Takes or keeps a place in the queue: a waiter is an action in state ``queued``."""
     settles, entries = lapses(view)
-    ruling = Ruling(draft(ask, Case(Verdict.BLOCK)), queued=True)
+    ruling = Ruling(draft(ask, Case(Verdict.BLOCK), 0), queued=True)
     until = view.now + WAITER_TTL
     mine = _place_in_queue(ask, view)
     if mine is not None:
@@ -158,11 +160,11 @@ def _needs_a_person(ask: Ask, view: View, case: Case) -> Change:
         return _conclude(ask, view, replace(case, verdict=Verdict.BLOCK, note=note))
     elif case.verdict is Verdict.ASK and not answer.approved:
         note = f"The question ({answer.id}) still waits for an answer; nobody has decided."
-        decision = draft(ask, replace(case, note=note))
+        decision = draft(ask, replace(case, note=note), answer.id)
         settles, entries = lapses(view)
         _give_up_place(ask, view, settles)
         entries.append(entry_of(ask, Event.INTERCEPT, case.verdict, body_of(ask, decision)))
-        return Change(tuple(entries), settles=tuple(settles), answer=Ruling(replace(decision, id=answer.id)))
+        return Change(tuple(entries), settles=tuple(settles), answer=Ruling(decision))
     return _conclude(ask, view, case)
 
 
@@ -193,9 +195,9 @@ def _conclude(ask: Ask, view: View, case: Case) -> Change:
         return _open(ask, view, replace(case, verdict=observe(verdict)), observed=verdict)
     if verdict is Verdict.ASK and not case.note:
         case = replace(case, note="It runs once a person has approved it; ask again then, or do something else.")
-    decision = draft(ask, case)
     settles, entries = lapses(view)
     _give_up_place(ask, view, settles)
+    decision = draft(ask, case, view.now + len(entries))  # its entry follows what lapsed
     opening = None
     if verdict is Verdict.ASK:
         opening = Opening(State.ASKED, view.now + APPROVAL_TTL, content=ask.found.content, params=ask.params)
@@ -218,12 +220,13 @@ def _open(ask: Ask, view: View, case: Case, *, used: Action | None = None, obser
     if used is not None:
         settles.append(Settle(used, State.CANCELLED, ended=now))
     leases = found.tier >= 3
+    expires = now + ask.ttl
     limit = 0
     if call.host is not None:
         limit = now + (int(call.timeout * SECOND) if call.timeout else HOST_LIMIT)
     opening = Opening(
-        State.OPEN if leases else State.DONE,
-        now + ask.ttl,
+        _OPENED if leases else _DONE,
+        expires,
         limit,
         call.host if leases else None,
         False,
@@ -231,10 +234,12 @@ def _open(ask: Ask, view: View, case: Case, *, used: Action | None = None, obser
         prints_of(found.content) if found.tier >= 2 else (),
         _supersedes(ask, case.evidence) if case.evidence else (),
     )
-    decision = draft(ask, case, observed)
+    id = now + len(entries)
+    lease = Lease(id, max(expires, limit) / SECOND, (expires - id) / SECOND) if leases else None
+    decision = draft(ask, case, id, observed, lease)
     if used is not None and call.rewrite and used.answer and used.content.digest != found.content.digest:
         decision = replace(decision, params=msgspec.json.decode(used.answer))
-    entries.append(entry_of(ask, Event.INTERCEPT, case.verdict, body_of(ask, decision)))
+    entries.append(entry_of(ask, _INTERCEPT, case.verdict, body_of(ask, decision)))
     moves = tuple(moved(ask, view, _ALLOW if observed is not None else case.verdict, case.items))
     return Change(tuple(entries), opening, tuple(settles), moves, answer=Ruling(decision))
 

@@ -70,8 +70,8 @@ def _lease(action: Action) -> Lease:
     return Lease(action.id, expires / SECOND, (action.expires - action.started) / SECOND)
 
 
-def draft(ask: Ask, case: Case, observed: Verdict | None = None) -> Decision:
-    """The answer, still without its id and lease."""
+def draft(ask: Ask, case: Case, id: int, observed: Verdict | None = None, lease: Lease | None = None) -> Decision:
+    """The answer; ``id`` is the place of the entry that tells of it."""
     verdict, count = case.verdict, len(case.items)
     names = tuple([key.name for key in ask.found.keys])
     silent = observed is not None or (verdict is _ALLOW and not case.note)
@@ -79,14 +79,14 @@ def draft(ask: Ask, case: Case, observed: Verdict | None = None) -> Decision:
         verdict.proceed,
         ask.found.tier,
         names[0] if names else None,
-        0,
+        id,
         verdict,
         names,
         ask.found.rule,
         case.conflicts,
         count,
         None if silent else sentence(verdict, ask.found.tier, case.conflicts, count, case.note),
-        None,
+        lease,
         observed,
     )
 
@@ -150,6 +150,8 @@ def origin_of(call: Call) -> dict[str, Any]:
         body["attempt"] = call.attempt
     if call.cwd is not None and len(call.cwd) <= MAX_CWD and call.cwd.isprintable():
         body["cwd"] = call.cwd
+        if call.worktree is not None and max(len(call.worktree.root), len(call.worktree.repository)) <= MAX_CWD:
+            body["worktree"] = {"root": call.worktree.root, "repository": call.worktree.repository}
     return body
 
 

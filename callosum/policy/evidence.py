@@ -44,6 +44,8 @@ UNSEEN_CHANGE: Final = 10 * MINUTE
 LONGEST_LOOK: Final = SAME_ORIGIN
 """The farthest any fixed look-back reaches; a rule's window may reach farther."""
 
+_WHILE_RUNNING: Final = "build:"
+"""What disturbs only as long as it runs: the next run makes again what it leaves."""
 _SETTLED_AWAY = frozenset({State.FAILED, State.CANCELLED, State.ASKED})
 
 
@@ -223,24 +225,42 @@ def _stale(asking: Asking, view: View, place: KeyView) -> list[Action]:
     look = last_look(place, found.window)
     replaces = not found.content.repeats
     genuine = place.mark.read
+    if not look and len(view.keys) > 1:
+        look = genuine = _names_seen(view, place)
     changes = [*place.stale]
     for action in (*place.latest, *(a for a in place.live if a.state in (State.OPEN, State.UNKNOWN))):
         if action.session == asking.actor or action.lock or action.state in _SETTLED_AWAY:
             continue
         if found.content.whole and found.content.whole == action.content.whole:
             continue
-        changed = now if unreported(action, now) else moment(action, now)
-        if genuine and look == genuine:
+        running = unreported(action, now)
+        if not running and place.key.name.startswith(_WHILE_RUNNING):
+            continue
+        changed = now if running else moment(action, now)
+        seen = look and not (place.above and _hangs_on(action))
+        if seen and look == genuine:
             stale = changed > look
-        elif look and replaces:
+        elif seen and replaces:
             # Known only by its own write. At tier 4, where no mark lifts a block, time must.
             stale = changed > look and (found.tier < Tier.CRITICAL or now - changed < found.window)
         else:
             young = now - changed < min(UNSEEN_CHANGE, found.window)
-            stale = not look and replaces and not action.content.repeats and young
+            stale = not seen and replaces and not action.content.repeats and young
         if stale and action.mode is not Mode.READ:
             changes.append(action)
     return changes
+
+
+def _names_seen(view: View, place: KeyView) -> int:
+    """When the session last saw which names there are where the call makes one: this one was not among them."""
+    directory = place.key.name.rstrip("/").rpartition("/")[0]
+    names = f"{directory}/|names"
+    return next((other.mark.read for other in view.keys if other.key.name == names), 0) if directory else 0
+
+
+def _hangs_on(action: Action) -> bool:
+    """Whether what was changed is no more than something put into the thing, or a facet of it: no list shows it."""
+    return action.mode is Mode.APPEND or "|" in action.key
 
 
 def _same_content(asking: Asking, view: View, add: _Add) -> None:
@@ -260,8 +280,8 @@ def _same_content(asking: Asking, view: View, add: _Add) -> None:
         number = _shared(view.keys, action)
         if number is None:
             continue
-        if not own:
-            _opposed(asking, view, action, number, add)
+        if not own and (met := _shared(view.keys, action, meeting=True)) is not None:
+            _opposed(asking, view, action, met, add)
         if _repeats(found, action, now, own=own):
             add(action, Kind.DUPLICATE, number, own=own)
 
@@ -287,12 +307,14 @@ def _repeats(found: Classification, action: Action, now: int, *, own: bool) -> b
     return (alike and age < look_back) or (same_origin and age < SAME_ORIGIN)
 
 
-def _shared(places: tuple[KeyView, ...], action: Action) -> int | None:
-    """The number of the asking call's key that the action shares."""
+def _shared(places: tuple[KeyView, ...], action: Action, *, meeting: bool = False) -> int | None:
+    """The number of the asking call's key that the action shares; with ``meeting`` not where both only append."""
     for number, place in enumerate(places):
         if place.key.mode is Mode.READ:
             continue
         for key in action.keys:
-            if key.mode is not Mode.READ and overlap(place.key.name, key.name):
+            if key.mode is Mode.READ or (meeting and not meets(place.key.mode, key.mode)):
+                continue
+            if overlap(place.key.name, key.name):
                 return number
     return None

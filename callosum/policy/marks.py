@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from callosum.model import (
     MINUTE,
     SECOND,
+    Change,
     KeyView,
     Kind,
     Mark,
@@ -124,3 +125,12 @@ def _worth_a_read(place: KeyView, view: View) -> bool:
     if any(unreported(action, view.now) for action in place.latest):
         return True
     return newest >= place.mark.read
+
+
+def saw(moment: int, view: View) -> Change:
+    """Marks the keys of a view as looked at by its session at ``moment``. A mark never moves back. A pure step."""
+    return Change(
+        moves=tuple(
+            [Move(place.key.name, replace(place.mark, read=moment)) for place in view.keys if place.mark.read < moment]
+        )
+    )

@@ -44,6 +44,11 @@ from callosum.model import (
 )
 from callosum.policy.evidence import lapsed, leased, lost, meets
 
+_DONE, _OPEN, _UNKNOWN, _FAILED = State.DONE, State.OPEN, State.UNKNOWN, State.FAILED  # an enum's attributes are slow
+_QUEUED, _ASKED, _CANCELLED = State.QUEUED, State.ASKED, State.CANCELLED
+_COMPLETE, _HAPPENED = Event.COMPLETE, Outcome.DONE
+_STATE_OF: Final = {outcome: State(outcome.value) for outcome in Outcome}
+
 
 class Who(Struct, frozen=True, gc=False):
     """Who speaks: ``session`` (the actor) or a person, named by ``by``; ``force`` acts for others.
@@ -140,22 +145,23 @@ def finish(who: Who, outcome: Outcome, result: Any, view: View) -> Change:
         return Change(answer=Report(ok=False, id=action.id, note="this action belongs to another session"))
     if action.lock:
         return Change(answer=Report(ok=False, id=action.id, note="a lock is released, not completed"))
-    if action.state in (State.QUEUED, State.ASKED):
+    was = action.state
+    if was is _QUEUED or was is _ASKED:
         return Change(answer=Report(ok=False, id=action.id, state=action.state, note="this call was not let through"))
-    if action.ended and action.state is not State.UNKNOWN:
+    if action.ended and was is not _UNKNOWN:
         same = action.state.value == outcome.value
         note = f"already reported as {action.state}; the first report stands"
         return Change(answer=Report(ok=same, id=action.id, state=action.state, note=note))
-    if action.state in (State.FAILED, State.CANCELLED):
+    if was is _FAILED or was is _CANCELLED:
         return Change(
             answer=Report(ok=False, id=action.id, state=action.state, note=f"already settled as {action.state}")
         )
-    late = action.state is State.UNKNOWN or (action.state is State.OPEN and lapsed(action, view.now))
-    state = State(outcome.value)
-    settles = [Settle(action, state, ended=view.now)]
+    late = was is _UNKNOWN or (was is _OPEN and lapsed(action, view.now))
+    state = _STATE_OF[outcome]
+    settles = [Settle(action, state, view.now)]
     note = "late: the lease had run out" if late else ""
-    entries = [_entry(action, Event.COMPLETE, outcome, note, who, result)]
-    if outcome is Outcome.DONE:
+    entries = [_entry(action, _COMPLETE, outcome, note, who, result)]
+    if view.superseded and outcome is _HAPPENED:
         for other in view.superseded:
             if lost(other, view.now):
                 settles.append(Settle(other, State.CANCELLED, ended=view.now))

@@ -100,6 +100,8 @@ _VALUE: Final = (
     rb"""|\$\{[^}\s]*\}?|\$\([^)\n]*\)?|[^\s,;&"'{}()\[\]]+)"""
 )
 
+_PASSES: Final = 4
+"""How often a text is gone over at most: what stands in place of one secret can bring the ends of another together."""
 _START: Final = rb"(\\[nrt]|\b)"
 """Where a word begins, also behind an escaped break: text within text, as JSON has it."""
 
@@ -171,7 +173,8 @@ def is_plain(text: str) -> bool:
 def redact_text(text: str) -> str:
     """Return ``text`` with each secret that its shape or its name gives away replaced by ``MARKER``.
 
-    Lone surrogates become U+FFFD. Linear in the length of the text.
+    Lone surrogates become U+FFFD. What was redacted stays as it is when it is redacted again. Linear in the length
+    of the text.
     """
     try:
         data = text.encode()
@@ -180,7 +183,11 @@ def redact_text(text: str) -> str:
         data = text.encode()
     if not _ANY.search(data):
         return text
-    for pattern, replace in _EACH:
-        if pattern.search(data):
-            data = pattern.sub(lambda match, replace=replace: replace(_Match(match)), data)
+    for _ in range(_PASSES):
+        before = data
+        for pattern, replace in _EACH:
+            if pattern.search(data):
+                data = pattern.sub(lambda match, replace=replace: replace(_Match(match)), data)
+        if data == before:
+            break
     return data.decode("utf-8", "replace")

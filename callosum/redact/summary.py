@@ -85,11 +85,18 @@ def _copy(value: Any, texts: list[str], depth: int) -> Any:
             return [_copy(item, texts, depth - 1) for item in value]
         if "value" in value:  # perhaps a pair spelled out
             raise _Hard
-        kept = {}
+        kept: dict[str, Any] = {}
         for name, item in value.items():
             if type(name) is not str or len(name) > NAME_LIMIT or not _is_harmless(name):
                 raise _Hard
-            kept[name] = _copy(item, texts, depth - 1)
+            if type(item) is str and len(item) <= _TEXT:
+                texts.append(item)
+                kept[name] = item
+            elif item is True or item is False or item is None:
+                texts.append("")
+                kept[name] = item
+            else:
+                kept[name] = _copy(item, texts, depth - 1)
         return kept
     texts.append("")
     if value is None or kind is bool or ((kind is int or kind is float) and -1e15 < value < 1e15):

@@ -52,7 +52,7 @@ from callosum.corpus.events import (
 )
 from callosum.errors import Blocked, CallosumError, ConfigError, GateUnavailable
 from callosum.gate import Gate
-from callosum.guard import guard, outcome_of_error
+from callosum.guards import guard, outcome_of_error
 from callosum.model import Call, Decision, Entry, Event, Observation, Outcome
 from callosum.redact import redact_text
 

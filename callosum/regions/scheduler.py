@@ -27,7 +27,7 @@ from callosum.corpus.events import (
     SchedulerTick,
     WatcherChanged,
 )
-from callosum.errors import ConfigError
+from callosum.errors import CallosumError, ConfigError
 from callosum.gate import LocalGate
 from callosum.model import SECOND
 from callosum.pages.consolidation import Closed, Consolidation
@@ -241,9 +241,17 @@ class Brainstem:
     def _first(self, job: Job) -> dict[str, Any]:
         """When a job is done first, where that is not what its trigger says."""
         delay = job.first
-        if job.name == "digest" and job.daily is not None and self._pages.due():
+        if job.name == "digest" and job.daily is not None and self._digest_missing():
             delay = _SOON
         return {} if delay is None else {"next_run_time": datetime.now(UTC) + timedelta(seconds=delay)}
+
+    def _digest_missing(self) -> bool:
+        """Whether one may be; a store or a folder that cannot tell now keeps no schedule from starting."""
+        try:
+            return self._pages.due()
+        except (CallosumError, OSError) as error:
+            logger.warning("whether a digest is missing will be seen when the job runs: %s", said(error))
+            return True
 
     def _look_at_clock(self) -> None:
         """Starts the schedule anew when the clock was set back: its times would be far away."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from callosum.journal import shown_keys
-from callosum.model import SECOND, Call, Entry, Event, Verdict
+from callosum.model import SECOND, Call, Entry, Event, Verdict, Worktree
 from callosum.redact import MARKER, summarise
 
 
@@ -36,7 +38,15 @@ def call_of(entry: Entry) -> Call | None:
         annotations=_said(known, "annotations", dict),
         origin=_said(body, "origin", str),
         run=entry.run or None,
+        worktree=_worktree(body.get("worktree")),
     )
+
+
+def _worktree(said: Any) -> Worktree | None:
+    try:
+        return msgspec.convert(said, Worktree | None)
+    except msgspec.ValidationError:
+        return None
 
 
 def _said(body: Mapping[str, Any], name: str, kind: type) -> Any:

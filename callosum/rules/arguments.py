@@ -7,6 +7,7 @@ thing is (owner and repository, a tenant), a thread, or a condition that narrows
 from __future__ import annotations
 
 from functools import lru_cache
+from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,7 +26,7 @@ MAX_TEXT: Final = 4096
 _WORDS: Final = 5
 """An argument of more words is a text, whatever it is called."""
 
-_NONE, _ID, _PATH, _MAIL, _URL, _NAME, _SCOPE, _OWNER, _REPO, _THREAD, _PART, _SHAPE = range(12)
+_NONE, _ID, _PATH, _MAIL, _URL, _NAME, _SCOPE, _OWNER, _REPO, _THREAD, _PART, _SHAPE, _LOGIN = range(13)
 
 _ID_ENDS: Final = frozenset(
     "id ids uuid guid number numbers no num ref slug iban handle sku ts arn urn identifier key".split()
@@ -51,15 +52,28 @@ _NOT_IDS: Final = frozenset(
     "page line port version row column phone_country build max min api access secret public private sort idempotency "
     "partition primary foreign cache".split()
 )
+_NUMBERED: Final = frozenset("page line version row column".split())
+_REAL_IDS: Final = frozenset("id ids uuid guid".split())
+"""``page_number`` is where to read on, ``page_id`` is a page."""
+_VALUES: Final = frozenset(
+    "password passcode passphrase pin otp secret token price amount cost quantity status".split()
+)
+"""What a thing has, or what nobody may read; which thing it is they do not say."""
 _TIMES: Final = frozenset("day date time week month year hour minute duration period start end".split())
 _PARTS: Final = frozenset(
     "limit offset page per_page page_size pagesize cursor start_cursor page_token next_token max_results maxresults "
     "max_keys count top skip n first last after before page_number starting_after".split()
 )
 """Params that ask for a part of a list."""
+_LOGINS: Final = frozenset(
+    "access_token auth_token token session_token user_token account_token api_key apikey api_token bearer_token "
+    "credential credentials auth authorization".split()
+)
+"""Params that say as whom the call is made: of what an account has only one, each has its own."""
 
 
 _PLAIN: Final = {
+    **dict.fromkeys(_LOGINS, _LOGIN),
     **dict.fromkeys(_PARTS, _PART),
     **dict.fromkeys(_NAMES, _NAME),
     **dict.fromkeys(("repo", "repository", "repo_name", "repository_name"), _REPO),
@@ -89,10 +103,11 @@ def _role(name: str) -> tuple[int, str]:
         return _SHAPE, ""
     if found[-1] in _ID_ENDS or (found[-1] == "account" and len(found) > 1):
         rest = [singular(one) for one in found[:-1] if one not in lex.QUALIFIERS]
-        entity = rest[-1] if rest else ""
+        entity = "parent" if "parent" in found else rest[-1] if rest else ""
         if entity == "file":
             entity = "file-id"  # a drive's number, no path
-        if entity in _NOT_IDS or (found[-1] == "key" and not rest):
+        named = entity in _NUMBERED and found[-1] in _REAL_IDS
+        if (entity in _NOT_IDS and not named) or (found[-1] == "key" and not rest):
             return _NONE, ""
         if entity in lex.SCOPES or "_".join(rest) in lex.SCOPES:
             return _SCOPE, entity
@@ -109,14 +124,29 @@ def role_of(name: str) -> str | None:
     return entity if role == _ID else None
 
 
+def part_of(name: str, value: Any) -> str:
+    """Returns the text of a param that names one thing by an id, a name or a noun (``symbol``), else ``""``."""
+    if type(name) is not str or len(name) > 64 or name[:1] == "_":
+        return ""
+    role, entity = _role(name)
+    named = role in (_ID, _NAME) or (
+        role == _NONE and entity and entity not in _TIMES and entity not in _VALUES and type(value) is str
+    )
+    text = keys.text(value) if named and type(value) is not bool else None
+    return text if text and len(text) <= 128 and text.count(" ") <= _WORDS and "\n" not in text else ""
+
+
 class Arguments:
     """The arguments of one call, sorted by what they hold.
 
     ``ids`` and ``scopes`` by the thing they name; ``paths`` with the param's name; ``narrowed``: an
-    argument that names nothing narrows what is asked for; ``paged``: a part is asked for.
+    argument that names nothing narrows what is asked for; ``paged``: a part is asked for; ``login``: a short
+    digest of as whom the call is made, ``""`` where it does not say.
     """
 
-    __slots__ = ("ids", "mails", "names", "narrowed", "owner", "paged", "paths", "repo", "scopes", "threads", "urls")
+    __slots__ = (
+        "ids", "login", "mails", "names", "narrowed", "owner", "paged", "paths", "repo", "scopes", "threads", "urls"
+    )  # fmt: skip
 
     def __init__(self, params: Mapping[str, Any], nouns: tuple[str, ...]) -> None:
         self.ids: dict[str, list[str]] = {}
@@ -126,7 +156,7 @@ class Arguments:
         self.urls: list[str] = []
         self.names: list[str] = []
         self.threads: list[str] = []
-        self.owner = self.repo = ""
+        self.owner = self.repo = self.login = ""
         self.narrowed = self.paged = False
         for name, value in islice(params.items(), MAX_PARAMS):
             kind = type(value)
@@ -149,7 +179,14 @@ class Arguments:
             self.mails.append(value)
         elif kind is str and (value.count(" ") > _WORDS or "\n" in value):
             self.narrowed = True  # what is said in a comment, not which one is meant
-        elif entity and entity in nouns and entity not in _TIMES and kind is not dict and (texts := short(value)):
+        elif (
+            entity
+            and entity in nouns
+            and entity not in _TIMES
+            and entity not in _VALUES
+            and kind is not dict
+            and (texts := short(value))
+        ):
             self.ids.setdefault(entity, []).extend(texts)
         elif kind is list and value and all(type(one) is str and len(one) <= 320 and "@" in one for one in value[:256]):
             self.mails.extend(value[:256])
@@ -171,6 +208,8 @@ class Arguments:
             self.urls.extend(texts)
         elif role == _NAME:
             self.names.extend(texts)
+        elif role == _LOGIN:
+            self.login = blake2b(texts[0].encode("utf-8", "surrogatepass"), digest_size=4, person=b"login").hexdigest()
         elif role == _OWNER:
             self.owner = keys.clean(texts[0]).lower()
         else:
@@ -192,4 +231,4 @@ def short(value: Any) -> list[str]:
     return [one for one in flatten(value) if len(one) <= MAX_TEXT]
 
 
-__all__ = ["Arguments", "role_of", "short"]
+__all__ = ["Arguments", "part_of", "role_of", "short"]

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from callosum.rules import lexicon as lex
-from callosum.rules.name import leading_verb
+from callosum.rules.name import leading_verb, opening_verb
 from callosum.rules.opaque import WRAPPERS
 
 if TYPE_CHECKING:
@@ -35,8 +35,13 @@ _AFTERWARDS: Final = re.compile(
 
 
 @lru_cache(maxsize=512)
-def _read(text: str) -> tuple[str, bool, bool]:
-    return leading_verb(text), _AFTERWARDS.search(text) is not None, _FINAL.search(text) is not None
+def _read(text: str) -> tuple[str, bool, bool, str]:
+    return (
+        leading_verb(text),
+        _AFTERWARDS.search(text) is not None,
+        _FINAL.search(text) is not None,
+        opening_verb(text),
+    )
 
 
 def lead(description: str | None) -> str:
@@ -61,7 +66,10 @@ def settled(name: Name, description: str | None) -> str:
     the name's verb is of the kind that looks by doing something (``verify``, ``test``).
     """
     said = lead(description)
-    if not said or said == name.verb:
+    same = _read(description[:MAX_TEXT])[3] if description else ""
+    if same in name.words and same != name.verb and lex.VERBS[same][0] > name.tier:
+        return same  # both call it by this word: ``boost_status``, "Boosts a status"
+    if not said or said == name.verb or (said == "get" and name.verb == "return"):
         return ""
     grave = lex.VERBS[said][0]
     if not name.verb:

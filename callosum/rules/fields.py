@@ -88,12 +88,20 @@ def _items(value: Any, at: str, what: str, check: Check) -> list[Any]:
     return [check(one, f"{at}[{place}]") for place, one in enumerate(value)]
 
 
+def _tool_name(value: Any, at: str) -> str:
+    name = str(_string("a tool's name")(value, at))
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ConfigError("expected a tool's name, got a lone surrogate", at) from None
+    return name
+
+
 def _tool(value: Any, at: str) -> list[str]:
-    one = _string("a tool's name")
     if isinstance(value, str):
-        return [one(value, at)]
+        return [_tool_name(value, at)]
     if isinstance(value, list):
-        return _items(value, at, "a tool's name or a list of names", one)
+        return _items(value, at, "a tool's name or a list of names", _tool_name)
     raise ConfigError(f"expected a tool's name or a list of names, got {shown(value)}", at)
 
 

@@ -36,6 +36,14 @@ _DESTROYERS: Final = frozenset("rm mv rmdir shred unlink chmod chown find".split
 _DESTROYER: Final = re.compile(r"\b(?:rm|mv|rmdir|shred|chmod|chown|find)\s")
 _REWRITERS: Final = frozenset(("-i", "--in-place", "-delete", "-exec", "-execdir"))
 
+ENDPOINTS: Final = frozenset(
+    "intercept complete lock status brief hooks renew resolve approvals journal events late fallback metrics "
+    "mcp".split()
+)
+"""What the paths of the gate's own server begin with. Not among them is ``/health``, which tells nothing else."""
+_PLAIN_PATH: Final = re.compile(r"/([A-Za-z0-9_][\w.~-]*)(?:/[^%$\\*{}\[\]]*)?$")
+_TARGET: Final = "--request-target"
+
 _COMMAND: Final = 1
 _PATH: Final = 2
 _ADDRESS: Final = 3
@@ -53,7 +61,7 @@ class Guard:
         self._roots = tuple(dict.fromkeys(roots + homes))
         numbers = "|".join(str(int(port)) for port in ports) or "(?!)"
         loopback = r"\blocalhost|\b127(?:\.\d{1,3}){1,3}|\b0\.0\.0\.0|::1\]?|\b0x7f[0-9a-f]*|\b2130706433"
-        self._port = re.compile(rf"(?:{loopback})[:/\s]+(?:{numbers})\b", re.IGNORECASE)
+        self._port = re.compile(rf"(?:{loopback})[:/\s]+(?:{numbers})\b([^\s\"'`;|&<>()?#]{{0,2048}})", re.IGNORECASE)
         names = ("callosum", ".claude", ".codex", ".gemini", "openclaw.json")
         self._hints = (
             *names,
@@ -118,7 +126,7 @@ class Guard:
         return next((found for one in command.patched({"patch": value}) if (found := self._path(one, cwd))), None)
 
     def _address(self, value: str, cwd: str | None) -> tuple[str, bool] | None:
-        if self._port.search(value[:4096]):
+        if self._talks(value[:4096]):
             return "it talks to the gate's own port", False
         return self._path(value, cwd) if value[:7] == "file://" else None
 
@@ -184,13 +192,13 @@ class Guard:
             return "it decides or switches off through Callosum itself"
         if program in _SHELLS:
             inner = piped + "\n" + spoken
-            if any(_runs_callosum(*one) for one in _inner_commands(inner)) or self._port.search(inner):
+            if any(_runs_callosum(*one) for one in _inner_commands(inner)) or self._talks(inner):
                 return "it decides or switches off through Callosum itself"
             if self._mentions(inner, cwd):
                 return "it may write the gate's state, rules or a host's hook settings"
         if program == "xargs" or program in _READERS or (program == "git" and _GIT_TALK.intersection(argv[1:4])):
             return ""
-        if self._port.search(spoken):
+        if self._talks(spoken):
             return "it talks to the gate's own port"
         if program in ("cp", "rsync", "scp", "install", "ln") and len(argv) > 2:
             argv = [argv[0], argv[-1]]  # the source is only read
@@ -211,11 +219,21 @@ class Guard:
             return "it may write the gate's state, rules or a host's hook settings"
         return ""
 
+    def _talks(self, text: str) -> bool:
+        """Tells whether a text may speak to the gate's port: not where each address is plainly another service's."""
+        found = self._port.findall(text)
+        return bool(found) and (_TARGET in text or any(_may_be_ours(path) for path in found))
+
     def _mentions(self, text: str, cwd: str | None) -> bool:
         """Tells whether a path that is protected stands anywhere in a piece of code."""
         return any(
             self.touches(word, cwd) for word in re.findall(r"[~\w./$:{}\\-]{3,1024}", text[: command.MAX_COMMAND])
         )
+
+
+def _may_be_ours(path: str) -> bool:
+    match = _PLAIN_PATH.match(path)
+    return match is None or ".." in path or match.group(1).lower() in ENDPOINTS
 
 
 def _inner_commands(text: str) -> Iterator[tuple[str, list[str]]]:

@@ -1,12 +1,15 @@
 """Ids in what a look brought back: a session that listed orders has looked at each of them.
 
 The keys are spelled as a change of the same thing spells them, so that ``list_orders`` (with an
-``{"id": "W1"}`` in its result) and ``cancel_order(order_id="W1")`` meet on ``order:W1``.
+``{"id": "W1"}`` in its result) and ``cancel_order(order_id="W1")`` meet on ``order:W1``. Nothing else
+of a result is kept.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -14,43 +17,96 @@ import msgspec
 from callosum.model import Key, Mode
 from callosum.rules import keys, many
 from callosum.rules import lexicon as lex
-from callosum.rules.arguments import Arguments, role_of
+from callosum.rules.arguments import role_of
 from callosum.rules.name import read_name
-from callosum.rules.opaque import unwrap
 
 MAX_NODES: Final = 5_000
 """How many values of a result are looked at."""
 MAX_TEXT: Final = 262_144
-"""How many characters of a result that is a text are parsed as JSON; a longer one has no ids."""
+"""How many characters of a result that is a text are read; a longer one has no ids."""
+MAX_LINED: Final = 65_536
+"""How many characters of a text that is no JSON are read line by line; a longer one has no ids."""
+MAX_LINES: Final = 2_000
+"""How many lines ``name: value`` of a text are looked at."""
+_ENOUGH: Final = 4 * keys.MAX_KEYS
 _MAX_DEPTH: Final = 12
+_LONGEST: Final = 512
+
+_FIELD: Final = re.compile(
+    r"^([ \t]{0,64}(?:[-*][ \t]{1,4})?)[\"'`*]{0,2}([A-Za-z][A-Za-z0-9_ .-]{0,40}?)[\"'`*]{0,2}[ \t]?[:=][ \t]{0,4}"
+    r"[\"'`*]{0,2}([^\s\"'`*,{\[|>][^\s\"'`*,]{0,255})[\"'`*,]{0,3}[ \t]*$",
+    re.MULTILINE,
+)
+_UNSCOPED: Final = frozenset("file url slot payment email thread port database migration".split())
+"""Entities whose keys hold no repository before the id."""
 
 
-def harvest(tool: str, params: Mapping[str, Any], result: Any) -> tuple[Key, ...]:
+def harvest(tool: str, looked: tuple[Key, ...], result: Any) -> tuple[Key, ...]:
     """Returns the keys, all ``read``, of the things in the result of a look; at most ``MAX_KEYS``.
 
-    Only things of the kind that the tool is about are taken: an order's ``customer_id`` is a
-    reference. A text is read as JSON where it is some. Never raises.
+    ``looked`` are the keys of the look itself. Only things of the kind that it is about are taken: an
+    order's ``customer_id`` is a reference. A text is read as JSON, or line by line as ``name: value``.
+    Never raises; takes a few milliseconds at most, whatever the result holds.
     """
-    name = read_name(tool if len(tool) <= 256 else tool[:256])
-    noun = many.kind(name)
-    if not noun:
+    if not result or isinstance(result, (bool, int, float)):
         return ()
-    params = unwrap(params)
-    found = Arguments(params, name.nouns)
-    entity = "file-id" if noun == "file" else noun
-    where = f"{found.where}/" if found.where else ""
+    prefix, names = _about(tool, looked)
+    if not prefix:
+        return ()
     made: dict[str, None] = {}
-    for value in _ids(_parsed(result), {noun, entity, *_other_names(noun)}):
-        one = keys.clean(value).rstrip("/")
-        if one and len(one) <= 512:
-            made[keys.fit(f"{entity}:{where}{one}")] = None
+    for value in _ids(_parsed(result), names):
+        one = keys.clean(value).rstrip("/ ")
+        if one and len(one) <= _LONGEST:
+            made[keys.fit(prefix + one)] = None
             if len(made) >= keys.MAX_KEYS:
                 break
-    return tuple(Key(one, Mode.READ) for one in made)
+    return tuple([Key(one, Mode.READ) for one in made])
 
 
-def _other_names(noun: str) -> set[str]:
-    return {other for other, listed in lex.LISTED.items() if listed == noun}
+@lru_cache(maxsize=1024)
+def _about(tool: str, looked: tuple[Key, ...]) -> tuple[str, frozenset[str]]:
+    """What the keys of the things found begin with, and which fields ``<name>_id`` hold their ids.
+
+    ``""`` for a look at one thing: what it brings back are its parts.
+    """
+    entity = _kind(tool, looked)
+    return (f"{entity}:{_where(looked)}", frozenset(_names(entity))) if entity else ("", frozenset())
+
+
+def _kind(tool: str, looked: tuple[Key, ...]) -> str:
+    """What the look is about, as keys spell it: by its tree, else by the tool's name."""
+    for key in looked:
+        entity, _, value = key.name.partition(":")
+        if value[:1] == "/" and entity not in _UNSCOPED and entity != "repo":
+            return entity
+    name = read_name(tool if len(tool) <= 256 else tool[:256])
+    if name.verb not in lex.SEARCHES and any(_single(key.name) for key in looked):
+        return ""
+    noun = many.kind(name)
+    return "file-id" if noun == "file" else noun
+
+
+def _single(name: str) -> bool:
+    """Whether a key names one thing, no tree and no facet of either."""
+    return "|" not in name and name[-1] != "/"
+
+
+def _where(looked: tuple[Key, ...]) -> str:
+    """The repository in which the look was, with a slash behind it; ``""`` where there is none."""
+    for key in looked:
+        entity, _, value = key.name.partition(":")
+        value = value.partition("|")[0]
+        if entity == "repo":
+            return f"{value}/"
+        if entity not in _UNSCOPED and value.count("/") > 1:
+            return value.rpartition("/")[0] + "/"
+    return ""
+
+
+def _names(kind: str) -> set[str]:
+    """Which fields ``<name>_id`` hold the id of such a thing."""
+    noun = kind.removeprefix("scheduled-").removesuffix("-id")
+    return {kind, noun, *(other for other, listed in lex.LISTED.items() if listed == noun)}
 
 
 def _parsed(result: Any) -> Any:
@@ -62,33 +118,45 @@ def _parsed(result: Any) -> Any:
     return result
 
 
-def _ids(result: Any, nouns: set[str]) -> list[str]:
-    """The values of the fields that name one of the things, level by level."""
-    found: list[str] = []
-    level, seen = [result], 0
+def _ids(result: Any, nouns: frozenset[str]) -> list[str]:
+    """The values of the fields that name one of the things, level by level.
+
+    Below a thing that has its id only a field that says whose id it holds is one: the other ids there
+    are those of its parts.
+    """
+    found: list[str] = []  # some things are named more than once
+    level: list[tuple[Any, bool]] = [(result, False)]
+    seen = 0
     for _ in range(_MAX_DEPTH):
-        below: list[Any] = []
-        for value in level:
+        below: list[tuple[Any, bool]] = []
+        for value, within in level:
             seen += 1
-            if seen > MAX_NODES:
+            if seen > MAX_NODES or len(found) > _ENOUGH:
                 return found
             if isinstance(value, Mapping):
-                found += _own(value, nouns)
-                below += [one for one in value.values() if isinstance(one, (Mapping, list, tuple, str)) and _deep(one)]
+                named, plain = _own(value, nouns)
+                one = named or ("" if within else plain)
+                if one:
+                    found.append(one)
+                inner = within or bool(one)
+                below += [
+                    (part, inner) for part in value.values() if isinstance(part, (Mapping, list, tuple, str)) and part
+                ]
             elif isinstance(value, (list, tuple)):
-                below += value[: MAX_NODES - seen]
-            elif isinstance(value, str) and _deep(value):
-                below.append(_parsed(value))
+                below += [(part, within) for part in value[: MAX_NODES - seen]]
+            elif isinstance(value, str) and len(value) <= MAX_TEXT:
+                if value.lstrip()[:1] in ("{", "["):
+                    below.append((_parsed(value), within))
+                elif "\n" in value and not within and len(value) <= MAX_LINED:
+                    found += _lines(value, nouns)
         level = below
+        if not level:
+            break
     return found
 
 
-def _deep(value: Any) -> bool:
-    return not isinstance(value, str) or (value[:1] in ("{", "[") and len(value) <= MAX_TEXT)
-
-
-def _own(value: Mapping[str, Any], nouns: set[str]) -> list[str]:
-    """The id of one thing: ``<noun>_id`` before ``id``."""
+def _own(value: Mapping[str, Any], nouns: frozenset[str]) -> tuple[str, str]:
+    """The id of one thing as ``<noun>_id`` and as a bare ``id``; ``""`` where it has none."""
     plain = ""
     for name, one in value.items():
         if type(name) is not str or len(name) > 64 or isinstance(one, (Mapping, list, tuple, bool)):
@@ -96,6 +164,24 @@ def _own(value: Mapping[str, Any], nouns: set[str]) -> list[str]:
         entity = role_of(name)
         if entity is not None and (entity in nouns or (not entity and not plain)) and (text := keys.text(one)):
             if entity:
-                return [text]
+                return text, ""
             plain = text
-    return [plain] if plain else []
+    return "", plain
+
+
+def _lines(text: str, nouns: frozenset[str]) -> list[str]:
+    """The ids in a text of lines ``name: value``, such as YAML: the bare ones that stand farthest out."""
+    named: list[str] = []
+    plain: dict[int, list[str]] = {}
+    for number, match in enumerate(_FIELD.finditer(text)):
+        if number >= MAX_LINES:
+            break
+        margin, name, value = match.groups()
+        entity = role_of(name.replace(" ", "_"))
+        if entity is None:
+            continue
+        if entity in nouns:
+            named.append(value)
+        elif not entity:
+            plain.setdefault(len(margin), []).append(value)
+    return named or (plain[min(plain)] if plain else [])

@@ -12,11 +12,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from callosum.model import Key
-from callosum.rules import described, many, money, opaque, opposites, sql, targets
+from callosum.rules import acts, described, many, money, opaque, opposites, sql, targets
 from callosum.rules import lexicon as lex
 from callosum.rules.keys import merge, spell
-from callosum.rules.lexicon import TOOL_PARAMS
-from callosum.rules.name import Name, read_name, words
+from callosum.rules.name import MAX_NAME, Name, read_name, words
 
 if TYPE_CHECKING:
     from callosum.model import Call
@@ -55,37 +54,43 @@ class Judgement(NamedTuple):
 
 def look(tool: str, params: Mapping[str, Any]) -> Look:
     """Returns what the name of a tool and the verb among its arguments say."""
-    if _TELLING.isdisjoint(params) and len(tool) <= 256:
-        return _look(tool, "", "")
-    said, where = "", ""
-    for name in lex.ACTION_PARAMS:
-        value = params.get(name)
-        if value is not None and type(value) is str and 0 < len(value) <= 64 and " " not in value:
-            said, where = value, name
-            break
-    else:
-        if not _TOOLS.isdisjoint(params) and len(tool) <= 256 and read_name(tool).verb in _CALLING:
-            said = next((one for name in TOOL_PARAMS if type(one := params.get(name)) is str and len(one) <= 128), "")
-            where = "tool"
-    seen = _look(tool if len(tool) <= 256 else tool[:256], said, where)
+    short = tool if len(tool) <= MAX_NAME else tool[:MAX_NAME]
+    seen = _look(short, "", "")
+    if "name" not in params and _TELLING.isdisjoint(params) and short is tool:
+        return seen
+    if not acts.NAMING.isdisjoint(params) or ("name" in params and acts.calls_others(seen.name)):
+        seen = _look(short, *acts.said(short, params))
+    if not acts.BATCHES.isdisjoint(params):
+        for said, where in acts.batched(params):
+            other = _look(short, said, where)
+            if other.tier > seen.tier:
+                seen = other._replace(why=(f"one of the calls in it is {other.why[0]}", *other.why[1:]))
+    if short is not tool and seen.effect == "read":
+        return seen._replace(tier=1, effect="write", why=("its name is too long to be read as a whole",))
     if seen.effect == "write" and not _ANSWERING.isdisjoint(params):
         return seen._replace(stance=opposites.answered(params, seen.name, seen.stance))
     return seen
 
 
 _ANSWERING: Final = opposites.ANSWERING
-_TOOLS: Final = frozenset(TOOL_PARAMS)
-_CALLING: Final = lex.GENERIC | {""}
-_TELLING: Final = _ANSWERING | _TOOLS | set(lex.ACTION_PARAMS)
+_TELLING: Final = _ANSWERING | acts.NAMING
 
 
 @lru_cache(maxsize=4096)
 def _look(tool: str, said: str, where: str) -> Look:
     name = read_name(tool)
     verb, tier, sure, nouns = name.verb, name.tier, bool(name.verb), name.nouns
+    if verb == "watch" and not lex.FOLLOWED.isdisjoint(nouns):
+        verb, tier = "subscribe", 1
+    elif verb == "convert" and not lex.CONVERTED.isdisjoint(nouns):
+        tier = 1
+    elif verb == "select" and len(name.words) > 1 and _ROWS.isdisjoint(nouns):
+        tier = 1  # an option, a tab, an element
+    elif verb == "call" and (not lex.CALLED.isdisjoint(nouns) or where):
+        tier = 1  # no telephone
     spoken = read_name(said)
-    if said:
-        if where == "method" and said.lower() in lex.HTTP:
+    if said and not (name.firm and tier == 0 and verb and not _LOGS.isdisjoint(nouns) and where not in lex.METHODS):
+        if where in lex.METHODS and said.lower() in lex.HTTP:
             given, grave, known = said.lower(), lex.HTTP[said.lower()], True
             given = {"get": "get", "head": "get", "options": "get", "trace": "get", "delete": "delete"}.get(
                 given, "post"
@@ -104,7 +109,7 @@ def _look(tool: str, said: str, where: str) -> Look:
     if tier == 1 or verb == "create":
         tier = 0 if _harmless(verb, name) else tier
     effect = "read" if tier == 0 else "write"
-    lifted, why = _lift(verb, tier, name, sure=sure)
+    lifted, why = _lift(verb, tier, name, _origin(where) if verb and verb != read_name(tool).verb else "", sure=sure)
     settles = bool(verb) and verb not in lex.REPEATS
     repeats = (
         effect == "write"
@@ -116,25 +121,37 @@ def _look(tool: str, said: str, where: str) -> Look:
     )
 
 
+_ROWS: Final = frozenset("row record query sql table data database column db field distinct where statement".split())
+_LOGS: Final = frozenset("log audit event activity history entry change".split())
+"""What is searched by the acts that it records: there an action is a filter."""
+
+
 def _harmless(verb: str, name: Name) -> bool:
     """Tells whether what a verb makes is no more than an answer: an embedding, a screenshot, an id looked up."""
     if verb in ("create", "generate", "make", "compute", "produce", "predict"):
-        return name.head in lex.COMPUTED
+        answers = lex.TOLD if verb == "generate" else lex.COMPUTED
+        return name.head in answers and lex.KEPT.isdisjoint(name.nouns)
     if verb in ("capture", "take"):
         return not lex.PICTURES.isdisjoint(name.nouns)
     return verb == "resolve" and name.words[-1] in lex.FOUND_BY_NAME
 
 
-def _lift(verb: str, tier: int, name: Name, *, sure: bool) -> tuple[int, tuple[str, ...]]:
-    """Returns the tier that verb and nouns make together, with the reason."""
+def _origin(where: str) -> str:
+    """Says where a verb was found that is not in the tool's name."""
+    if where == "tool":
+        return " of the tool that it calls"
+    return f' in its param "{where}"' if where else ""
+
+
+def _lift(verb: str, tier: int, name: Name, origin: str = "", *, sure: bool) -> tuple[int, tuple[str, ...]]:
+    """Returns the tier that verb and nouns make together, with the reason; ``origin`` says where the verb was found."""
+    said = f'judged by the verb "{verb}"{origin}'
     if tier == 0:
-        return 0, (f'judged by the verb "{verb}": it only looks',)
+        return 0, (f"{said}: it only looks",)
     if not sure:
-        return max(tier, 1), ("no verb that is known: taken for a write",)
+        return max(tier, 1), ("its name has no verb that is known: taken for a write",)
     lifted, what = _about(verb, tier, name)
-    return lifted, (
-        f'judged by the verb "{verb}" and what it is about: {what}' if what else f'judged by the verb "{verb}"',
-    )
+    return lifted, (f"{said} and what it is about: {what}" if what else said,)
 
 
 def _about(verb: str, tier: int, name: Name) -> tuple[int, str]:
@@ -168,6 +185,8 @@ def _outward(verb: str, nouns: set[str], head: str) -> tuple[int, str]:
         return 3, "a commitment"
     if nouns & lex.MAILS and verb in lex.SENDS:
         return 3, "mail"
+    if head == "call" and verb in ("make", "start", "initiate", "create", "begin"):
+        return 3, "a call"
     if verb in ("reply", "respond") and "thread" in nouns:
         return 3, "a thread"
     if nouns & lex.TALK:
@@ -177,7 +196,10 @@ def _outward(verb: str, nouns: set[str], head: str) -> tuple[int, str]:
     return 0, ""
 
 
-_DATABASE: Final = frozenset("sql db database mysql postgres postgresql sqlite table".split())
+_DATABASE: Final = frozenset("sql db database mysql postgres postgresql sqlite table cypher".split())
+_SPOKEN: Final = frozenset(lex.SQL_PARAMS) | opaque.DOCUMENTED | opaque.PIPELINED
+"""Params that may hold a statement of a language."""
+_GRAPHS: Final = frozenset(("graphql", "gql", "graph", "ql"))
 
 
 def judge(call: Call, params: Mapping[str, Any]) -> Judgement:
@@ -188,33 +210,26 @@ def judge(call: Call, params: Mapping[str, Any]) -> Judgement:
     name = seen.name
     if not seen.sure or name.rival or not name.firm or name.verb in lex.TRIES:
         seen = _settled(call, params, told, seen)
+    statement = None
+    if not _SPOKEN.isdisjoint(params):
+        seen, statement = _stated(params, seen)
     tier, effect, why, verb = seen.tier, seen.effect, seen.why, seen.verb
-    plain = not seen.sure or verb in lex.GENERIC or verb in ("query", "select")
-    statement = sql.statement(params, loosely=plain or not _DATABASE.isdisjoint(name.words))
-    if statement is not None and (plain or statement.tier > tier):
-        tier, verb = statement.tier, statement.verb
-        effect, why = "write" if tier else "read", (f"judged by its SQL: {statement.verb}",)
-    elif statement is None and (found := opaque.graphql(params)) is not None:
-        seen = _operation(seen, found)
-        tier, effect, why, verb = seen.tier, seen.effect, seen.why, seen.verb
     if 0 < tier < 4 and money.moves(params, told, name, verb):
         tier, why = 4, (*why, "money moves: an amount and who gets it")
     touched: tuple[Key, ...] = ()
     way = effect
     if tier == 0:
-        if call.annotations and call.annotations.get("readOnlyHint") is False:
-            tier, effect, way, why = 1, "write", "write", (*why, "its author says that it does not only read")
+        if call.annotations and _changes(call.annotations):
+            tier, effect, way, why = 1, "write", "write", (*why, "but its author's hints say that it changes something")
         else:
             besides, touched = _besides(call, params, told, name, verb)
             if besides:
                 tier, effect, why = 1, "write", (*why, besides)
-    elif (
-        tier < 4
-        and call.annotations
-        and call.annotations.get("destructiveHint") is True
-        and described.final(call.description)
-    ):
-        tier, why = 4, (*why, "its author says that it cannot be undone")
+    elif tier < 4 and call.description and described.final(call.description):
+        if call.annotations and call.annotations.get("destructiveHint") is True:
+            tier, why = 4, (*why, "its author's hints and its description say that it cannot be undone")
+        elif verb in lex.REMOVES or verb in lex.DESTROYS:
+            tier, why = 4, (*why, "its description says that what is removed is gone for good")
     if statement is not None and statement.keys:
         keys: tuple[Key, ...] = sql.within(statement.keys, params)
         why = (*why, "its keys are the tables")
@@ -226,21 +241,51 @@ def judge(call: Call, params: Mapping[str, Any]) -> Judgement:
     return Judgement(tier, effect, keys, seen.repeats and effect == "write", seen.stance, seen.whole, why)
 
 
+def _stated(params: Mapping[str, Any], seen: Look) -> tuple[Look, sql.Statement | None]:
+    """A look at a call with what its SQL, its GraphQL or its pipeline says, and the statement if it is SQL."""
+    spoken = seen.name.words
+    plain = not seen.sure or seen.verb in lex.GENERIC or seen.verb in ("query", "select")
+    statement = sql.statement(params, loosely=plain or not _DATABASE.isdisjoint(spoken))
+    if statement is not None:
+        if plain or statement.tier > seen.tier:
+            seen = seen._replace(
+                verb=statement.verb,
+                tier=statement.tier,
+                effect="write" if statement.tier else "read",
+                why=(f'judged by its SQL: "{statement.verb}"{statement.how}',),
+            )
+    elif (found := opaque.graphql(params, named=not _GRAPHS.isdisjoint(spoken))) is not None:
+        seen = _operation(seen, found)
+    elif seen.tier == 0 and (stage := opaque.stored(params)):
+        seen = seen._replace(
+            tier=3 if stage == "$out" else 1,
+            effect="write",
+            why=(f"its pipeline ends in {stage}: the result is stored",),
+        )
+    return seen, statement
+
+
+def _changes(hints: Mapping[str, Any]) -> bool:
+    """Tells whether MCP hints say that a tool changes something."""
+    only = hints.get("readOnlyHint")
+    return only is False or (only is None and hints.get("destructiveHint") is True)
+
+
 def _besides(
     call: Call, params: Mapping[str, Any], told: Mapping[str, Any], name: Name, verb: str
 ) -> tuple[str, tuple[Key, ...]]:
     """Returns what a look does besides looking, ``""`` if nothing shows, and the keys of what it changes by that."""
     if call.description:
         if described.acts_besides(call.description):
-            return "its description tells of something that it does as well", many.touched(name)
+            return "but its description tells of something that it does as well", many.touched(name)
     elif "unread" in name.words and not lex.MESSAGES.isdisjoint(name.nouns):
-        return "what is unread may count as read afterwards", many.touched(name)
+        return "but what is unread may count as read afterwards", many.touched(name)
     where = described.outputs(name, params)
-    if where or described.outputs(name, told):
+    if where or (told and described.outputs(name, told)):
         left = [Key(one) for path in where for one in spell("file:", path, call.cwd)]
-        return "it can leave a file where its params say", tuple(left)
+        return "but it can leave a file where its params say", tuple(left)
     if verb in _ASKS and any(params.get(one) for one in ("body", "data", "json", "payload")):
-        return "it sends something", ()
+        return "but it sends something", ()
     return "", ()
 
 
@@ -255,7 +300,12 @@ def _settled(call: Call, params: Mapping[str, Any], told: Mapping[str, Any], see
         if not (seen.sure and not seen.name.sure and seen.verb != seen.name.verb):
             return known  # unless an argument named the act
     if not seen.sure and _converts(seen.name.words, params or _typed(told)):
-        return seen._replace(tier=0, effect="read", repeats=False, why=("a conversion of numbers",))
+        return seen._replace(
+            tier=0,
+            effect="read",
+            repeats=False,
+            why=("its name and its numbers are those of a conversion: it only looks",),
+        )
     return seen
 
 
@@ -264,11 +314,13 @@ def _operation(seen: Look, found: opaque.Operation) -> Look:
     if found.kind != "mutation":
         if seen.sure and seen.verb not in lex.GENERIC and seen.tier:
             return seen
-        return seen._replace(verb="get", tier=0, effect="read", repeats=False, why=(f"a GraphQL {found.kind}",))
-    field = _look(found.field, "", "")
-    known = field if field.tier >= seen.tier else seen
-    tier = max(1, known.tier)
-    return known._replace(tier=tier, effect="write", why=(f'a GraphQL mutation: "{found.field}"',))
+        return seen._replace(
+            verb="get", tier=0, effect="read", repeats=False, why=(f"a GraphQL {found.kind}: it only looks",)
+        )
+    gravest = max((_look(field, "", "") for field in found.fields), key=lambda one: one.tier, default=seen)
+    known = gravest if gravest.tier >= seen.tier else seen
+    said = ", ".join(f'"{field}"' for field in found.fields[:3]) or "of what is not read"
+    return known._replace(tier=max(1, known.tier), effect="write", why=(f"a GraphQL mutation: {said}",))
 
 
 @lru_cache(maxsize=1024)
@@ -287,7 +339,7 @@ def _described(tool: str, verb: str) -> Look:
         opposites.stance(verb, name),
         False,
         True,
-        (f'judged by how it is described: "{verb}"', *why[1:]),
+        tuple([one.replace("judged by the", "judged by its description, which amounts to the") for one in why]),
     )
 
 

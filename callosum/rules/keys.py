@@ -59,12 +59,12 @@ def clean(value: str) -> str:
     """
     if len(value) > MAX_VALUE:
         value = _shorten(value, MAX_VALUE)
-    if not value.isascii():
-        value = unicodedata.normalize("NFC", value)
     if not value.isprintable():
         value = "".join(map(_visible, value))
     if "|" in value:
         value = value.replace("|", "%7C")
+    if not value.isascii():  # last: an accent belongs to the letter that stands before it now
+        value = unicodedata.normalize("NFC", value)
     return value.strip()
 
 
@@ -125,10 +125,17 @@ def addresses(value: str) -> list[str]:
     A domain in other letters is spelled as it is sent (``xn--``). Letters that look alike are not
     folded: they are other addresses.
     """
-    found = _ADDRESS.findall(value if len(value) <= MAX_VALUE else value[:MAX_VALUE])
+    if len(value) > MAX_VALUE:
+        value = value[:MAX_VALUE]
+    if "?" in value and value[:7].lower() == "mailto:":
+        value = _MORE_ADDRESSES.sub(",", value).partition("?")[0].partition("&")[0]
+    found = _ADDRESS.findall(value)
     if value.isascii():
         return list(dict.fromkeys(one.lower().strip(".") for one in found))
     return list(dict.fromkeys(_sent(one.lower().strip(".")) for one in found))
+
+
+_MORE_ADDRESSES: Final = re.compile(r"[?&](?:to|cc|bcc)=", re.IGNORECASE)
 
 
 def _sent(address: str) -> str:
@@ -164,7 +171,7 @@ def repository(value: str) -> str:
 
 
 _URL: Final = re.compile(
-    r"([A-Za-z][A-Za-z0-9+.-]{0,31})://(?:[^/?#@]{0,512}@)?([^/?#]{0,512})([^#]*)(#[!/].*)?", re.DOTALL
+    r"([A-Za-z][A-Za-z0-9+.-]{0,31})://(?:[^/?#]{0,512}@)?([^/?#]{0,512})([^#]*)(#[!/].*)?", re.DOTALL
 )
 _PORTS: Final = {"http": ":80", "https": ":443", "ws": ":80", "wss": ":443"}
 
@@ -176,11 +183,11 @@ def url(value: str) -> str:
     """
     match = _URL.match(value)
     if match is None:
-        return value.rstrip("/")
+        return value.rstrip("/ ")
     scheme, host, rest, route = match.groups()
     scheme = scheme.lower()
     host = host.lower().removesuffix(_PORTS.get(scheme, "\0"))
-    return f"{scheme}://{host}{rest}{route or ''}".rstrip("/")
+    return f"{scheme}://{host}{rest}{route or ''}".rstrip("/ ")
 
 
 def canonical(name: str, cwd: str | None = None) -> tuple[str, ...]:
@@ -189,7 +196,9 @@ def canonical(name: str, cwd: str | None = None) -> tuple[str, ...]:
     Empty where nothing is left of it.
     """
     entity, colon, value = name.strip().partition(":")
-    entity = clean(entity).lower() if colon and _PREFIX.match(name.strip().lower()) else clean(entity)
+    entity = clean(entity)
+    if colon and _PREFIX.match(entity.lower() + ":"):
+        entity = entity.lower()
     if not colon:
         return (fit(entity),) if entity else ()
     return spell(entity + ":", value, cwd)
@@ -207,6 +216,7 @@ def _spell(prefix: str, value: str, cwd: str | None, tree: bool) -> tuple[str, .
         value, cwd = clean(value), clean(cwd) if cwd else None
         return (fit(prefix + path(value, cwd, tree=tree)),) if value else ()
     if prefix == "email:" and not value.startswith("thread:"):
+        value = clean(value)
         found = addresses(value)
         if found:
             return tuple(fit(prefix + clean(one)) for one in found)
@@ -214,7 +224,7 @@ def _spell(prefix: str, value: str, cwd: str | None, tree: bool) -> tuple[str, .
     if prefix == "url:":
         value = url(clean(value))
         return (fit(prefix + value),) if value else ()
-    value = clean(value).rstrip("/")
+    value = clean(value).rstrip("/ ")
     return (fit(prefix + value),) if value else ()
 
 

@@ -21,12 +21,24 @@ enumerate grep cat ls pwd whoami ping tail head glob diff stat du wc tree ps tra
 suggest recommend classify discover wait sleep think reason echo print lint audit scan diagnose
 interpret measure tally identify determine recall predict guess infer distinguish extract visualize
 visualise has is can exists contains select subtract multiply divide explore introspect locate scrape crawl
-transcribe recognize recognise blame geocode outline decode tokenize nslookup dig
+transcribe recognize recognise blame geocode outline decode tokenize nslookup dig observe assess investigate
+troubleshoot rerank teach
 """
 _READ_LOOSE: Final = """
 compute count check sort sum average search query monitor watch translate preview trace profile test probe
 sample hear listen look see poll ask research render score rank match encode hash
 """
+_REDIS_READ: Final = """
+hget hgetall hmget hkeys hvals hlen hexists hscan lrange llen lindex smembers sismember scard sscan sinter sunion
+sdiff zrange zrevrange zrangebyscore zscore zrank zcard zcount zscan xrange xrevrange xread xlen xinfo mget ttl pttl
+strlen getrange bitcount pfcount georadius geosearch geodist dbsize randomkey
+"""
+_REDIS_WRITE: Final = """
+hset hmset hsetnx hdel hincrby lpush rpush lpop rpop lrem lset ltrim sadd srem spop smove zadd zrem zincrby zpopmin
+zpopmax xadd xdel xtrim xack mset msetnx setex psetex setnx setrange getset getdel getex incr decr incrby decrby expire
+expireat pexpire persist pfadd geoadd bgsave bgrewriteaof
+"""
+_REDIS_GRAVE: Final = "del flushall flushdb"
 _READ_WEAK: Final = """
 status info information details detail history stats statistics schema logs log count size usage metrics
 metric limits tree indexes overview summary report reports help version time date weather balance price
@@ -51,30 +63,43 @@ begin prepare provision compose emulate simulate commit checkout checkin unstage
 redo restore recover download export adopt claim unclaim acquire join leave unflag favorite like unlike
 bookmark manage apply swap shift mount unmount bind unbind reconnect focus skip park synthesize
 transition snooze scale cordon drain evict block unblock play mint finalize finalise reconcile allocate
-acknowledge invalidate
+acknowledge ack nack invalidate uninstall overwrite override spawn retry requeue enqueue dequeue postpone
+defer delay extend renew revise rewrite amend repair autofix relaunch rebuild recreate redeploy reinstall
+redirect unset untrash undelete encrypt decrypt quarantine unshare unlist unpublish rewind fastforward retrain transcode
+deduplicate dedupe flush squash pop unpair unban initiate recalibrate
 """
 _WRITE_1_LOOSE: Final = """
 import type process store record flag rate vote handle stage run draft plan label note cache queue design settle
-void capture redeem
+void capture redeem switch turn act control fix launch boot trash split backup boost shuffle cast pair produce perform
+use
 """
 _WRITE_1_WEAK: Final = """
 alarm route plugin job task script code command file folder auth hook webhook
 """
 _SEND_STRONG: Final = """
-send reply respond publish notify dm tweet retweet announce broadcast react forward invite mention
+send resend reply respond publish notify dm tweet retweet announce broadcast react forward invite mention
 dispatch submit escalate syndicate crosspost remind
 """
 _COMMIT_STRONG: Final = """
 reschedule reserve rebook rsvp accept decline approve reject deny cancel merge undeploy rollback enrol
-hire unschedule confirm promote dial failover teardown revoke ban unban kick
+hire unschedule confirm promote dial failover teardown revoke ban kick suspend offboard
 """
 _SEND_LOOSE: Final = "comment message share post contact answer push text alert ping chat"
 _COMMIT_LOOSE: Final = "trade bid exchange deploy sign place schedule book return release order call email mail"
 _GRAVE_STRONG: Final = """
 delete destroy purge wipe erase drop terminate truncate rm rmdir rmrf shred nuke obliterate deprovision
-decommission pay repay buy refund withdraw reimburse payout cashout disburse remit impersonate sell grant
+decommission expunge deregister
+prune pay repay buy refund withdraw reimburse payout cashout disburse
+remit impersonate sell grant liquidate borrow lend invest stake unstake
 """
-_GRAVE_LOOSE: Final = "charge purchase deposit wire tip topup"
+_GRAVE_LOOSE: Final = "charge purchase deposit wire tip topup empty"
+_DEEDS: Final = {
+    0: "retrieval",
+    1: "creation insertion removal modification",
+    3: "cancellation",
+    4: "deletion termination",
+}
+"""Nouns of acts, by tier: ``account_deletion``."""
 _TRANSFER: Final = "transfer donate fund"
 
 STRONG: Final = 2
@@ -85,6 +110,7 @@ WEAK: Final = 0
 def _verbs() -> dict[str, tuple[int, int]]:
     table: dict[str, tuple[int, int]] = {}
     for words, tier, strength in (
+        *((words, tier, WEAK) for tier, words in _DEEDS.items()),
         (_READ_WEAK, 0, WEAK),
         (_WRITE_1_WEAK, 1, WEAK),
         (_READ_LOOSE, 0, LOOSE),
@@ -92,6 +118,9 @@ def _verbs() -> dict[str, tuple[int, int]]:
         (_SEND_LOOSE, 2, LOOSE),
         (_COMMIT_LOOSE, 3, LOOSE),
         (_GRAVE_LOOSE, 4, LOOSE),
+        (_REDIS_READ, 0, STRONG),
+        (_REDIS_WRITE, 1, STRONG),
+        (_REDIS_GRAVE, 4, STRONG),
         (_READ_STRONG, 0, STRONG),
         (_WRITE_1_STRONG, 1, STRONG),
         (_SEND_STRONG, 2, STRONG),
@@ -108,6 +137,8 @@ VERBS: Final = _verbs()
 
 ONLY_VERBS: Final = _words("get fetch describe retrieve lookup inspect enumerate browse examine")
 """Looking verbs that are no nouns: at the end of a name they are the verb."""
+LISTS: Final = _words("list tree ps stat find audit scan ls cat tail head")
+"""Looking verbs that are nouns as well: ``todo_list_add`` adds, ``ps_restart`` restarts."""
 SIDES: Final = _words("details detail info information status stats statistics count history metrics size schema")
 """Ends of a name that say that it looks: ``order_status`` orders nothing."""
 SENT: Final = _words("details detail info information status")
@@ -128,12 +159,35 @@ COMPUTED: Final = _words(
     "tokenization moderation suggestion suggestions"
 )
 """What a model or a formula makes and nothing keeps."""
+TOLD: Final = COMPUTED | _words(
+    "type types command commands cli deeplink query queries snippet sql regex prompt prompts idea ideas name names "
+    "diagram guidance explanation summary description recommendation example examples changelog"
+)
+"""What "generate" may give as its answer: text that nobody keeps."""
+KEPT: Final = _words("index table collection store record job batch file bucket database dataset field column set")
+"""... unless it is one of these that is made, with or of such a thing."""
+CALLED: Final = _words(
+    "tool api service function method procedure endpoint actor workflow action command hook operation"
+)
+"""What is called otherwise than by phone."""
+CONVERTED: Final = _words(
+    "issue task subtask lead draft pr account user contact ticket page story opportunity quote order cart deal"
+)
+"""Things that are another thing once they are "converted"; a number or a text is not."""
+FOLLOWED: Final = _words("repo issue pr page thread channel mailbox discussion user topic")
+"""What one subscribes to by "watching" it."""
+LOGGED: Final = _words(
+    "entry entries file files line lines level levels stream streams group groups info status event events message "
+    "messages record records data output outputs viewer reader path source sources id ids index error errors volume "
+    "for of from in by and retention format analysis"
+)
+"""What a log has: after another noun, ``log`` at the beginning of a name is a verb."""
 FOUND_BY_NAME: Final = _words("id ids name dns url uri path address symbol reference alias handle hostname host ip")
 """What is looked up where it is "resolved"."""
 
 DESTROYS: Final = _words(
     "delete destroy purge wipe erase drop terminate truncate rm rmdir shred nuke obliterate deprovision "
-    "decommission teardown"
+    "decommission teardown expunge deregister prune empty del flushall flushdb deletion termination"
 )
 REMOVES: Final = _words("remove unlink detach clear reset revoke unregister uninstall dismiss archive")
 SENDS: Final = _words(_SEND_STRONG) | _words(_SEND_LOOSE) | _words("email mail call dial")
@@ -164,7 +218,7 @@ PAYS: Final = _words(
     "create schedule initiate donate fund"
 )
 MONEY: Final = _words(
-    "payment refund payout money fund funds subscription wallet salary deposit purchase charge cash donation "
+    "payroll payment refund payout money fund funds subscription wallet salary deposit purchase charge cash donation "
     "remittance reimbursement disbursement escrow loan dividend"
 )
 MONEY_RECORDS: Final = _words("invoice quote transaction bill journal credit estimate expense budget")
@@ -216,9 +270,10 @@ QUALIFIERS: Final = _words(
 )
 """Words of a name that say nothing about which thing is meant."""
 
+METHODS: Final = ("method", "http_method", "httpMethod", "request_method", "requestMethod")
 ACTION_PARAMS: Final = (
     "action",
-    "method",
+    *METHODS,
     "operation",
     "op",
     "verb",
@@ -229,10 +284,13 @@ ACTION_PARAMS: Final = (
 )
 TOOL_PARAMS: Final = (
     "tool", "tool_name", "toolName", "tool_slug", "action_name", "actionName", "operation_name", "operationName",
-    "operation_id", "operationId",
+    "operation_id", "operationId", "function", "function_name", "functionName", "method_name", "methodName",
 )  # fmt: skip
 """Params that name the tool which a tool calls."""
-SQL_PARAMS: Final = ("sql", "query", "statement", "sql_query", "sqlQuery", "statements", "queries")
+SQL_PARAMS: Final = (
+    "sql", "query", "statement", "sql_query", "sqlQuery", "statements", "queries", "sql_statement", "sqlStatement",
+    "sql_text", "sqlText", "raw_sql", "rawSql", "cypher",
+)  # fmt: skip
 SCOPES: Final = _words(
     "tenant subscription resource_group resourcegroup workspace cloud page connection cursor session "
     "request region zone client app application organization team site realm env environment trace "

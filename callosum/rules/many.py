@@ -15,11 +15,13 @@ cannot tell. A change of all meets every search.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from callosum.model import Key, Mode
 from callosum.rules import keys, slots
 from callosum.rules import lexicon as lex
+from callosum.rules.arguments import part_of
 from callosum.rules.opposites import NEW
 
 if TYPE_CHECKING:
@@ -63,6 +65,11 @@ def owns(name: Name, noun: str) -> bool:
     return noun in lex.OWNED or (noun == "account" and "account" in name.words)
 
 
+def own(noun: str, found: Arguments) -> str:
+    """Returns the key of the one that an account has: the caller's, where the call says as whom it is made."""
+    return f"{noun}:{OWN}@{found.login}" if found.login else f"{noun}:{OWN}"
+
+
 def looks(found: Arguments, name: Name, params: Mapping[str, Any], cwd: str | None) -> list[Key]:
     """The keys of a look that names no thing."""
     noun = kind(name)
@@ -74,10 +81,12 @@ def looks(found: Arguments, name: Name, params: Mapping[str, Any], cwd: str | No
         if dated:
             return [_look(one + (SOME[1:] if searched and not _only_dates(params) else "")) for one in dated]
     if noun == "file" and not found.repo:
-        where = keys.spell("file:", ".", cwd, tree=True)
-        return [_look("file-id:" + (SOME if searched else ALL)), *(_look(one + NAMES) for one in where)]
-    if owns(name, noun) and not searched:
-        return [_look(f"{noun}:{OWN}"), *_paid(noun)]
+        if searched:
+            return [_look("file-id:" + SOME)]
+        return [_look("file-id:" + ALL), *directory(".", cwd)]
+    owned = next((one for one in (noun, *name.nouns) if owns(name, one)), "")
+    if owned and not searched:
+        return [_look(own(owned, found)), *_paid(owned)]
     root = f"{noun}:" if not found.where else f"{noun}:{found.where}"
     if searched or found.paged:
         made = [_look(root + SOME)]
@@ -122,6 +131,16 @@ def directory(path: str, cwd: str | None) -> list[Key]:
     return [_look(one + NAMES) for one in keys.spell("file:", path, cwd, tree=True)]
 
 
+def renamed(files: list[Key]) -> list[Key]:
+    """What a change of which files there are adds to the directories they are in: the names there change."""
+    found: dict[str, None] = {}
+    for key in files:
+        above = key.name.rstrip("/").rpartition("/")[0]
+        if key.mode is not Mode.READ and key.name[:5] == "file:" and above:
+            found[f"{above}/{NAMES}"] = None
+    return [Key(keys.fit(one), Mode.APPEND) for one in found]
+
+
 def lists(name: Name, verb: str, entity: str) -> bool:
     """Tells whether a look at a path is one at the names in a directory."""
     return entity in ("directory", "folder", "dir", "dir_path", "directory_path", "folder_path", "dir_name") or (
@@ -129,18 +148,38 @@ def lists(name: Name, verb: str, entity: str) -> bool:
     )
 
 
-def changes(name: Name, verb: str, *, adds: bool) -> list[Key]:
+def changes(found: Arguments, name: Name, verb: str, params: Mapping[str, Any], *, adds: bool) -> list[Key]:
     """The keys of a change that names no thing: one more, all of them, or the one that the account has."""
     owned = next((noun for noun in name.nouns if owns(name, noun)), "")
     if owned:
-        return [Key(f"{owned}:{OWN}", Mode.APPEND if adds or verb in lex.PAYS else Mode.WRITE)]
+        if owned == name.place and verb in lex.INTO and (held := _held(params)):
+            return parts(own(owned, found), [held], adds=verb not in REMOVES)
+        return [Key(own(owned, found), Mode.APPEND if adds or verb in lex.PAYS else Mode.WRITE)]
     noun = kind(name)
     if not noun:
         return []
-    if adds and verb in lex.CREATES:
+    if (adds and verb in lex.CREATES) or (verb == "set" and noun in ("alarm", "reminder", "timer")):
         return [Key(keys.fit(f"{noun}:{NEW}"), Mode.APPEND)]
     if "all" in name.words:
         return [Key(keys.fit(f"{noun}:{ALL}"), Mode.WRITE)]
     if name.head in lex.ASPECTS and verb in lex.SETS:
-        return [Key(keys.fit(f"{noun}:{OWN}"), Mode.WRITE)]
+        return [Key(keys.fit(own(noun, found)), Mode.WRITE)]
     return []
+
+
+REMOVES: Final = frozenset("remove unassign detach".split())
+"""Verbs that take one thing out of what holds several."""
+
+
+def parts(container: str, held: list[str], *, adds: bool) -> list[Key]:
+    """The keys of what is put into a container or taken out of it: others of its things are nobody's concern."""
+    mode = Mode.APPEND if adds else Mode.WRITE
+    return [
+        Key(container, Mode.APPEND),
+        *(Key(keys.fit(f"{container}/{keys.clean(one).rstrip('/ ')}"), mode) for one in held),
+    ]
+
+
+def _held(params: Mapping[str, Any]) -> str:
+    """Which thing it is that is put in or taken out: what the first param says that names one."""
+    return next((text for name, value in islice(params.items(), 16) if (text := part_of(name, value))), "")

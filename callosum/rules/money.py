@@ -23,6 +23,9 @@ _VERBS: Final = frozenset(
     "transfer send schedule make create update initiate issue submit settle process execute".split()
 )
 _MOST: Final = 64
+_LONG: Final = 64
+_LONGEST: Final = 1024
+"""How many characters of names are kept as they are."""
 
 
 def moves(params: Mapping[str, Any], told: Mapping[str, Any], name: Name, verb: str) -> bool:
@@ -37,7 +40,14 @@ def moves(params: Mapping[str, Any], told: Mapping[str, Any], name: Name, verb: 
 
 
 def _names(params: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple([one for one in islice(params, _MOST) if isinstance(one, str) and len(one) <= 64])
+    if len(params) <= _MOST:
+        names = tuple(params)
+        try:
+            if len("".join(names)) <= _LONGEST:
+                return names
+        except TypeError:  # a name that is no text
+            pass
+    return tuple([one for one in islice(params, _MOST) if isinstance(one, str) and len(one) <= _LONG])
 
 
 @lru_cache(maxsize=1024)

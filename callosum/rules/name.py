@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from callosum.rules import lexicon as lex
 
+MAX_NAME: Final = 256
+"""How many characters of a name are read."""
+_ALIKE: Final = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u051d\u0433\u043a\u043c\u043d\u0442\u0432"
+    "\u03b1\u03bf\u03c1\u03c5\u03bd\u03b9\u03ba\u03c4\u03c7\u0261\u0131\u0251\u2010\u2011\u2012\u2013\u2014\u2212",
+    "aeopcyxijshdqwrkmhtbaopuviktxgia------",
+)
+"""Letters of other scripts that look like Latin ones: beside Latin letters they are meant as such."""
 _SPLIT: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 _JOINED: Final = re.compile(
-    r"create_?or_?update|add_?or_?update|get_?or_?create|find_?or_?create|check_?out|set_?up|log_?in|log_?out|"
-    r"sign_?in|sign_?out|sign_?up|roll_?back|un_?subscribe|clean_?up|shut_?down|tear_?down",
-    re.IGNORECASE,
-)
+    # as whole words: ``check_in``, ``checkIn``, not the beginning of ``check_index`` nor the end of ``assign_in``
+    r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))(?i:"
+    + "|".join(
+        one.replace(" ", "[_.-]?")
+        for one in (
+            "create or update", "add or update", "get or create", "find or create", "check out", "check in", "set up",
+            "log in", "log out", "sign in", "sign out", "sign up", "roll back", "un subscribe", "clean up", "shut down",
+            "tear down", "look up", "back up", "opt out", "opt in",
+        )
+    )
+    + r")(?![a-z])(?!(?<=[A-Z])[A-Z])"
+)  # fmt: skip
 _JOINS: Final = {
     "createorupdate": "create", "addorupdate": "add", "getorcreate": "create", "findorcreate": "create",
     "checkout": "checkout", "setup": "setup", "login": "login", "logout": "logout", "signin": "login",
     "signout": "logout", "signup": "signup", "rollback": "rollback", "unsubscribe": "unsubscribe",
-    "cleanup": "clear", "shutdown": "stop", "teardown": "teardown",
+    "cleanup": "clear", "shutdown": "stop", "teardown": "teardown", "checkin": "checkin", "lookup": "lookup",
+    "backup": "backup", "optout": "unsubscribe", "optin": "subscribe",
 }  # fmt: skip
 
 
@@ -45,15 +63,26 @@ class Name(NamedTuple):
 
 def words(name: str) -> list[str]:
     """Returns the lower-case words of a name, without the server part of ``mcp__server__tool``."""
+    name = name[:MAX_NAME]
+    if not name.isascii():
+        name = _folded(name)
     if name.startswith("mcp__"):
         name = name.rsplit("__", 1)[-1] or name
     name = name.rsplit(":", 1)[-1].rsplit("/", 1)[-1] or name
-    name = _JOINED.sub(
-        lambda match: "_" + _JOINS.get(match.group().lower().replace("_", ""), match.group()) + "_",
-        name[:256],
-    )
+    name = _JOINED.sub(_joined, name)
     found = [one.lower() for one in _SPLIT.findall(name)]
     return found[1:] if found[:1] == ["api"] and len(found) > 1 else found
+
+
+def _joined(match: re.Match[str]) -> str:
+    said = match.group()
+    return "_" + _JOINS.get(re.sub("[_.-]", "", said.lower()), said) + "_"
+
+
+def _folded(name: str) -> str:
+    """Returns a name with styled letters plain, look-alikes as Latin letters, and nothing that cannot be seen."""
+    name = "".join(one for one in unicodedata.normalize("NFKC", name)[:MAX_NAME] if unicodedata.category(one) != "Cf")
+    return name.translate(_ALIKE) if any("a" <= one <= "z" for one in name.lower()) else name
 
 
 def stem(word: str) -> str:
@@ -71,8 +100,13 @@ def stem(word: str) -> str:
         ("ed", "e"),
         ("d", ""),
     ):
-        if word.endswith(end) and (base := word[: -len(end)] + instead) in lex.VERBS and len(base) > 2:
+        if not word.endswith(end):
+            continue
+        base = word[: -len(end)] + instead
+        if base in lex.VERBS and len(base) > 2:
             return base
+        if len(base) > 3 and base[-1] == base[-2] and base[:-1] in lex.VERBS:  # dropping, submitted
+            return base[:-1]
     return ""
 
 
@@ -141,6 +175,9 @@ def _verb(found: list[str]) -> tuple[int, str, str]:
     last = len(found) - 1
     if strong:
         first, end = strong[0], strong[-1]
+        if first[1] in lex.LISTS and end[2] > 0 and (first[0] or end[0] == last):
+            # ``todo_list_add``, ``ps_restart``: the looking verb may be a noun.
+            return end[0], end[1], first[1]
         if first is end or end[0] < last:
             aside = first[0] == 0 and last == 1 and found[last] in lex.SIDES and first[1] not in lex.SETS
             return first[0], first[1], found[last] if aside and first[2] > 0 else ""
@@ -159,11 +196,22 @@ def _verb(found: list[str]) -> tuple[int, str, str]:
             if one[2] and found[last] in lex.SIDES and (one[1] not in lex.SENDS or found[last] not in lex.SENT):
                 return last, found[last], ""
             return 0, one[1], ""
+    for one in known:
+        if one[1] == "log" and one[0] < last and found[one[0] + 1] not in lex.LOGGED and not loose:
+            return one[0], "record", ""  # ``log_meal``
     # Weak words are nouns as a rule: the last one is the head of the name.
-    if known and known[-1][0] == last:
+    if known and known[-1][0] == last and not (loose and known[-1][2] > loose[0][2] == 0):
         return last, known[-1][1], ""
     known = loose or known
     return (known[0][0], known[0][1], "") if known else (-1, "", "")
+
+
+_TOLD: Final = re.compile(r"[A-Za-z]+|[,/]")
+_OPENERS: Final = frozenset(
+    "this that which tool tools function endpoint operation purpose description summary will can may is be used uses "
+    "use to for lets let allows allow you users the a an helps".split()
+)
+"""Words with which a description begins before it says what the tool does."""
 
 
 def leading_verb(description: str) -> str:
@@ -171,19 +219,40 @@ def leading_verb(description: str) -> str:
 
     Of several (``List, create or close a tab``) the gravest counts.
     """
-    if description.lstrip()[:8].lower().startswith(("return", "provide")):
-        return "get"
+    found = [one.lower() for one in _TOLD.findall(description[:300])[:24]]
+    start = next((at for at, word in enumerate(found) if word not in _OPENERS), 0)
+    if found[start : start + 1] and found[start].startswith(("return", "provide")):
+        found[start] = "get"
     best = ""
     joined = True
-    for at, word in enumerate(re.findall(r"[A-Za-z]+|[,/]", description[:200])[:16]):
-        if word in ",/" or word.lower() in ("or", "and"):
+    for at, word in enumerate(found[start : start + 16]):
+        if word in ",/" or word in ("or", "and"):
             joined = True
             continue
-        base = stem(word.lower())
-        if base and joined and lex.VERBS[base][1] > lex.WEAK:
+        base = "get" if word.startswith("return") else stem(word)
+        if at == 1 and not best and base != word and not found[start].endswith("ly"):
+            break  # "Hot posts of": a noun after its adjective
+        if base and joined and lex.VERBS[base][1] > lex.WEAK and base not in _STATES:
             if not best or lex.VERBS[base][0] > lex.VERBS[best][0]:
                 best = base
             joined = False
         elif best or at > 0:
             break
     return best
+
+
+_STATES: Final = frozenset("has is can exists contains".split())
+"""Verbs of what is, not of what is done."""
+
+
+def opening_verb(description: str) -> str:
+    """Returns the verb that a description's first word must be a form of, also where it could be a noun.
+
+    It is a verb where an object follows (``Boosts a status``); ``""`` elsewhere (``Order status``).
+    """
+    found = [one.lower() for one in _TOLD.findall(description[:300])[:24]]
+    start = next((at for at, word in enumerate(found) if word not in _OPENERS), len(found))
+    return stem(found[start]) if found[start + 1 : start + 2] and found[start + 1] in _OBJECTS else ""
+
+
+_OBJECTS: Final = frozenset("a an the this these one your new another multiple several some all existing".split())

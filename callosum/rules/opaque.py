@@ -1,4 +1,4 @@
-"""Arguments that hold the arguments: ``{"params": {...}}``, JSON in a string, a GraphQL document.
+"""Arguments that hold the arguments: ``{"params": {...}}``, JSON in a string, a GraphQL document, a pipeline.
 
 Some tools have one argument for everything, or are there to call other tools. What is looked for
 by name lies a level deeper there.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
@@ -23,12 +24,22 @@ WRAPPERS: Final = frozenset(
 _MOST: Final = 4
 """A wrapper has few neighbours; among many, it is an argument like the others."""
 
-_DOCUMENTS: Final = ("query", "mutation", "document", "graphql", "operation")
-_DOCUMENTED: Final = frozenset(_DOCUMENTS)
-_OPERATION: Final = re.compile(
-    r"\s*(query|mutation|subscription)\b\s*[A-Za-z_0-9]{0,128}\s*(?:\([^)]{0,2048}\)\s*)?\{\s*"
-    r"(?:[A-Za-z_0-9]{1,128}\s*:\s*)?([A-Za-z_0-9]{1,128})"
+_DOCUMENTS: Final = ("query", "mutation", "document", "graphql", "gql", "operation")
+DOCUMENTED: Final = frozenset(_DOCUMENTS)
+_STARTS: Final = re.compile(
+    r"(?:[\s,\ufeff]++|#[^\n]*+\n?)*+(?:(?:query|mutation|subscription)\b\s*+(?:[A-Za-z_]\w*+\s*+)?[({@]"
+    r"|fragment\s++\w++\s++on\b|(\{)\s*+[A-Za-z_#.])"
 )
+"""How a GraphQL document begins; with a brace alone an object may begin as well."""
+_TOKEN: Final = re.compile(
+    r'"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|\Z)|"(?:[^"\\\n]|\\.)*+"?|#[^\n]*+|[{}()\[\]:@]|\.\.\.|[A-Za-z_]\w{0,127}',
+    re.DOTALL,
+)
+_KINDS: Final = frozenset(("query", "mutation", "subscription", "fragment"))
+
+_PIPELINES: Final = ("pipeline", "stages", "aggregation", "aggregate")
+PIPELINED: Final = frozenset(_PIPELINES)
+_STAGES: Final = 256
 
 
 def unwrap(params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -56,18 +67,86 @@ def _object(value: Any) -> Mapping[str, Any] | None:
 
 
 class Operation(NamedTuple):
-    """A GraphQL operation: ``query``, ``mutation`` or ``subscription``, and its first field."""
+    """A GraphQL operation: ``query``, ``mutation`` or ``subscription``, and its first-level fields."""
 
     kind: str
-    field: str
+    fields: tuple[str, ...]
 
 
-def graphql(params: Mapping[str, Any]) -> Operation | None:
-    """Returns the operation of a GraphQL document among the params, None where there is none."""
-    if _DOCUMENTED.isdisjoint(params):
+def graphql(params: Mapping[str, Any], *, named: bool) -> Operation | None:
+    """Returns the gravest operation of a GraphQL document among the params, None where there is none.
+
+    ``named``: the tool says that it speaks GraphQL. Of several operations a mutation counts, whichever is
+    asked for by name. What lies beyond ``MAX_TEXT`` is not read; where it speaks of a mutation, it is taken for one.
+    """
+    if DOCUMENTED.isdisjoint(params):
         return None
     for name in _DOCUMENTS:
         value = params.get(name)
-        if type(value) is str and "{" in value[:4096] and (match := _OPERATION.match(value[:4096])):
-            return Operation(match.group(1), match.group(2))
+        if type(value) is str and "{" in value and (match := _STARTS.match(value)):
+            if match.group(1) and name in ("query", "operation") and not named:
+                continue
+            found = _document(value[:MAX_TEXT])
+            if len(value) > MAX_TEXT and found.kind != "mutation" and "mutation" in value[MAX_TEXT:]:
+                found = Operation("mutation", ())
+            return found
     return None
+
+
+@lru_cache(maxsize=128)
+def _document(text: str) -> Operation:
+    kinds: list[str] = []
+    fields: dict[str, None] = {}
+    depth = nested = 0
+    kind = last = ""
+    for match in _TOKEN.finditer(text):
+        word = match.group()
+        if word in "([":
+            nested += 1
+        elif word in ")]":
+            nested = max(0, nested - 1)
+        elif nested:
+            pass
+        elif word == "{":
+            if depth == 0:
+                kinds.append(kind or "query")
+            depth += 1
+        elif word == "}":
+            depth = max(0, depth - 1)
+            kind = kind if depth else ""
+        elif depth == 0:
+            kind = kind or (word if word in _KINDS else "")
+        elif word == ":" and depth == 1:
+            fields.pop(last, None)  # it was an alias
+        elif depth == 1 and kind == "mutation" and word[0] not in '"#.@':
+            fields[word] = None
+            last = word
+    for kind in ("mutation", "subscription"):
+        if kind in kinds:
+            return Operation(kind, tuple(fields)[:_MOST_FIELDS])
+    return Operation("query", ())
+
+
+_MOST_FIELDS: Final = 64
+
+
+def stored(params: Mapping[str, Any]) -> str:
+    """Returns the stage by which a pipeline of MongoDB writes (``$out``, ``$merge``), ``""`` where it only looks."""
+    if PIPELINED.isdisjoint(params):
+        return ""
+    for name in _PIPELINES:
+        value = params.get(name)
+        if type(value) is str:
+            found = _WRITING.search(value)
+            if found:
+                return found.group(1)
+        elif isinstance(value, (list, tuple)):
+            for stage in value[-_STAGES:]:  # the last stage of a pipeline is the one that may write
+                if isinstance(stage, Mapping):
+                    for one in ("$out", "$merge"):
+                        if one in stage:
+                            return one
+    return ""
+
+
+_WRITING: Final = re.compile(r"[\"'{,\s](\$out|\$merge)[\"']?\s*+:")

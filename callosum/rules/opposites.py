@@ -44,6 +44,7 @@ def _sides() -> dict[str, str]:
         ("freeze", "freeze suspend", "unfreeze unsuspend"),
         ("grant", "grant", "revoke"),
         ("hide", "hide", "unhide"),
+        ("hold", "add invite", "remove kick"),
         ("install", "install", "uninstall"),
         ("like", "like", "unlike"),
         ("link", "link", "unlink"),
@@ -186,7 +187,15 @@ NEW: Final = "/|new"
 
 
 def about_itself(taken: str, keys: tuple[Key, ...]) -> str:
-    """Returns the side without that of a call which only puts something into containers: ``""``."""
-    if taken and keys and all(key.mode is Mode.APPEND and not key.name.endswith(NEW) for key in keys):
-        return ""
-    return taken
+    """Returns the side without that of a call which only puts something into containers: ``""``.
+
+    What it puts there may be named (``channel:c|user/bob``): about that it does take a side.
+    """
+    if not taken or not keys or keys[0].mode is not Mode.APPEND:
+        return taken
+    return taken if any(key.mode is not Mode.APPEND or _a_thing(key.name) for key in keys) else ""
+
+
+def _a_thing(name: str) -> bool:
+    _, bar, facet = name.partition("|")
+    return name.endswith(NEW) or (bool(bar) and "/" in facet)

@@ -66,6 +66,7 @@ class RuleSet:
         ports: tuple[int, ...],
         strict: bool,
         shell_policy: shell.ShellPolicy = shell.DEFAULT_POLICY,
+        fold_plus_tags: bool = False,
     ) -> None:
         """Use ``RuleSet.parse``. ``user`` is how many of ``rules`` are the user's own."""
         self.rules = rules
@@ -77,6 +78,7 @@ class RuleSet:
         # a user's copy of such a rule, which is there for its cells.
         lines = {(rule.pattern, rule.keys) for rule in rules[user:] if not SHELLS.isdisjoint(rule.tools)}
         self._shell = shell_policy
+        self._fold = fold_plus_tags
         self._compiled = [
             _Compiled(
                 rule,
@@ -100,14 +102,15 @@ class RuleSet:
         protected: tuple[str, ...] = (),
         ports: tuple[int, ...] = (7700,),
         shell_policy: shell.ShellPolicy = shell.DEFAULT_POLICY,
+        fold_plus_tags: bool = False,
     ) -> RuleSet:
         """Returns the rules of a file, before those that ship; the first that matches a call decides.
 
         ``user`` is the file's content (None: the shipped rules alone), ``source`` its name in faults.
         ``secret`` keys the hashes of contents. ``protected`` are absolute paths that no call may
         write, ``ports`` Callosum's own, which no call may talk to. ``shell_policy`` says how grave it is
-        to remove, discard and push by a command line. Raises ``ConfigError`` with the
-        place (``rules[3].tier``).
+        to remove, discard and push by a command line. ``fold_plus_tags``: ``alice+news@x.org`` is ``alice@x.org``.
+        Raises ``ConfigError`` with the place (``rules[3].tier``).
 
         A user's rule for tool ``*`` without conditions names no tool: its tier is a floor, which the
         default set and the look of the call may raise, unless it says ``"judge": false`` or
@@ -123,6 +126,7 @@ class RuleSet:
             ports=ports,
             strict=not defaults,
             shell_policy=shell_policy,
+            fold_plus_tags=fold_plus_tags,
         )
 
     def classify(self, call: Call) -> Classification:
@@ -193,7 +197,7 @@ class RuleSet:
         """Judges the command line of a call, None where it has none. ``named``: a rule says that it runs some."""
         if not named and not shell.runs_commands(call.tool):
             return None
-        found = shell.of_call(params, call.cwd, self._shell)
+        found = shell.of_call(params, call.cwd, self._shell, call.worktree)
         if found is None:
             return None
         tier, effect, touched, repeats, stance, why = found
@@ -243,6 +247,8 @@ class RuleSet:
                 why = (*why, _TOO_MANY)
         else:
             merged = tuple(found)
+        if self._fold:
+            merged = keys.untagged(merged)
         gap = not merged and tier >= 2 and not read
         repeats, stance, whole = rule.repeats, rule.stance, False
         if not read and (repeats is None or stance is None or (merged and merged[0].name[:5] == "file:")):
@@ -307,6 +313,8 @@ class RuleSet:
             derived, cut = keys.merge([*found, *derived])
             if cut:
                 why = (*why, _TOO_MANY)
+        if self._fold:
+            derived = keys.untagged(derived)
         gap = tier >= 2 and effect != "read" and all(one.mode is Mode.READ for one in derived)
         content = self._content(
             call,

@@ -10,6 +10,7 @@ the first that has a value wins:
 ``commandPath``               every path that a shell command removes
 ``commandRepo``               the hosted repository a ``gh`` command names
 ``patchPath``                 every file that a patch touches
+``pathFolder``                the folder of the file that a param such as ``path`` or ``filename`` names
 anything else                 literal text, last and never alone; ``unknown`` counts as no value
 
 A list of values gives a key for each. A placeholder without a value gives no key at all.
@@ -148,6 +149,17 @@ def _deep(path: list[str]) -> Values:
     return read
 
 
+def _folder(call: Call, params: Mapping[str, Any]) -> Sequence[str]:
+    """The folder of the file that the call names, without a slash at its end."""
+    for value in _FILE(call, params):
+        above, slash, _ = keys.path(keys.clean(value), call.cwd).rstrip("/").rpartition("/")
+        return (above if slash else ".",)
+    return ()
+
+
+_FILE: Final = _params(["path", "file_path", "filePath", "filename", "target_file", "absolute_path"])
+
+
 def flatten(value: Any) -> list[str]:
     """Returns the texts of a value: one for a scalar, one for each scalar of a list (at most 256)."""
     if isinstance(value, (list, tuple)):
@@ -165,6 +177,7 @@ _SOURCES: Final[dict[str, Values]] = {
     "commandPath": lambda call, params: command.removed(command.of(params)),
     "commandRepo": lambda call, params: command.repositories(command.of(params)),
     "patchPath": lambda call, params: command.patched(params),
+    "pathFolder": _folder,
 }
 
 

@@ -42,6 +42,7 @@ from callosum.model import (
     Verdict,
     View,
     reach,
+    sees,
 )
 from callosum.process import alive
 from callosum.stores.base import LOOK_BACK, NEARBY, Clock, Health, Kin, Nearby, Probe, Request
@@ -349,13 +350,18 @@ class _Look:
     def _key(self, key: Key, continues: str) -> KeyView:
         met = [seen for action in self.actions for seen in _through(action, key)]
         own = next((a for a in met if a.session == self.scope.session and a.key == key.name and _acted(a)), None)
+        mark, above = self._mark(key.name, self._chain(continues, "continues")), False
+        if not mark.read and own is None:
+            mark = replace(mark, read=self._from_above(key.name))
+            above = mark.read > 0
         return KeyView(
             key=key,
-            mark=self._mark(key.name, self._chain(continues, "continues")),
+            mark=mark,
             live=self._live(met),
             latest=self._latest(key, met),
             own=own,
             stale=self._stale(key, met),
+            above=above,
         )
 
     def _live(self, met: Iterable[Action]) -> tuple[Action, ...]:
@@ -414,16 +420,15 @@ class _Look:
             for seen in _through(action, Key(key))
             if action.session == self.scope.session and _acted(seen) and (seen.key == key or _below(key, seen.key))
         ]
-        return max([self._mark(key, ()).read, *acts])
+        space = (self.scope.namespace, self.scope.session)
+        above = [mark.read for (*at, name), mark in self.held.marks.items() if tuple(at) == space and _below(key, name)]
+        return max([self._mark(key, ()).read, *above, *acts])
 
     def _mark(self, key: str, predecessors: Sequence[str]) -> Mark:
-        """The session's mark on a key, with what trees above and its predecessors know beside it."""
+        """The session's mark on a key, with what its predecessors know and its looks at what the key is a facet of."""
         namespace, session = self.scope.namespace, self.scope.session
         mark = self.held.marks.get((namespace, session, key), NO_MARK)
-        read = mark.read
-        for (in_, who, name), other in self.held.marks.items():
-            if (in_, who) == (namespace, session) and _below(key, name):
-                read = max(read, other.read)
+        read = max(mark.read, self.held.marks.get((namespace, session, key.partition("|")[0]), NO_MARK).read)
         for predecessor in predecessors:
             theirs = self.held.marks.get((namespace, predecessor, key), NO_MARK)
             if not mark.told and theirs.told:
@@ -435,6 +440,15 @@ class _Look:
             if written is not None and _finished(written):
                 read = max(read, written.started)
         return replace(mark, read=read) if read != mark.read else mark
+
+    def _from_above(self, key: str) -> int:
+        """The session's last look at a tree that sees the key."""
+        looks = [
+            mark.read
+            for (in_, who, name), mark in self.held.marks.items()
+            if (in_, who) == (self.scope.namespace, self.scope.session) and sees(name, key)
+        ]
+        return max(looks, default=0)
 
     # the rest of a view
 

@@ -209,6 +209,53 @@ class GateContract:
         decision = ask("mira", "mail")
         assert gate.complete("mira", id=decision.id, result=result, outcome=outcome).state is state
 
+    def test_what_a_look_brought_back_was_looked_at(
+        self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock
+    ) -> None:
+        """Who searched and then changes a thing that another session changed in between is told ``stale``."""
+        found = {"orders": [{"id": "W1", "note": "a word of its text"}, {"id": "W2"}]}
+        for session, how in (("mira", "by id"), ("nora", "by call"), ("otto", "failed"), ("pia", "never")):
+            look = ask(session, "search_orders", None, params={"query": "late"})
+            if how == "by id":
+                assert gate.complete(session, id=look.id, result=found).ok
+            elif how == "by call":
+                assert gate.complete(session, tool="search_orders", params={"query": "late"}, result=found).ok
+            elif how == "failed":
+                assert gate.complete(session, id=look.id, result={"error": "no", **found}).ok
+        clock.advance(3600)
+        change = ask("doug", "update_order", None, params={"order_id": "W1", "note": "x"})
+        gate.complete("doug", id=change.id, outcome="done")
+        clock.advance(3 * 3600)
+
+        def told(session: str, order: str) -> set[Kind]:
+            decision = ask(session, "update_order", None, params={"order_id": order, "note": session})
+            gate.complete(session, id=decision.id, outcome="cancelled")
+            return {one.kind for one in decision.conflicts}
+
+        assert told("mira", "W1") == {Kind.STALE}
+        assert told("nora", "W1") == {Kind.STALE}
+        assert told("mira", "W2") == told("otto", "W1") == told("pia", "W1") == set()
+
+    def test_a_look_counts_from_when_it_began(
+        self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock
+    ) -> None:
+        """What was changed while it ran may be missing in its result; what was seen later stays seen."""
+        early = ask("mira", "search_orders", None, params={"query": "late"})
+        clock.advance(10)
+        change = ask("doug", "update_order", None, params={"order_id": "W1", "note": "x"})
+        gate.complete("doug", id=change.id, outcome="done")
+        clock.advance(10)
+        late = ask("nora", "search_orders", None, params={"query": "late"})
+        gate.complete("nora", id=late.id, result=[{"id": "W1"}])
+        gate.complete("mira", id=early.id, result=[{"id": "W1"}])
+        clock.advance(3 * 3600)
+        kinds = {
+            session: {one.kind for one in ask(session, "update_order", None, params={"order_id": "W1"}).conflicts}
+            for session in ("nora", "mira")
+        }
+        assert Kind.STALE in kinds["mira"]
+        assert Kind.STALE not in kinds["nora"]
+
     def test_a_late_report_says_that_it_was_late(
         self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock
     ) -> None:

@@ -602,6 +602,29 @@ class StoreContract:
         script.read("doug", "file:/repo/a.py")
         assert script.place("doug", "file:/repo/").mark.read == 0
 
+    def test_a_look_at_a_tree_is_less_than_one_at_the_thing(self, script: Script, clock: ManualClock) -> None:
+        """It counts only for what the session neither looked at nor changed itself: a list shows no contents."""
+        seen = script.read("mira", "file:/repo/seen.py")
+        mine = script.act("mira", "file:/repo/mine.py")
+        script.act("doug", "file:/repo/other.py")
+        clock.advance(60)
+        listed = script.read("mira", "file:/repo/")
+        places = script.look("mira", "file:/repo/seen.py", "file:/repo/mine.py", "file:/repo/other.py").keys
+        assert [place.mark.read for place in places] == [seen, 0, listed]
+        assert [place.above for place in places] == [False, False, True]
+        assert places[1].own is not None
+        assert places[1].own.id == mine
+
+    def test_a_look_at_a_tree_does_not_see_facets_of_what_is_in_it(self, script: Script) -> None:
+        """A list of issues shows a new one, but no comment; a look at one issue shows its comments."""
+        listed = script.read("mira", "issue:/")
+        looked = script.read("mira", "issue:8")
+        for key in ("issue:7|comment", "issue:8|comment", "issue:/|new", "issue:7"):
+            script.act("doug", Key(key, APPEND))
+        reads = [script.place("mira", key).mark.read for key in ("issue:7|comment", "issue:8|comment", "issue:7")]
+        assert reads == [0, looked, listed]
+        assert script.place("mira", "issue:/|new").mark.read == listed
+
     def test_stale_shows_changes_below_a_tree_of_what_was_read(self, script: Script, clock: ManualClock) -> None:
         """Of what the session read before them, and of nothing else."""
         script.read("mira", "file:/repo/a.py")

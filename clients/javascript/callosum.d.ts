@@ -80,6 +80,11 @@ export interface Call extends Actor {
     /** The identity of the call: the same id with the same content is decided once. A new one if absent. */
     callId?: string;
     cwd?: string;
+    /**
+     * The worktree that `cwd` lies in: its uppermost folder, and a name for the repository that is the same from each
+     * of its worktrees (the folder that holds the common `.git`). Without it `cwd` itself counts as the repository.
+     */
+    worktree?: { root: string; repository: string };
     /** Whether a warning becomes a pause, for hosts that can show one only by not running the tool. */
     pause?: boolean;
     /** How long to wait while another session holds a key, in seconds, at most 60. */

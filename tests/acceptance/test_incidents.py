@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from callosum.gate import LocalGate
-from callosum.model import Call, Decision, Kind, Verdict
+from callosum.model import Call, Decision, Kind, Verdict, Worktree
 from callosum.policy.table import fallback
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings
@@ -376,6 +376,18 @@ def test_agentic_dev_team_1571_a_sibling_reverts_a_file_twice(fleet: Fleet) -> N
         fleet.after(5)
 
 
+def test_agentic_dev_team_1571_a_commit_sweeps_in_what_the_other_has_staged(fleet: Fleet) -> None:
+    """bdfinst/agentic-dev-team#1571: a first commit with four files of three other agents in it."""
+    fleet.do("one", "Bash", bash("git add src/one.py src/two.py"), cwd="/repo")
+    fleet.after(20)
+    for command in ("git commit -m 'mine'", "git add src/three.py && git commit -m 'mine'", "git commit -am 'mine'"):
+        assert not fleet.ask("two", "Bash", bash(command), cwd="/repo", call_id=command).proceed
+        fleet.after(700)
+        fleet.do("one", "Bash", bash("git add src/one.py"), cwd="/repo")
+        fleet.after(20)
+    fleet.do("three", "Bash", bash("git commit -m 'mine' src/three.py"), cwd="/repo")  # names what it takes
+
+
 def bash(command: str) -> dict[str, Any]:
     return {"command": command}
 
@@ -400,6 +412,14 @@ def test_claude_code_95355_a_bare_stash_pop_and_a_hard_reset(fleet: Fleet) -> No
     assert not fleet.ask("two", "Bash", bash("git reset --hard"), cwd="/repo").proceed
 
 
+def test_claude_code_95355_a_stash_takes_what_the_other_is_editing(fleet: Fleet) -> None:
+    """anthropics/claude-code#95355: with bare ``git stash`` and ``git stash pop`` in one folder."""
+    fleet.do("one", "Edit", {"file_path": "/repo/src/app.py", "old_string": "a", "new_string": "b"})
+    fleet.after(60)
+    assert not fleet.ask("two", "Bash", bash("git stash"), cwd="/repo").proceed
+    fleet.do("three", "Bash", bash("git stash push src/other.py"), cwd="/repo")
+
+
 def test_claude_code_60295_a_checkout_under_the_other_session(fleet: Fleet) -> None:
     """anthropics/claude-code#60295, #90146, #95244, #71433: the branch is switched in another's working folder."""
     fleet.do("one", "Bash", bash("git status"), cwd="/repo")
@@ -414,6 +434,17 @@ def test_chematic_218_one_stash_for_all_worktrees(fleet: Fleet) -> None:
     fleet.do("one", "Bash", bash("git -C /repo stash push"), cwd="/worktrees/a")
     fleet.after(60)
     assert not fleet.ask("two", "Bash", bash("cd /repo && git stash pop"), cwd="/worktrees/b").proceed
+
+
+def test_chematic_218_worktrees_in_folders_that_tell_nothing(fleet: Fleet) -> None:
+    """kent-tokyo/chematic#218: what the host's disk tells of a folder comes with the call."""
+    one, two = (Worktree(f"/home/u/{name}", "/home/u/app") for name in ("fix", "try"))
+    fleet.do("one", "Bash", bash("git stash"), cwd="/home/u/fix", worktree=one)
+    fleet.do("two", "Bash", bash("git stash"), cwd="/home/u/try/src", worktree=two)
+    fleet.after(60)
+    assert not fleet.ask("one", "Bash", bash("git stash pop"), cwd="/home/u/fix", worktree=one).proceed
+    fleet.do("two", "Bash", bash("git commit -am 'mine'"), cwd="/home/u/try", worktree=two)
+    fleet.do("one", "Bash", bash("git commit -am 'mine'"), cwd="/home/u/fix", worktree=one)
 
 
 def test_inmo_tool_581_pkill_ends_the_servers_of_others(fleet: Fleet) -> None:
@@ -450,6 +481,30 @@ def test_ai_employee_548_three_runs_migrate_one_workspace(fleet: Fleet) -> None:
     fleet.after(5)
     assert not fleet.ask("employee", "Bash", migrate, cwd="/repo/app", run="run-2").proceed
     assert not fleet.ask("employee-2", "Bash", bash("npx prisma migrate dev"), cwd="/repo/app", run="run-3").proceed
+
+
+def test_ai_employee_548_two_builds_in_one_folder(fleet: Fleet) -> None:
+    """greeves89/AI-Employee#548: while one ``next build`` runs another writes the same output; then it is over."""
+    for command in ("npx next build", "npm run build", "make"):
+        folder = f"/repo/{len(command)}"
+        running = fleet.ask("employee-1", "Bash", bash(command), cwd=folder)
+        fleet.after(5)
+        assert not fleet.ask("employee-2", "Bash", bash(command), cwd=folder).proceed
+        assert fleet.gate.complete("employee-1", id=running.id).ok
+        fleet.after(5)
+        for who in ("employee-3", "employee-1", "employee-3"):
+            fleet.do(who, "Bash", bash(command), cwd=folder)
+            fleet.after(5)
+
+
+def test_agentglass_118_worktrees_race_a_migration(fleet: Fleet) -> None:
+    """SirAllap/agentglass#118, obra/superpowers#597: the database is none of the worktrees' own."""
+    fleet.do("one", "Bash", bash("alembic upgrade head"), cwd="/repo/.worktrees/one")
+    fleet.after(20)
+    assert not fleet.ask("two", "Bash", bash("alembic upgrade head"), cwd="/repo/.worktrees/two").proceed
+    elsewhere = Worktree("/home/u/three", "/repo")
+    assert not fleet.ask("three", "Bash", bash("alembic upgrade head"), cwd="/home/u/three", worktree=elsewhere).proceed
+    fleet.do("four", "Bash", bash("alembic upgrade head"), cwd="/another/repo")
 
 
 def test_agentglass_118_worktrees_share_the_database(fleet: Fleet) -> None:
@@ -715,9 +770,11 @@ SEEN_BY: dict[int, str] = {
 """The reports of 6A, 6B and 6D by their numbers, with the beginning of the test that tells them."""
 NOT_SEEN: dict[int, str] = {
     19: "a part: #5700, a guard of theirs that was inert where gh is absent, is not at this gate",
-    27: "a part: that two folders are worktrees of one repository stands on the disk, which is not read when a call is "
-    "judged; and which programs a pattern of pkill fits is known to the system alone",
-    31: "a part: a first commit that sweeps in files of others is seen only where the commit names what it takes",
+    27: "a part: which programs a pattern of pkill fits is known to the system alone",
+    31: "a part: a commit that sweeps in what others have staged is seen; what others have only edited is not, where "
+    "`git add -A` takes it: a key that met every edit would make every reader of the folder stale",
+    35: "a part: two worktrees whose settings name two databases are told of one another all the same, and two folders "
+    "that are no worktrees of one repository are not: which database a migration speaks to stands in their settings",
     53: "a part: coven-cave#4534, a guard of theirs that skipped worktrees; ours goes by the path that is written",
 }
 """What of them a gate cannot see, and why."""

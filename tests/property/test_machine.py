@@ -27,6 +27,7 @@ from hypothesis.stateful import (
 
 from callosum.model import SECOND, Decision, Entry, Event, Host, Report, State
 from callosum.stores.sqlite import SqliteStore
+from callosum.stores.sqlite.connection import Connections
 from callosum.testing import ManualClock
 from callosum.testing.clock import START
 from tests.support.world import Call, World, gate_time
@@ -100,6 +101,7 @@ class Gates(RuleBasedStateMachine):
             clock=self.clock,
         )
         self.real.living = self.model.living
+        self.others = Connections(self.folder / "gate.db")
         self.time = gate_time(self.clock)
         self.time.__enter__()
         self.tokens: dict[str, int] = {}
@@ -111,6 +113,7 @@ class Gates(RuleBasedStateMachine):
         self.time.__exit__(None, None, None)
         assert not [p for p in self.real.store.check().problems if "ahead" not in p]
         self.real.gate.close()
+        self.others.close()
         shutil.rmtree(self.folder)
 
     def both(self, act: Any, look: Any) -> Any:
@@ -261,6 +264,13 @@ class Gates(RuleBasedStateMachine):
     def reopen(self) -> None:
         """A new process finds all that an old one left."""
         self.real.gate.close()
+
+    @rule()
+    def turn(self) -> None:
+        """Another process goes on, with a connection that has not seen what the first did meanwhile."""
+        store = self.real.store
+        assert isinstance(store, SqliteStore)
+        store._connections, self.others = self.others, store._connections
 
     @rule()
     def maintain(self) -> None:

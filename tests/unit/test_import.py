@@ -17,6 +17,12 @@ def test_importing_brings_nothing_heavy(module: str) -> None:
     assert not set(HEAVY) & set(done.stdout.split())
 
 
+def test_naming_the_package_loads_none_of_its_modules() -> None:
+    code = "import sys, callosum; print(*(name for name in sys.modules if name.startswith('callosum')))"
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["callosum"]
+
+
 def test_every_public_name_is_there() -> None:
     import callosum  # noqa: PLC0415 - the module under test
 

@@ -12,6 +12,7 @@ import pytest
 import callosum.regions
 from callosum import settings
 from callosum.errors import ConfigError
+from callosum.rules.shell import ShellPolicy
 from callosum.settings import Settings, load
 
 
@@ -205,8 +206,52 @@ def test_a_file_that_is_no_toml(home: dict[str, str], cwd: Path, content: bytes)
 
 
 def test_every_setting_can_be_set_in_every_place() -> None:
-    assert set(settings._READ) == set(Settings.__struct_fields__) - {"config"}
+    of_the_policy = {f"shell_{name}" for name in ShellPolicy.__struct_fields__}
+    assert set(settings._READ) - of_the_policy == set(Settings.__struct_fields__) - {"config", "shell"}
+    assert set(settings._READ) >= of_the_policy
     assert set(settings._WRITTEN.values()) == set(settings._READ)
+
+
+def test_how_grave_command_lines_are(home: dict[str, str], cwd: Path) -> None:
+    write(
+        cwd,
+        """
+        [shell]
+        inside = 3
+        force_push = "2"
+        protected = ["main", "release*"]
+        folders = ["build", "/data/b/"]
+        [keys]
+        fold_plus_tags = true
+        """,
+    )
+    environ = home | {"CALLOSUM_SHELL_INSIDE": "2", "CALLOSUM_SHELL_TEMPORARY_FOLDERS": os.pathsep.join(("/t", "/u"))}
+    found = load({"shell_push": 4}, environ, cwd)
+    assert found.shell == {
+        "inside": 2,
+        "force_push": 2,
+        "push": 4,
+        "protected": ("main", "release*"),
+        "folders": (str(cwd / "build"), "/data/b"),
+        "temporary_folders": ("/t", "/u"),
+    }
+    assert ShellPolicy(**found.shell).protects("release/2")  # type: ignore[arg-type]
+    assert found.keys_fold_plus_tags
+    assert load(environ=home, cwd="/").shell == {}
+
+
+def test_a_folder_below_home_is_known_by_both_its_spellings(
+    home: dict[str, str], cwd: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    found = load({"shell_folders": ["~/a/b"]}, home, cwd)
+    assert found.shell == {"folders": (str(tmp_path / "a" / "b"), "~/a/b")}
+
+
+def test_the_defaults_of_the_policy_could_be_set(home: dict[str, str], cwd: Path) -> None:
+    said = {f"shell_{name}": getattr(ShellPolicy(), name) for name in ShellPolicy.__struct_fields__}
+    assert ShellPolicy(**load(said, home, cwd).shell) == ShellPolicy()  # type: ignore[arg-type]
 
 
 def test_what_lives_on_the_corpus_is_switched_and_measured(home: dict[str, str], cwd: Path) -> None:
@@ -241,6 +286,18 @@ def test_what_lives_on_the_corpus_is_switched_and_measured(home: dict[str, str],
         ('[regions]\noff = ["cortex"]', "callosum.toml: regions.off: expected names of regions (execution, safety,"),
         ("[brief]\nbudget = -1", "callosum.toml: brief.budget: expected a number of tokens from 0 to 100000, not -1"),
         ("[health]\nmemory = 90", "callosum.toml: health.memory: expected a part from 0 to 1, not 90"),
+        ("[shell]\ninside = 0", "callosum.toml: shell.inside: expected a tier from 1 (low) to 4 (critical), not 0"),
+        ("[shell]\nwhole = 5", "callosum.toml: shell.whole: expected a tier from 1 (low) to 4 (critical), not 5"),
+        ("[shell]\npush = true", "callosum.toml: shell.push: expected a tier from 1 (low) to 4 (critical), not True"),
+        ("[shell]\npush = 2.5", "callosum.toml: shell.push: expected a tier from 1"),
+        ("[shell]\npsh = 2", "callosum.toml: shell.psh: there is no such setting, did you mean shell.push?"),
+        ("shell = 2", "callosum.toml: shell: expected a table"),
+        ('[shell]\nprotected = ["*"]', "callosum.toml: shell.protected: expected names of branches, or beginnings"),
+        ('[shell]\nprotected = ["a*b"]', "callosum.toml: shell.protected: expected names of branches"),
+        ("[shell]\nfolders = 3", "callosum.toml: shell.folders: expected a list of folders"),
+        ('[shell]\nfolders = ["/"]', "callosum.toml: shell.folders: expected folders below the root"),
+        ('[shell]\nfolders = ["~"]', "callosum.toml: shell.folders: expected folders below the root and below home"),
+        ('[keys]\nfold_plus_tags = "x"', "callosum.toml: keys.fold_plus_tags: expected true or false, not 'x'"),
         ("[telemetry]\nopen = true", "callosum.toml: telemetry.open: there is no such setting"),
     ],
 )

@@ -20,6 +20,8 @@ from callosum.rules.shell.policy import ShellPolicy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from callosum.model import Worktree
+
 DEFAULT_POLICY: Final = ShellPolicy()
 _SHELLS: Final = frozenset("bash sh zsh shell terminal powershell pwsh exec cmd console".split())
 _RUNS: Final = frozenset("run execute exec send start".split())
@@ -32,17 +34,16 @@ def judge(
     *,
     start: str | None = None,
     policy: ShellPolicy = DEFAULT_POLICY,
-    shared: str | None = None,
+    worktree: Worktree | None = None,
 ) -> Judgement:
     """Returns what a command line does. Never raises; what cannot be read is judged the graver way.
 
     ``cwd`` is the working folder, ``start`` the folder the line starts in if that is another one.
-    ``shared`` names the repository of which ``cwd`` is a worktree, for what all worktrees share;
-    without it that is ``cwd`` too.
+    ``worktree`` is what ``cwd`` lies in; without it ``cwd`` counts as the root of a repository of its own.
     """
     from callosum.rules.shell import line  # noqa: PLC0415 - most processes never see a command line
 
-    return line.judge(text, cwd, start or cwd, policy, shared)
+    return line.judge(text, cwd, start or cwd, policy, worktree)
 
 
 def runs_commands(tool: str) -> bool:
@@ -52,7 +53,7 @@ def runs_commands(tool: str) -> bool:
 
 
 def of_call(
-    params: Mapping[str, Any], cwd: str | None, policy: ShellPolicy = DEFAULT_POLICY, shared: str | None = None
+    params: Mapping[str, Any], cwd: str | None, policy: ShellPolicy = DEFAULT_POLICY, worktree: Worktree | None = None
 ) -> Judgement | None:
     """Returns what the command line among a call's params does, None where there is none."""
     text = _line(params)
@@ -62,7 +63,7 @@ def of_call(
     if start is not None:
         start = keys.path(keys.clean(start) or ".", cwd).rstrip("/") or "/"
         cwd = cwd or (start if start.count("/") > 1 else None)
-    return judge(text, cwd, start=start, policy=policy, shared=shared)
+    return judge(text, cwd, start=start, policy=policy, worktree=worktree)
 
 
 def _line(params: Mapping[str, Any]) -> str:

@@ -34,14 +34,20 @@ _BARE: Final = re.compile(
     r"|create\s+(?:table|database|schema|index|view|role|user)\b|(?:show|explain|describe)\s+(?:tables|databases|select)\b)",
     re.IGNORECASE,
 )
+_EMPTIES: Final = re.compile(r"\s*truncate\s+(?!-)[\"`\[]?([A-Za-z_][\w.]{0,127})", re.IGNORECASE)
 _BARE_CALL: Final = re.compile(r"\s*(?:flushall|flushdb|shutdown(?:\s+(?:no)?save)?)\s*$", re.IGNORECASE)
 
 
-def statement(run: Run, text: str) -> bool:
-    """Judges SQL; False where the text is none."""
+def statement(run: Run, text: str, database: str = "") -> bool:
+    """Judges SQL; False where the text is none. ``database`` is the one its tables are in, as far as it is known."""
     found = sql.statement({"sql": text}, loosely=True)
     if found is None:
-        return False
+        match = _EMPTIES.match(text)
+        if match is None:
+            return False
+        run.note(4, "SQL: truncate")
+        run.keyed(4, "table", match.group(1).lower())
+        return True
     tier, verb = found.tier, found.verb
     if tier < 4 and _UNBOUND.search(text[:8192]):
         tier, verb = 4, "update of every row"
@@ -49,7 +55,7 @@ def statement(run: Run, text: str) -> bool:
     match = _DATABASE.search(text[:8192])
     if match:
         run.keyed(tier, "database", match.group(1).lower())
-    for key in found.keys:
+    for key in sql.within(found.keys, {"database": database}) if database else found.keys:
         run.key(tier, key.name, key.mode)
     return True
 
@@ -64,6 +70,10 @@ def bare(run: Run, text: str) -> bool:
     return False
 
 
+_FILED: Final = ("sqlite3", "sqlite", "duckdb")
+"""Clients of databases that are a file: their tables are that file's."""
+
+
 def sql_client(run: Run, argv: list[str], command: Command) -> None:
     """``psql -c``, ``mysql -e``, ``sqlite3 file "..."`` and what they are fed."""
     program = argv[0].rsplit("/", 1)[-1]
@@ -73,7 +83,7 @@ def sql_client(run: Run, argv: list[str], command: Command) -> None:
         for name in ("-c", "-e", "--command", "--execute", "-q", "-Q", "--query")
         for value in found.values.get(name, [])
     ]
-    if program in ("sqlite3", "sqlite", "duckdb"):
+    if program in _FILED:
         texts += found.args[1:]
     elif program in ("bq", "clickhouse-client", "snowsql", "cqlsh"):
         texts += found.args[-1:]
@@ -88,10 +98,11 @@ def sql_client(run: Run, argv: list[str], command: Command) -> None:
         or (command.piped and not plain)
     ):
         run.note(2, "runs SQL that the command does not show")
+    here = run.place(found.args[0]).path if program in _FILED and found.args else ""
     for one in texts[:32]:
-        if not statement(run, one) and one.strip()[:1] not in ("\\", "."):
+        if not statement(run, one, here) and one.strip()[:1] not in ("\\", "."):
             run.note(1, "speaks to a database")
-    if program in ("sqlite3", "sqlite", "duckdb"):
+    if program in _FILED:
         for one in found.args[:1]:
             run.file(0, run.place(one), Mode.WRITE if run.writes else Mode.READ)
     if not texts:

@@ -1,7 +1,8 @@
 """``git``: what each command changes of HEAD, index, stash, branches, remotes and working tree.
 
-The repository is the folder the command runs in (``-C`` and ``cd`` are followed): nothing here may
-look for ``.git``. Stash, branches, tags and remotes are shared by all worktrees of a repository.
+The repository is the one of the call's worktree where the command runs in it, else the folder it runs in
+(``-C`` and ``cd`` are followed): nothing here may look for ``.git``. Stash, branches, tags and remotes are
+shared by all worktrees of a repository.
 """
 
 from __future__ import annotations
@@ -31,13 +32,44 @@ _READS: Final = _set(
     "status log diff show blame annotate grep describe rev-parse rev-list ls-files ls-tree ls-remote cat-file "
     "shortlog whatchanged show-ref show-branch name-rev merge-base cherry count-objects fsck verify-commit "
     "verify-tag var help version check-ignore check-attr for-each-ref diff-tree diff-index diff-files range-diff "
-    "request-pull bugreport archive blame"
+    "request-pull bugreport archive get-tar-commit-id show-index"
 )
-_TAKES: Final = _set(
-    "-m -F -C -c -b -B -t -u -o -X -s -S -x --message --file --author --date --onto --strategy --source --exec "
-    "--depth --branch --origin --upstream-to --set-upstream-to --pathspec-from-file --push-option --receive-pack "
-    "--repo"
-)
+_PATHS: Final = " --pathspec-from-file"
+_MERGES: Final = "-X --strategy --strategy-option"
+_TAKES: Final = {
+    "add": _set("--chmod" + _PATHS),
+    "commit": _set(
+        "-m -F -C -c -t --message --file --author --date --template --reuse-message --reedit-message --fixup "
+        "--squash --cleanup --trailer" + _PATHS
+    ),
+    "push": _set("-o --push-option --receive-pack --exec --repo"),
+    "checkout": _set("-b -B --orphan --conflict" + _PATHS),
+    "switch": _set("-c -C --create --force-create --orphan --conflict"),
+    "restore": _set("-s --source --conflict" + _PATHS),
+    "clean": _set("-e --exclude"),
+    "stash": _set("-m --message" + _PATHS),
+    "branch": _set("-u --set-upstream-to --sort --format"),
+    "tag": _set("-m -F -u --message --file --local-user --sort --format --cleanup"),
+    "fetch": _set("-o -j --depth --deepen --upload-pack --server-option --refmap --negotiation-tip --jobs"),
+    "pull": _set("-s --depth " + _MERGES),
+    "merge": _set("-m -F -s --message --file --into-name " + _MERGES),
+    "rebase": _set("-s -x --exec --onto " + _MERGES),
+    "cherry-pick": _set("-m --mainline " + _MERGES),
+    "revert": _set("-m --mainline " + _MERGES),
+    "worktree": _set("-b -B --reason"),
+    "submodule": _set("-b --branch --reference --name --depth"),
+    "clone": _set(
+        "-b -o -c -u -j --branch --origin --config --depth --reference --upload-pack --template --separate-git-dir "
+        "--filter --jobs"
+    ),
+    "init": _set("-b --initial-branch --template --separate-git-dir --object-format"),
+    "config": _set("-f --file --blob --type"),
+    "remote": _set("-t -m"),
+    "update-ref": _set("-m"),
+    "notes": _set("-m -F -C -c --message --file --ref"),
+    "am": _set("-p"),
+}
+"""The options of each command that are followed by a value; the same letter means other things to other commands."""
 
 
 def git(run: Run, argv: list[str], command: Command) -> None:
@@ -68,14 +100,15 @@ def git(run: Run, argv: list[str], command: Command) -> None:
         if handler is None:
             run.note(1, "changes the repository")
         else:
-            handler(run, options.read(rest, _TAKES), rest, command)
+            handler(run, options.read(rest, _TAKES.get(name, options.NONE)), rest, command)
     run.where = where
 
 
 def _tree(run: Run, tier: int) -> None:
-    """All files of the working tree may change."""
+    """All files of the working tree may change; where nobody said how far it reaches, those from here on."""
     root = run.repository()
     if root is not None:
+        root = run.home(root) if run.shared is not None else root
         run.key(tier, f"file:{root.rstrip('/')}/")
 
 
@@ -100,13 +133,15 @@ def _add(run: Run, found: options.Options, _rest: list[str], _command: Command) 
         run.git(1, "index", Mode.APPEND)
 
 
-def _commit(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+def _commit(run: Run, found: options.Options, rest: list[str], _command: Command) -> None:
     if found.has("--dry-run"):
         run.note(0, "only tells what it would do")
         return
     run.note(1, "makes a commit" if not found.has("--amend") else "replaces the last commit")
     _state(run, 1, "HEAD")
-    run.git(1, "index", Mode.APPEND)
+    # What is committed is all that is in the index, whoever put it there; unless the files are named.
+    named = "--" in rest or (found.args and not found.has("-i", "--include"))
+    run.git(1, "index", Mode.APPEND if named else Mode.WRITE)
 
 
 def _push(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
@@ -123,7 +158,7 @@ def _push(run: Run, found: options.Options, _rest: list[str], _command: Command)
     if found.has("--mirror", "--prune", "--all", "--branches") or not specs:
         if force:
             tier, what = max(policy.force_push, tier), "replaces what others may have pushed"
-        _remote(run, tier, remote, "")
+        _remote(run, tier, remote, "", all_of_it=bool(specs) or found.has(*_ALL))
     for spec in specs[:32]:
         source, _, target = spec.lstrip("+").partition(":")
         branch = (target or source).removeprefix("refs/heads/")
@@ -143,12 +178,18 @@ def _push(run: Run, found: options.Options, _rest: list[str], _command: Command)
     run.note(tier, what)
 
 
-def _remote(run: Run, tier: int, remote: str, branch: str) -> None:
-    """A branch of a remote; without a name all that the remote has."""
+_ALL: Final = ("--mirror", "--prune", "--all", "--branches", "--tags", "--follow-tags")
+
+
+def _remote(run: Run, tier: int, remote: str, branch: str, *, all_of_it: bool = True) -> None:
+    """A branch of a remote; without a name all that the remote has, or the branch that this worktree is on."""
     if "$" in remote or "$" in branch:
         branch = "" if "$" in branch else branch
         remote = "origin" if "$" in remote else remote
-    run.git(tier, f"remote:{remote}/{branch if branch not in ('HEAD', '@') else ''}", common=True)
+    if branch in ("HEAD", "@"):
+        branch, all_of_it = "", False
+    # Two worktrees are never on one branch.
+    run.git(tier, f"remote:{remote}/{branch}", common=bool(branch) or all_of_it)
 
 
 def _reset(run: Run, found: options.Options, rest: list[str], _command: Command) -> None:
@@ -253,7 +294,12 @@ def _stash(run: Run, found: options.Options, _rest: list[str], _command: Command
         _state(run, 1, "index", "tree")
     else:
         run.note(1, "puts changes on the stash that all worktrees share")
-        _state(run, 1, "stash", "index", "tree")
+        run.git(1, "stash", Mode.APPEND, common=True)
+        paths = found.args[1:] if what == "push" else []
+        if paths:
+            _paths(run, 1, paths, "puts changes on the stash that all worktrees share")
+        else:
+            _state(run, 1, "index", "tree")
 
 
 def _branches(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
@@ -274,7 +320,7 @@ def _branches(run: Run, found: options.Options, _rest: list[str], _command: Comm
             _branch(run, run.policy.delete_branch, one)
     elif found.has("-m", "--move", "-c", "--copy", "-u", "--set-upstream-to", "--unset-upstream", "--edit-description"):
         run.note(1, "changes a branch")
-        for one in found.args[:2]:
+        for one in found.args[:2]:  # the old name and the new one
             _branch(run, 1, one)
     elif found.args and not found.has(
         "-l", "--list", "--contains", "--merged", "--no-merged", "-a", "-r", "--show-current", "--points-at"
@@ -312,9 +358,11 @@ def _rewrites(what: str) -> Part:
     return handler
 
 
-def _fetch(run: Run, _found: options.Options, _rest: list[str], _command: Command) -> None:
+def _fetch(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
     run.note(1, "fetches")
     run.git(1, "remotes", Mode.APPEND, common=True)
+    for one in found.args[1:33]:
+        _branch(run, 1, one.partition(":")[2])
 
 
 def _pull(run: Run, _found: options.Options, _rest: list[str], _command: Command) -> None:
@@ -357,8 +405,11 @@ def _worktree(run: Run, found: options.Options, _rest: list[str], _command: Comm
             run.file(tier, run.place(one), Mode.WRITE, tree=True)
     else:
         run.note(1, "changes worktrees")
-        for one in found.args[1:2]:
+        for one in found.args[1 : 3 if what == "move" else 2]:
             run.file(1, run.place(one), Mode.WRITE, tree=True)
+        if what == "add":  # a branch that is checked out in one worktree cannot be in another
+            made = found.value("-b", "-B") or (found.args[2] if len(found.args) > 2 else "")
+            _branch(run, 1, made)
 
 
 def _submodule(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
@@ -431,10 +482,56 @@ def _apply(run: Run, found: options.Options, _rest: list[str], command: Command)
         run.note(0, "only looks")
         return
     run.note(1, "patches files")
-    for one in patches.patched({"patch": wrap.source(command)[0]}):
+    for one in found.args[:32]:
+        run.reads(one)
+    named = patches.patched({"patch": wrap.source(command)[0]})
+    for one in named:
         run.makes(one, "patches a file")
+    if not named and not found.has("--cached"):
+        _tree(run, 1)
     if found.has("--index", "--cached", "-3", "--3way"):
         run.git(1, "index", Mode.APPEND)
+
+
+def _mailbox(run: Run, found: options.Options, rest: list[str], command: Command) -> None:
+    _apply(run, found, rest, command)
+    _state(run, 1, "HEAD", "index")
+
+
+def _begin(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    run.note(1, "makes a repository")
+    for one in found.args[:1] or ["."]:
+        run.file(1, run.place(f"{one.rstrip('/')}/.git"), Mode.WRITE, tree=True)
+
+
+def _symbolic_ref(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    if len(found.args) < 2 and not found.has("-d", "--delete"):
+        run.note(0, "only looks")
+        return
+    run.note(2, "sets what HEAD points to")
+    _state(run, 2, "HEAD")
+
+
+def _read_tree(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    tier = run.policy.discard if found.has("-u") and found.has("--reset") else 1
+    run.note(tier, "replaces the index")
+    _state(run, tier, "index", *(("tree",) if found.has("-u") else ()))
+
+
+def _notes(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    looks = found.args[:1] in ([], ["list"], ["show"], ["get-ref"])
+    run.note(0 if looks else 1, "only looks" if looks else "changes notes")
+    run.git(0 if looks else 1, "notes", Mode.READ if looks else Mode.WRITE, common=True)
+
+
+def _large(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
+    looks = found.args[:1] in ([], ["ls-files"], ["status"], ["env"], ["locks"], ["logs"], ["version"])
+    run.note(0 if looks else 1, "only looks" if looks else "works on large files")
+    if found.args[:1] == ["push"]:
+        _remote(run, 2, found.args[1] if len(found.args) > 1 else "origin", "", all_of_it=False)
+        run.note(run.policy.push, "pushes")
+    elif not looks:
+        _tree(run, 1)
 
 
 def _clone(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
@@ -448,7 +545,8 @@ _COMMANDS: Final[dict[str, Part]] = {
     "switch": _switch, "restore": _restore, "clean": _clean, "stash": _stash, "branch": _branches, "tag": _tag,
     "fetch": _fetch, "pull": _pull, "gc": _gc, "prune": _gc, "reflog": _reflog, "update-ref": _update_ref,
     "worktree": _worktree, "submodule": _submodule, "rm": _remove, "mv": _rename, "config": _config,
-    "remote": _remotes, "bisect": _bisect, "apply": _apply, "am": _apply, "clone": _clone, "init": _clone,
+    "remote": _remotes, "bisect": _bisect, "apply": _apply, "am": _mailbox, "clone": _clone, "init": _begin,
+    "symbolic-ref": _symbolic_ref, "read-tree": _read_tree, "notes": _notes, "lfs": _large,
     "merge": _moves_head("merges"), "rebase": _moves_head("replays commits"),
     "cherry-pick": _moves_head("takes over commits"), "revert": _moves_head("takes back commits"),
     "filter-branch": _rewrites("rewrites the history"), "filter-repo": _rewrites("rewrites the history"),

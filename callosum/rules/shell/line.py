@@ -16,6 +16,7 @@ from callosum.rules.shell.run import Run, shown
 from callosum.rules.shell.words import assignment, expand
 
 if TYPE_CHECKING:
+    from callosum.model import Worktree
     from callosum.rules.shell.policy import ShellPolicy
     from callosum.rules.shell.run import Handler
 
@@ -23,15 +24,15 @@ MAX_KEPT: Final = 512
 """Lines up to this length are judged once and remembered."""
 
 
-def judge(text: str, cwd: str | None, start: str | None, policy: ShellPolicy, shared: str | None) -> Judgement:
+def judge(text: str, cwd: str | None, start: str | None, policy: ShellPolicy, worktree: Worktree | None) -> Judgement:
     """Returns what a command line does; see ``callosum.rules.shell.judge``."""
     if len(text) <= MAX_KEPT:
-        return _kept(text, cwd, start, policy, shared)
-    return _judge(text, cwd, start, policy, shared)
+        return _kept(text, cwd, start, policy, worktree)
+    return _judge(text, cwd, start, policy, worktree)
 
 
-def _judge(text: str, cwd: str | None, start: str | None, policy: ShellPolicy, shared: str | None) -> Judgement:
-    run = Run(cwd, start, policy, shared, _text, _dispatch)
+def _judge(text: str, cwd: str | None, start: str | None, policy: ShellPolicy, worktree: Worktree | None) -> Judgement:
+    run = Run(cwd, start, policy, worktree, _text, _dispatch)
     _text(run, text)
     return _settled(run)
 

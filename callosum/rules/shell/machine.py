@@ -90,7 +90,7 @@ def serves(run: Run, program: str, argv: list[str], environment: str) -> None:
     if (
         port
         or not _SERVES.isdisjoint(argv[1:4])
-        or program in ("uvicorn", "gunicorn", "http-server", "vite", "nodemon")
+        or (program in ("uvicorn", "gunicorn", "http-server", "vite", "nodemon") and "build" not in argv[1:3])
     ):
         if port.isdecimal() and 0 < int(port[:6]) < 65_536:
             run.keyed(1, "port", port)

@@ -39,7 +39,7 @@ _OUT: Final = re.compile(
     r"|([\s\S])",  # 16 a quote without its end
     re.ASCII,
 )
-_WHOLE: Final = re.compile(r"((?:[^\s'\"\\`$;&|()<>#\[\]][^\s'\"\\`$;&|()<>]*[ \t]+)+)")
+_WHOLE: Final = re.compile(r"((?:[^\s'\"\\`$;&|()<>#\[\]][^\s'\"\\`$;&|()<>]*+[ \t]++)++)")
 """Words that are plain from their first character to the blank after them."""
 _SIMPLE: Final = re.compile(r"[A-Za-z0-9./-][\w ./:=,@%+-]*")
 """A line of plain words alone."""
@@ -67,6 +67,7 @@ _LEADING: Final = frozenset("if then elif else while until do ! { coproc".split(
 _CLOSING: Final = frozenset("fi done esac }".split())
 _KEYWORDS: Final = _LEADING | _CLOSING | {"case", "function"}
 _LITERAL: Final = frozenset(("echo", "printf", "cat"))
+_NEVER_CLOSED: Final = "something is opened and never closed"
 
 
 class Command:
@@ -150,8 +151,8 @@ class _Parser:
     """One pass. The attributes are the state of the innermost list of commands."""
 
     __slots__ = (
-        "braces", "cases", "command", "defined", "depth", "documents", "functions", "has", "last", "out", "parts",
-        "pattern", "pending", "piped", "quoted", "stack", "sums", "test", "text", "tokens",
+        "bodies", "braces", "cases", "command", "defined", "depth", "documents", "functions", "has", "last", "out",
+        "parts", "pattern", "pending", "piped", "quoted", "stack", "sums", "test", "text", "tokens",
     )  # fmt: skip
 
     def __init__(self, text: str, tokens: int, depth: int) -> None:
@@ -162,6 +163,7 @@ class _Parser:
         self.has = self.quoted = self.test = self.pattern = False
         self.pending = ""  # the redirection whose target comes next
         self.cases = 0
+        self.bodies = 0  # how many "then" and "do" wait for their "fi" and "done"
         self.piped: Command | None = None
         self.last: Command | None = None
         self.stack: list[_Frame] = []
@@ -304,7 +306,7 @@ class _Parser:
         if self.test:
             self.command.words.append(sign)
             return
-        if sign in ("|", ";;") and (self.pattern or self._case_header()):
+        if sign in ("|", ";;") and not self._case_end() and (self.pattern or self._case_header()):
             self.command.words.clear()
             return
         if sign[:2] == ";;" or sign == ";&":
@@ -320,6 +322,15 @@ class _Parser:
             self.pattern = True
             return True
         return False
+
+    def _case_end(self) -> bool:
+        """Takes an ``esac`` that stands where a pattern might: what follows it is not the end of a pattern."""
+        if not self.pattern or self.command.words != ["esac"]:
+            return False
+        self.command.words.clear()
+        self.cases = max(0, self.cases - 1)
+        self.pattern = False
+        return True
 
     def _finish(self, sign: str) -> None:
         """Ends the command that is being read, if there is one."""
@@ -350,6 +361,10 @@ class _Parser:
         while at < len(words) and words[at] in _LEADING:
             if words[at] == "{":
                 self._brace()
+            elif words[at] == "then" or (words[at] == "do" and words[at + 1 : at + 2] != ["{"]):
+                self.bodies += 1
+            elif words[at] == "elif":
+                self.bodies -= 1
             at += 1
         del words[:at]
         first = words[0] if words else ""
@@ -361,7 +376,9 @@ class _Parser:
             if first == "esac":
                 self.cases = max(0, self.cases - 1)
                 self.pattern = False
-            elif first == "}" and self.braces and self.braces.pop() and self.functions:
+            elif first != "}":
+                self.bodies -= 1
+            elif self.braces and self.braces.pop() and self.functions:
                 self.functions.pop()
             words.clear()
         elif first == "function" and len(words) > 1:
@@ -419,6 +436,8 @@ class _Parser:
     def _close(self, closer: str) -> None:
         """Ends a list of commands and goes on with what stood around it."""
         self._finish(closer)
+        if self.cases:
+            self.out.odd = self.out.odd or _NEVER_CLOSED
         while self.stack[-1].closer != closer:
             self.stack.pop()
         frame = self.stack.pop()
@@ -433,7 +452,7 @@ class _Parser:
             self.has = True
 
     def _paren(self, pos: int) -> int:
-        if self.test or self.pattern:
+        if self.test or (self.pattern and not self._case_end()):
             return pos
         if self.has:
             last = self.parts[-1]
@@ -473,7 +492,7 @@ class _Parser:
             return
         if self.has:
             self._end_word()
-        if self.pattern or self._case_header():
+        if not self._case_end() and (self.pattern or self._case_header()):
             self.command.words.clear()
             self.pattern = False
             return
@@ -578,13 +597,15 @@ class _Parser:
                 self.parts.clear()
                 self.has = False
             elif frame.closer in ("`", "$)", ")"):
-                self.out.odd = self.out.odd or "something is opened and never closed"
+                self.out.odd = self.out.odd or _NEVER_CLOSED
                 self._close(frame.closer)
             else:
-                self.out.odd = self.out.odd or "something is opened and never closed"
+                self.out.odd = self.out.odd or _NEVER_CLOSED
                 self.stack.pop()
                 self.has = self.has or bool(self.parts)
         self._finish("")
+        if self.cases or self.bodies > 0:
+            self.out.odd = self.out.odd or _NEVER_CLOSED
         if self.documents:
             self.out.odd = self.out.odd or "a here-document without its end"
         if self.defined:

@@ -22,7 +22,7 @@ DEVICE: Final = "a device"
 NOWHERE: Final = "nowhere"
 UNKNOWN: Final = "a place that the command does not tell"
 
-MAX_PATH: Final = 4096
+MAX_PATH: Final = 1024
 """Longest path that is followed, in characters."""
 _STARS: Final = str.maketrans("", "", "*/.")
 _OPEN_END: Final = re.compile(r"[*?\[{$`]|^!")

@@ -14,6 +14,7 @@ from callosum.rules.shell.parser import MAX_TOKENS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from callosum.model import Worktree
     from callosum.rules.shell.parser import Command
     from callosum.rules.shell.policy import ShellPolicy
     from callosum.rules.shell.words import Variables
@@ -45,12 +46,13 @@ class Where(NamedTuple):
 class Run:
     """What is known of a line so far. ``tier``, ``why`` and keys only ever grow.
 
-    ``cwd`` is the working folder; ``shared`` names the repository that all its worktrees share.
+    ``cwd`` is the working folder. ``tree`` is the root of the worktree it lies in (by its name where nobody said
+    it, else ``cwd``), ``shared`` the repository of that worktree, None where nobody said it.
     """
 
     __slots__ = (
         "command", "commands", "cwd", "depth", "dispatch", "found", "nested", "policy", "repeats", "said", "shared",
-        "stance", "tier", "tokens", "variables", "where", "writes",
+        "stance", "tier", "tokens", "tree", "variables", "where", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -58,13 +60,17 @@ class Run:
         cwd: str | None,
         start: str | None,
         policy: ShellPolicy,
-        shared: str | None,
+        worktree: Worktree | None,
         nested: Callable[[Run, str], None],
         dispatch: Callable[[Run, list[str], Command], None],
     ) -> None:
         self.cwd = _folder(cwd)
         self.policy = policy
-        self.shared = shared
+        self.tree, self.shared = self.cwd, None
+        if worktree is not None and self.cwd is not None and _below(self.cwd, root := _folder(worktree.root)):
+            self.tree, self.shared = root, _folder(worktree.repository)
+        elif self.cwd is not None and (own := _WORKTREES.search(self.cwd)):
+            self.tree = self.cwd[: own.end()]
         self.nested = nested
         self.dispatch = dispatch
         self.where = Where(self.cwd if start == cwd else _folder(start))
@@ -240,23 +246,41 @@ class Run:
 
     def git(self, tier: int, part: str, mode: Mode = Mode.WRITE, *, common: bool = False) -> None:
         """Adds a key of the repository; ``common`` parts are shared by all its worktrees."""
-        root = self.repository()
-        if root is None:
-            return
-        own = _WORKTREES.search(root)
-        if own is None and self.cwd is not None and root.startswith(self.cwd.rstrip("/") + "/"):
-            root = self.cwd  # a folder of the repository
-        if common:
-            own = own or _WORKTREES.search(root)
-            if self.shared is not None and root == self.cwd:
-                root = self.shared.rstrip("/") or "/"
-            elif own:
-                root = root[: own.start()] or "/"
-        self.key(tier, f"git:{keys.clean(root)}|{keys.clean(part)}", mode)
+        here = self.repository()
+        if here is not None:
+            root = self.home(here)
+            self.key(tier, f"git:{keys.clean(self.common(root) if common else root)}|{keys.clean(part)}", mode)
+
+    def home(self, here: str) -> str:
+        """Returns the root of the worktree a folder lies in, as far as its name and the call tell; else the folder."""
+        tree = self.tree if _below(here, self.tree) else None
+        inner = _WORKTREES.search(here, len(tree or ""))
+        if inner is not None:
+            return here[: inner.end()]
+        return tree or here
+
+    def common(self, root: str) -> str:
+        """Returns what names the repository of a worktree from all of its worktrees."""
+        if root != self.tree or self.shared is None:
+            own = _WORKTREES.search(root)
+            root = (root[: own.start()] or "/") if own else root
+        return self.shared if root == self.tree and self.shared is not None else root
+
+    def project(self) -> str | None:
+        """Returns the folder at hand as all worktrees of its repository would call it: for what they share."""
+        here = self.repository()
+        if here is None:
+            return None
+        root = self.home(here)
+        return self.common(root).rstrip("/") + here[len(root.rstrip("/")) :] or "/"
 
 
-_WORKTREES: Final = re.compile(r"/(?:\.[\w-]+/)?\.?worktrees/")
+_WORKTREES: Final = re.compile(r"/(?:\.[\w-]+/)?\.?worktrees/[^/]+")
 """Where worktrees are put by custom: the folder above is the repository's."""
+
+
+def _below(path: str, folder: str | None) -> bool:
+    return folder is not None and (path == folder or path.startswith(folder.rstrip("/") + "/"))
 
 
 @lru_cache(maxsize=256)

@@ -9,8 +9,9 @@ row of its program goes by the generic rule (``verbs``). Columns, separated by b
 * options, one of which must be given; ``!`` before one: it must not; ``$()``: some words are another command's output
 * the tier, or the name of a setting of ``ShellPolicy``
 * keys: ``entity:{1}`` (first word after the first words), ``{*}`` (each of them), ``{0}`` (the first word of all),
-  ``{--opt}`` (an option's value), ``{repo}`` (the hosted repository that an option names, else the folder),
-  ``{cwd}``; ``+`` before one: an append, ``?``: a read
+  ``{--opt}`` (an option's value), ``{cwd}`` (the folder), ``{project}`` (the folder as all worktrees of its
+  repository would call it: for what lies outside of them), ``{repo}`` (the hosted repository that an option names,
+  else that of the folder); ``+`` before one: an append, ``?``: a read
 * what it does
 """
 
@@ -32,13 +33,15 @@ ROWS: Final = """
 @machine apt apt-get aptitude dnf yum zypper pacman apk brew port snap flatpak choco winget scoop
 @docker docker podman nerdctl
 @network nmcli ifdown ifup netplan brctl networkctl dhclient wpa_cli tc ethtool
+@tasks nx turbo lerna rush deno
+@compilers mvn mvnw gradle gradlew sbt ant
 @django manage.py django-admin django-admin.py django
 @orm sequelize sequelize-cli knex typeorm typeorm-ts-node-commonjs drizzle-kit mikro-orm node-pg-migrate db-migrate
 @migrators goose dbmate migrate sqlx diesel flyway liquibase atlas yoyo sqitch ecto tern
 # Packages of a project, and of the machine
 npm pnpm yarn | publish, unpublish, deprecate, dist-tag add, dist-tag rm, owner add, owner rm, npm publish, npm
     unpublish, stage publish, access grant, access revoke, access public, access restricted, access set, token
-    create, token revoke, team add, team rm | !--dry-run | publish | package:{cwd} | changes what others fetch from
+    create, token revoke, team add, team rm | !--dry-run | publish | package:{project} | changes what others fetch from
     the registry
 npm pnpm yarn | publish, pack | | 0 | | only tells what it would do
 npm pnpm | uninstall, remove, rm, un, r | -g --global | 2 | packages:npm | removes packages of the machine
@@ -49,7 +52,11 @@ npm pnpm yarn bun | uninstall, remove, rm, un, r, update, up, upgrade, dedupe, p
     packages:npm:{cwd} | changes packages
 npm pnpm yarn bun | ls, list, view, info, show, outdated, audit, why, explain, search, whoami, ping, doctor, config
     get, config list, root, prefix, bin, help, pkg get, licenses | | 0 | | only looks
-npm pnpm yarn bun nx turbo lerna rush deno | * | | 1 | | runs a task of the project
+@tasks npm pnpm yarn bun | deploy, release, publish, ship, run deploy, run release, run publish, run ship | | 3 |
+    deployment:{project} | runs a task that by its name makes something public
+@tasks npm pnpm yarn bun | build, run build, run-script build, run compile, run dist, run bundle | | 1 | build:{cwd}
+    | builds into the project's output folder
+@tasks npm pnpm yarn bun | * | | 1 | | runs a task of the project
 pip pip3 uv pipx poetry pdm conda mamba micromamba rye pipenv | publish, upload | | publish | | changes what others
     fetch from the index
 twine | upload | | publish | | changes what others fetch from the index
@@ -65,6 +72,8 @@ cargo | publish, yank, owner | !--dry-run | publish | | changes what others fetc
 gem | push, yank, owner | | publish | | changes what others fetch from the registry
 @builders | uninstall, remove, rm, clean, cache clean, update, upgrade, delete | | 1 | packages:{cwd} | changes
     packages
+@builders | install, add, get, require, restore, vendor, fetch, mod tidy, mod download, mod vendor, pub get, pub add |
+    | 1 | +packages:{cwd} | installs packages
 @builders | list, show, info, search, outdated, tree, metadata, version, env, doc, help, why, current, which, where,
     vet, check, clippy | | 0 | | only looks
 mvn mvnw gradle gradlew sbt ant lein bazel | deploy, deploy:deploy, release:perform, release:prepare, publish,
@@ -72,12 +81,22 @@ mvn mvnw gradle gradlew sbt ant lein bazel | deploy, deploy:deploy, release:perf
     fetch from the repository
 @builders mvn mvnw gradle gradlew sbt ant lein bazel cmake ninja meson make gmake just task tsc eslint prettier ruff
     mypy black jest vitest tox nox | nuget push | | publish | | changes what others fetch from the registry
+make gmake ninja | * | -n --just-print --recon -q --question | 0 | | only tells what it would do
+make gmake just task rake invoke | deploy, release, publish, ship | | 3 | deployment:{project} | runs a task that by
+    its name makes something public
 make gmake just task rake invoke gradle gradlew | destroy, nuke, drop, drop-db, db-drop, db-reset, wipe, purge,
     teardown | | 3 | | runs a task that by its name destroys
+make gmake ninja | "", all, build, dist, bundle, compile, install | | 1 | build:{cwd} | builds into the project's
+    output folder
+@compilers | package, install, build, assemble, compile, verify, jar, test, clean package, clean install, clean build,
+    clean verify, clean compile, clean test | | 1 | build:{cwd} | builds into the project's output folder
+cmake | * | --build --install | 1 | build:{cwd} | builds into the project's output folder
+next nuxt vite astro gatsby webpack meson rollup parcel | build, compile | | 1 | build:{cwd} | builds into the
+    project's output folder
+webpack tsc | "", -b, --build, -p | !--noEmit !--watch !-w | 1 | build:{cwd} | builds into the project's output folder
 @builders mvn mvnw gradle gradlew sbt ant lein bazel cmake ninja meson make gmake just task invoke tsc eslint
     prettier ruff mypy black isort jest vitest playwright cypress pre-commit gcc g++ clang rustc javac cc ld as tox
     nox | * | | 1 | | works on the project
-next nuxt vite astro gatsby webpack | build | | 1 | build:{cwd} | builds into the project's output folder
 @machine | list, search, show, info, policy, -Q, -Ss, -Qi, -Ql, deps, uses, leaves, outdated, cat, home, doctor,
     config, --version, log | | 0 | | only looks
 apt apt-get aptitude dnf yum zypper | install, update, reinstall, build-dep, download, add, refresh, clean,
@@ -140,11 +159,24 @@ kubectl oc k | apply, replace, patch, create, run, expose, set, edit, label, ann
 kubectl oc k | create secret, create role, create rolebinding, create clusterrole, create clusterrolebinding, create
     serviceaccount, create token, certificate approve, certificate deny, auth reconcile, policy add-role-to-user | |
     4 | cluster:{1}/{2} | changes access or configuration
+kubectl oc k | set image, set env, set resources, set selector, set serviceaccount, set subject | | 4 | cluster:{1} |
+    changes the configuration of what runs
+kubectl oc k | config use-context, config set-context, config set, config unset, config delete-context, config
+    delete-cluster, config rename-context | | 2 | setting:kubectl | changes which cluster
+    all commands of the user speak to
+kubectx kubens | "", -c, --current, -h | | 0 | | only looks
+kubectx kubens | * | | 2 | setting:kubectl | changes which cluster all commands of the user speak to
 kubectl oc k | set, edit, patch, replace, certificate | | 4 | cluster:{1}/{2} | changes the configuration of what runs
 kubectl oc k | apply, create, run, expose, label, annotate | | 3 | cluster:{1}/{2} | changes what runs in the cluster
-kubectl oc k | config use-context, config set-context, config set, config unset, config delete-context,
-    port-forward, proxy, cp, attach, exec, kustomize, config delete-cluster | | 1 | | works with the cluster from
-    here
+kubectl oc k | port-forward, proxy, cp, attach, exec, kustomize | | 1 | | works with the cluster from here
+gcloud | config set, config configurations activate | | 2 | setting:gcloud | changes which project all commands of the
+    user speak to
+gcloud | run deploy, functions deploy, run services update, builds submit | | 3 | service:{1} | changes what runs
+gcloud | app deploy | | 3 | deployment:{project} | changes what runs
+az | account set | | 2 | setting:az | changes which account all commands of the user speak to
+aws | configure list, configure get, configure list-profiles | | 0 | | only looks
+aws | configure, configure set, configure sso | | 2 | setting:aws | changes which account all commands of
+    the user speak to
 helm | list, ls, status, get, history, show, search, template, lint, version, env, repo list, dependency list,
     verify, diff | | 0 | | only looks
 helm | uninstall, delete, del, un, rollback | | 4 | release:{1} | removes or takes back a release
@@ -152,16 +184,19 @@ helm | upgrade, install | --force --reset-values --replace | 4 | release:{1} | r
 helm | upgrade, install, push, test | | 3 | release:{1} | changes a release
 helm | * | | 1 | | works on charts
 terraform tofu terragrunt | plan, show, validate, version, output, providers, graph, state list, state show, state
-    pull, workspace list, workspace show, fmt, console, metadata, test, get | | 0 | | only looks
-terraform tofu terragrunt | init, workspace select, workspace new, login | | 1 | terraform:{cwd} | prepares the folder
-terraform tofu terragrunt | * | | 4 | terraform:{cwd} | changes real infrastructure, or what is known of it
+    pull, workspace list, workspace show, console, metadata, test, get | | 0 | | only looks
+terraform tofu terragrunt | fmt | -check | 0 | | only looks
+terraform tofu terragrunt | fmt | | 1 | | puts files into form
+terraform tofu terragrunt | init, workspace select, workspace new, login | | 1 | terraform:{project} | prepares the
+    folder
+terraform tofu terragrunt | * | | 4 | terraform:{project} | changes real infrastructure, or what is known of it
 pulumi cdk cdktf serverless sls sam copilot amplify | preview, diff, synth, list, ls, whoami, stack ls, stack
     output, config get, logs, info, validate, version, about, print, metrics | | 0 | | only looks
 pulumi cdk cdktf | up, update, deploy, destroy, refresh, import, cancel, state delete, stack rm | | 4 |
-    infrastructure:{cwd} | changes real infrastructure
+    infrastructure:{project} | changes real infrastructure
 ansible-playbook ansible | * | --check -C --syntax-check --list-hosts --list-tasks | 0 | | only tells what it would do
-ansible-playbook ansible | * | | 4 | infrastructure:{cwd} | changes the machines of an inventory
-chef-client puppet salt | * | | 4 | infrastructure:{cwd} | changes machines
+ansible-playbook ansible | * | | 4 | infrastructure:{project} | changes the machines of an inventory
+chef-client puppet salt | * | | 4 | infrastructure:{project} | changes machines
 
 # Hosted repositories
 gh glab hub tea | repo delete, repo archive, repo rename, repo unarchive, project delete, repo transfer | | 4 |
@@ -178,7 +213,8 @@ gh glab | auth status, auth token, repo view, repo list, repo clone, pr list, pr
     secret list, variable list, label list, ci list, ci status, ci view, ci trace, project list, project view, cache
     list, ruleset list, ruleset view, extension list, alias list, config get, config list, org list, ssh-key list,
     gpg-key list, attestation verify | | 0 | | only looks
-gh glab | pr create, mr create, issue create | | 2 | | opens something others will read
+gh glab | pr create, mr create | | 2 | +pr:{repo}/|new | opens something others will read
+gh glab | issue create | | 2 | +issue:{repo}/|new | opens something others will read
 gh glab | pr merge, mr merge | | 3 | pr:{repo}/{1} | merges
 gh glab | pr comment, pr review, mr note, mr approve | | 2 | +pr:{repo}/{1}|comment | says something others will read
 gh glab | issue comment, issue note | | 2 | +issue:{repo}/{1}|comment | says something others will read
@@ -254,41 +290,41 @@ tmux screen zellij | * | | 1 | | works with terminals
 at batch | * | | 2 | | runs something later
 
 # Migrations, and databases as a whole
-prisma | migrate reset | | 4 | database:{cwd} migration:{cwd} | empties a database
-prisma | db push | --accept-data-loss --force-reset | 4 | database:{cwd} migration:{cwd} | changes a database, data
+prisma | migrate reset | | 4 | database:{project} migration:{cwd} | empties a database
+prisma | db push | --accept-data-loss --force-reset | 4 | database:{project} migration:{cwd} | changes a database, data
     or not
-prisma | migrate dev, migrate deploy, db push, db execute, migrate resolve | | migrate | database:{cwd}
+prisma | migrate dev, migrate deploy, db push, db execute, migrate resolve | | migrate | database:{project}
     migration:{cwd} | changes the schema of a database
 prisma | migrate status, migrate diff, validate, version, format | | 0 | | only looks
-alembic | downgrade | | migrate | database:{cwd} migration:{cwd} | takes back migrations
-alembic | upgrade, stamp | | migrate | database:{cwd} migration:{cwd} | changes the schema of a database
+alembic | downgrade | | migrate | database:{project} migration:{cwd} | takes back migrations
+alembic | upgrade, stamp | | migrate | database:{project} migration:{cwd} | changes the schema of a database
 alembic | current, history, heads, show, check, branches | | 0 | | only looks
 alembic | * | | 1 | migration:{cwd} | writes a migration
 rails rake bin/rails bundle | db:drop, db:reset, db:migrate:reset, db:schema:load, db:purge, db:truncate_all,
-    db:seed:replant, db:structure:load | | 4 | database:{cwd} migration:{cwd} | empties a database
+    db:seed:replant, db:structure:load | | 4 | database:{project} migration:{cwd} | empties a database
 rails rake bin/rails bundle | db:migrate, db:rollback, db:setup, db:create, db:migrate:up, db:migrate:down,
-    db:migrate:redo, db:prepare, db:seed | | migrate | database:{cwd} migration:{cwd} | changes the schema of a
+    db:migrate:redo, db:prepare, db:seed | | migrate | database:{project} migration:{cwd} | changes the schema of a
     database
 rails rake bin/rails bundle | db:migrate:status, db:version, routes, about, stats, -T | | 0 | | only looks
-@django | flush, reset_db, sqlflush | | 4 | database:{cwd} | empties a database
+@django | flush, reset_db, sqlflush | | 4 | database:{project} | empties a database
 @django | migrate | --plan --check --list -l | 0 | | only looks
-@django | migrate, loaddata, syncdb | | migrate | database:{cwd} migration:{cwd} | changes the schema of a database
+@django | migrate, loaddata, syncdb | | migrate | database:{project} migration:{cwd} | changes the schema of a database
 @django | makemigrations, squashmigrations | | 1 | migration:{cwd} | writes a migration
 @django | showmigrations, check, diffsettings, sqlmigrate, inspectdb, dumpdata | | 0 | | only looks
 @django | * | | 1 | | works on the project
 artisan console bin/console | migrate:fresh, migrate:reset, migrate:refresh, db:wipe, doctrine:database:drop,
-    doctrine:schema:drop | | 4 | database:{cwd} migration:{cwd} | empties a database
+    doctrine:schema:drop | | 4 | database:{project} migration:{cwd} | empties a database
 artisan console bin/console | migrate, migrate:rollback, db:seed, doctrine:migrations:migrate,
-    doctrine:schema:update, migrate:install | | migrate | database:{cwd} migration:{cwd} | changes the schema of a
+    doctrine:schema:update, migrate:install | | migrate | database:{project} migration:{cwd} | changes the schema of a
     database
 artisan console bin/console | migrate:status, route:list, list, about, env | | 0 | | only looks
 artisan console bin/console rails rake bin/rails | * | | 1 | | works on the project
-@orm | db:drop, schema:drop, db:reset, migrate:reset, drop, db:migrate:undo:all | | 4 | database:{cwd}
+@orm | db:drop, schema:drop, db:reset, migrate:reset, drop, db:migrate:undo:all | | 4 | database:{project}
     migration:{cwd} | empties a database
 @orm @migrators | clean, drop, drop-all, dropAll, database drop, database reset, reset, schema clean | | 4 |
-    database:{cwd} migration:{cwd} | empties a database
+    database:{project} migration:{cwd} | empties a database
 @orm @migrators | status, info, validate, history, version, list, migrate info | | 0 | | only looks
-@orm @migrators | * | | migrate | database:{cwd} migration:{cwd} | changes the schema of a database
+@orm @migrators | * | | migrate | database:{project} migration:{cwd} | changes the schema of a database
 dropdb dropuser | * | | 4 | database:{1} | deletes a database or a user of one
 createdb createuser initdb | * | | 2 | database:{1} | makes a database
 pg_restore mongorestore mysqlimport | * | -c --clean --drop -C --create --delete | 4 | database:{-d} | replaces a
@@ -441,8 +477,12 @@ def _key(
         name = match.group(1)
         if name == "cwd":
             text = "" if run.where.lost or run.where.here is None else run.where.here
+        elif name == "project":
+            text = run.project() or ""
         elif name == "repo":
-            text = keys.repository(found.value("-R", "--repo")).lower() or run.where.here or ""
+            here = run.repository()
+            named = keys.repository(found.value("-R", "--repo")).lower()
+            text = named or (run.common(run.home(here)) if here else "")
         elif name.isdecimal():
             place = int(name)
             text = "".join(first) if not place else rest[place - 1] if len(rest) >= place else ""
@@ -458,7 +498,9 @@ def _key(
     if entity == "file":
         run.makes(value, "writes a file")
         return
-    name = value.rstrip("/")
+    name = value.rstrip("/") + ("/" if facet and value[-1:] == "/" else "")
+    if mode is Mode.APPEND and entity in ("pr", "issue"):
+        run.repeats = True
     if entity == "repo":
         name = name.lower()
     if name:

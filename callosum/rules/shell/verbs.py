@@ -22,6 +22,8 @@ def _set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+MAX_WORD: Final = 96
+"""How far a word is read for the parts it is made of, in characters: no program and no verb is longer."""
 DESTROYS: Final = _set(
     "delete del destroy drop purge terminate wipe erase nuke obliterate truncate deregister unregister unpublish "
     "undeploy forget expunge shred decommission rmdir dropdb flushall flushdb deletefile dedupe"
@@ -87,7 +89,7 @@ def tokens(word: str) -> list[str]:
     """Returns the parts of a word: ``delete-dbInstance`` is ``delete``, ``db``, ``instance``."""
     if word.islower() and word.isalpha():
         return [word]
-    return [one.lower() for one in _SPLIT.findall(word)]
+    return [one.lower() for one in _SPLIT.findall(word, 0, MAX_WORD)]
 
 
 def is_dry(argv: list[str]) -> bool:
@@ -149,7 +151,9 @@ def _keyed(run: Run, program: str, words: list[str], place: int, argv: list[str]
     nouns = [word for word in words[:place] if _WORD.match(word)]
     verb_parts = tokens(words[place]) if place < len(words) else []
     noun = "-".join([*nouns, *[one for one in verb_parts[1:] if one != "batch"]])[:128]
-    addresses = [word for word in argv[1:64] if "://" in word and word[:1] != "-"]
+    addresses = [
+        word for word in argv[1:64] if "://" in word and word[:1] != "-" and not word.startswith(("file", "arn"))
+    ]
     if addresses:
         for name in keys.spell("url:", addresses[-1]):
             run.key(tier, name)
@@ -160,17 +164,14 @@ def _keyed(run: Run, program: str, words: list[str], place: int, argv: list[str]
         value = next((found.values[one][-1] for one in _ID_ORDER if one in found.values), "")
         if not value:
             value = next(
-                (
-                    values[-1]
-                    for name, values in _given(argv).items()
-                    if name.endswith(("-id", "-name", "-arn", "-identifier", "-url")) and values
-                ),
+                (values[-1] for name, values in _given(argv).items() if name.endswith(_ENDINGS) and values),
                 "",
             )
     if value:
         run.keyed(tier, program, f"{noun}/{value}" if noun else value)
 
 
+_ENDINGS: Final = tuple(f"-{one}{more}" for one in ("id", "name", "arn", "identifier", "url") for more in ("", "s"))
 _ID_ORDER: Final = ("--id", "--name", "-n", "--arn", "--key", "--resource-id")
 _IDS: Final = frozenset(_ID_ORDER)
 
@@ -215,7 +216,7 @@ def _verb(words: list[str]) -> tuple[str, list[str], int]:
     """Returns the verb, the parts of its word, and which word that is."""
     weak: tuple[str, list[str], int] = ("", [], 0)
     for place, word in enumerate(words[:5]):
-        if not _WORD.match(word):
+        if not _WORD.match(word) or "::" in word:  # ``repository::archive`` is a name
             if place:
                 break
             continue

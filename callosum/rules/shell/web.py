@@ -200,6 +200,8 @@ def mail(run: Run, argv: list[str], command: Command) -> None:
         if not acts:
             grave = 3 if "delete" in said else 1 if {"move", "copy", "flag", "save"} & set(said) else 0
             run.note(grave, "works on mail" if grave else "reads mail")
+            for one in islice(filter(str.isdecimal, words), 32 if grave else 0):
+                run.keyed(grave, "message", one)
             return
     elif not words and command.stdin is None and command.piped is None:
         run.note(0, "reads mail")

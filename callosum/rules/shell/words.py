@@ -10,7 +10,7 @@ MAX_WORDS: Final = 4096
 MAX_WORD: Final = 65_536
 """How long a word can get by its variables, in characters."""
 _VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_]\w*|\d)(?::?[-=]([^{}$`]*))?\}|([A-Za-z_]\w*|\d))")
-_BRACES: Final = re.compile(r"(?<!\$)\{([^{}\s\"':$]*,[^{}\s\"':$]*)\}")
+_BRACES: Final = re.compile(r"(?<!\$)\{([^{}\s\"':$]*+)\}")  # the comma is looked for behind it: in linear time
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=")
 _KNOWN: Final = {"HOME": "~", "PWD": "."}
 
@@ -81,15 +81,25 @@ def _braces(word: str) -> list[str]:
         return [word]
     made = [word]
     for _ in range(4):
-        if len(made) > 64 or not any(_BRACES.search(one) for one in made):
+        if len(made) > 64 or not any(map(_listed, made)):
             break
         made = [
             one[: match.start()] + part + one[match.end() :] if match else one
             for one in made
-            for match in (_BRACES.search(one),)
-            for part in (match.group(1).split(",")[:64] if match else ("",))
+            for match in (_listed(one),)
+            for part in (_parts(match.group(1)) if match else ("",))
         ]
     return made
+
+
+def _parts(text: str) -> list[str]:
+    """Returns the items of a list in braces; of too many the last stands for those that are left out: it may be all."""
+    parts = text.split(",", 64)
+    return parts if len(parts) <= 64 else [*parts[:63], "$"]
+
+
+def _listed(word: str) -> re.Match[str] | None:
+    return next((match for match in _BRACES.finditer(word) if "," in match.group(1)), None)
 
 
 def assignment(word: str) -> tuple[str, str] | None:

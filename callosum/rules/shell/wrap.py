@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from callosum.model import Mode
-from callosum.rules.shell import code, options, verbs
+from callosum.rules.shell import code, options, table, verbs
 from callosum.rules.shell.words import assignment
 
 if TYPE_CHECKING:
@@ -144,6 +144,7 @@ def _behind(program: str, argv: list[str], at: int, skip: int, takes: frozenset[
 
 
 FETCHERS: Final = frozenset("curl wget fetch http https httpie aria2c lynx nc ncat gh".split())
+_BEFORE: Final = frozenset("sudo env nohup command timeout time".split())
 _DECODERS: Final = frozenset("base64 base32 xxd openssl gunzip zcat gzip uudecode rev tr od".split())
 _FETCHED: Final = re.compile(r"\$\((?:[^)]{0,80}[\s/|])?(?:curl|wget|fetch|aria2c|lynx)\s")
 
@@ -159,8 +160,10 @@ def source(command: Command) -> tuple[str, set[str], bool]:
         if at is None:
             break
         words = [one for one in at.words if assignment(one) is None]
-        while words and words[0].rsplit("/", 1)[-1] in ("sudo", "env", "nohup", "command", "timeout", "time"):
-            words = words[1:]
+        first = 0
+        while first < len(words) and words[first].rsplit("/", 1)[-1] in _BEFORE:
+            first += 1
+        words = words[first:]
         program = words[0].rsplit("/", 1)[-1] if words else ""
         programs.add(program)
         if at.stdin is not None:
@@ -321,12 +324,58 @@ def in_container(run: Run, argv: list[str], command: Command) -> bool:
     run.note(1, "runs a command in a container")
     if words[place] == "exec":
         run.keyed(1, "container", name, Mode.APPEND)
+    elif words[place] == "run":
+        run.keyed(1, "container", inner.value("--name"))
+        for one in (inner.values.get("-p", []) + inner.values.get("--publish", []))[:16]:
+            port = one.partition("/")[0].split(":")[-2:][0]
+            if ":" in one and port.isdecimal():
+                run.keyed(1, "port", port)
     if rest:
         where = run.where
         run.where = type(where)(None, False, f"container:{name}")
         run.inner(rest, command)
         run.where = where
     return True
+
+
+_TMUX_RUNS: Final = frozenset(
+    "new-session new new-window neww split-window splitw respawn-pane respawnp respawn-window respawnw run-shell run "
+    "display-popup popup pipe-pane pipep".split()
+)
+_TMUX_TYPES: Final = frozenset(("send-keys", "send"))
+_TMUX_TAKES: Final = frozenset("-c -e -F -l -n -N -p -s -t -x -y -d -w -h".split())
+_TMUX_GLOBAL: Final = frozenset(("-L", "-S", "-f", "-T"))
+_TMUX_KEY: Final = re.compile(r"(?:[CMS]-.{1,8}|Enter|Escape|Tab|Space|BSpace|Up|Down|Left|Right|Home|End|F\d{1,2})$")
+
+
+def terminals(run: Run, argv: list[str], command: Command) -> None:
+    """``tmux``, ``screen``: what they start, or type into a shell, is judged as if it ran here."""
+    if argv[0] == "tmux":
+        at = 1
+        while at < len(argv) and argv[at][:1] == "-":
+            at += 2 if argv[at] in _TMUX_GLOBAL else 1
+        name = argv[at] if at < len(argv) else ""
+        takes = _TMUX_TAKES - {"-d", "-h"} if name != "display-popup" else _TMUX_TAKES
+        found = options.read(argv[at + 1 :], takes, until=name in _TMUX_RUNS)
+        if name in _TMUX_RUNS and found.args:
+            run.note(1, "runs a command in another window")
+            run.within(" ".join(found.args))
+            return
+        if name in _TMUX_TYPES:
+            run.note(1, "types into another window")
+            run.within(" ".join(one for one in found.args if not _TMUX_KEY.match(one)))
+            return
+    elif "stuff" in argv:
+        run.note(1, "types into another window")
+        run.within(" ".join(argv[argv.index("stuff") + 1 :]).replace("\\n", "\n"))
+        return
+    else:
+        found = options.read(argv[1:], frozenset(("-c", "-h", "-S", "-s", "-t", "-T", "-dmS", "-DmS")), until=True)
+        if found.args and not found.has("-X", "-r", "-x", "-ls", "-list"):
+            run.inner(found.args, command)
+            return
+    if not table.apply(run, argv[0], argv):
+        run.note(1, "works with terminals")
 
 
 _XARGS_TAKES: Final = frozenset(
@@ -459,4 +508,6 @@ HANDLERS: Final[dict[str, Handler]] = {
     "xargs": xargs,
     "parallel": xargs,
     "find": find,
+    "tmux": terminals,
+    "screen": terminals,
 }

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from callosum.model import (
-    NO_MARK,
     Action,
     Applied,
     Change,
     Content,
     Entry,
-    Key,
+    KeyView,
     Mark,
     Mode,
     Move,
@@ -22,18 +24,27 @@ from callosum.model import (
     View,
 )
 from callosum.stores.sqlite.connection import Execute
+from callosum.stores.sqlite.known import Alone, Known
 from callosum.stores.sqlite.look import Look
-from callosum.stores.sqlite.rows import Extra, as_json, before_of, encode, note_of, scoped, stored_keys
+from callosum.stores.sqlite.rows import Extra, as_json, before_of, encode, note_of, opened, scoped, stored_keys
 
 _ENDED: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
 _DONE, _OPEN_STATE, _READ = State.DONE, State.OPEN, Mode.READ  # an enum's attributes are slow
 
-_OPEN: Final = (
-    "insert into journal(seq, event, namespace, session, run, tool, tier, verdict, rule, action, "
-    "outcome, key, keys, body, call, state, ended, expires, approved, content, extra) "
-    "values(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+_ENTRY: Final = (
+    "insert into journal(seq, event, namespace, session, run, tool, tier, verdict, rule, outcome, key, keys, body, "
+    "content) values(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
 )
+_OPEN: Final = (
+    "insert into journal(seq, action, event, namespace, session, tool, tier, verdict, rule, key, keys, body, call, "
+    "state, expires, content, ended, approved{0}) values(?1,?1,?,?,?,?,?,?,?,?,?,?,?,?,?,?,0,0{1})"
+)
+# What few have is left out where it is missing: sqlite3 is slow to bind None and bytes (it looks for an adapter),
+# but not to bind a bytearray.
+_OPEN_BARE: Final = _OPEN.format("", "")
+_OPEN_MORE: Final = _OPEN.format(", run, extra", ",?,?")
 _NOTE: Final = "insert into journal(seq, event, namespace, session, action, outcome, body) values(?,?,?,?,?,?,?)"
+_SETTLE: Final = "update journal set state = ?, ended = ? where seq = ?"
 _SET_MARK: Final = (
     "insert into mark(key, session, read, told, kind, note, acted, changed, crowd) values(?,?,?,?,?,?,?,?,?) "
     "on conflict(key, session) do update set read = excluded.read, told = excluded.told, "
@@ -41,19 +52,19 @@ _SET_MARK: Final = (
     "acted = coalesce(excluded.acted, acted), changed = max(excluded.changed, changed), "
     "crowd = max(excluded.crowd, crowd)"
 )
+# One who is alone on a key and only acts there, which is what most calls do.
+_ACTED: Final = "update mark set acted = ?, changed = max(changed, ?) where key = ? and session = ?"
 
 
-class Apply:
-    """Writes one change for one scope."""
+class Apply(Struct, gc=False):
+    """Writes one change for one scope, after a look at it; ``now`` is the view's."""
 
-    __slots__ = ("execute", "look", "now", "scope", "view")
-
-    def __init__(self, execute: Execute, scope: Scope, look: Look, view: View) -> None:
-        self.execute = execute
-        self.scope = scope
-        self.look = look
-        self.view = view
-        self.now = view.now
+    execute: Execute
+    known: Known
+    scope: Scope
+    look: Look
+    view: View
+    now: int
 
     def write(self, change: Change) -> Applied:
         """Applies everything; entries are numbered from the view's now."""
@@ -62,21 +73,24 @@ class Apply:
         if change.observe_until is not None:
             self.execute("insert or replace into meta values('observe', ?)", (change.observe_until,))
             self.look.memory.observe_seen = 0
-        count = len(change.entries)
-        ids = (self.now,) if count == 1 else tuple(range(self.now, self.now + count))
-        for number, entry in enumerate(change.entries):
-            last = number == count - 1
-            if last and change.open is not None:
-                self._open(ids[number], entry, change.open, change.moves)
+        now, entries, opening = self.now, change.entries, change.open
+        seq = now - 1
+        last = now + len(entries) - 1
+        for entry in entries:
+            seq += 1
+            if opening is not None and seq == last:
+                self._open(seq, entry, opening, change.moves)
             elif entry.action:
-                self._note(ids[number], entry)
+                self._note(seq, entry)
             else:
-                self._insert(ids[number], entry, change.content if last else None)
-        if change.open is None and change.moves:
+                self._insert(seq, entry, change.content if seq == last else None)
+        if opening is None and change.moves:
             self._marks(change.moves, 0, ())
         if not self.look.fresh:
             self._note_session()
-        return Applied(change, ids, self.now)
+        if seq >= now:
+            self.known.last = seq
+        return Applied(change, (now,) if seq == now else tuple(range(now, seq + 1)), now)
 
     # --- entries ---
 
@@ -98,14 +112,8 @@ class Apply:
     def _insert(self, seq: int, entry: Entry, content: Content | None) -> None:
         """An entry of its own that opens nothing."""
         keys = [(key.name, key.mode._value_, 0) for key in entry.keys]
-        self._row(seq, entry, keys, (None, None, None, None, None, encode(content) if content else None, None), 0)
-
-    def _row(
-        self, seq: int, entry: Entry, keys: list[tuple[str, str, int]], life: tuple[object, ...], action: int
-    ) -> None:
-        verdict = entry.verdict
         self.execute(
-            _OPEN,
+            _ENTRY,
             (
                 seq,
                 entry.event._value_,
@@ -114,85 +122,113 @@ class Apply:
                 entry.run or None,
                 entry.tool or None,
                 entry.tier,
-                verdict._value_ if verdict is not None else None,
+                entry.verdict._value_ if entry.verdict is not None else None,
                 entry.rule or None,
-                action or None,
                 entry.outcome._value_ if entry.outcome is not None else None,
                 scoped(entry.namespace, keys[0][0]) if keys else None,
                 as_json(keys) if keys else None,
                 as_json(entry.body) if entry.body else None,
-                *life,
+                encode(content) if content else None,
             ),
         )
 
     def _open(self, seq: int, entry: Entry, opening: Opening, moves: tuple[Move, ...]) -> None:
         """An entry that becomes an action, with all that lets others find it."""
-        state = opening.state
+        state, keys = opening.state, entry.keys
         acts = state is _DONE or state is _OPEN_STATE
-        extra = None
-        if opening.limit or opening.host is not None or opening.lock or opening.supersedes:
-            extra = encode(Extra(opening.limit, opening.host, opening.lock, opening.supersedes))
-        life = (
-            self.scope.call if acts else None,
-            state._value_,
-            0,
-            opening.expires,
-            0,
-            encode(opening.content),
-            extra,
-        )
-        keys = entry.keys
-        self._row(seq, entry, self._stored(keys), life, seq)
+        if keys is self.scope.keys:
+            names, places = self.look.names, self.view.keys
+        else:
+            names = [scoped(entry.namespace, key.name) for key in keys]
+            known = {place.key: place for place in self.view.keys}
+            places = tuple([known.get(key, KeyView(key)) for key in keys])
+        stored: list[tuple[str, str, int]] = []
+        writes: list[tuple[str, Mark]] = []
+        for key, name, place in zip(keys, names, places, strict=True):
+            if key.mode is _READ:
+                stored.append((key.name, "read", place.mark.read))
+            else:
+                own = place.own
+                stored.append((key.name, key.mode._value_, own.id if own is not None else 0))
+                writes.append((name, place.mark))
+        self._row(seq, entry, opening, names[0] if names else None, stored, self.scope.call if acts else None)
+        if acts and opening.host is None:  # whether a host lives is looked up each time
+            self.known.add_action(opened(seq, entry, opening))
         if opening.params is not None:
             self.execute("insert or replace into meta values(?, ?)", (f"params:{seq}", opening.params))
-        names = self.look.names if keys == self.scope.keys else [scoped(entry.namespace, key.name) for key in keys]
-        writes = [name for key, name in zip(keys, names, strict=True) if key.mode is not _READ]
         if state is not _DONE:
             for name in names:
                 self.execute("insert or ignore into live values(?, 1, ?)", (name, seq))
-        self._marks(moves, seq if acts and not opening.lock else 0, writes)
-        for print_ in opening.prints if acts else ():
-            for name in writes:
-                self.execute("insert or ignore into print values(?, ?, ?)", (name, print_, seq))
+        if moves or acts:
+            self._marks(moves, seq if acts and not opening.lock else 0, writes)
+        if acts:
+            for print_ in opening.prints:
+                for name, _ in writes:
+                    self.execute("insert or ignore into print values(?, ?, ?)", (name, print_, seq))
         for name in names:
-            bar = name.find("|")
-            if bar >= 0 or name[-1] == "/":
-                cover = name[: bar + 1] if bar >= 0 else name
-                self.execute("insert or ignore into cover values(?)", (cover,))
+            if name[-1] == "/" or "|" in name:
+                self._cover(name)
 
-    def _stored(self, keys: tuple[Key, ...]) -> list[tuple[str, str, int]]:
-        places = self.view.keys
-        stored = []
-        for number, key in enumerate(keys):
-            place = places[number] if number < len(places) and places[number].key == key else None
-            before = 0
-            if place is not None:
-                before = place.mark.read if key.mode is _READ else place.own.id if place.own is not None else 0
-            stored.append((key.name, key.mode._value_, before))
-        return stored
+    def _row(
+        self,
+        seq: int,
+        entry: Entry,
+        opening: Opening,
+        name: str | None,
+        keys: list[tuple[str, str, int]],
+        call: bytes | None,
+    ) -> None:
+        verdict = entry.verdict
+        row = (
+            seq,
+            entry.event._value_,
+            entry.namespace,
+            entry.session,
+            entry.tool,
+            entry.tier,
+            verdict._value_ if verdict is not None else None,
+            entry.rule,
+            name,
+            as_json(keys) if keys else None,
+            as_json(entry.body) if entry.body else None,
+            bytearray(call) if call is not None else None,
+            opening.state._value_,
+            opening.expires,
+            bytearray(encode(opening.content)),
+        )
+        if opening.limit or opening.host is not None or opening.lock or opening.supersedes:
+            extra = encode(Extra(opening.limit, opening.host, opening.lock, opening.supersedes))
+            self.execute(_OPEN_MORE, (*row, entry.run or None, extra))
+        elif entry.run:
+            self.execute(_OPEN_MORE, (*row, entry.run, None))
+        else:
+            self.execute(_OPEN_BARE, row)
+
+    def _cover(self, name: str) -> None:
+        """Notes a key that covers others: a tree, or what a facet belongs to."""
+        bar = name.find("|")
+        cover = name[: bar + 1] if bar >= 0 else name
+        if self.execute("insert or ignore into cover values(?)", (cover,)).rowcount:
+            self.known.keys.clear()
 
     # --- marks ---
 
-    def _marks(self, moves: tuple[Move, ...], acted: int, writes: list[str] | tuple[()]) -> None:
+    def _marks(self, moves: tuple[Move, ...], acted: int, writes: Sequence[tuple[str, Mark]]) -> None:
         """One row a key: what the session now knows and, for writes, its newest action."""
         namespace = self.scope.namespace
-        marks = {scoped(namespace, move.key): move.mark for move in moves} if moves else None
+        told = {scoped(namespace, move.key): move.mark for move in moves} if moves else {}
         if acted:
-            for name in writes:
-                mark = marks.pop(name, None) if marks else None
-                self._set_mark(name, mark if mark is not None else self._mark(name), acted, acted)
-        if marks:
-            for name, mark in marks.items():
-                self._set_mark(name, mark, None, 0)
-
-    def _mark(self, name: str) -> Mark:
-        for place, own in zip(self.view.keys, self.look.names, strict=False):
-            if own == name:
-                return place.mark
-        return NO_MARK
+            for name, mark in writes:
+                self._set_mark(name, told.pop(name, mark), acted, acted)
+        for name, mark in told.items():
+            self._set_mark(name, mark, None, 0)
 
     def _set_mark(self, name: str, mark: Mark, acted: int | None, changed: int) -> None:
-        look = self.look
+        look, known = self.look, self.known.keys.get(name)
+        if acted and known is not None and known.there and known.mark is mark and known.session == self.scope.session:
+            self.execute(_ACTED, (acted, changed, name, known.session))
+            self.known.keys[name] = Alone(known.session, mark, acted, there=True)
+            return
         crowd = name in look.crowded or (name not in look.names and look.is_crowd(name))
         self.execute(
             _SET_MARK,
@@ -208,6 +244,7 @@ class Apply:
                 1 if crowd else 0,
             ),
         )
+        self.known.mark(name, self.scope.session, mark, acted)
 
     def _note_session(self) -> None:
         scope = self.scope
@@ -224,14 +261,12 @@ class Apply:
 
     def _settle(self, settle: Settle) -> None:
         action, state = settle.action, settle.state
+        self.known.opened.pop(action.id, None)
         if state is action.state and not settle.ended and settle.approved is None:
             self.execute("update journal set expires = ? where seq = ?", (settle.expires, action.id))
             return
         if settle.expires is None and settle.approved is None:
-            self.execute(
-                "update journal set state = ?, ended = ? where seq = ?",
-                (state._value_, settle.ended, action.id),
-            )
+            self.execute(_SETTLE, (state._value_, settle.ended, action.id))
         else:
             self.execute(
                 "update journal set state = ?, ended = ?, expires = coalesce(?, expires), "
@@ -271,6 +306,7 @@ class Apply:
         row = self.execute("select keys from journal where seq = ?", (action.id,)).fetchone()
         for stored in stored_keys(row[0]) if row and row[0] else ():
             name = scoped(action.namespace, stored.name)
+            self.known.keys.pop(name, None)
             if stored.mode == "read":
                 before = self._looked(stored.before, stored.name)
                 self.execute(

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from callosum.errors import StoreError, StoreUnavailable
+from callosum.stores.sqlite.known import Known
 
 try:
     import fcntl
@@ -53,7 +54,10 @@ _fdatasync: Final = getattr(os, "fdatasync", os.fsync)
 _PAIR: Final = struct.Struct("<QQ")  # of which file (its inode), up to which entry
 _SYNC_SECONDS: Final = 1.0
 _POLL_SYNC: Final = 0.0001
+_POLL_SOON: Final = 0.0005
 _POLL_MOST: Final = 0.002
+_PATIENT: Final = 0.1
+"""After so many seconds in line it is looked only every ``_POLL_MOST``: until then a turn is let lie for less."""
 _POLL_DATABASE: Final = 0.00005
 _POLL_LINE: Final = 0.0002
 
@@ -76,23 +80,49 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_Forks.happened)
 
 
-class _Link(threading.local):
-    """This thread's connection, its one cursor's ``execute``, and in which process it was opened.
+class Link:
+    """One thread's connection, its one cursor's ``execute``, what it knows, and in which process it was opened.
 
     One cursor serves all statements: every one of them is read to its end before the next.
     """
 
-    connection: sqlite3.Connection | None = None
-    execute: Execute | None = None
-    born: int = 0
-    inode: int = 0
-    looked: float = 0
-    begun: int = 0
-    log: int = -1
-    synced: int = -1
-    side: int = -1
-    tended: bool = False
-    small: bool = False
+    __slots__ = (
+        "begun",
+        "born",
+        "connection",
+        "execute",
+        "inode",
+        "known",
+        "log",
+        "looked",
+        "side",
+        "small",
+        "synced",
+        "tended",
+    )
+
+    execute: Execute
+    """Set once there is a connection."""
+
+    def __init__(self) -> None:
+        self.connection: sqlite3.Connection | None = None
+        self.known = Known()
+        self.born = 0
+        self.inode = 0
+        self.looked: float = 0
+        self.begun = 0
+        self.log = -1
+        self.synced = -1
+        self.side = -1
+        self.tended = False
+        self.small = False
+
+
+class _Here(threading.local):
+    """This thread's link; a plain object behind it, as every look into thread-local data costs."""
+
+    def __init__(self) -> None:
+        self.link = Link()
 
 
 class Connections:
@@ -100,7 +130,7 @@ class Connections:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._link = _Link()
+        self._here = _Here()
         self._open: dict[tuple[int, int], sqlite3.Connection] = {}
         self._files: dict[tuple[int, int], list[int]] = {}
         self._guard = threading.Lock()
@@ -112,7 +142,7 @@ class Connections:
 
     def get(self) -> sqlite3.Connection:
         """Returns this thread's connection, opening it (and making the file) if need be."""
-        link = self._link
+        link = self._here.link
         connection = link.connection
         if connection is None or link.born != _Forks.count:
             connection = self._connect(link)
@@ -121,12 +151,12 @@ class Connections:
             connection.execute(f"pragma cache_size = {_SMALL_CACHE}")
         return connection
 
-    def begin(self, *, wait: bool = True) -> Execute:
+    def begin(self, *, wait: bool = True) -> Link:
         """Starts a write transaction, in turn, and returns what runs its statements.
 
         Raises ``StoreUnavailable`` after ``BUSY_SECONDS``, or ``Busy`` at once without ``wait``.
         """
-        link = self._link
+        link = self._here.link
         now = time.monotonic()
         if now - link.looked >= LOOK_EVERY:
             link.looked = now
@@ -134,11 +164,10 @@ class Connections:
                 logger.warning("%s was removed or replaced while in use: going on with what is there", self.path)
                 with self._guard:  # this thread's alone: others see for themselves, between transactions
                     self._close((os.getpid(), threading.get_ident()))
-                link.connection = link.execute = None
+                link.connection = None
+        if link.connection is None or link.born != _Forks.count:
+            self.get()
         execute = link.execute
-        if execute is None or link.born != _Forks.count:
-            execute = self.get().cursor().execute
-            link.execute = execute
         link.begun += 1
         if self._tended:
             self._leave_log(link, execute, served=not wait)
@@ -151,8 +180,8 @@ class Connections:
                 raise
             if not wait:
                 raise Busy from None
-            self._line_up(execute)
-        return execute
+            self._line_up(link)
+        return link
 
     def _cut_log(self, execute: Execute, limit: int = LOG_LIMIT) -> None:
         """Cuts the write-ahead log back if it grew too large.
@@ -183,7 +212,7 @@ class Connections:
         _, length, moved = self.get().execute("pragma wal_checkpoint(passive)").fetchone()
         self._full = length * 4096 > LOG_LIMIT // 2 and length - moved < length // 2
 
-    def _leave_log(self, link: _Link, execute: Execute, *, served: bool) -> None:
+    def _leave_log(self, link: Link, execute: Execute, *, served: bool) -> None:
         if not link.tended:
             link.tended = True
             execute("pragma wal_autocheckpoint = 0").fetchall()
@@ -198,7 +227,7 @@ class Connections:
         elif link.begun % _LOG_EVERY == 0:
             self._cut_log(execute, LOG_LIMIT * 8)
 
-    def _is_there(self, link: _Link) -> bool:
+    def _is_there(self, link: Link) -> bool:
         """Whether the path still leads to the file that is open: what is written to another is lost."""
         try:
             return self.path.stat().st_ino == link.inode
@@ -213,7 +242,7 @@ class Connections:
         itself covered by a sync that began after its commit is done. What a checkpoint has moved
         meanwhile is on disk already: it syncs the log before and the file after.
         """
-        link = self._link
+        link = self._here.link
         if link.log < 0:
             self._open_sync(link)
         if fcntl is None:
@@ -222,24 +251,26 @@ class Connections:
         os.pwrite(link.synced, _PAIR.pack(link.inode, seq), 0)
         deadline = time.monotonic() + _SYNC_SECONDS
         pause = _POLL_SYNC
-        while not self._is_synced(link, seq):
+        while True:
             try:
                 fcntl.flock(link.synced, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
             except BlockingIOError:
+                if self._is_synced(link, seq):
+                    return
                 if time.monotonic() > deadline:  # who syncs was stopped: each for itself
                     self._to_disk(link)
                     return
                 time.sleep(pause)
-                pause = min(pause * 1.5, _POLL_MOST)
-                continue
-            try:
-                if not self._is_synced(link, seq):
-                    inode, committed = _PAIR.unpack(os.pread(link.synced, _PAIR.size, 0))
-                    self._to_disk(link)
-                    upto = max(seq, committed) if inode == link.inode else seq
-                    os.pwrite(link.synced, _PAIR.pack(link.inode, upto), _PAIR.size)
-            finally:
-                fcntl.flock(link.synced, fcntl.LOCK_UN)
+                pause = min(pause * 1.5, _POLL_SOON)
+        try:
+            if not self._is_synced(link, seq):
+                inode, committed = _PAIR.unpack(os.pread(link.synced, _PAIR.size, 0))
+                self._to_disk(link)
+                upto = max(seq, committed) if inode == link.inode else seq
+                os.pwrite(link.synced, _PAIR.pack(link.inode, upto), _PAIR.size)
+        finally:
+            fcntl.flock(link.synced, fcntl.LOCK_UN)
 
     def to_sync(self, seq: int) -> Callable[[], None]:
         """Returns what syncs the log up to entry ``seq``: a single system call, for a thread beside this one.
@@ -247,7 +278,7 @@ class Connections:
         Each further call would wait for the interpreter's lock anew, which a busy thread gives up only now
         and then. So what others are told is written here, the next time: at worst they sync once more.
         """
-        link = self._link
+        link = self._here.link
         if link.log < 0:
             self._open_sync(link)
         if self._upto[0] == link.inode:
@@ -260,24 +291,25 @@ class Connections:
 
         return sync
 
-    def _open_sync(self, link: _Link) -> None:
+    def _open_sync(self, link: Link) -> None:
         link.log = os.open(f"{self.path}-wal", os.O_RDWR | os.O_CLOEXEC)
         link.synced = os.open(f"{self.path}.sync", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         with self._guard:
             self._files[os.getpid(), threading.get_ident()] += [link.log, link.synced]
 
-    def _is_synced(self, link: _Link, seq: int) -> bool:
+    def _is_synced(self, link: Link, seq: int) -> bool:
         found = os.pread(link.synced, _PAIR.size, _PAIR.size)
         return len(found) == _PAIR.size and _PAIR.unpack(found)[0] == link.inode and _PAIR.unpack(found)[1] >= seq
 
-    def _to_disk(self, link: _Link) -> None:
+    def _to_disk(self, link: Link) -> None:
         _sync_file(link.log)
 
     def undo(self) -> None:
         """Rolls back what ``begin`` started, if it is still open."""
-        connection = self._link.connection
-        if connection is not None and connection.in_transaction:
-            connection.execute("rollback")
+        link = self._here.link
+        link.known.forget()  # may hold what is just undone
+        if link.connection is not None and link.connection.in_transaction:
+            link.connection.execute("rollback")
 
     def close(self) -> None:
         """Closes what this process opened."""
@@ -287,9 +319,9 @@ class Connections:
                     self._close(place)
             self._open.clear()
             self._files.clear()
-        self._link = _Link()
+        self._here = _Here()
 
-    def _connect(self, link: _Link) -> sqlite3.Connection:
+    def _connect(self, link: Link) -> sqlite3.Connection:
         with explained(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             side = -1
@@ -302,7 +334,8 @@ class Connections:
                 if side >= 0:
                     os.close(side)
                 raise
-        link.connection, link.execute, link.born = connection, None, _Forks.count
+        link.connection, link.execute, link.born = connection, connection.cursor().execute, _Forks.count
+        link.known = Known()
         link.log, link.synced, link.side = -1, -1, side
         link.tended = link.small = False
         link.inode, link.looked = self.path.stat().st_ino, time.monotonic()
@@ -387,10 +420,10 @@ class Connections:
         execute("pragma temp_store = memory")
         execute("pragma busy_timeout = 0")
 
-    def _line_up(self, execute: Execute) -> None:
+    def _line_up(self, link: Link) -> None:
         """Waits for its turn: first for the side file, then, as the only one, for the database."""
-        deadline = time.monotonic() + BUSY_SECONDS
-        side = self._link.side
+        began = time.monotonic()
+        execute, side = link.execute, link.side
         pause = _POLL_LINE
         turn = fcntl is None
         try:
@@ -407,10 +440,11 @@ class Connections:
                             raise
                     else:
                         return
-                if time.monotonic() > deadline:
+                waited = time.monotonic() - began
+                if waited > BUSY_SECONDS:
                     raise StoreUnavailable(f"{self.path} was busy for {BUSY_SECONDS:.0f} s")
                 time.sleep(_POLL_DATABASE if turn else pause)
-                pause = min(pause * 1.5, _POLL_MOST)
+                pause = min(pause * 1.5, _POLL_SOON if waited < _PATIENT else _POLL_MOST)
         finally:
             if turn and fcntl is not None:
                 fcntl.flock(side, fcntl.LOCK_UN)

@@ -3,8 +3,8 @@
 Most calls meet nobody, so one statement asks for all that is nearly always empty (the earlier answer
 for this call, trees and facets in use, live actions, acts of the same content), and what it does not
 find is not looked up again. One more statement a key brings the marks with each session's newest
-action there. No statement reads more rows than ``LATEST``, except for live actions, which must all
-be seen.
+action there. What the connection knows already (``known``) is not asked for. No statement reads more
+rows than ``LATEST``, except for live actions, which must all be seen.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum.model import (
@@ -33,9 +34,11 @@ from callosum.model import (
     State,
     View,
     overlap,
+    sees,
 )
 from callosum.stores.base import Clock, Probe
 from callosum.stores.sqlite.connection import Execute
+from callosum.stores.sqlite.known import Alone, Known
 from callosum.stores.sqlite.rows import (
     ACTION,
     ACTION_WIDTH,
@@ -100,6 +103,8 @@ _STALE_BELOW: Final = (
     "and w.ended <= w.expires then w.seq else 0 end)) "
     f"order by m.changed desc limit {LATEST}"
 )
+_EARLIER: Final = "select seq from journal where call = ? order by seq desc limit 1"
+_NOTHING: Final = (None, 0, 0, 0)
 _FOUND: Final = (
     f"select {ACTION}, j.event, j.verdict, (select max(seq) from journal), "
     "exists(select 1 from mark m where m.key = j.key and m.crowd = 1 and m.changed > j.seq and m.session <> j.session) "
@@ -131,56 +136,61 @@ class Memory:
     def __init__(self) -> None:
         self.observe = 0
         self.observe_seen = 0
-        self.sessions: dict[str, tuple[int, tuple[int, str, str]]] = {}
-        self.preludes: dict[tuple[int, int, int, bool], str] = {}
+        self.sessions: dict[str, tuple[int, int, str, str]] = {}
+        self.preludes: dict[tuple[int, int, int, bool, bool], str] = {}
 
 
-class Look:
-    """One step's look at the store. ``names`` are the scope's keys with their namespace.
+class Look(Struct, gc=False):
+    """One step's look at the store. ``names`` are the scope's keys with their namespace, once it has looked.
 
     ``crowded``: those of them that many sessions know. ``fresh``: the session need not be noted again.
     ``overtaken``: somebody changed the first key of the action that was found after it began, so the order
     of changes must be corrected at its end.
     """
 
-    __slots__ = ("crowded", "execute", "fresh", "memory", "names", "overtaken", "probe", "scope")
-
-    def __init__(self, execute: Execute, scope: Scope, probe: Probe, memory: Memory) -> None:
-        self.execute = execute
-        self.scope = scope
-        self.probe = probe
-        self.memory = memory
-        self.fresh = True
-        self.overtaken = False
-        self.crowded: tuple[str, ...] = ()
-        self.names: list[str] = []
+    execute: Execute
+    known: Known
+    scope: Scope
+    probe: Probe
+    memory: Memory
+    names: list[str]
+    crowded: tuple[str, ...] = ()
+    fresh: bool = True
+    overtaken: bool = False
 
     def view(self, clock: Clock) -> View:
         """Returns all that the scope asks for."""
         scope = self.scope
         if scope.find is not None and not scope.keys:
             return self._of_a_report(scope.find, clock)
-        space, prints = scope.namespace, scope.prints
-        self.names = names = [scoped(space, key.name) for key in scope.keys]
-        over_each = [above(name) for name in names]
-        covers = over_each[0] if len(over_each) == 1 else [name for group in over_each for name in group]
-        asked = names if scope.live or prints else ()
-        last, earlier, in_use, live, twins = self.execute(
-            self._prelude(len(covers), len(asked), len(prints), scope.live),
-            (scope.call, *covers, *asked, *prints),
-        ).fetchone()
+        space, prints, me, known = scope.namespace, scope.prints, scope.session, self.known
+        names = self.names
+        covers: list[str] = []
+        for key in scope.keys:
+            name = scoped(space, key.name)
+            names.append(name)
+            alone = known.keys.get(name)
+            if alone is None or alone.session != me:
+                covers += above(name)
+        earlier, in_use, live, twins = self._prelude(covers, names if scope.live or prints else ())
         now = clock()
-        if last is not None and now <= last:
-            now = last + 1
+        if now <= known.last:
+            now = known.last + 1
         parent, predecessors = self._session(now)
         covering = self._covering(covers) if in_use else ()
         places = []
-        for key, name, over in zip(scope.keys, names, over_each, strict=True):
-            related = [other for other in over if other in covering] if covering else []
+        for key, name in zip(scope.keys, names, strict=True):
+            alone = known.keys.get(name)
+            if alone is not None and alone.session == me and not (live or predecessors):
+                own = own_of(me, alone.acted) if alone.acted is not None else None
+                places.append(KeyView(key, alone.mark, (), (), own))
+                continue
+            related = [other for other in above(name) if other in covering] if covering else []
             if "|" in name and (whole := name[: name.index("|")]) not in related:
                 related.append(whole)
             places.append(self._key(key, name, related, bool(live), predecessors))
-        memory = self.memory
+        if not (earlier or twins or parent or scope.find or scope.waits):
+            return View(now, tuple(places), observe_until=self._observing(now))
         return View(
             now,
             tuple(places),
@@ -190,33 +200,36 @@ class Look:
             self._chain(parent, "parent") if parent else (),
             self._wanted(now) if scope.waits else (),
             (),
-            memory.observe if 0 <= now - memory.observe_seen < SECOND else self._observing(now),
+            self._observing(now),
         )
 
-    def _prelude(self, covers: int, keys: int, prints: int, live: bool) -> str:
-        """One statement: the newest entry, the earlier entry of this call, and what is mostly empty."""
-        shape = (covers, keys, prints, live)
-        sql = self.memory.preludes.get(shape)
-        if sql is None:
-            if len(self.memory.preludes) > 200:
-                self.memory.preludes.clear()
-            place = iter(range(2, 2 + covers + keys + prints))
-            over = ",".join(f"?{next(place)}" for _ in range(covers))
-            mine = ",".join(f"?{next(place)}" for _ in range(keys))
-            same = ",".join(f"?{next(place)}" for _ in range(prints))
-            sql = (
-                "select (select max(seq) from journal), "
-                "(select seq from journal where call = ?1 order by seq desc limit 1), "
-                + (f"exists(select 1 from cover where key in ({over})), " if covers else "0, ")
-                + (f"exists(select 1 from live where key in ({mine})), " if live and keys else "0, ")
-                + (
-                    f"exists(select 1 from print where key in ({mine}) and print in ({same}))"
-                    if keys and prints
-                    else "0"
-                )
-            )
-            self.memory.preludes[shape] = sql
-        return sql
+    def _prelude(self, covers: Sequence[str], asked: Sequence[str]) -> Sequence[Any]:
+        """Asks for the earlier entry of this call and for what is mostly empty, in one statement.
+
+        Returns the entry's ``seq`` or None, and whether there are covers in use, live actions on the keys, and acts
+        with the scope's prints. Also sees to it that the newest entry is known.
+        """
+        scope, known = self.scope, self.known
+        new = known.last < 0
+        if not (covers or asked or new):
+            if scope.call is None:
+                return _NOTHING
+            sql: str | None = _EARLIER
+        else:
+            shape = len(covers), len(asked), len(scope.prints), scope.live, new
+            sql = self.memory.preludes.get(shape)
+            if sql is None:
+                if len(self.memory.preludes) > 200:
+                    self.memory.preludes.clear()
+                sql = self.memory.preludes[shape] = _prelude(*shape)
+        call = bytearray(scope.call) if scope.call is not None else None  # bytes are slow to bind
+        found = self.execute(sql, (call, *covers, *asked, *scope.prints)).fetchone()
+        if sql is _EARLIER:
+            return _NOTHING if found is None else (found[0], 0, 0, 0)
+        if new:
+            known.last = found[4] or 0
+        row: Sequence[Any] = found[:4]
+        return row
 
     def _covering(self, covers: list[str]) -> set[str]:
         among = ",".join("?" * len(covers))
@@ -225,11 +238,15 @@ class Look:
     # --- one key ---
 
     def _key(self, key: Key, name: str, related: list[str], live: bool, predecessors: tuple[str, ...]) -> KeyView:
+        me = self.scope.session
         mark, own = NO_MARK, None
         latest: list[Action] = []
         rows, mine = self._rows(name, key.mode)
+        if not (rows or related) and name[-1] != "/":
+            self.known.add_key(name, alone_of(me, mine))
         if mine is not None:
-            mark, own = mark_of(mine), own_of(mine)
+            acted = mine[MARK_WIDTH - 1]
+            mark, own = mark_of(mine), own_of(me, acted) if acted is not None else None
         for row in rows:
             if row[MARK_WIDTH] is not None and len(latest) < LATEST:
                 self._add(latest, row[MARK_WIDTH:], key.name, key.mode)
@@ -239,12 +256,18 @@ class Look:
             return KeyView(key, mark, (), (), own)
         alive = self._live(name, key.name, mark) if live and self.scope.live else []
         stale: list[Action] = []
+        above = 0
         if related or name[-1] == "/":
-            mark = self._around(key, name, related, mark, latest, alive, stale)
+            mark, above = self._around(key, name, related, mark, latest, alive, stale)
+            # A look at a tree tells less of a thing than a look at the thing itself.
+            if above and not mark.read and own is None:
+                mark = replace(mark, read=above)
+            else:
+                above = 0
         if own is not None:
             row = self.execute(_BY_ID, (own.id,)).fetchone()
             own = action_of(row, 0, key.name, self.probe) if row is not None else None
-        return KeyView(key, mark, tuple(alive), tuple(latest), own, tuple(stale))
+        return KeyView(key, mark, tuple(alive), tuple(latest), own, tuple(stale), above > 0)
 
     def _rows(self, name: str, mode: Mode) -> tuple[list[Any], Any]:
         """The marks of the others on a key, newest change first, as far as they can matter; and this session's."""
@@ -295,9 +318,13 @@ class Look:
         latest: list[Action],
         live: list[Action],
         stale: list[Action],
-    ) -> Mark:
-        """Adds what trees above, keys below and facets hold; returns the mark with looks at trees."""
+    ) -> tuple[Mark, int]:
+        """Adds what trees above, keys below and facets hold.
+
+        Returns the mark with looks at what the key is a facet of, and the last look at a tree that sees it.
+        """
         scope, space = self.scope, self.scope.namespace
+        above = 0
         # Who only looks at a tree is not told of what lies in it, which may be a million keys.
         below = [span(name)] if name[-1] == "/" and key.mode is not Mode.READ else []
         for other in related:
@@ -310,8 +337,8 @@ class Look:
             for row in rows[:LATEST]:
                 if row[MARK_WIDTH] is not None:
                     self._add(latest, row[MARK_WIDTH:], shown, key.mode)
-            if mine is not None and mine[1] > mark.read:
-                mark = replace(mark, read=mine[1])
+            if mine is not None:
+                mark, above = _looked(key.name, shown, mine[1], mark, above)
             if scope.live:
                 live += self._live(other, shown, NO_MARK)
         for low, high in below:
@@ -330,7 +357,7 @@ class Look:
                     for row in self.execute(_STALE_BELOW, (low, high, scope.session)).fetchall()
                     if row[0] != name
                 ]
-        return mark
+        return mark, above
 
     def _news(self, rows: list[Any], mine: Any, asking: Mode) -> bool:
         """Whether acts older than the newest few can matter to the asking session.
@@ -391,15 +418,16 @@ class Look:
         known = self.memory.sessions.get(name)
         if known is None or not 0 <= now - known[0] < MINUTE:
             row = self.execute("select seen, parent, continues from session where name = ?", (name,)).fetchone()
-            facts = (row[0], row[1] or "", row[2] or "") if row else (0, "", "")
+            known = (now, row[0], row[1] or "", row[2] or "") if row else (now, 0, "", "")
             if len(self.memory.sessions) > 10_000:
                 self.memory.sessions.clear()
-            self.memory.sessions[name] = (now, facts)
-        else:
-            facts = known[1]
-        seen, parent, continues = facts
+            self.memory.sessions[name] = known
+        _, seen, parent, continues = known
+        self.fresh = now - seen < HOUR
+        if not (parent or continues or scope.parent or scope.continues):
+            return "", ()
         self.fresh = (
-            now - seen < HOUR
+            self.fresh
             and (not scope.parent or scope.parent == parent)
             and (not scope.continues or scope.continues == continues)
         )
@@ -458,16 +486,31 @@ class Look:
 
     def _of_a_report(self, find: Find, clock: Clock) -> View:
         now = clock()
+        known = self.known
         id = find.id if find.id is not None else self._search(find, now)
-        action, last = self._found(id) if id is not None else (None, None)
-        if last is None:
-            (last,) = self.execute("select max(seq) from journal").fetchone()
-        superseded: tuple[Action, ...] = ()
-        if action is not None and action.supersedes:
-            superseded = tuple(a for i in action.supersedes if (a := self._found(i)[0]) is not None)
-        if last is not None and now <= last:
-            now = last + 1
+        action = self._opened(id) if id is not None else None
+        if action is None:
+            action, last = self._found(id) if id is not None else (None, None)
+            if last is None:
+                (last,) = self.execute("select max(seq) from journal").fetchone()
+            known.last = last or 0
+        if now <= known.last:
+            now = known.last + 1
+        if action is None or not action.supersedes:
+            return View(now, (), None, action)
+        superseded = tuple(a for i in action.supersedes if (a := self._found(i)[0]) is not None)
         return View(now, (), None, action, superseded=superseded)
+
+    def _opened(self, id: int) -> Action | None:
+        """The action of this id as this connection opened it, if nobody can have been at its first key since."""
+        action = self.known.opened.get(id)
+        if action is None or action.namespace != self.scope.namespace:
+            return None
+        if action.keys:
+            alone = self.known.keys.get(scoped(action.namespace, action.key))
+            if alone is None or alone.session != action.session:
+                return None
+        return action
 
     def _find(self, find: Find, now: int) -> Action | None:
         id = find.id if find.id is not None else self._search(find, now)
@@ -526,10 +569,24 @@ class Look:
         return rows
 
 
+def alone_of(session: str, mine: Any) -> Alone:
+    """What is known of a key on which there is no row but this session's, if any."""
+    if mine is None:
+        return Alone(session, NO_MARK, None, there=False)
+    return Alone(session, mark_of(mine), mine[MARK_WIDTH - 1], there=True)
+
+
 def _is_on(keys: str | None, name: str | None) -> bool:
     """Whether an action has the key; with an empty name, whether it has none that shows."""
     shown = [key.name for key in stored_keys(keys) if not key.name.startswith("=")] if keys else []
     return name in shown if name else not shown
+
+
+def _looked(name: str, other: str, at: int, mark: Mark, above: int) -> tuple[Mark, int]:
+    """The mark with a look at what the key is a facet of, and the last look at a tree that sees the key."""
+    if name.startswith(f"{other}|"):
+        return (replace(mark, read=at) if at > mark.read else mark), above
+    return mark, max(above, at) if sees(other, name) else above
 
 
 def _inherit(mark: Mark, row: Sequence[Any] | None) -> Mark:
@@ -549,6 +606,21 @@ def _inherit(mark: Mark, row: Sequence[Any] | None) -> Mark:
     if not mark.told and theirs.told:
         mark = replace(theirs, read=mark.read, told_call=b"")
     return replace(mark, read=read) if read > mark.read else mark
+
+
+def _prelude(covers: int, keys: int, prints: int, live: bool, last: bool) -> str:
+    """The statement of ``Look._prelude`` for so many names; with ``last`` also for the newest entry."""
+    place = iter(range(2, 2 + covers + keys + prints))
+    over = ",".join(f"?{next(place)}" for _ in range(covers))
+    mine = ",".join(f"?{next(place)}" for _ in range(keys))
+    same = ",".join(f"?{next(place)}" for _ in range(prints))
+    return (
+        "select (select seq from journal where call = ?1 order by seq desc limit 1), "
+        + (f"exists(select 1 from cover where key in ({over})), " if covers else "0, ")
+        + (f"exists(select 1 from live where key in ({mine})), " if live and keys else "0, ")
+        + (f"exists(select 1 from print where key in ({mine}) and print in ({same}))" if keys and prints else "0")
+        + (", (select max(seq) from journal)" if last else "")
+    )
 
 
 def above(name: str) -> list[str]:

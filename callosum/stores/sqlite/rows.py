@@ -20,6 +20,7 @@ from callosum.model import (
     Key,
     Mark,
     Mode,
+    Opening,
     Outcome,
     State,
     Verdict,
@@ -48,6 +49,7 @@ _STATES: Final = {state.value: state for state in State}
 _MODES: Final = {mode.value: mode for mode in Mode}
 _VERDICTS: Final = {verdict.value: verdict for verdict in Verdict}
 _NO_CONTENT: Final = Content()
+_DONE: Final = State.DONE  # an enum's attributes are slow
 
 
 class Stored(Struct, array_like=True, gc=False):
@@ -141,10 +143,39 @@ def action_of(row: Sequence[Any], at: int, key: str, probe: Probe, verdict: str 
     )
 
 
-def own_of(row: Sequence[Any]) -> Action | None:
-    """This session's own newest action in a row of ``MARK``: no more than its id."""
-    acted = row[MARK_WIDTH - 1]
-    return Action(acted, "", row[0], "", 0, State.DONE, acted) if acted is not None else None
+def opened(id: int, entry: Entry, opening: Opening) -> Action:
+    """The action that was opened with this entry, as ``action_of`` would find it through its first key."""
+    keys = entry.keys
+    key, mode = (keys[0].name, keys[0].mode) if keys else ("", Mode.WRITE)
+    return Action(
+        id,
+        entry.namespace,
+        entry.session,
+        entry.tool,
+        entry.tier or 0,
+        opening.state,
+        id,
+        0,
+        opening.expires,
+        opening.limit,
+        entry.run,
+        entry.rule,
+        opening.lock,
+        opening.host,
+        None,
+        opening.content,
+        keys,
+        key,
+        mode,
+        opening.supersedes,
+        0,
+        entry.verdict or Verdict.ALLOW,
+    )
+
+
+def own_of(session: str, acted: int) -> Action:
+    """A session's own newest action on a key: no more than its id."""
+    return Action(acted, "", session, "", 0, _DONE, acted)
 
 
 def answered(action: Action, body: str | None) -> Action:

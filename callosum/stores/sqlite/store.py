@@ -146,22 +146,23 @@ class SqliteStore:
         """Runs and commits a batch; returns with the answers up to which entry it must be synced (0: need not)."""
         answers: list[Applied | Exception] = []
         wrote = durable = False
-        for scope, _ in requests:
-            durable = durable or scope.durable
         try:
-            execute = self._connections.begin(wait=wait)
+            link = self._connections.begin(wait=wait)
+            execute, known = link.execute, link.known
             try:
+                known.refresh(execute)
                 for scope, step in requests:
-                    look = Look(execute, scope, self._probe, self._memory)
+                    durable = durable or scope.durable
+                    look = Look(execute, known, scope, self._probe, self._memory, [])
                     view = look.view(self._clock)
                     try:
                         change = step(view)
                     except Exception as error:  # noqa: BLE001 - a step that raises fails alone, whatever it raises
                         answers.append(error)
                         continue
-                    if change.entries or change.settles:
+                    if change.entries or change.settles or change.moves:
                         wrote = True
-                        answers.append(Apply(execute, scope, look, view).write(change))
+                        answers.append(Apply(execute, known, scope, look, view, view.now).write(change))
                     else:
                         answers.append(Applied(change, (), view.now))
                 execute("commit" if wrote else "rollback")
@@ -297,13 +298,15 @@ class SqliteStore:
 
     def maintain(self, horizon: int, budget: int = 2000) -> int:
         with explained(self.path):
-            execute = self._connections.begin()
+            link = self._connections.begin()
             connection = self._connections.get()
             try:
                 gone = self._forget_calls(connection, budget)
                 gone += self._forget_prints(connection, horizon, budget)
-                gone += self._forget_marks(connection, horizon, budget)
-                execute("commit")
+                if marks := self._forget_marks(connection, horizon, budget):
+                    gone += marks
+                    link.known.forget()
+                link.execute("commit")
             except BaseException:
                 self._connections.undo()
                 raise
@@ -365,14 +368,15 @@ class SqliteStore:
                 seqs = f"select j.seq {_LEAVES}"
                 query = f"select {ENTRY} from {FROM_ENTRY} where j.seq in ({seqs}) order by j.seq"
                 return [entry_of(row) for row in execute(query, (until, horizon, limit)).fetchall()]
-            execute = self._connections.begin()
+            link = self._connections.begin()
             try:
-                execute(
+                link.execute(
                     f"delete from journal where seq in (select j.seq {_LEAVES}) "
                     "and (?4 is null or seq in (select value from json_each(?4)))",
                     (until, horizon, limit, None if only is None else as_json(list(only))),
                 )
-                execute("commit")  # not synced: who copied keeps the copy, and an entry twice is read once
+                link.known.forget()
+                link.execute("commit")  # not synced: who copied keeps the copy, and an entry twice is read once
             except BaseException:
                 self._connections.undo()
                 raise

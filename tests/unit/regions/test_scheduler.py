@@ -24,7 +24,7 @@ from callosum.corpus.events import (
     SchedulerTick,
     WatcherChanged,
 )
-from callosum.errors import ConfigError, StoreUnavailable
+from callosum.errors import ConfigError, StoreError, StoreUnavailable
 from callosum.gate import LocalGate
 from callosum.model import SECOND, Call, Entry
 from callosum.pages import consolidation
@@ -148,6 +148,15 @@ def test_a_missing_digest_is_written_soon_after_the_start_and_else_at_its_time(p
     with other:
         at = datetime.fromtimestamp(other.times()["digest"], UTC).astimezone()
         assert (at.hour, at.minute) == (0, 10)
+
+
+def test_a_store_that_cannot_tell_keeps_no_schedule_from_starting(place: Place) -> None:
+    place.gate.store.close()
+    (place.folder / "gate.db").write_bytes(b"not a database, but somebody's notes\n" * 100)
+    with pytest.raises(StoreError):
+        place.gate.store.now()
+    with place.brainstem() as brainstem:
+        assert set(brainstem.times()) == {job.name for job in JOBS}
 
 
 def test_jobs_run_at_their_times_without_being_asked(place: Place) -> None:
@@ -553,7 +562,7 @@ def test_new_rules_are_in_force_when_the_change_is_told(place: Place) -> None:
 
     place.corpus.on(WatcherChanged, look)
     with place.brainstem(watch=[place.rules]):
-        place.rules.write_text(rule("one"))
+        replace(place.rules, rule("one"))  # at once: nobody sees half of it
         place.until(lambda seen: changes(seen, place.rules) == ["created"])
         replace(place.rules, rule("second"))
         place.until(lambda seen: changes(seen, place.rules) == ["created", "changed"])
@@ -568,7 +577,7 @@ def test_broken_rules_are_told_with_the_place_and_the_good_ones_stay(
     place: Place, caplog: pytest.LogCaptureFixture
 ) -> None:
     with place.brainstem(watch=[place.rules]):
-        place.rules.write_text(rule("one"))
+        replace(place.rules, rule("one"))  # at once: nobody sees half of it
         place.until(lambda seen: changes(seen, place.rules))
         replace(place.rules, '{"rules": [{"name": "two", "tool": "thing", "tier": 9}]}')
         place.until(lambda seen: any(isinstance(event, HealthWarning) for event in seen))
@@ -642,5 +651,5 @@ def test_files_are_looked_at_where_the_system_cannot_watch(
     monkeypatch.setattr("callosum.regions.scheduler._LOOK_EVERY", 10)
     caplog.set_level(logging.ERROR, "callosum")
     with place.brainstem(watch=[place.rules]):
-        place.rules.write_text(rule("one"))
+        replace(place.rules, rule("one"))  # at once: nobody sees half of it
         place.until(lambda seen: changes(seen, place.rules) == ["created"])

@@ -195,3 +195,26 @@ def test_contrary() -> None:
     assert contrary("+attend") == "-attend"
     assert contrary("-attend") == "+attend"
     assert contrary("") == ""
+
+
+IDEMPOTENT = {"idempotentHint": True}
+
+
+@pytest.mark.parametrize(
+    ("tool", "params", "annotations", "repeats"),
+    [
+        ("create_task", {"list_id": 4, "title": "x"}, None, True),
+        ("create_task", {"list_id": 4, "title": "x"}, {"idempotentHint": False}, True),
+        ("create_task", {"list_id": 4, "title": "x"}, IDEMPOTENT, False),  # nobody notices the second
+        ("set_title", {"task_id": 4, "title": "x"}, None, False),
+        ("delete_task", {"task_id": 4}, None, False),
+        ("send_email", {"to": "a@x.org", "body": "x"}, IDEMPOTENT, True),  # somebody reads it twice
+        ("post_comment", {"issue_id": 4, "body": "x"}, IDEMPOTENT, True),
+        ("pay_invoice", {"invoice_id": 4, "amount": 3}, IDEMPOTENT, True),
+    ],
+)
+def test_the_idempotent_hint_is_believed_where_nobody_notices_a_second_time(
+    tool: str, params: dict[str, Any], annotations: dict[str, Any] | None, repeats: bool
+) -> None:
+    found = RuleSet.parse(secret=b"secret").classify(Call("a", tool, params, annotations=annotations))
+    assert found.content.repeats is repeats

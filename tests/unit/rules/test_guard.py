@@ -7,6 +7,8 @@ import pytest
 
 from callosum.model import Call, Verdict
 from callosum.rules import RuleSet
+from callosum.rules.guard import ENDPOINTS
+from callosum.server.app import ENDPOINTS as SERVED
 
 STATE = "/home/u/.local/state/callosum"
 RULES = RuleSet.parse(
@@ -41,7 +43,16 @@ COMMANDS = [
     "curl -X POST http://127.0.0.1:7700/lock",
     "curl localhost:7801/status",
     "nc localhost 7700",
-    "wget http://[::1]:7700/x",
+    "curl localhost:7700",
+    "curl localhost:7700/",
+    "curl -X POST localhost:7700/%61pprovals/1",
+    "curl -X POST localhost:7700/x/../approvals/1",
+    "curl -X POST 'localhost:7700/{approvals,x}/1'",
+    "curl -X POST localhost:7700/$WHAT",
+    "curl localhost:7700/indexes localhost:7700/approvals/1",
+    "curl --request-target /approvals/1 localhost:7700/indexes",
+    "sh -c 'curl -X POST localhost:7700/hooks/x'",
+    "wget http://[::1]:7700/status",
     f"rm -rf {STATE}",
     f"rm -rf {STATE}/journal.db",
     "rm -rf ~/.local/state/callosum",
@@ -76,6 +87,10 @@ FINE = [
     "cp ~/.claude/settings.json /tmp/backup.json",
     "curl https://example.com:7700/x",
     "curl localhost:8080",
+    "curl -X GET http://localhost:7700/health",
+    "curl -s 'http://localhost:7700/indexes/movies/search?q=callosum'",
+    "curl -X POST http://127.0.0.1:7700/indexes/films/documents -d @films.json",
+    "python3 -c \"import requests; requests.get('http://localhost:7700/tasks')\"",
     "python -m pytest tests/callosum",
     "python callosum_demo.py",
     "cd /src/callosum && make test",
@@ -112,6 +127,7 @@ TOOLS: list[tuple[str, dict[str, Any], bool]] = [
     ("shell", {"command": ["callosum", "off"]}, True),
     ("WebFetch", {"url": "http://127.0.0.1:7700/status"}, True),
     ("http_request", {"method": "POST", "url": "http://localhost:7801/lock"}, True),
+    ("WebFetch", {"url": "http://127.0.0.1:7700/indexes/films"}, False),
     ("Read", {"file_path": f"{STATE}/x"}, False),
     ("read", {"path": "/home/u/.claude/settings.json"}, False),
     ("Write", {"file_path": "/tmp/x", "content": "callosum off > ~/.claude/settings.json"}, False),
@@ -126,3 +142,8 @@ TOOLS: list[tuple[str, dict[str, Any], bool]] = [
 def test_tools_against_the_gate(tool: str, params: dict[str, Any], blocked: bool) -> None:
     seen = RULES.classify(Call("a", tool, params, cwd="/home/u"))
     assert (seen.verdict is Verdict.BLOCK) is blocked
+
+
+def test_every_path_of_the_server_is_known_to_the_guard() -> None:
+    """Another service at the same port is told from the gate by its paths."""
+    assert {one.path.split("/")[1] for one in SERVED} - ENDPOINTS == {"health"}

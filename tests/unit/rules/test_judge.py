@@ -96,7 +96,8 @@ def test_annotations_raise_and_never_lower() -> None:
     assert tier("send_email", readOnlyHint=True) == 3
     assert tier("sync_x", destructiveHint=True) == 1
     assert tier("sync_x", "This cannot be undone.", destructiveHint=True) == 4
-    assert tier("get_x", "This cannot be undone.", destructiveHint=True) == 0
+    assert tier("get_x", destructiveHint=True) == 1
+    assert tier("get_x", readOnlyHint=True, destructiveHint=True) == 0
 
 
 KEYS: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
@@ -108,7 +109,7 @@ KEYS: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ("update_issue", {"owner": "O", "repo": "R", "issue_number": 7}, [("issue:o/r/7", W)]),
     ("create_issue", {"owner": "O", "repo": "R", "title": "t"}, [("repo:o/r|issue", A)]),
     ("create_branch", {"owner": "O", "repo": "R", "branch": "b"}, [("branch:o/r/b", W)]),
-    ("slack_post_message", {"channel_id": "C1", "text": "x"}, [("channel:C1", A)]),
+    ("slack_post_message", {"channel_id": "C1", "text": "x"}, [("channel:C1|message", A)]),
     ("slack_reply_to_thread", {"channel_id": "C1", "thread_ts": "1.2", "text": "x"}, [("thread:C1:1.2", W)]),
     (
         "send_email",
@@ -116,11 +117,15 @@ KEYS: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
         [("email:a@x.org", W), ("email:b@x.org", W), ("email:thread:t9", W)],
     ),
     ("send_email", {"recipients": ["a@x.org"], "body": "mail c@x.org"}, [("email:a@x.org", W)]),
-    ("share_file", {"file_id": 26, "email": "b@x.org"}, [("file-id:26", W)]),
+    ("share_file", {"file_id": 26, "email": "b@x.org"}, [("file-id:26|access", A)]),
     ("move_file", {"source": "a", "destination": "b.txt"}, [("file:/w/b.txt", W)]),
-    ("copy_file", {"source": "/x/a.txt", "destination": "/x/b.txt"}, [("file:/x/a.txt", R), ("file:/x/b.txt", W)]),
-    ("remove_directory", {"path": "x", "recursive": True}, [("file:/w/x", W)]),
-    ("delete_directory", {"path": "x"}, [("file:/w/x/", W)]),
+    (
+        "copy_file",
+        {"source": "/x/a.txt", "destination": "/x/b.txt"},
+        [("file:/x/a.txt", R), ("file:/x/b.txt", W), ("file:/x/|names", A)],
+    ),
+    ("remove_directory", {"path": "x", "recursive": True}, [("file:/w/x", W), ("file:/w/|names", A)]),
+    ("delete_directory", {"path": "x"}, [("file:/w/x/", W), ("file:/w/|names", A)]),
     ("list_directory_contents", {"path": "/w/x"}, [("file:/w/x/|names", R)]),
     ("pay_invoice", {"invoice_id": 5, "amount": 3}, [("payment:5", W)]),
     ("send_money", {"recipient": "DE1", "amount": 3}, [("payment:DE1", W)]),

@@ -86,6 +86,8 @@ PAIRS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("pin_message", {}, "unpin_message", {}),
     ("connect_device", {}, "disconnect_device", {}),
     ("register_user", {}, "unregister_user", {}),
+    ("add_user_to_channel", {"channel": "c", "user": "u"}, "remove_user_from_channel", {"channel": "c", "user": "u"}),
+    ("add_to_watchlist", {"stock": "A"}, "remove_stock_from_watchlist", {"symbol": "A"}),
 ]
 
 
@@ -186,6 +188,7 @@ OPPOSED: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("merge_pull_request", {"owner": "o", "repo": "r", "pull_number": 7}, "decline_pull_request", {"owner": "o", "repo": "r", "pull_number": 7}),
     ("create_repository", {"name": "site"}, "delete_repository", {"name": "site"}),
     ("pay_invoice", {"invoice_id": 7}, "refund_invoice", {"invoice_id": 7}),
+    ("add_user_to_channel", {"channel": "c", "user": "u"}, "remove_user_from_channel", {"channel": "c", "user": "u"}),
 ]  # fmt: skip
 
 
@@ -212,6 +215,7 @@ NOT_OPPOSED: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("create_issue", {"owner": "o", "repo": "r", "title": "A new one"}, "delete_issue", {"owner": "o", "repo": "r", "issue_number": 3}),
     ("create_comment", {"issue_id": 7, "body": "x"}, "delete_issue", {"issue_id": 7}),
     ("create_issue", {"owner": "o", "repo": "r", "title": "A new one"}, "delete_repository", {"owner": "o", "repo": "r"}),
+    ("add_user_to_channel", {"channel": "c", "user": "u"}, "remove_user_from_channel", {"channel": "c", "user": "v"}),
     ("book_table", {"restaurant_id": 5}, "cancel_table", {"restaurant_id": 5}),
     ("update_ticket", {"ticket_id": 7, "status": "in_progress"}, "close_ticket", {"ticket_id": 7}),
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from callosum.model import Call, Mode, overlap
+from callosum.model import Call, Mode, Worktree, overlap
 from callosum.rules import RuleSet
 from callosum.rules.shell import ShellPolicy, judge
 from callosum.rules.shell.table import TABLE
@@ -331,7 +331,8 @@ KEYS: list[tuple[str, list[str]]] = [
     ("apply_patch <<'E'\n*** Begin Patch\n*** Update File: a.py\n@@\n*** End Patch\nE", ["file:/w/a.py"]),
     ("patch -p1 <<'E'\n--- a/x.c\n+++ b/x.c\nE", ["file:/w/x.c"]),
     ("git add a", ["+git:/w|index"]),
-    ("git commit -m x", ["git:/w|HEAD", "+git:/w|index"]),
+    ("git commit -m x", ["git:/w|HEAD", "git:/w|index"]),
+    ("git commit -m x a.py", ["git:/w|HEAD", "+git:/w|index"]),
     ("git status", ["?git:/w|HEAD", "?git:/w|index"]),
     ("git stash pop", ["git:/w|stash", "git:/w|index", "file:/w/"]),
     ("git checkout main", ["git:/w|HEAD", "git:/w|index", "file:/w/"]),
@@ -340,8 +341,8 @@ KEYS: list[tuple[str, list[str]]] = [
     ("git push origin HEAD:refs/heads/x", ["git:/w|remote:origin/x"]),
     ("git push", ["git:/w|remote:origin/"]),
     ("git branch -D x", ["git:/w|branch:x"]),
-    ("cd /r && git commit -m x", ["git:/r|HEAD", "+git:/r|index"]),
-    ("git -C /r stash", ["git:/r|stash", "git:/r|index", "file:/r/"]),
+    ("cd /r && git commit -m x", ["git:/r|HEAD", "git:/r|index"]),
+    ("git -C /r stash", ["+git:/r|stash", "git:/r|index", "file:/r/"]),
     ("pkill -f 'node server.js'", ["process:node", "process:server.js"]),
     ("node server.js &", ["+process:node", "+process:server.js"]),
     ("kill $(lsof -ti:3000)", ["port:3000"]),
@@ -377,7 +378,7 @@ KEYS: list[tuple[str, list[str]]] = [
     ("dd if=a of=/dev/sda", []),
     ("mkfs.ext4 /dev/sdb1", ["device:/dev/sdb1"]),
     ("ls", []),
-    ("make", []),
+    ("make lint", []),
 ]
 
 
@@ -444,8 +445,52 @@ def test_commands_that_are_not_do_not(one: str, other: str) -> None:
 
 
 def test_a_worktree_shares_what_its_repository_shares() -> None:
-    assert keys("git stash", "/wt", shared="/r")[0] == "git:/r|stash"
-    assert keys("git commit -m x", "/wt", shared="/r")[0] == "git:/wt|HEAD"
+    tree = Worktree("/wt", "/r")
+    assert keys("git stash", "/wt", worktree=tree) == ["+git:/r|stash", "git:/wt|index", "file:/wt/"]
+    assert keys("git commit -m x", "/wt", worktree=tree)[0] == "git:/wt|HEAD"
+    assert keys("git push", "/wt", worktree=tree) == ["git:/wt|remote:origin/"]  # its branch, which no other is on
+    assert keys("git push --all", "/wt", worktree=tree) == ["git:/r|remote:origin/"]
+    assert keys("git push origin x", "/wt", worktree=tree) == ["git:/r|remote:origin/x"]
+    assert keys("cd /r && git stash drop", "/wt", worktree=tree) == ["git:/r|stash"]
+    assert keys("cd /other && git stash drop", "/wt", worktree=tree) == ["git:/other|stash"]
+
+
+def test_a_folder_of_a_worktree_is_of_its_repository() -> None:
+    tree = Worktree("/wt", "/r")
+    assert keys("git checkout x", "/wt/a/b", worktree=tree) == ["git:/wt|HEAD", "git:/wt|index", "file:/wt/"]
+    assert keys("cd ../.. && git commit -m x", "/wt/a/b", worktree=tree)[0] == "git:/wt|HEAD"
+    assert keys("git stash list", "/wt/a", worktree=tree) == ["?git:/r|stash"]
+    assert keys("git -C .worktrees/x stash drop", "/r", worktree=Worktree("/r", "/r")) == ["git:/r|stash"]
+    assert keys("git -C .worktrees/x/sub reset", "/r", worktree=Worktree("/r", "/r")) == ["git:/r/.worktrees/x|index"]
+    assert keys("git reset", "/elsewhere", worktree=tree) == ["git:/elsewhere|index"]  # not where the call is made
+
+
+@pytest.mark.parametrize(
+    ("command", "key"),
+    [
+        ("alembic upgrade head", "database:/r/api"),
+        ("terraform apply", "terraform:/r/api"),
+        ("npm run deploy", "deployment:/r/api"),
+        ("npm publish", "package:/r/api"),
+        ("gh pr merge 5", "pr:/r/5"),
+        ("npm run build", "build:/wt/api"),
+        ("docker compose down", "compose:/wt/api"),
+    ],
+)
+def test_what_lies_outside_of_the_worktrees_has_one_key(command: str, key: str) -> None:
+    """A database, a deployment, a pull request: the same from each worktree. What is built lies within."""
+    assert key in keys(command, "/wt/api", worktree=Worktree("/wt", "/r"))
+    if key[:6] not in ("build:", "compos"):
+        assert key in keys(command, "/r/api", worktree=Worktree("/r", "/r"))
+        assert key in keys(command, "/r/.worktrees/one/api")  # told by the custom of its name
+
+
+def test_the_same_letter_means_other_things_to_other_commands_of_git() -> None:
+    assert keys("git push -u origin topic") == ["git:/w|remote:origin/topic"]
+    assert keys("git stash push -u -- a.py") == ["+git:/w|stash", "file:/w/a.py"]
+    assert judge("git clean -xfd", "/w").tier == 4
+    assert keys("git branch -m old new") == ["git:/w|branch:old", "git:/w|branch:new"]
+    assert keys("git restore -s HEAD~1 a.py") == ["file:/w/a.py"]
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,13 @@ HUGE = {
     + "".join(f"{b}={'$' + a * 1}{('$' + a) * 7}; " for a, b in zip("ABCDEF", "BCDEFG", strict=True))
     + "rm $G$G",
     "braces": "rm " + "{a,b}" * (M // 5),
+    "list": "rm {" + "a," * (M // 2) + "b}",
+    "opened": "rm " + "{a," * (M // 3),
+    "worktrees": "git -C " + "/.worktrees/a" * (M // 13) + " stash",
+    "windows": "tmux new '" + "tmux new " * (M // 9) + "'",
+    "typed": "tmux send-keys " + "a " * (M // 2),
+    "plain": "git push origin " + "a " * (M // 2),
+    "ports": "docker run " + "-p 1:2 " * (M // 7) + "x",
     "prefixes": "sudo " * (M // 5),
     "xargs": "xargs " * (M // 6),
     "find": "find . " + "-exec rm {} ; " * (M // 14),
@@ -141,6 +148,26 @@ def test_a_megabyte_is_bounded(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["substitutions", "shells", "removals", "commands", "prefixes", "xargs", "containers"])
 def test_what_is_not_read_to_its_end_is_grave(kind: str) -> None:
     assert judge(HUGE[kind], "/w").tier >= 3
+
+
+def test_what_a_long_list_in_braces_ends_in_is_not_hidden() -> None:
+    assert judge("rm -rf {" + "a," * 80 + "/}", "/w").tier == 4
+    assert judge("rm -rf {" + "a," * 80 + "b}", "/w").tier == 4  # nobody has read it to its end
+    assert judge("rm -rf {" + "a," * 60 + "b}", "/w").tier == 1
+
+
+@pytest.mark.parametrize("kind", ["list", "opened", "plain", "cd", "variables", "signs"])
+def test_it_takes_time_in_proportion_to_its_length(kind: str) -> None:
+    def took(text: str) -> float:
+        best = 9.0
+        for _ in range(3):
+            started = time.process_time()
+            judge(text, "/w")
+            best = min(best, time.process_time() - started)
+        return best
+
+    text = HUGE[kind]
+    assert took(text) < 16 * max(took(text[: len(text) // 4]), 0.002)
 
 
 def test_ten_thousand_commands_within_commands() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from callosum.gate import LocalGate
-from callosum.model import Call, Classification, Kind, Mode, overlap
+from callosum.model import Call, Classification, Key, Kind, Mode, overlap, sees
 from callosum.rules import RuleSet
 from callosum.stores.memory import MemoryStore
 from callosum.testing import ManualClock
@@ -24,13 +24,17 @@ def keys(tool: str, params: dict[str, Any], cwd: str | None = "/w") -> list[tupl
 
 
 def meet(one: Classification, other: Classification) -> bool:
-    """Whether two calls disturb one another on a key."""
+    """Whether two calls disturb one another on a key: a list does not see what is hung on a thing in it."""
     return any(
-        overlap(mine.name, theirs.name)
+        overlap(mine.name, theirs.name) and not hidden(mine, theirs) and not hidden(theirs, mine)
         for mine in one.keys
         for theirs in other.keys
         if mine.mode is not theirs.mode or mine.mode is W
     )
+
+
+def hidden(look: Key, change: Key) -> bool:
+    return look.mode is R and look.name.endswith("/") and "|" in change.name and not sees(look.name, change.name)
 
 
 CASES: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
@@ -58,16 +62,19 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ("delete_all_tasks", {}, [("task:/", W)]),
     ("update_profile", {"city": "x"}, [("profile:/|own", W)]),
     ("update_user_info", {"city": "x"}, [("user:/|own", W)]),
-    ("add_to_cart", {"sku": "s"}, [("cart:/|own", A)]),
+    ("add_to_cart", {"sku": "s"}, [("cart:/|own", A), ("cart:/|own/s", A)]),
+    ("remove_from_cart", {"product_id": "P1"}, [("cart:/|own", A), ("cart:/|own/P1", W)]),
+    ("set_budget_limit", {"access_token": "t1", "budget_limit": 5}, [("budget:/|own@bf025ad2", W)]),
+    ("get_budget", {"access_token": "t1"}, [("budget:/|own@bf025ad2", R)]),
     ("get_cart", {}, [("cart:/|own", R)]),
     ("get_accounts", {}, [("account:/", R)]),
     ("get_account_balance", {}, [("balance:/|own", R), ("payment:/", R)]),
     ("update_plan", {"steps": [{"a": 1}]}, []),
     # a container and what is put into it
-    ("add_user_to_channel", {"user": "Bob", "channel": "general"}, [("channel:general|user", A)]),
-    ("remove_user_from_channel", {"user": "Bob", "channel": "general"}, [("channel:general|user", W)]),
+    ("add_user_to_channel", {"user": "Bob", "channel": "general"}, [("channel:general|user", A), ("channel:general|user/Bob", A)]),
+    ("remove_user_from_channel", {"user": "Bob", "channel": "general"}, [("channel:general|user", A), ("channel:general|user/Bob", W)]),
     ("get_users_in_channel", {"channel": "general"}, [("channel:general|user", R)]),
-    ("add_item_to_cart", {"item_id": 5, "cart_id": 7}, [("cart:7|item", A)]),
+    ("add_item_to_cart", {"item_id": 5, "cart_id": 7}, [("cart:7|item", A), ("cart:7|item/5", A)]),
     ("create_bucket", {"bucket_name": "b"}, [("bucket:b", W)]),
     ("update_person", {"person_id": 4, "first_name": "x"}, [("user:4", W)]),
     # mail
@@ -97,7 +104,7 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ("cancel_event", {"event_id": 5, "start": "2026-05-19T10:00"}, [("event:5", W)]),
     # money
     ("send_money", {"iban": "DE1", "amount": 3}, [("payment:DE1", W)]),
-    ("schedule_transfer", {"recipient": "DE1", "amount": 3}, [("payment:DE1", W), ("scheduled-transaction:/|new", A)]),
+    ("schedule_transfer", {"recipient": "DE1", "amount": 3}, [("payment:DE1|planned", W), ("scheduled-transaction:/|new", A)]),
     ("update_scheduled_transaction", {"id": 7, "note": "x"}, [("scheduled-transaction:7", W)]),
     ("withdraw_from_account", {"amount": 3}, [("account:/|own", A)]),
     # looks that also change something
@@ -109,6 +116,25 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ("run_migrations", {"project_path": "db/.."}, [("database:/w", W), ("migration:/w", W)]),
     ("create_migration", {"sql_text": "x"}, [("migration:/w", W)]),
     ("run_sql", {"database": "Shop", "sql": "update t set a=1"}, [("table:shop/t", W)]),
+    ("find_documents", {"database": "Shop", "collection": "c", "filter": {}}, [("collection:shop/c", R)]),
+    ("insert_documents", {"database": "Shop", "collection": "c", "documents": [{"a": 1}]}, [("collection:shop/c|row", A)]),
+    ("delete_documents", {"database": "Shop", "collection": "c"}, [("collection:shop/c", W)]),
+    ("list_collections", {"database": "Shop"}, [("collection:shop/", R)]),
+    ("git_status", {"repo_path": "/r"}, [("git:/r|HEAD", R), ("git:/r|index", R)]),
+    ("git_commit", {"repo_path": "/r/", "message": "x"}, [("git:/r|HEAD", W), ("git:/r|index", W)]),
+    ("git_create_branch", {"repo_path": "/r", "branch_name": "b"}, [("git:/r|branch:b", W)]),
+    ("cd", {"folder": ".."}, []),
+    ("change_directory", {"path": "/x"}, []),
+    ("update_password", {"password": "hunter2"}, [("password:/|own", W)]),
+    # what names a thing that has no id
+    ("edit_note", {"title": "Plan", "content": "x"}, [("note:Plan", W)]),
+    ("get_stock_info", {"symbol": "AAPL"}, [("stock:AAPL", R)]),
+    ("create_page", {"parent_id": "P", "title": "x"}, [("parent:P|page", A)]),
+    ("get_page", {"page_id": "P"}, [("page:P", R)]),
+    ("list_tickets", {"page_number": 2}, [("ticket:/|some", R), ("ticket:/|new", R)]),
+    ("withdraw_funds", {"amount": 5}, [("account:/|own", A)]),
+    ("set_alarm", {"time": "07:00"}, [("alarm:/|new", A)]),
+    ("reserve_hotel", {"hotel": "Ritz", "start_day": "2026-05-19"}, [("hotel:Ritz|booking", A)]),
     # a repository, however it is named
     ("list_issues", {"repo": "https://GitHub.com/Acme/Site.git"}, [("issue:acme/site/", R), ("repo:acme/site|issue", R)]),
     ("create_issue", {"repo": "git@github.com:Acme/Site.git", "title": "t"}, [("repo:acme/site|issue", A)]),
@@ -138,6 +164,20 @@ MEETING: list[tuple[Call_, Call_]] = [
     (("list_directory_contents", {"path": "/w/x"}), ("delete_directory", {"path": "/w"})),
     (("get_cart", {}), ("add_to_cart", {"sku": "s"})),
     (("delete_email", {"email_id": 7}), ("mark_email", {"message_id": 7})),
+    (("list_directory_contents", {"path": "/w/x"}), ("move_file", {"source": "/w/x/a", "destination": "/w/x/b"})),
+    (("list_files", {}), ("create_file", {"filename": "x.txt", "content": "x"})),
+    (("ls", {}), ("mkdir", {"dir_name": "x"})),
+    (("list_files", {}), ("append_to_file", {"file_id": 3, "content": "x"})),
+    (("get_channel_messages", {"channel": "c"}), ("send_channel_message", {"channel": "c", "body": "x"})),
+    (("read_inbox", {"user": "bob"}), ("send_direct_message", {"recipient": "bob", "body": "x"})),
+    (("get_users_in_channel", {"channel": "c"}), ("remove_user_from_channel", {"user": "a", "channel": "c"})),
+    (
+        ("remove_user_from_channel", {"user": "a", "channel": "c"}),
+        ("add_user_to_channel", {"user": "a", "channel": "c"}),
+    ),
+    (("pay", {"recipient": "DE1", "amount": 3}), ("schedule_payment", {"recipient": "DE1", "amount": 3})),
+    (("share_file", {"file_id": 26, "email": "b@x.org"}), ("delete_file", {"file_id": 26})),
+    (("get_webpage", {"url": "https://x.org/a"}), ("update_webpage", {"url": "https://X.org/a/", "content": "x"})),
 ]
 APART: list[tuple[Call_, Call_]] = [
     (("search_orders", {"query": "x"}), ("cancel_order", {"order_id": "W1"})),
@@ -152,7 +192,19 @@ APART: list[tuple[Call_, Call_]] = [
     (("reserve_room", {"room_id": 7, "start": "2026-05-19T10:00"}), ("reserve_room", {"room_id": 7, "start": "2026-05-19T11:00"})),
     (("add_user_to_channel", {"user": "a", "channel": "c"}), ("add_user_to_channel", {"user": "a", "channel": "d"})),
     (("list_emails", {}), ("send_email", {"to": "a@x.org"})),
-    (("list_directory_contents", {"path": "/w/x"}), ("move_file", {"source": "/w/x/a", "destination": "/w/x/b"})),
+    (("list_directory_contents", {"path": "/w/x"}), ("append_to_file", {"path": "/w/x/a", "content": "x"})),
+    (("list_directory_contents", {"path": "/w/x"}), ("move_file", {"source": "/w/y/a", "destination": "/w/y/b"})),
+    (("list_files", {}), ("share_file", {"file_id": 26, "email": "b@x.org"})),
+    (("list_issues", REPO), ("add_issue_comment", {**REPO, "issue_number": 7, "body": "x"})),
+    (("get_channels", {}), ("send_channel_message", {"channel": "c", "body": "x"})),
+    (("get_users_in_channel", {"channel": "c"}), ("send_channel_message", {"channel": "c", "body": "x"})),
+    (("list_transactions", {}), ("schedule_payment", {"recipient": "DE1", "amount": 3})),
+    (("remove_stock_from_watchlist", {"symbol": "A"}), ("remove_stock_from_watchlist", {"symbol": "B"})),
+    (("remove_user_from_channel", {"user": "a", "channel": "c"}), ("add_user_to_channel", {"user": "b", "channel": "c"})),
+    (("set_budget", {"access_token": "one", "limit_usd": 5}), ("set_budget", {"access_token": "two", "limit_usd": 6})),
+    (("create_file", {"path": "/w/a"}), ("create_file", {"path": "/w/b"})),
+    (("change_directory", {"path": ".."}), ("delete_file", {"path": "/w/a"})),
+    (("search_files", {"query": "x"}), ("create_file", {"path": "/w/a"})),
 ]  # fmt: skip
 
 
@@ -186,6 +238,34 @@ def test_times_with_an_offset_meet_in_utc() -> None:
     assert one == keys("create_event", {"start": {"dateTime": "2026-05-19T16:00Z"}, "duration": 15})
 
 
+OVERLAPPING = [
+    ({"start": "2026-05-19T10:00"}, {"start": "2026-05-19T10:29"}),  # without an end: half an hour
+    ({"start": "2026-05-19T10:00", "end": "2026-05-19T11:00"}, {"start": "2026-05-19T10:59"}),
+    ({"start": "2026-05-19T10:00", "duration_minutes": 90}, {"start": "2026-05-19T11:15"}),
+    ({"start": "2026-05-19T18:00+02:00"}, {"start": "2026-05-19T16:15Z"}),
+    ({"start": "2026-05-19T23:45", "end": "2026-05-20T00:15"}, {"start": "2026-05-20T00:00"}),
+    ({"calendar_id": "Team", "start": "2026-05-19T10:00"}, {"calendarId": "Team", "startTime": "2026-05-19T10:00"}),
+]
+SEPARATE = [
+    ({"start": "2026-05-19T10:00"}, {"start": "2026-05-19T10:30"}),
+    ({"start": "2026-05-19T10:00", "end": "2026-05-19T11:00"}, {"start": "2026-05-19T11:00"}),
+    ({"start": "2026-05-19T10:00"}, {"start": "2026-05-20T10:00"}),
+    ({"start": "2026-05-19T18:00+02:00"}, {"start": "2026-05-19T18:00Z"}),
+    ({"calendar_id": "team", "start": "2026-05-19T10:00"}, {"start": "2026-05-19T10:00"}),
+    ({"start": {"date": "2026-05-19"}, "end": {"date": "2026-05-20"}}, {"start": "2026-05-19T10:00"}),  # all day
+]
+
+
+@pytest.mark.parametrize(("one", "other"), OVERLAPPING)
+def test_appointments_that_overlap_meet(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert meet(seen("create_event", one), seen("create_meeting", other))
+
+
+@pytest.mark.parametrize(("one", "other"), SEPARATE)
+def test_appointments_at_other_times_do_not(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert not meet(seen("create_event", one), seen("create_meeting", other))
+
+
 @pytest.mark.parametrize(
     "start", ["9999-12-31T23:50", "0001-01-01T00:00+14:00", "2026-02-30T10:00", "2026-05-19T", 5, [], {}]
 )
@@ -210,3 +290,39 @@ def test_who_changes_what_it_saw_in_a_list_is_told_that_it_is_old() -> None:
     assert do("one", "update_ticket", {"ticket_id": 6, "title": "y"}) == set()
     assert do("one", "update_ticket", {"ticket_id": 5, "title": "y"}) == {Kind.STALE}
     assert do("three", "update_ticket", {"ticket_id": 5, "title": "z"}) == set()
+
+
+def test_who_saw_which_names_there_are_is_told_that_one_was_taken() -> None:
+    """A listing tells that a file is not there yet: whoever makes it afterwards overwrites another's."""
+    clock = ManualClock()
+    gate = LocalGate(store=MemoryStore(clock=clock))
+
+    def do(who: str, tool: str, params: dict[str, Any]) -> set[Kind]:
+        clock.advance(3600 * 3)
+        decision = gate.intercept(Call(who, tool, params, cwd="/w"))
+        gate.complete(who, id=decision.id, outcome="done")
+        return {one.kind for one in decision.conflicts}
+
+    assert do("one", "list_directory", {"path": "/w"}) == set()
+    assert do("three", "list_directory", {"path": "/other"}) == set()
+    assert do("two", "create_file", {"path": "/w/a", "content": "two"}) == set()
+    assert do("one", "create_file", {"path": "/w/b", "content": "one"}) == set()
+    assert do("three", "create_file", {"path": "/w/a", "content": "three"}) == set()
+    assert do("one", "create_file", {"path": "/w/a", "content": "one"}) == {Kind.STALE}
+
+
+def test_what_is_hung_on_a_thing_does_not_make_a_list_of_them_old() -> None:
+    clock = ManualClock()
+    gate = LocalGate(store=MemoryStore(clock=clock))
+
+    def do(who: str, tool: str, params: dict[str, Any]) -> set[Kind]:
+        clock.advance(3600 * 3)
+        decision = gate.intercept(Call(who, tool, params))
+        gate.complete(who, id=decision.id, outcome="done")
+        return {one.kind for one in decision.conflicts}
+
+    for who, look, params in (("lists", "list_files", {}), ("reads", "get_file_info", {"file_id": 7})):
+        assert do(who, look, params) == set()
+    assert do("two", "share_file", {"file_id": 7, "email": "b@x.org"}) == set()
+    assert do("lists", "rename_file", {"file_id": 7, "new_name": "x"}) == set()
+    assert do("reads", "rename_file", {"file_id": 7, "new_name": "y"}) == {Kind.STALE}

@@ -22,37 +22,70 @@ CASES: list[tuple[str, dict[str, Any], Any, str, dict[str, Any]]] = [
     ("get_calendar_events", {"day": "2026-05-19"}, [{"event_id": "24"}], "cancel_event", {"event_id": "24"}),
     ("search_files", {"query": "x"}, [{"file_id": "3", "name": "x"}], "append_to_file", {"file_id": "3"}),
     ("list_tickets", {}, {"content": [{"type": "text", "text": '[{"id": 5}]'}]}, "update_ticket", {"id": 5}),
+    ("list_issues", {**REPO, "state": "open"}, [{"number": 7}], "update_issue", {**REPO, "issue_number": 7}),
+    ("list_issue_comments", {**REPO, "issue_number": 7}, [{"id": 9}], "update_comment", {**REPO, "comment_id": 9}),
+    ("find_customer_orders", {"status": "open"}, {"results": [{"order_id": "W1"}]}, "cancel_order", {"order_id": "W1"}),
+    ("search_calendar_events", {"query": "x", "date": "2026-05-15"}, [{"id_": "24"}], "cancel_event", {"event_id": 24}),
     ("list_people", {}, [{"person_id": 5}], "update_user", {"user_id": 5}),
 ]
+
+
+def found(tool: str, params: dict[str, Any], result: Any) -> list[str]:
+    """The keys that a look brings back, as the gate asks for them: by the look's own keys."""
+    harvested = harvest(tool, RULES.classify(Call("a", tool, params, cwd="/w")).keys, result)
+    assert {key.mode for key in harvested} <= {Mode.READ}
+    return [key.name for key in harvested]
 
 
 @pytest.mark.parametrize(("tool", "params", "result", "changing", "changed"), CASES)
 def test_what_was_listed_was_looked_at(
     tool: str, params: dict[str, Any], result: Any, changing: str, changed: dict[str, Any]
 ) -> None:
-    found = harvest(tool, params, result)
-    assert {key.mode for key in found} == {Mode.READ}
     change = RULES.classify(Call("a", changing, changed))
-    assert change.keys[0].name in {key.name for key in found}
+    assert change.keys[0].name in found(tool, params, result)
 
 
 def test_references_are_not_taken() -> None:
-    assert [key.name for key in harvest("list_orders", {}, [{"order_id": 1, "customer_id": 5, "id": 9}])] == ["order:1"]
-    assert harvest("list_orders", {}, [{"customer_id": 5}]) == ()
+    assert found("list_orders", {}, [{"order_id": 1, "customer_id": 5, "id": 9}]) == ["order:1"]
+    assert found("list_orders", {}, [{"customer_id": 5}]) == []
+
+
+def test_the_ids_of_a_things_parts_are_not_taken() -> None:
+    order = {"id": "W1", "customer": {"id": 5}, "items": [{"id": 8}], "linked": {"order_id": "W2"}}
+    assert found("list_orders", {}, {"orders": [order]}) == ["order:W1", "order:W2"]
+
+
+def test_a_text_is_read_line_by_line() -> None:
+    """YAML and what looks like it; the ids that stand farthest out, unless they say whose they are."""
+    yaml = "- content: |\n    id: 99\n  filename: a.docx\n  id_: '3'\n- filename: b.docx\n  id_: '4'\n"
+    assert found("search_files", {"query": "x"}, yaml) == ["file-id:3", "file-id:4"]
+    assert found("list_orders", {}, "Order ID: W1\nCustomer ID: 5\nid: 7\n") == ["order:W1"]
+    assert found("list_orders", {}, "nothing to see\nnor here\n") == []
+
+
+def test_a_look_at_one_thing_brings_nothing_new() -> None:
+    assert found("get_order", {"order_id": "W1"}, {"id": "W1", "items": [{"id": 8}]}) == []
+    assert found("read_file", {"path": "/w/a.yml"}, "id: 5\nfile_id: 7\n") == []
+    assert found("search_files_by_filename", {"filename": "a.docx"}, [{"id": 3}]) == ["file-id:3"]
 
 
 @pytest.mark.parametrize(
-    "result", [None, "", "no json", "{", "[" * 100_000, 5, True, [[]], {"id": None}, {"id": [1]}, {5: 6}]
+    "result", [None, "", "no json", "{", "[" * 100_000, 5, True, [[]], {"id": None}, {"id": [1]}, {5: 6}, {"ok": True}]
 )
 def test_nothing_to_find(result: Any) -> None:
-    assert harvest("list_orders", {}, result) == ()
+    assert found("list_orders", {}, result) == []
+    assert found("frobnicate", {}, result) == []
 
 
 def test_bounds() -> None:
     started = time.process_time()
-    assert len(harvest("list_orders", {}, [{"id": i} for i in range(200_000)])) == MAX_KEYS
-    assert harvest("list_orders", {}, json.dumps([{"id": i} for i in range(200_000)])) == ()
+    assert len(found("list_orders", {}, [{"id": i} for i in range(200_000)])) == MAX_KEYS
+    assert found("list_orders", {}, json.dumps([{"id": i} for i in range(200_000)])) == []
     endless: dict[str, Any] = {"id": "W1"}
     endless["more"] = [endless, endless]
-    assert [key.name for key in harvest("list_orders", {}, endless)] == ["order:W1"]
-    assert time.process_time() - started < 1.0
+    assert found("list_orders", {}, endless) == ["order:W1"]
+    lines = "".join(f"id: {i}\n" for i in range(5_000))
+    assert len(found("list_orders", {}, lines)) == MAX_KEYS
+    for hostile in ('id: "' * 40_000, " " * 200_000 + "\n", "a " * 100_000 + "\n:", ("x" * 40 + "\n") * 6_000):
+        assert found("list_orders", {}, hostile) == []
+    assert time.process_time() - started < 2.0

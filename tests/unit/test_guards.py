@@ -24,7 +24,7 @@ from callosum import (
     gated,
     guard,
 )
-from callosum.guard import outcome_of_error
+from callosum.guards import outcome_of_error
 from callosum.model import Event
 from callosum.settings import Settings
 

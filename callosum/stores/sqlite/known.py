@@ -1,0 +1,88 @@
+"""What a connection knows of the file without asking again.
+
+A process that works alone on its file finds there what it has just written. SQLite tells in one cheap
+look whether anybody else has committed since (``pragma data_version``), so what was seen and what was
+written is kept until then, and what a transaction would read again is taken from here. Among several
+that write, each forgets whenever another has committed, and reads as if there were nothing here.
+
+Kept are only facts that make most reads needless: the newest entry, keys on which nobody but one session
+was ever about, and the actions this connection opened. Whoever changes anything of that in another way than
+by ``Apply`` says ``forget``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from callosum.model import Action, Mark
+
+if TYPE_CHECKING:
+    from callosum.stores.sqlite.connection import Execute
+
+MOST_KEYS: Final = 4096
+MOST_ACTIONS: Final = 256
+_VERSION: Final = "pragma data_version"
+
+
+class Alone(Struct, frozen=True, gc=False):
+    """A key of which only ``session`` has a mark, if anybody has; no tree in use covers it, nor has it facets.
+
+    ``acted`` is the session's newest action there, None if it has none; ``there`` whether it has a row.
+    """
+
+    session: str
+    mark: Mark
+    acted: int | None
+    there: bool
+
+
+class Known:
+    """Facts of one connection; all of them hold inside a transaction once ``refresh`` was called in it.
+
+    ``last`` is the newest entry's ``seq``, -1 if it must be asked for. ``keys`` are by scoped name, ``opened``
+    (actions as they were opened, nothing settled since) by id. Both are bounded.
+    """
+
+    __slots__ = ("_version", "keys", "last", "opened")
+
+    def __init__(self) -> None:
+        self._version = -1
+        self.forget()
+
+    def forget(self) -> None:
+        """Forgets everything."""
+        self.last = -1
+        self.keys: dict[str, Alone] = {}
+        self.opened: dict[int, Action] = {}
+
+    def refresh(self, execute: Execute) -> None:
+        """Forgets everything if another connection has committed since the last time."""
+        (version,) = execute(_VERSION).fetchone()
+        if version != self._version:
+            self._version = version
+            self.forget()
+
+    def add_key(self, name: str, alone: Alone) -> None:
+        """Notes who is alone on a key."""
+        if len(self.keys) >= MOST_KEYS:
+            self.keys.clear()
+        self.keys[name] = alone
+
+    def mark(self, name: str, session: str, mark: Mark, acted: int | None) -> None:
+        """Notes a mark that was set; ``acted`` None leaves the session's newest action as it was."""
+        alone = self.keys.get(name)
+        if alone is None:
+            return
+        if alone.session == session:
+            self.keys[name] = Alone(session, mark, alone.acted if acted is None else acted, there=True)
+        else:
+            del self.keys[name]
+
+    def add_action(self, action: Action) -> None:
+        """Notes an action that was opened, in place of the oldest if there are many."""
+        opened = self.opened
+        if len(opened) >= MOST_ACTIONS:
+            del opened[next(iter(opened))]
+        opened[action.id] = action

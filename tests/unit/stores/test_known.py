@@ -1,0 +1,180 @@
+"""What a connection knows is not asked for again, and is forgotten once it may have changed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from callosum import Call, LocalGate
+from callosum.errors import StoreError
+from callosum.model import Change, Entry, Event, Key, Mark, Opening, Scope, State, Verdict, View
+from callosum.settings import Settings
+from callosum.stores.sqlite import SqliteStore
+from callosum.stores.sqlite.known import MOST_ACTIONS, MOST_KEYS, Alone, Known
+from callosum.stores.sqlite.rows import opened
+
+Seen = list[str]
+
+
+def gate_of(folder: Path) -> LocalGate:
+    return LocalGate(settings=Settings(state=folder))
+
+
+def looks(gate: LocalGate, seen: Seen) -> None:
+    """Collects the statements of this thread's connection that read the marks of a key, or an action."""
+    assert isinstance(gate.store, SqliteStore)
+
+    def note(sql: str) -> None:
+        if sql.startswith("select m.session") or "from journal j where j.seq" in sql:
+            seen.append(sql)
+
+    gate.store._connections.get().set_trace_callback(note)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[LocalGate, LocalGate]]:
+    with gate_of(tmp_path) as one, gate_of(tmp_path) as other:
+        yield one, other
+
+
+def write(gate: LocalGate, instance: str, text: str, path: str = "/notes.md") -> int:
+    decision = gate.intercept(Call(instance, "write", {"path": path, "content": text}, call_id=f"{instance}-{text}"))
+    assert decision.proceed, decision.warning
+    return decision.id
+
+
+def test_who_is_alone_does_not_read_what_it_wrote(pair: tuple[LocalGate, LocalGate]) -> None:
+    gate, _ = pair
+    gate.complete("mira", id=write(gate, "mira", "one"))
+    seen: Seen = []
+    looks(gate, seen)
+    for text in ("two", "three"):
+        assert gate.complete("mira", id=write(gate, "mira", text)).ok
+    assert seen == []
+
+
+def test_what_another_connection_committed_is_read(pair: tuple[LocalGate, LocalGate]) -> None:
+    gate, other = pair
+    gate.complete("mira", id=write(gate, "mira", "one"))
+    seen: Seen = []
+    looks(gate, seen)
+    write(other, "mira", "elsewhere", "/other.md")
+    gate.complete("mira", id=write(gate, "mira", "two"))
+    assert len(seen) == 1, "the marks of the key; the action was opened since"
+
+
+def test_a_change_by_another_process_is_stale_for_who_was_alone(pair: tuple[LocalGate, LocalGate]) -> None:
+    gate, other = pair
+    gate.complete("mira", id=write(gate, "mira", "one"))
+    other.complete("doug", id=write(other, "doug", "two"))
+    decision = gate.intercept(Call("mira", "write", {"path": "/notes.md", "content": "three"}, call_id="again"))
+    assert [conflict.kind for conflict in decision.conflicts] == ["stale"]
+
+
+def test_a_report_that_another_process_made_first_stands(pair: tuple[LocalGate, LocalGate]) -> None:
+    gate, other = pair
+    id = write(gate, "mira", "one")
+    assert other.complete("mira", id=id, outcome="failed").ok
+    report = gate.complete("mira", id=id)
+    assert not report.ok
+    assert report.state is State.FAILED
+
+
+def test_a_second_report_is_told_so_by_who_made_the_first(pair: tuple[LocalGate, LocalGate]) -> None:
+    gate, _ = pair
+    id = write(gate, "mira", "one")
+    assert gate.complete("mira", id=id).ok
+    assert gate.complete("mira", id=id).note
+
+
+def test_two_sessions_of_one_process_see_one_another(pair: tuple[LocalGate, LocalGate]) -> None:
+    gate, _ = pair
+    first = write(gate, "mira", "one")
+    second = write(gate, "doug", "two", "/other.md")
+    gate.complete("mira", id=first)
+    gate.complete("doug", id=second)
+    decision = gate.intercept(Call("doug", "write", {"path": "/notes.md", "content": "three"}, call_id="d"))
+    assert [conflict.kind for conflict in decision.conflicts] == ["stale"]
+    gate.complete("doug", id=decision.id)
+    decision = gate.intercept(Call("mira", "write", {"path": "/notes.md", "content": "four"}, call_id="m"))
+    assert [conflict.kind for conflict in decision.conflicts] == ["stale"]
+
+
+def test_an_act_that_was_taken_back_is_nobodys_newest(pair: tuple[LocalGate, LocalGate]) -> None:
+    gate, other = pair
+    gate.complete("mira", id=write(gate, "mira", "one"))
+    gate.complete("mira", id=write(gate, "mira", "two"), outcome="failed")
+    (entry,) = gate.entries(newest=True, limit=1)
+    assert entry.outcome == "failed"
+    gate.complete("mira", id=write(gate, "mira", "three"), outcome="failed")
+    found = other.store.nearby("default", ["doug"], ["file:/notes.md"])
+    texts = [other.store.entries(after=near.action.id - 1, limit=1)[0].body["params"]["content"] for near in found]
+    assert texts == ["one"], "both that failed were taken back, one after the other"
+
+
+def test_what_another_thread_committed_is_read(pair: tuple[LocalGate, LocalGate]) -> None:
+    gate, _ = pair
+    gate.complete("mira", id=write(gate, "mira", "one"))
+    thread = threading.Thread(target=lambda: gate.complete("doug", id=write(gate, "doug", "two")))
+    thread.start()
+    thread.join()
+    decision = gate.intercept(Call("mira", "write", {"path": "/notes.md", "content": "three"}, call_id="again"))
+    assert [conflict.kind for conflict in decision.conflicts] == ["stale"]
+
+
+KEY = Key("file:/notes.md")
+SCOPE = Scope("default", "mira", (KEY,))
+
+
+def opens(view: View) -> Change:
+    entry = Entry(Event.INTERCEPT, "mira", tool="write", tier=1, verdict=Verdict.ALLOW, keys=SCOPE.keys)
+    return Change((entry,), Opening(State.DONE, view.now + 1000))
+
+
+def test_what_was_undone_is_not_known(tmp_path: Path) -> None:
+    """A batch that cannot be stored leaves nothing, also not in what the connection knows."""
+    store = SqliteStore(tmp_path / "gate.db")
+    shown: list[View] = []
+
+    def fails(_: View) -> Change:
+        broken = Entry(Event.HOST, "mira", body={"what": object()})  # no JSON can be made of it
+        return Change((broken,))
+
+    def look(view: View) -> Change:
+        shown.append(view)
+        return Change()
+
+    first, second = store.transact([(SCOPE, opens), (SCOPE, fails)])
+    assert not isinstance(first, Exception), "each alone, after the batch was undone"
+    assert isinstance(second, TypeError | StoreError)
+    other = SqliteStore(tmp_path / "gate.db")
+    for each in (store, other):
+        each.transact([(SCOPE, look)])
+        own = shown[-1].keys[0].own
+        assert own is not None, "its mark is there"
+        assert own.id == first.ids[0]
+    assert len(store.entries()) == 1
+    store.close()
+    other.close()
+
+
+def _action(id: int) -> object:
+    entry = Entry(Event.INTERCEPT, "mira", tool="write", tier=1, verdict=Verdict.ALLOW, keys=SCOPE.keys)
+    return opened(id, entry, Opening(State.DONE, id + 1000))
+
+
+@pytest.mark.parametrize(
+    ("fill", "count", "most"),
+    [
+        (lambda known, n: known.add_key(f"file:/{n}", Alone("mira", Mark(), None, there=False)), "keys", MOST_KEYS),
+        (lambda known, n: known.add_action(_action(n)), "opened", MOST_ACTIONS),
+    ],
+)
+def test_what_is_known_is_bounded(fill: Callable[[Known, int], None], count: str, most: int) -> None:
+    known = Known()
+    for number in range(1, 2 * most + 10):
+        fill(known, number)
+        assert len(getattr(known, count)) <= most
