@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from callosum.cli.options import Config, Namespace, State, settings_of
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
-    from callosum.cli.replaying import Plan, Sum
+    from callosum.cli.replaying import Plan, Share, Sum
     from callosum.cli.traffic import Broken
     from callosum.settings import Settings
 
@@ -136,6 +137,11 @@ def _report(
         "verdicts": dict(total.verdicts.most_common()),
         "confirmed": total.confirmed,
         "conflicts": dict(total.conflicts.most_common()),
+        "keys": _share(total.sources.values()),
+        "sources": [
+            {"source": name, **_share([one]), "verdicts": dict(one.verdicts.most_common())}
+            for name, one in sorted(total.sources.items())
+        ],
         "rules": dict(total.rules.most_common()),
         "gaps": {
             "calls": sum(total.gaps.values()),
@@ -149,6 +155,21 @@ def _report(
     }
 
 
+def _share(sources: Iterable[Share]) -> dict[str, Any]:
+    """How many calls got a key, of all and of those that write; shares from 0 to 1, None of nothing."""
+    every = list(sources)
+    calls, keyed = sum(one.calls for one in every), sum(one.keyed for one in every)
+    writes, keyed_writes = sum(one.writes for one in every), sum(one.keyed_writes for one in every)
+    return {
+        "calls": calls,
+        "keyed": keyed,
+        "share": round(keyed / calls, 4) if calls else None,
+        "writes": writes,
+        "keyedWrites": keyed_writes,
+        "writesShare": round(keyed_writes / writes, 4) if writes else None,
+    }
+
+
 def _write(path: Path, report: dict[str, Any]) -> None:
     import msgspec
 
@@ -156,6 +177,38 @@ def _write(path: Path, report: dict[str, Any]) -> None:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
     except OSError as fault:
         raise ConfigError(fault.strerror or str(fault), at=str(path)) from fault
+
+
+def _print_keys(every: dict[str, Any], sources: list[dict[str, Any]]) -> None:
+    """The share of calls that got a key, in all and, where the recording tells them apart, by source."""
+    from callosum.cli import show
+    from callosum.model import Verdict
+
+    if not every["calls"]:
+        return
+    note = f"{every['keyed']} of {every['calls']} calls got a key ({_percent(every['share'])})"
+    if every["writes"]:
+        note += f", {every['keyedWrites']} of the {every['writes']} that write ({_percent(every['writesShare'])})"
+    if [one["source"] for one in sources] == [""]:
+        show.line(f"{note}.")
+        show.line()
+        return
+    said = [verdict for verdict in Verdict if any(one["verdicts"].get(verdict.value) for one in sources)]
+    rows = [
+        (
+            show.cell(one["source"], limit=40),
+            *(show.cell(text) for text in (one["calls"], _percent(one["share"]))),
+            *(show.cell(text) for text in (one["writes"], _percent(one["writesShare"]))),
+            *(show.cell(one["verdicts"].get(verdict.value)) for verdict in said),
+        )
+        for one in sources
+    ]
+    columns = ("<source", ">calls", ">with a key", ">writes", ">with a key", *(f">{verdict.value}" for verdict in said))
+    show.put(show.table("Keys", columns, rows, note=note))
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f} %"
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -190,6 +243,7 @@ def _print(report: dict[str, Any]) -> None:
             padding=(0, 4),
         )
     )
+    _print_keys(report["keys"], report["sources"])
     if report["pause"]:
         paused = report["verdicts"].get("confirm", 0)
         show.line(f"{report['confirmed']} of {paused} pauses were confirmed by repeating the call.", "dim")
@@ -203,10 +257,12 @@ def _print(report: dict[str, Any]) -> None:
     ]
     if rows:
         more = len(gaps["tools"]) - len(rows)
-        note = f"{gaps['calls']} calls that write and show no key" + (f"; {more} more tools" if more > 0 else "")
+        note = f"{gaps['calls']} calls of tier 2 and up that write and show no key" + (
+            f"; {more} more tools" if more > 0 else ""
+        )
         show.put(show.table("Gaps", ("tool", ">calls", "for example"), rows, note=note))
     else:
-        show.line("No gaps: every call that writes has a key.", "green")
+        show.line("No gaps: every call of tier 2 and up that writes has a key.", "green")
     for name, texts in (
         ("could not be judged", report["refused"]),
         ("broken lines", [f"{one.file}:{one.line}: {one.error}" for one in broken]),

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from callosum.cli.traffic import Broken, Recorded, read
 from callosum.errors import CallosumError, ConfigError, StoreError, StoreUnavailable
-from callosum.model import Call, Observation, Outcome, Verdict
+from callosum.model import Call, Classification, Observation, Outcome, Verdict
 
 if TYPE_CHECKING:
     from callosum.settings import Settings
@@ -29,10 +29,40 @@ _STEP: Final = 25
 """After how many calls a session tells how far it is."""
 
 
-class Sum(Struct):
-    """What one session, or all, saw. Durations in microseconds."""
+class Share(Struct):
+    """How many calls of one source there were, how many of them got a key, and what was answered.
+
+    ``writes`` are those that do not only look.
+    """
 
     calls: int = 0
+    keyed: int = 0
+    writes: int = 0
+    keyed_writes: int = 0
+    verdicts: Counter[str] = msgspec.field(default_factory=Counter)
+
+    def note(self, *, keyed: bool, writes: bool, verdict: Verdict) -> None:
+        """Counts one call."""
+        self.calls += 1
+        self.keyed += keyed
+        self.writes += writes
+        self.keyed_writes += keyed and writes
+        self.verdicts[verdict.value] += 1
+
+    def add(self, other: Share) -> None:
+        """Takes another share into this one."""
+        self.calls += other.calls
+        self.keyed += other.keyed
+        self.writes += other.writes
+        self.keyed_writes += other.keyed_writes
+        self.verdicts.update(other.verdicts)
+
+
+class Sum(Struct):
+    """What one session, or all, saw. Durations in microseconds; ``sources`` by their names, ``""`` for none."""
+
+    calls: int = 0
+    sources: dict[str, Share] = msgspec.field(default_factory=dict)
     tiers: Counter[str] = msgspec.field(default_factory=Counter)
     verdicts: Counter[str] = msgspec.field(default_factory=Counter)
     conflicts: Counter[str] = msgspec.field(default_factory=Counter)
@@ -49,6 +79,8 @@ class Sum(Struct):
         self.confirmed += other.confirmed
         for name in ("tiers", "verdicts", "conflicts", "rules", "gaps"):
             getattr(self, name).update(getattr(other, name))
+        for source, share in other.sources.items():
+            self.sources.setdefault(source, Share()).add(share)
         for tool, examples in other.examples.items():
             kept = self.examples.setdefault(tool, [])
             kept += examples[: EXAMPLES - len(kept)]
@@ -154,7 +186,7 @@ class _Session:
         self._plan, self._number, self._line = plan, number, line
         self._sum = Sum()
         self._gate = LocalGate(settings=settings, observer=self._observe)
-        self._gap = False
+        self._seen: Classification | None = None
 
     def run(self) -> Sum:
         self._line.send(0)
@@ -184,6 +216,7 @@ class _Session:
             run=task[-200:] if task.isprintable() else None,
             pause=self._plan.pause,
         )
+        self._seen = None
         try:
             began = time.perf_counter_ns()
             decision = self._gate.intercept(call)
@@ -195,8 +228,11 @@ class _Session:
         total.verdicts[decision.verdict.value] += 1
         total.conflicts.update({conflict.kind.value for conflict in decision.conflicts})
         total.rules[decision.rule or "(judged)"] += 1
-        if self._gap:
-            self._note_gap(recorded)
+        if (seen := self._seen) is not None:
+            share = total.sources.setdefault(recorded.source, Share())
+            share.note(keyed=bool(seen.keys), writes=seen.effect != "read", verdict=decision.verdict)
+            if seen.gap:
+                self._note_gap(recorded)
         if decision.verdict is Verdict.CONFIRM:
             decision = self._gate.intercept(replace(call, call_id=f"{call.call_id}-again", after=decision.id))
             total.confirmed += decision.proceed
@@ -208,7 +244,7 @@ class _Session:
 
     def _observe(self, seen: Observation) -> None:
         if seen.classification is not None:
-            self._gap = seen.classification.gap
+            self._seen = seen.classification
 
     def _note_gap(self, recorded: Recorded) -> None:
         self._sum.gaps[recorded.tool] += 1

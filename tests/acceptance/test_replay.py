@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,10 +15,10 @@ from tests.acceptance.command import ROOT, run
 TRACES = ROOT.parent / "shared" / "data" / "traces.jsonl"
 
 
-def recorded(tool: str, task: str, error: str | None = None, **args: object) -> str:
+def recorded(tool: str, task: str, error: str | None = None, source: str | None = "s", **args: object) -> str:
     return json.dumps(
         {
-            "source": "s",
+            **({} if source is None else {"source": source}),
             "suite": "u",
             "task": task,
             "call_index": 0,
@@ -66,6 +68,47 @@ def test_a_replay_reports_what_the_gate_said(tmp_path: Path, traffic: Path) -> N
     assert report["callsPerSecond"] > 0
     assert report["decisionMs"]["p99"] >= report["decisionMs"]["p50"] > 0
     assert not (tmp_path / "state").exists()
+
+
+def keys_of(report: dict[str, Any], source: str) -> tuple[int, int, int, int]:
+    [one] = [one for one in report["sources"] if one["source"] == source]
+    return one["calls"], one["keyed"], one["writes"], one["keyedWrites"]
+
+
+def test_a_replay_tells_by_source_how_many_calls_got_a_key(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    path.write_text(
+        "\n".join(
+            [
+                recorded("write", "one", source="files", path="/a", content="1"),
+                recorded("read", "two", source="files", path="/a"),
+                recorded("Bash", "three", source="shell", command="rm -rf /srv/x"),
+                recorded("Bash", "three", source="shell", command="uptime"),
+                recorded("zorble", "four", source="odd"),
+            ]
+        )
+    )
+    report = json.loads(run(tmp_path / "state", "replay", str(path), "-s", "1", "--json", "-").stdout)
+    assert keys_of(report, "files") == (2, 2, 1, 1)
+    assert keys_of(report, "shell") == (2, 1, 1, 1)
+    assert keys_of(report, "odd") == (1, 0, 1, 0)
+    assert report["keys"] == {
+        "calls": 5, "keyed": 3, "share": 0.6, "writes": 3, "keyedWrites": 2, "writesShare": 0.6667,
+    }  # fmt: skip
+    for one in report["sources"]:
+        assert sum(one["verdicts"].values()) == one["calls"]
+    shown = run(tmp_path / "state", "replay", str(path), "-s", "1").stdout
+    assert "3 of 5 calls got a key (60.0 %), 2 of the 3 that write (66.7 %)" in " ".join(shown.split())
+    [row] = [line.split() for line in shown.splitlines() if line.strip().startswith("files")]
+    assert row[:7] == ["files", "2", "100.0", "%", "1", "100.0", "%"]
+
+
+def test_traffic_without_sources_is_counted_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "calls.jsonl"
+    path.write_text(recorded("read", "one", source=None, path="/a") + "\n" + recorded("zorble", "one", source=None))
+    shown = run(tmp_path / "state", "replay", str(path), "-s", "1").stdout
+    assert "1 of 2 calls got a key (50.0 %), 0 of the 1 that write (0.0 %)." in shown
+    assert "with a key" not in shown
 
 
 def test_a_replay_keeps_its_state_where_it_is_told_to_and_reports_the_recorded_outcome(
@@ -127,3 +170,7 @@ def test_real_traffic_runs_through_without_an_error(tmp_path: Path) -> None:
     report = json.loads(run(tmp_path / "state", "replay", str(TRACES), "--sessions", "8", "--json", "-").stdout)
     assert (report["calls"], report["brokenLines"], report["refused"]) == (count, [], [])
     assert sum(report["tiers"].values()) == sum(report["verdicts"].values()) == count
+    by_source = Counter(json.loads(line)["source"] for line in TRACES.read_text().splitlines())
+    assert {one["source"]: one["calls"] for one in report["sources"]} == by_source
+    assert sum(one["keyed"] for one in report["sources"]) == report["keys"]["keyed"]
+    assert all(0 < one["keyed"] <= one["calls"] for one in report["sources"])

@@ -1,0 +1,5 @@
+"""``python -m fuzz``."""
+
+from fuzz.campaign import main
+
+raise SystemExit(main())

@@ -1,0 +1,46 @@
+"""What must hold of every answer, whatever was asked."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from callosum.gate.check import key_of
+from callosum.model import Classification, Key
+from callosum.rules import near
+from callosum.rules.keys import MAX_KEYS
+
+_SHOWN: Final = 600
+
+
+class Broken(AssertionError):
+    """Something that must hold does not."""
+
+
+def check(holds: object, what: str, *facts: Any) -> None:
+    """Raises ``Broken`` with what must hold and the facts, unless it holds."""
+    if not holds:
+        raise Broken("\n  ".join([what, *(ascii(one)[:_SHOWN] for one in facts)]))
+
+
+def well_formed(found: tuple[Key, ...]) -> None:
+    """Each key once, not too many, each one that the gate itself would take from a client."""
+    check(len(found) <= MAX_KEYS + 1, "a call has a bounded number of keys", len(found))
+    check(len({one.name for one in found}) == len(found), "each key stands once", found)
+    for one in found:
+        key_of(one.name)
+        check(one.name.isprintable(), "a key can be printed", one.name)
+        check(one.name == one.name.strip(), "a key has no space around it", one.name)
+
+
+def sound(seen: Classification, *facts: Any) -> None:
+    """An answer is whole: a tier, an effect, reasons, keys, content."""
+    check(0 <= seen.tier <= 4, "a tier lies from 0 to 4", seen, *facts)
+    check(seen.effect in ("read", "write"), "an effect is read or write", seen, *facts)
+    check(seen.tier == 0 or seen.effect == "write" or seen.rule, "what is graver than nothing writes", seen, *facts)
+    check(seen.tier > 0 or seen.effect == "read" or seen.rule, "what writes is graver than nothing", seen, *facts)
+    check(seen.why and all(seen.why), "an answer has its reasons", seen, *facts)
+    well_formed(seen.keys)
+    content = seen.content
+    check(len(content.digest) == 16, "a call has a digest", content, *facts)
+    check(len(content.words) <= 256 and len(content.words) % 4 == 0, "a sketch is small", content, *facts)
+    check(not content.words or near(content, content), "a text is near to itself", content, *facts)

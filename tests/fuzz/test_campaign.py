@@ -1,0 +1,123 @@
+"""The campaign as it is started: it finds what is planted, keeps it, and says so with its exit code."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fuzz.campaign import ROOT
+from fuzz.targets import TARGETS
+
+MORE = ("--more", "tests.fuzz.planted")
+needs_atheris = pytest.mark.skipif(
+    importlib.util.find_spec("atheris") is None, reason="atheris is not installed: it has no wheel for this machine"
+)
+WAYS = ["--plain", pytest.param("--jobs=1", marks=needs_atheris, id="atheris")]
+
+
+def campaign(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fuzz", *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=280
+    )
+
+
+def row(done: subprocess.CompletedProcess[str], name: str) -> list[str]:
+    [found] = [line.split() for line in done.stdout.splitlines() if line.startswith(f"{name} ")]
+    return found
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_planted_fault_is_found_kept_and_found_again(tmp_path: Path, way: str) -> None:
+    done = campaign(
+        way, *MORE, "--only", "planted-raises", "--runs", "20000", "--seconds", "60", "--crashes", str(tmp_path)
+    )
+    assert done.returncode == 1, done
+    assert row(done, "planted-raises")[-1] == "1"
+    assert "KeyError: 'planted'" in done.stdout
+    [kept] = (tmp_path / "planted-raises").iterdir()
+    assert kept.read_bytes() == b"B"  # nothing more than what shows it
+    again = campaign(*MORE, "--input", str(kept))
+    assert (again.returncode, "KeyError: 'planted'" in again.stdout) == (1, True)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_minute_finds_a_fault_that_is_planted_in_the_gate(tmp_path: Path, way: str) -> None:
+    done = campaign(
+        way, "--minute", "--more", "tests.fuzz.broken", "--only", "broken-shell", "--crashes", str(tmp_path)
+    )
+    assert done.returncode == 1, done
+    assert int(row(done, "broken-shell")[-1]) >= 1
+    assert "a dangerous command counts wherever it stands" in done.stdout
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_campaign_in_which_all_holds_ends_well(tmp_path: Path, way: str) -> None:
+    done = campaign(
+        way, *MORE, "--only", "planted-holds", "--runs", "500", "--seconds", "60", "--crashes", str(tmp_path)
+    )
+    assert done.returncode == 0, done
+    assert int(row(done, "planted-holds")[1].replace(",", "")) >= 500
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_process_that_dies_is_a_crash(tmp_path: Path, way: str) -> None:
+    done = campaign(
+        way, *MORE, "--only", "planted-dies", "--runs", "500", "--seconds", "60", "--crashes", str(tmp_path)
+    )
+    assert done.returncode == 1, done
+    assert row(done, "planted-dies")[-1] == "1"
+    assert "the process ended with" in done.stdout
+
+
+@needs_atheris
+def test_an_input_that_goes_on_for_ever_is_a_crash_and_is_kept(tmp_path: Path) -> None:
+    done = campaign(
+        *MORE,
+        "--only",
+        "planted-hangs",
+        "--runs",
+        "500",
+        "--seconds",
+        "60",
+        "--timeout",
+        "2",
+        "--crashes",
+        str(tmp_path),
+    )
+    assert done.returncode == 1, done
+    [kept] = (tmp_path / "planted-hangs").iterdir()
+    assert kept.read_bytes()[0] % 4 == 3
+
+
+def test_a_target_that_there_is_not_is_named() -> None:
+    done = campaign("--only", "nothing")
+    assert (done.returncode, "no such target: nothing" in done.stdout) == (2, True)
+
+
+def test_the_minute_is_part_of_make_test() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    [test] = [line for line in makefile.splitlines() if line.startswith("test:")]
+    assert "fuzz-minute" in test.split("##")[0].split()
+    assert "python -m fuzz --minute" in makefile
+    assert all(one.minute > 0 for one in TARGETS)
+
+
+def test_where_there_is_no_atheris_a_campaign_says_so_and_goes_on(tmp_path: Path) -> None:
+    words = ["--only", "sketch", "--runs", "20", "--seconds", "30", "--crashes", str(tmp_path)]
+    hidden = f"import sys; sys.modules['atheris'] = None; from fuzz.campaign import main; sys.exit(main({words!r}))"
+    done = subprocess.run([sys.executable, "-c", hidden], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done
+    assert "atheris is not installed here" in done.stdout
+    assert int(row(done, "sketch")[1]) >= 20
+
+
+def test_a_campaign_tells_what_it_does_without_coverage(tmp_path: Path) -> None:
+    done = campaign("--plain", "--only", "sketch", "--runs", "50", "--seconds", "30", "--crashes", str(tmp_path))
+    assert done.returncode == 0, done
+    assert "led by no coverage" in done.stdout
+    assert row(done, "sketch")[2] == "-"

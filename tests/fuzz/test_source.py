@@ -1,0 +1,47 @@
+"""What Hypothesis drew can be drawn again from bytes, and bytes that run out are the plainest choice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fuzz import make
+from fuzz.attempt import shrink
+from fuzz.source import Bytes, Drawn, Source
+
+
+def drawn(source: Source) -> list[Any]:
+    return [
+        source.number(0),
+        source.number(1),
+        source.number(255),
+        source.number(256),
+        source.number(10**9),
+        source.data(5),
+        source.text(300),
+        source.pick("abc"),
+        source.maybe(3),
+        len(source.times(4)),
+        repr(make.params(source)),
+        source.rest(),
+    ]
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(st.data())
+def test_what_was_drawn_is_drawn_again(data: st.DataObject) -> None:
+    source = Drawn(data)
+    first = drawn(source)
+    assert drawn(Bytes(source.written)) == first
+
+
+def test_no_bytes_are_zeros() -> None:
+    source = Bytes(b"")
+    assert [source.number(9), source.data(9), source.text(), source.maybe(), source.rest()] == [0, b"", "", False, b""]
+
+
+def test_an_input_is_made_as_small_as_shows_the_fault() -> None:
+    assert shrink(b"xxxxAxxxxxxBxxx", lambda one: b"A" in one and b"B" in one) == b"AB"
+    assert shrink(b"A", lambda one: b"A" in one) == b"A"
