@@ -13,8 +13,11 @@ from callosum.cli import (
     demo,
     doctor,
     events,
+    hook,
+    install,
     journal,
     look,
+    mcp,
     people,
     replay,
     rules,
@@ -40,6 +43,7 @@ _LOOK = "Look"
 _SETTLE = "Settle (a person, at a terminal)"
 _SERVE = "Serve (for sessions of other processes and machines)"
 _CHECK = "Try and check"
+_HOSTS = "Hosts (Claude Code, Codex, Gemini CLI, OpenClaw, MCP)"
 
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(look.status)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(look.leases)
@@ -59,6 +63,10 @@ app.command(rich_help_panel=_SERVE, epilog=EPILOG)(serve.serve)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(serve.stop)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(stdio.stdio)
 app.add_typer(token.app, name="token", rich_help_panel=_SERVE)
+app.command(rich_help_panel=_HOSTS, epilog=EPILOG)(install.install)
+app.command(rich_help_panel=_HOSTS, epilog=EPILOG)(install.uninstall)
+app.command(rich_help_panel=_HOSTS, epilog=EPILOG)(hook.hook)
+app.command(rich_help_panel=_HOSTS, epilog=EPILOG)(mcp.mcp)
 app.command(rich_help_panel=_CHECK, epilog=EPILOG)(demo.demo)
 app.command(rich_help_panel=_CHECK, epilog=EPILOG)(replay.replay)
 app.command(rich_help_panel=_CHECK, epilog=EPILOG)(doctor.doctor)

@@ -195,7 +195,7 @@ def _row(entry: Entry) -> Text:
         row.append_text(text)
         row.append(" " * (max(0, width - text.cell_len) + 2) if width else "")
     kinds = [str(one.get("kind", "")) for one in entry.body.get("conflicts", ()) if isinstance(one, dict)]
-    remark = ", ".join(dict.fromkeys(kinds)) or str(entry.body.get("note", ""))
+    remark = ", ".join(dict.fromkeys(kinds)) or str(entry.body.get("note") or entry.body.get("what") or "")
     if remark:
         row.append("  ").append_text(show.cell(remark, "dim italic", 160))
     return row

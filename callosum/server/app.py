@@ -24,6 +24,11 @@ from callosum.corpus import events
 from callosum.errors import ConfigError, StoreError, StoreUnavailable
 from callosum.gate.check import MAX_WAIT, check_call, check_name, written
 from callosum.gate.records import approvals_of, page_of
+from callosum.hosts.adapters import adapter_of
+from callosum.hosts.dispatch import Dispatcher
+from callosum.hosts.heard import LastHeard
+from callosum.hosts.told import Actor, Place
+from callosum.hosts.watchful import fault_of
 from callosum.model import (
     DEFAULT_NAMESPACE,
     MAX_NAME,
@@ -34,11 +39,13 @@ from callosum.model import (
     Report,
     Status,
 )
+from callosum.process import host_above
 from callosum.server.metrics import Metrics
 from callosum.server.queries import (
     ApprovalsQuery,
     BriefQuery,
     EventsQuery,
+    HookQuery,
     JournalQuery,
     ReleaseQuery,
     StatusQuery,
@@ -99,7 +106,8 @@ _RELEASE: Final = _decoder(wire.Release)
 _RENEW: Final = _decoder(wire.Renew)
 _RESOLVE: Final = _decoder(wire.Resolve)
 _ANSWER: Final = _decoder(wire.Answer)
-_LATE_CALLS: Final = _decoder(wire.Late)
+_PAYLOAD: Final = _decoder(dict[str, Any])
+LATE_CALLS: Final = _decoder(wire.Late)
 
 
 class Service:
@@ -110,6 +118,13 @@ class Service:
         self.brain = brain
         self.courses = served.courses
         self.store = served.gate.store
+        self.dispatcher = Dispatcher(
+            served.courses,
+            brief=self._brief_of,
+            emit=brain.corpus.emit,
+            changed=partial(fault_of, served.gate.settings.state),
+        )
+        self.heard = LastHeard(served.gate.settings.state)
         self.stream = stream
         self.metrics = metrics
         self.tokens = tokens
@@ -231,6 +246,25 @@ class Service:
         )
         return _json(await self.served.read(look))
 
+    async def hook(self, request: Request) -> Response:
+        """Takes a hook event of a host as the host wrote it, and answers in the host's own words; `{}`: go on."""
+        adapter = adapter_of(key_of_path(request.scope["raw_path"], b"/hooks/"))
+        body = await request.body()
+        asked = read_query(HookQuery, request.scope["query_string"])
+        place = Place(adapter.name if asked.instance is None else asked.instance, asked.namespace)
+        check_name(place.instance, "instance")
+        check_name(place.namespace, "namespace")
+        may_act(_token(request), place.instance, place.namespace)
+        payload = wire.read(_PAYLOAD, body)
+        self.heard.hook(adapter.name, payload.get("hook_event_name"), payload.get("session_id"))
+        host = host_above(asked.pid) if asked.pid is not UNSET and _is_local(request) else None
+        answer = await self.served.drive(self.dispatcher.handle(adapter, payload, place, host), size=len(body))
+        self.stream.wake()
+        return _json(answer)
+
+    def _brief_of(self, actor: Actor, prompt: str | None) -> wire.Brief:
+        return self.brain.brief(actor.instance, actor.session, namespace=actor.namespace, cwd=actor.cwd, prompt=prompt)
+
     async def renew(self, request: Request) -> Response:
         """Moves the end of a lease to ``ttl`` seconds from now."""
         asked = wire.read(_RENEW, await request.body())
@@ -320,20 +354,27 @@ class Service:
         for place, event in enumerate(taken):
             may_act(token, event.instance or "", event.namespace or DEFAULT_NAMESPACE, at=f"[{place}].instance")
         for event in taken:
+            if isinstance(event, events.HealthOk) and event.instance:
+                self.heard.alive(event.instance)
             self.brain.corpus.emit(event)
         return len(taken)
 
     async def late(self, request: Request) -> Response:
         """Journals calls that ran while the gate could not be asked."""
         body = await request.body()
-        asked = wire.read(_LATE_CALLS, body)
+        asked = wire.read(LATE_CALLS, body)
         for place, late in enumerate(asked.calls):
             may_act(_token(request), late.call.instance, late.call.namespace, at=f"calls[{place}].call.instance")
+        return _json(wire.Accepted(await self.take_late(asked, len(body))))
+
+    async def take_late(self, told: wire.Late, size: int) -> int:
+        """Journals such calls, of ``size`` bytes; how many. Raises ``ConfigError`` with the place of one at fault."""
+        for place, late in enumerate(told.calls):
             _check_late(late.call, f"calls[{place}].call")  # all of them first: a fault leaves none journalled
-        courses = [self.courses.late(late.call, Outcome(late.outcome), _LATE) for late in asked.calls]
-        await asyncio.gather(*(self.served.drive(course, size=len(body)) for course in courses))
+        courses = [self.courses.late(late.call, Outcome(late.outcome), _LATE) for late in told.calls]
+        await asyncio.gather(*(self.served.drive(course, size=size) for course in courses))
         self.stream.wake()
-        return _json(wire.Accepted(len(courses)))
+        return len(courses)
 
     async def fallback(self, _request: Request) -> Response:
         """Which tools a client may let through by itself when this server is away."""
@@ -360,6 +401,12 @@ class Service:
 def _token(request: Request) -> Token | None:
     token: Token | None = request.scope.get("callosum.token")
     return token
+
+
+def _is_local(request: Request) -> bool:
+    """Whether who asks runs on this machine, so that a pid means something: the socket, or loopback."""
+    client = request.scope.get("client")
+    return not client or not client[0] or client[0] in ("127.0.0.1", "::1")
 
 
 def _person(request: Request, by: str) -> str:
@@ -406,6 +453,10 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint(
         "GET", "/brief", Service.brief, "What the others have in hand and did lately", query=BriefQuery,
         answer=wire.Brief,
+    ),
+    Endpoint(
+        "POST", "/hooks/{host}", Service.hook, "Decide or record what a host's hook tells", wire.HookEvent, HookQuery,
+        answer=dict[str, Any],
     ),
     Endpoint("POST", "/renew", Service.renew, "Prolong a lease", wire.Renew, answer=Report),
     Endpoint("POST", "/resolve", Service.resolve, "End an unknown action", wire.Resolve, answer=Report),

@@ -12,8 +12,9 @@ import msgspec
 from callosum import __version__, wire
 from callosum.brief import MAX_KEYS
 from callosum.corpus import events
-from callosum.gate.check import MAX_ATTEMPT, MAX_TTL, MAX_WAIT
+from callosum.gate.check import MAX_ATTEMPT, MAX_FOLDER, MAX_TTL, MAX_WAIT
 from callosum.gate.records import MAX_PAGE
+from callosum.hosts.adapters import ADAPTERS
 from callosum.model import MAX_KEY, MAX_NAME
 from callosum.server.app import ENDPOINTS, Endpoint
 
@@ -21,6 +22,12 @@ _REF: Final = "#/components/schemas/{name}"
 _JSON: Final = "application/json"
 _ID_MOST: Final = 2**63 - 1
 _BROKEN: Final = r"\ud800-\udfff"
+
+
+def _all_of(unusable: str) -> str:
+    # Broken Unicode is no JSON, and not every regular expression can name it.
+    return f"^[^{unusable.replace(_BROKEN, '')}]+$"
+
 
 # What the structs cannot say because only the gate checks it: fields by name, in requests alone.
 _NAMES: Final = ("instance", "tool", "callId", "session", "run", "parent", "continues", "origin", "namespace", "cause")
@@ -30,6 +37,7 @@ _WORDS: Final = {"type": "string", "maxLength": 4096}
 _SECONDS: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TTL}
 _ID: Final = {"type": "integer", "minimum": 1, "maximum": _ID_MOST}
 _TEXT: Final = {"type": "string"}
+_FOLDER: Final = {"type": "string", "minLength": 1, "maxLength": MAX_FOLDER, "pattern": _all_of(wire.UNUSABLE)}
 _ANY_KEY: Final = {"anyOf": [_KEY, {"const": ""}]}
 _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     **dict.fromkeys(_NAMES, _NAME),
@@ -48,8 +56,13 @@ _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
 _OTHERS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("Call", "taskId"): _NAME,
     ("Call", "attempt"): {"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPT},
+    ("Worktree", "root"): _FOLDER,
+    ("Worktree", "repository"): _FOLDER,
     ("Complete", "contextKey"): _ANY_KEY,
     ("StatusQuery", "contextKey"): _ANY_KEY,
+    # A host's names may be longer than the gate's: they are cut.
+    ("HookEvent", "hook_event_name"): {"type": "string", "minLength": 1},
+    ("HookEvent", "session_id"): {"type": "string", "minLength": 1, "pattern": _all_of(wire.UNUSABLE)},
     ("StatusQuery", "instance"): _TEXT,
     ("StatusQuery", "session"): _TEXT,
     ("ApprovalsQuery", "session"): _TEXT,
@@ -77,7 +90,8 @@ def document() -> dict[str, Any]:
         kinds += [kind for kind in (endpoint.body, endpoint.query, endpoint.answer) if kind not in (None, Any)]
     schemas, components = msgspec.json.schema_components(dict.fromkeys(kinds), ref_template=_REF)
     named = dict(zip(dict.fromkeys(kinds), schemas, strict=True))
-    asked = {kind.__name__ for e in ENDPOINTS for kind in (e.body, e.query) if kind not in (None, Any)} | {"LateCall"}
+    asked = {kind.__name__ for e in ENDPOINTS for kind in (e.body, e.query) if kind not in (None, Any)}
+    asked |= {"LateCall", "Worktree"}
     for name, schema in components.items():
         if name in asked:
             _constrain(name, schema)
@@ -129,11 +143,6 @@ def _events() -> dict[str, Any]:
     found["HealthOk"]["required"].append("instance")
     found["CorpusEvent"] = {"anyOf": [{"$ref": _REF.format(name=kind.__name__)} for kind in remote.values()]}
     return found
-
-
-def _all_of(unusable: str) -> str:
-    # Broken Unicode is no JSON, and not every regular expression can name it.
-    return f"^[^{unusable.replace(_BROKEN, '')}]+$"
 
 
 def _constrain(kind: str, schema: dict[str, Any]) -> None:
@@ -217,7 +226,7 @@ def _names(path: str) -> list[str]:
 
 
 def _of_path(name: str) -> dict[str, Any]:
-    schema = dict(_FIELDS["id"]) if name == "id" else dict(_KEY)
+    schema = {"id": dict(_ID), "host": {"enum": list(ADAPTERS)}}.get(name, dict(_KEY))
     return {"name": name, "in": "path", "required": True, "schema": schema}
 
 

@@ -33,6 +33,17 @@ class BriefQuery(Struct, frozen=True, rename="camel", kw_only=True):
     budget: Annotated[int, Meta(ge=0, le=MAX_BUDGET)] | None = None
 
 
+class HookQuery(Struct, frozen=True, rename="camel", kw_only=True):
+    """``POST /hooks/{host}``. ``instance`` is the host's name where nobody says another.
+
+    ``pid`` is the process that calls the hook, on the server's own machine.
+    """
+
+    instance: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+    pid: Annotated[int, Meta(ge=1, le=2**31 - 1)] | UnsetType = UNSET
+
+
 class ReleaseQuery(Struct, frozen=True, rename="camel", kw_only=True):
     """``DELETE /lock/{key}``: what is said here stands in place of what the body says."""
 

@@ -17,17 +17,18 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-import msgspec
 import uvicorn
 from msgspec import Struct
 
 from callosum import __version__
 from callosum.brain import Brain
+from callosum.client.fallback import FILE, write_table
 from callosum.corpus.derive import JOURNALLED
 from callosum.corpus.events import CorpusEvent
 from callosum.errors import ConfigError, StoreError
 from callosum.gate import LocalGate
 from callosum.model import State
+from callosum.server.aftermath import take_up
 from callosum.server.app import App, Service
 from callosum.server.metrics import Metrics
 from callosum.server.openapi import documents
@@ -52,7 +53,6 @@ KEEP_ALIVE: Final = 75
 """How long an idle connection is kept, in seconds."""
 STOP_SECONDS: Final = 15
 """How long a stopping server goes on answering what it has taken, in seconds."""
-TABLE: Final = "fallback.json"
 _LOOK_AT_RULES: Final = 5.0
 _TICK: Final = 10.0
 _GARBAGE: Final = 20_000
@@ -254,6 +254,7 @@ async def serve_gate(
     server = _Server(config, service, lambda: ready(server.leave), journal_rest, take_no_more)
     beside = [asyncio.ensure_future(_keep_table(gate)), asyncio.ensure_future(_tick(refusals))]
     beside.append(asyncio.ensure_future(_start(brain)))
+    beside.append(asyncio.ensure_future(take_up(service, gate.settings.state)))
     if options.idle:
         beside.append(asyncio.ensure_future(_until_idle(server, service, options.idle)))
     try:
@@ -341,17 +342,11 @@ async def _keep_table(gate: LocalGate) -> None:
         tools = gate.rules.current().highest_tiers()
         if tools != written:
             try:
-                _write_table(gate.settings.state / TABLE, tools)
+                write_table(gate.settings.state / FILE, tools)
             except OSError as error:
                 logger.warning("the fallback table could not be written: %s", error)
             written = tools
         await asyncio.sleep(_LOOK_AT_RULES)
-
-
-def _write_table(path: Path, tools: Mapping[str, int]) -> None:
-    fresh = path.with_suffix(".new")
-    fresh.write_bytes(msgspec.json.format(msgspec.json.encode({"tools": dict(sorted(tools.items()))})) + b"\n")
-    fresh.replace(path)
 
 
 async def _tick(refusals: RefusalLog) -> None:

@@ -1,0 +1,110 @@
+"""``callosum install`` and ``callosum uninstall``: the gate in front of a host, and away from it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from callosum.cli.codes import NO
+from callosum.cli.options import Config, Namespace, State, settings_of
+
+if TYPE_CHECKING:
+    from callosum.hosts.install import Plan
+
+Host = Annotated[str, typer.Argument(metavar="HOST", help="claude-code, codex, gemini, openclaw or mcp.")]
+File = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="The settings file, where it is not the usual one.")
+]
+Project = Annotated[
+    Path | None, typer.Option("--project", metavar="DIR", help="In the settings of this project, not in the user's.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Http = Annotated[
+    str | None,
+    typer.Option(
+        "--http", metavar="URL", help="Claude Code: ask this server over HTTP. While it is down, no tool runs."
+    ),
+]
+
+
+def install(  # noqa: PLR0917  typer names them all
+    host: Host,
+    file: File = None,
+    project: Project = None,
+    http: Http = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    state: State = None,
+    namespace: Namespace = None,
+    config: Config = None,
+) -> None:
+    """Put the gate in front of a host: shows the change to its settings, asks, and writes it."""
+    from callosum.hosts import install as hosts
+
+    settings = settings_of(state, namespace, config)
+    where = hosts.Where.here(project=_absolute(project), file=_absolute(file), url=http)
+    plan = hosts.plan_install(host, settings, where)
+    if not plan.changes_something:
+        typer.echo(f"Nothing to do: {_called(host)} asks the gate already.")
+    elif _agreed(plan, dry_run=dry_run, yes=yes):
+        hosts.install(plan, settings)
+        typer.echo(f"Done. {_called(host)} asks the gate from its next session on; `callosum doctor` proves it.")
+    if not dry_run:
+        for sentence in plan.then:
+            typer.echo(sentence)
+
+
+def uninstall(
+    host: Host,
+    file: File = None,
+    project: Project = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    state: State = None,
+    namespace: Namespace = None,
+    config: Config = None,
+) -> None:
+    """Take the gate away from a host: its settings become what they were."""
+    from callosum.hosts import install as hosts
+
+    settings = settings_of(state, namespace, config)
+    plan = hosts.plan_uninstall(host, settings, hosts.Where.here(project=_absolute(project), file=_absolute(file)))
+    if not plan.changes_something:
+        typer.echo(f"Nothing to do: {_called(host)} does not ask the gate.")
+    elif _agreed(plan, dry_run=dry_run, yes=yes):
+        hosts.uninstall(plan, settings)
+        typer.echo(f"Done. {_called(host)} does not ask the gate any more, from its next session on.")
+
+
+def _called(host: str) -> str:
+    return "the host of these MCP servers" if host == "mcp" else host
+
+
+def _agreed(plan: Plan, *, dry_run: bool, yes: bool) -> bool:
+    """Shows the plan; whether it is to be done."""
+    from callosum.cli import show
+
+    for change in plan.changes:
+        for line in change.difference().splitlines():
+            show.line(line, {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], ""))
+    if plan.writes_script and plan.script is not None:
+        show.line(f"writes {plan.script[0]}", "dim")
+    if dry_run:
+        return False
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        typer.echo("Nothing was written: there is no terminal to ask at. Say --yes.", err=True)
+        raise typer.Exit(NO)
+    if typer.confirm("Write this?"):
+        return True
+    typer.echo("Nothing was written.")
+    raise typer.Exit(NO)
+
+
+def _absolute(path: Path | None) -> Path | None:
+    return path.expanduser().absolute() if path is not None else None

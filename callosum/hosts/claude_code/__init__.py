@@ -1,0 +1,1 @@
+"""Claude Code: what its hooks say and are told, where they are set up."""

@@ -1,0 +1,84 @@
+"""What there is to know of Claude Code to look it over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from callosum.hosts.claude_code.setup import OLDEST, settings_path
+from callosum.hosts.facts import Found, Known, Made, Surroundings, lines_of, moment, newest, read_all, settings_in
+
+name: Final = "claude-code"
+title: Final = "Claude Code"
+program: Final = "claude"
+package: Final = "@anthropic-ai/claude-code"
+known: Known = "session and id"
+
+_MANAGED: Final = (
+    Path("/etc/claude-code/managed-settings.json"),
+    Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
+)
+_NEVER_RAN: Final = (
+    "<tool_use_error>",  # no such tool, or input that does not fit: no hook is called
+    "PreToolUse:",
+    "[Request interrupted by user",
+    "The user doesn't want to",
+)
+
+
+def too_old(version: tuple[int, ...]) -> str:
+    """As in ``Facts``."""
+    if version >= OLDEST:
+        return ""
+    oldest = ".".join(map(str, OLDEST))
+    return f"before {oldest} it runs a tool whose hook fails: the entries do not hold"
+
+
+def switched_off(here: Surroundings, settings: Mapping[str, Any]) -> list[str]:
+    """As in ``Facts``."""
+    own = settings_path(here.home, here.environ)
+    files = {own: settings, own.with_name("settings.local.json"): None}
+    files |= dict.fromkeys(here.folder / ".claude" / name for name in ("settings.json", "settings.local.json"))
+    files |= dict.fromkeys(_MANAGED)
+    found = []
+    for path, known in files.items():
+        said = settings_in(path) if known is None else known
+        if said.get("disableAllHooks") is True:
+            found.append(f"all hooks are switched off by disableAllHooks in {path}")
+        if path in _MANAGED and said.get("allowManagedHooksOnly") is True:
+            found.append(f"only hooks of the administrator are called: allowManagedHooksOnly in {path}")
+    return found
+
+
+def transcripts(here: Surroundings, since: float) -> Found:
+    """As in ``Facts``."""
+    folder = settings_path(here.home, here.environ).with_name("projects")
+    return read_all(newest(folder, "**/*.jsonl", since), since, _calls_in)
+
+
+def _calls_in(path: Path) -> Iterator[Made]:
+    made: dict[str, Made] = {}
+    ran: dict[str, bool] = {}
+    for line in lines_of(path):
+        message = line.get("message")
+        parts = message.get("content") if isinstance(message, dict) else None
+        for part in parts if isinstance(parts, list) else ():
+            if not isinstance(part, dict):
+                continue
+            if part.get("type") == "tool_use" and line.get("type") == "assistant":
+                id, tool = str(part.get("id")), str(part.get("name"))
+                session, at = str(line.get("sessionId")), moment(line.get("timestamp"))
+                made[id] = Made(session=session, tool=tool, id=id, at=at, ran=None)
+            elif part.get("type") == "tool_result":
+                ran[str(part.get("tool_use_id"))] = not _never_ran(part)
+    for id, call in made.items():
+        if ran.get(id) is not False:
+            yield Made(session=call.session, tool=call.tool, id=id, at=call.at, ran=ran.get(id))
+
+
+def _never_ran(result: Mapping[str, Any]) -> bool:
+    content = result.get("content")
+    if isinstance(content, list):
+        content = content[0].get("text") if content and isinstance(content[0], dict) else None
+    return result.get("is_error") is True and str(content).startswith(_NEVER_RAN)

@@ -1,0 +1,60 @@
+"""Where Claude Code keeps its hooks, and the entries that hold there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from callosum.hosts.entries import MARK, Group, ours
+
+OLDEST: Final = (2, 1, 295)
+"""From this version on ``onFailure: "block"`` holds; older ones ignore it and run the tool."""
+HOST: Final = "claude-code"
+_EVENTS: Final = (
+    "SessionStart UserPromptSubmit PreToolUse PostToolUse PostToolUseFailure PostToolBatch PermissionDenied "
+    "SubagentStart SubagentStop PreCompact PostCompact Stop StopFailure SessionEnd ConfigChange"
+).split()
+_CLOSED: Final = frozenset(("PreToolUse", "ConfigChange"))
+"""Where a hook that fails must stop what it was asked about."""
+_OF_TOOLS: Final = frozenset(("PreToolUse", "PostToolUse", "PostToolUseFailure"))
+_NOT_BY_HTTP: Final = frozenset(("SessionStart", "ConfigChange"))
+"""What Claude Code calls no HTTP hook for, and what only a command can refuse."""
+_SECONDS: Final = 20
+_ENDPOINT: Final = "/hooks/claude-code"
+
+
+def settings_path(home: Path, environ: Mapping[str, str], project: Path | None = None) -> Path:
+    """The user's settings file, or that of a project."""
+    if project is not None:
+        return project / ".claude" / "settings.json"
+    folder = environ.get("CLAUDE_CONFIG_DIR")
+    return (Path(folder) if folder else home / ".claude") / "settings.json"
+
+
+def entries(script: str, url: str | None = None) -> dict[str, Group]:
+    """The entries by event. ``script``: the hook script's path. ``url``: of a server, for HTTP hooks.
+
+    HTTP hooks cost less a call, but a server that is down then stops every tool, reading too.
+    """
+    return {event: _group(event, script, url) for event in _EVENTS}
+
+
+def wanted(settings: Mapping[str, Any], script: str) -> dict[str, Group]:
+    """The entries as they should be in these settings: over HTTP where they are so already."""
+    for hook in ours(settings, "PreToolUse"):
+        if hook.get("type") == "http":
+            return entries(script, str(hook.get("url")).partition(_ENDPOINT)[0])
+    return entries(script)
+
+
+def _group(event: str, script: str, url: str | None) -> Group:
+    hook: dict[str, Any]
+    if url is not None and event not in _NOT_BY_HTTP:
+        hook = {"type": "http", "url": f"{url}{_ENDPOINT}?via={MARK}"}
+    else:
+        hook = {"type": "command", "command": script, "args": ["claude-code"]}
+    hook["timeout"] = _SECONDS
+    if event in _CLOSED:
+        hook["onFailure"] = "block"
+    return {"matcher": "*", "hooks": [hook]} if event in _OF_TOOLS else {"hooks": [hook]}

@@ -1,0 +1,1 @@
+"""Codex CLI: what its hooks say and are told, where they are set up."""

@@ -1,0 +1,40 @@
+"""Where Codex CLI keeps its hooks, and the entries that hold there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from callosum.hosts.entries import Group
+from callosum.hosts.script import closed
+
+HOST: Final = "codex"
+_EVENTS: Final = (
+    "SessionStart UserPromptSubmit PreToolUse PostToolUse SubagentStart SubagentStop PreCompact PostCompact Stop "
+    "StopFailure Interrupt SessionEnd"
+).split()
+_OF_TOOLS: Final = frozenset(("PreToolUse", "PostToolUse"))
+_SECONDS: Final = 20
+
+
+def settings_path(home: Path, environ: Mapping[str, str], project: Path | None = None) -> Path:
+    """The user's hooks file, or that of a project (which Codex reads where it trusts the folder)."""
+    if project is not None:
+        return project / ".codex" / "hooks.json"
+    folder = environ.get("CODEX_HOME")
+    return (Path(folder) if folder else home / ".codex") / "hooks.json"
+
+
+def entries(script: str) -> dict[str, Group]:
+    """The entries by event. ``script``: the hook script's path. No key that Codex does not know: it would drop all."""
+    return {event: _group(event, script) for event in _EVENTS}
+
+
+def _group(event: str, script: str) -> Group:
+    hook: dict[str, Any] = {
+        "type": "command",
+        "command": closed(script, "codex", _SECONDS, asks=event == "PreToolUse"),
+        "timeout": _SECONDS + 5,
+    }
+    return {"matcher": ".*", "hooks": [hook]} if event in _OF_TOOLS else {"hooks": [hook]}

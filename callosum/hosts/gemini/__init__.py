@@ -1,0 +1,1 @@
+"""Gemini CLI: what its hooks say and are told, where they are set up."""

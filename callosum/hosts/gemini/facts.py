@@ -1,0 +1,67 @@
+"""What there is to know of Gemini CLI to look it over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from callosum.hosts.facts import Found, Known, Made, Surroundings, lines_of, moment, newest, read_all, settings_in
+from callosum.hosts.gemini.setup import HOOK, settings_path
+
+name: Final = "gemini"
+title: Final = "Gemini CLI"
+program: Final = "gemini"
+package: Final = "@google/gemini-cli"
+known: Known = "session and tool"
+
+
+def too_old(version: tuple[int, ...]) -> str:  # noqa: ARG001 - one of the facts
+    """As in ``Facts``."""
+    return ""
+
+
+def switched_off(here: Surroundings, settings: Mapping[str, Any]) -> list[str]:
+    """As in ``Facts``."""
+    own = settings_path(here.home, here.environ)
+    found = []
+    project = settings_path(here.home, here.environ, here.folder)
+    for path, said in {project: settings_in(project), own: settings}.items():
+        hooks = said.get("hooksConfig")
+        if not isinstance(hooks, Mapping):
+            continue
+        disabled = hooks.get("disabled")
+        if hooks.get("enabled") is False:
+            found.append(f"hooks are switched off by hooksConfig.enabled in {path}")
+        if isinstance(disabled, list) and HOOK in disabled:
+            found.append(f"the gate's hooks are switched off by hooksConfig.disabled in {path}")
+    return found
+
+
+def transcripts(here: Surroundings, since: float) -> Found:
+    """As in ``Facts``. Its hooks have no ids of calls, so neither have these."""
+    folder = settings_path(here.home, here.environ).with_name("tmp")
+    return read_all(newest(folder, "*/chats/*.json*", since), since, _calls_in)
+
+
+def _calls_in(path: Path) -> Iterator[Made]:
+    """Calls that went well. One that did not may have failed before its hook was called."""
+    session = ""
+    for line in _messages(path):
+        session = str(line.get("sessionId") or session)
+        calls = line.get("toolCalls")
+        for call in calls if isinstance(calls, list) else ():
+            if isinstance(call, dict) and call.get("status") == "success":
+                id, tool = str(call.get("id")), str(call.get("name"))
+                yield Made(session=session, tool=tool, id=id, at=moment(call.get("timestamp")), ran=True)
+
+
+def _messages(path: Path) -> Iterator[dict[str, Any]]:
+    """The lines; of an older version's file, which is one object, that and its messages."""
+    if path.suffix == ".jsonl":
+        yield from lines_of(path)
+        return
+    whole = settings_in(path)
+    yield whole
+    messages = whole.get("messages")
+    yield from (message for message in messages if isinstance(message, dict)) if isinstance(messages, list) else ()

@@ -1,0 +1,31 @@
+#!/bin/sh
+# The hook of Callosum: `hook HOST` asks the gate about a hook event of that host, on standard input.
+# Written by `callosum install`, removed by `callosum uninstall`; a change here is lost with the next install.
+#
+# Asking takes no Python. Where no gate answers in time, callosum.hosts.offline judges by the tier table and starts
+# the gate. What nobody can judge is not run (exit code 2), unless it is no call of a tool.
+payload=$(cat)
+target="/hooks/$1?pid=$PPID@QUERY@"
+answer=$(curl -q -s -f --noproxy '*' --max-time 1 @WHERE@ -H 'Content-Type: application/json' --data-binary @- "@BASE@$target" 2>/dev/null <<PAYLOAD
+$payload
+PAYLOAD
+)
+status=$?
+if [ $status = 0 ]; then
+	case $answer in
+	'{}') exit 0 ;;
+	'{'*'}')
+		printf '%s\n' "$answer"
+		exit 0
+		;;
+	esac
+	status=1 # whoever that was, it was no gate
+fi
+printf '%s' "$payload" | @PYTHON@ -I -S -c 'import sys; sys.path.insert(0, sys.argv.pop(1)); from callosum.hosts.offline import main; sys.exit(main(sys.argv[1:]))' @ROOT@ "$1" @STATE@ @SOCKET@ "$target" "$status" && exit 0
+case $payload in
+*PreToolUse* | *BeforeTool*)
+	echo "Callosum: neither the gate nor its table could be asked, so nothing runs. Mend it with \`callosum doctor\`, or take the hooks out with \`callosum uninstall $1\`." >&2
+	exit 2
+	;;
+esac
+exit 0

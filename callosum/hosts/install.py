@@ -1,0 +1,242 @@
+"""What is to be changed so that a host asks the gate, and what takes it back: planned, to be shown and then done."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from callosum.client.fallback import FILE, load_table, write_table
+from callosum.errors import ConfigError
+from callosum.hosts import entries, files
+from callosum.hosts.claude_code import setup as claude_code
+from callosum.hosts.codex import setup as codex
+from callosum.hosts.files import Change
+from callosum.hosts.gemini import setup as gemini
+from callosum.hosts.mcp import install as mcp
+from callosum.hosts.openclaw import install as openclaw
+from callosum.hosts.script import NAME, script_of
+from callosum.model import DEFAULT_NAMESPACE
+from callosum.rulebook import Rulebook
+from callosum.settings import Settings, load
+
+Settled = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""From the object in a settings file to what is to stand there."""
+
+
+class Where(Struct, frozen=True, kw_only=True):
+    """Whose settings are meant.
+
+    ``project``: a folder, for the settings of one project instead of the user's. ``file``: a file that is named.
+    ``url``: a server to be asked over HTTP, where the host can.
+    """
+
+    home: Path
+    environ: Mapping[str, str]
+    project: Path | None = None
+    file: Path | None = None
+    url: str | None = None
+
+    @classmethod
+    def here(cls, **named: Any) -> Where:
+        """The user who runs this process."""
+        return cls(home=Path.home(), environ=os.environ, **named)
+
+
+class Site(NamedTuple):
+    """One settings file (None: none that is the usual one), what stands in it with the gate, and what without.
+
+    ``then``: as in ``Plan``, from what stands in the file.
+    """
+
+    path: Path | None
+    added: Settled
+    removed: Settled
+    then: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda _: ()
+
+
+class Plan(Struct, frozen=True):
+    """What is to be done for a host. ``script``: the hook script that is written too, with its text.
+
+    ``then`` is what there is to know or to do afterwards, one sentence each.
+    """
+
+    host: str
+    changes: tuple[Change, ...]
+    script: tuple[Path, str] | None = None
+    then: tuple[str, ...] = ()
+
+    @property
+    def writes_script(self) -> bool:
+        """Whether the script is not there yet as it should be."""
+        return self.script is not None and _text_of(self.script[0]) != self.script[1]
+
+    @property
+    def changes_something(self) -> bool:
+        """Whether anything would be written."""
+        return self.writes_script or any(change.changes for change in self.changes)
+
+
+def plan_install(host: str, settings: Settings, where: Where) -> Plan:
+    """What puts the gate in front of a host. Raises ``ConfigError`` with the file and the place."""
+    site = _site(host, settings, where)
+    if site.path is None:
+        raise ConfigError(f"name the settings file: callosum install {host} FILE", at="FILE")
+    script = (settings.state / NAME, script_of(settings)) if host in BY_SCRIPT else None
+    then: tuple[str, ...] = ()
+
+    def added(found: Mapping[str, Any]) -> Mapping[str, Any]:
+        nonlocal then
+        then = site.then(found)
+        return site.added(found)
+
+    return Plan(host, (files.changed(site.path, added),), script, then)
+
+
+def plan_uninstall(host: str, settings: Settings, where: Where) -> Plan:
+    """What takes it away again, from wherever it was installed; the script stays, for other hosts may use it."""
+    site = _site(host, settings, where)
+    paths = dict.fromkeys([] if site.path is None else [site.path])
+    if where.project is None and where.file is None:
+        paths |= dict.fromkeys(files.installed_files(settings.state, host))
+    changes = [files.reverted(files.changed(path, site.removed), settings.state) for path in paths]
+    return Plan(host, tuple(change for change in changes if change.before is not None))
+
+
+def install(plan: Plan, settings: Settings) -> None:
+    """Does it: what the entries need first, so that no entry ever names what is not there.
+
+    Raises ``ConfigError`` for what cannot be written, or for rules of the user's that cannot be used.
+    """
+    _write_tiers(settings)
+    if plan.script is not None:
+        path, text = plan.script
+        files.write(path, text.encode(), 0o700)
+    files.install([*plan.changes], settings.state, plan.host)
+
+
+def uninstall(plan: Plan, settings: Settings) -> None:
+    """Does it."""
+    files.uninstall([*plan.changes], settings.state)
+
+
+def _write_tiers(settings: Settings) -> None:
+    """By this table calls are judged when no gate can be asked: the first one of all, too."""
+    path = settings.state / FILE
+    tools = Rulebook.of(settings).current().highest_tiers()
+    try:
+        if load_table(path) == tools:
+            return
+    except (OSError, ValueError):
+        pass  # not there, or none: it is written
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_table(path, tools)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", at=str(path)) from None
+
+
+# --- the hosts ------------------------------------------------------------------------------------------
+
+
+def _site(host: str, settings: Settings, where: Where) -> Site:
+    maker = SITES.get(host)
+    if maker is None:
+        near = get_close_matches(host[:64], SITES, n=1)
+        hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(SITES)}"
+        raise ConfigError(f"there is no host {host[:64]!r}{hint}", at="HOST")
+    if where.project is not None and where.file is not None:
+        raise ConfigError("a project and a file: name one of them", at="--project")
+    if where.url is not None:
+        if host != claude_code.HOST:
+            raise ConfigError(f"{host} has no HTTP hooks; leave --http away", at="--http")
+        _check_url(where.url)
+    return maker(settings, where)
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise ConfigError(f"expected the address of a server, as in http://127.0.0.1:7700, not {url!r}", at="--http")
+
+
+def _hooks(setup: Any, settings: Settings, where: Where) -> Site:
+    """A host with command hooks."""
+    script = str(settings.state / NAME)
+    path = where.file or setup.settings_path(where.home, where.environ, where.project)
+    wanted = setup.entries(script) if where.url is None else setup.entries(script, where.url.rstrip("/"))
+    return Site(path, partial(entries.installed, wanted=wanted), entries.removed, lambda _: _THEN.get(setup.HOST, ()))
+
+
+def _openclaw(settings: Settings, where: Where) -> Site:
+    """OpenClaw, whose plugin speaks to the gate of this machine."""
+    if where.project is not None:
+        raise ConfigError("OpenClaw has no settings of projects; leave --project away", at="--project")
+    namespace = None if settings.namespace == DEFAULT_NAMESPACE else settings.namespace
+    options = openclaw.Options(
+        instance=settings.instance, state=settings.state, command=_command(), namespace=namespace
+    )
+    path = where.file or openclaw.settings_path(where.home, where.environ)
+    return Site(
+        path, partial(openclaw.installed, options=options), openclaw.removed, lambda _: _THEN.get("openclaw", ())
+    )
+
+
+def _mcp(settings: Settings, where: Where) -> Site:
+    """The servers in a configuration of MCP servers, each of which is started by ours."""
+    if where.project is not None:
+        raise ConfigError("name the file with the servers instead: callosum install mcp FILE", at="--project")
+
+    def then(found: Mapping[str, Any]) -> tuple[str, ...]:
+        if not mcp.covered(found):
+            raise ConfigError("there are no MCP servers in it", at="mcpServers")
+        left = [f"{name} stays without the gate: {why}." for name, why in mcp.skipped(found)]
+        if settings.state != load(environ={}).state:
+            left.append(f"Have the host set CALLOSUM_STATE={settings.state}, else its servers ask another gate.")
+        return (*left, "Restart the host so that it starts its servers anew.")
+
+    return Site(where.file, partial(mcp.installed, command=_command()), mcp.removed, then)
+
+
+def _command() -> tuple[str, ...]:
+    """What starts this very installation of Callosum, also for a host with another search path."""
+    beside = Path(sys.executable).parent / "callosum"
+    return (str(beside),) if os.access(beside, os.X_OK) else (sys.executable, "-m", "callosum.cli")
+
+
+SITES: Final[dict[str, Callable[[Settings, Where], Site]]] = {
+    "claude-code": partial(_hooks, claude_code),
+    "codex": partial(_hooks, codex),
+    "gemini": partial(_hooks, gemini),
+    "openclaw": _openclaw,
+    "mcp": _mcp,
+}
+"""How each host is set up, by its name."""
+BY_SCRIPT: Final = frozenset(("claude-code", "codex", "gemini"))
+"""The hosts that call the hook script."""
+_THEN: Final[Mapping[str, tuple[str, ...]]] = {
+    "codex": (
+        (
+            "Codex runs hooks that you have reviewed, and skips others without a word: start `codex`, open /hooks and "
+            "trust the entries of Callosum."
+        ),
+    ),
+    "gemini": ("Sessions of Gemini CLI that are open go on without the gate until they are started anew.",),
+    "openclaw": (
+        "A gateway that runs takes the plugin in by itself within seconds; `openclaw plugins list` shows it.",
+    ),
+}
+
+
+def _text_of(path: Path) -> str | None:
+    try:
+        return path.read_text("utf-8")
+    except OSError:
+        return None

@@ -1,0 +1,220 @@
+"""A hook event when no gate answered: start the gate, judge by the tier table, keep a note of what went on.
+
+::
+
+    hook.sh ── curl gave up ── answer ──┬── no gate there: start one; ask it, where the call is grave
+                                        ├── tier 0 to 2: goes on, noted in late.jsonl
+                                        └── tier 3, 4 or not known: refused, in the host's words
+
+This runs in a process that lives for milliseconds: beside ``json`` and ``socket`` it imports next to nothing. The few
+facts about hosts that it needs stand here a second time; a test compares them with the adapters.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from time import monotonic
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, Final
+
+REFUSED_CONNECTION: Final = 7
+"""What curl ends with where nobody listens."""
+REFUSED_REQUEST: Final = 22
+"""What curl ends with where the gate would not take the request, as it does where that is too long."""
+NO_CURL: Final = 127
+MOST: Final = 4_000_000
+"""From this length on, in bytes, a payload is cut before it is sent once more."""
+START_SECONDS: Final = 8.0
+"""How long a call that changes something waits for a gate that is being started."""
+ASK_SECONDS: Final = 1.0
+_POLL: Final = 0.02
+_LONGEST: Final = 2000
+"""Longest text of a param that is noted, in characters."""
+IDLE: Final = 600
+
+BEFORE: Final = {"claude-code": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool"}
+"""What a host calls the event in which it asks whether a tool may run."""
+BEGIN: Final = "SessionStart"
+"""What all of them call the begin of a session: the moment at which a gate that is away is started."""
+
+
+def main(arguments: list[str]) -> int:
+    """Answers the hook event on standard input.
+
+    ``arguments``: the host, the state folder, the socket, the path and query to ask for, what curl ended with.
+    Returns 0 with the host's words on standard output, or 2 with a reason on standard error: not to be run.
+    """
+    host, state, path, target, status = arguments
+    body = sys.stdin.buffer.read()
+    try:
+        payload = json.loads(body)
+        event = payload.get("hook_event_name")
+    except (ValueError, AttributeError, RecursionError) as error:
+        print(f"Callosum cannot read what {host} said, and nobody else can judge it: {error}", file=sys.stderr)  # noqa: T201
+        return 2
+    before = event == BEFORE.get(host)
+    tool = payload.get("tool_name") if isinstance(payload.get("tool_name"), str) else ""
+    params = payload.get("tool_input") if isinstance(payload.get("tool_input"), dict) else {}
+    tier = _tier(state, tool, params, payload.get("cwd")) if before else 0
+    answer = None
+    if path and int(status) in (REFUSED_CONNECTION, NO_CURL):
+        ends = monotonic() + (START_SECONDS if tier > 0 or event == BEGIN else 0)
+        answer = _bring_up(state, path, target, body, ends)
+    elif path and int(status) == REFUSED_REQUEST and len(body) > MOST:
+        from callosum.hosts.shortening import shortened  # noqa: PLC0415
+
+        answer, _ = _ask(path, target, json.dumps({**payload, "tool_input": shortened(params)}).encode())
+    if answer is None and before and tier > 2:
+        answer = refusal(host, tier, tool, state)
+    elif answer is None and before:
+        _note(state, target, host, payload, tool, params)
+    if answer and answer != b"{}":
+        sys.stdout.buffer.write(answer + b"\n")
+    return 0
+
+
+def refusal(host: str, tier: int, tool: str, state: str) -> bytes:
+    """What the host prints to its model where a call may not run without the gate."""
+    reason = (
+        f"[Callosum] The gate cannot be asked, and {tool[:100]} can have tier {tier}: it was not run. "
+        "Reading and low-risk work go on. Try again in a moment; "
+        f"`callosum doctor` says what is wrong (state: {state})."
+    )
+    if host == "gemini":
+        return json.dumps({"decision": "deny", "reason": reason}).encode()
+    decided = {
+        "hookEventName": BEFORE[host],
+        "permissionDecision": "deny",
+        "permissionDecisionReason": reason,
+    }
+    return json.dumps({"hookSpecificOutput": decided}).encode()
+
+
+# --- by the table -------------------------------------------------------------------------------------
+
+
+def _tier(state: str, tool: str, params: Mapping[str, Any], cwd: object) -> int:
+    from callosum.client.fallback import SHELLS, UNKNOWN, load_table, tier_of  # noqa: PLC0415 - a call alone needs it
+
+    try:
+        table = load_table(os.path.join(state, "fallback.json"))  # noqa: PTH118 - pathlib costs 5 ms of a start
+    except (OSError, ValueError):
+        table = {}
+    tier = tier_of(table, tool, params)
+    if tier < UNKNOWN or tool.rpartition("__")[2].lower() not in SHELLS:
+        return tier
+    try:
+        return _tier_of_command(state, tool, params, cwd)
+    except Exception:  # noqa: BLE001 - whatever is broken here: what cannot be judged is not run
+        return UNKNOWN
+
+
+def _tier_of_command(state: str, tool: str, params: Mapping[str, Any], cwd: object) -> int:
+    """A command line's own tier, by the rules: a host whose one tool is a shell must be able to read without the gate.
+
+    They take some 0.1 s to load, and packages that this process was started without.
+    """
+    import site  # noqa: PLC0415
+
+    site.main()
+    from callosum.client.fallback import UNKNOWN  # noqa: PLC0415
+    from callosum.hosts.codex.typed import waits  # noqa: PLC0415
+    from callosum.model import Call  # noqa: PLC0415
+    from callosum.rulebook import Rulebook  # noqa: PLC0415
+    from callosum.settings import load  # noqa: PLC0415
+
+    command = params.get("command")
+    if not isinstance(command, str) or waits(command):
+        return UNKNOWN
+    rules = Rulebook.of(load({"state": state})).current()
+    return rules.classify(Call("offline", tool, params, cwd=cwd if isinstance(cwd, str) else None)).tier
+
+
+def _note(state: str, target: str, host: str, payload: Mapping[str, Any], tool: str, params: Mapping[str, Any]) -> None:
+    """Keeps a call that goes on for the journal, without the long texts in it. That it cannot stops nothing."""
+    from callosum.client.late import Spool  # noqa: PLC0415
+
+    said = dict(part.split("=", 1) for part in target.partition("?")[2].split("&") if "=" in part)
+    call: dict[str, Any] = {
+        "instance": said.get("instance", host),
+        "namespace": said.get("namespace", "default"),
+        "session": str(payload.get("session_id", ""))[:256] or None,
+        "tool": tool,
+        "callId": str(payload.get("tool_use_id") or os.urandom(16).hex())[:256],
+        "cwd": payload.get("cwd"),
+        "params": {
+            name: value if not isinstance(value, str) else value[:_LONGEST]
+            for name, value in params.items()
+            if isinstance(value, str | int | float | bool)
+        },
+    }
+    written = {name: value for name, value in call.items() if value is not None}
+    Spool(state).add(json.dumps({"call": written, "outcome": "done"}).encode())
+
+
+# --- by the gate --------------------------------------------------------------------------------------
+
+
+def _bring_up(state: str, path: str, target: str, body: bytes, ends: float) -> bytes | None:
+    """Sees to it that a gate is started, and asks it as soon as it answers; None where it does not until ``ends``."""
+    answer, listens = _ask(path, target, body)
+    if listens:
+        return answer
+    _start(state, path)
+    from time import sleep  # noqa: PLC0415
+
+    while monotonic() < ends:
+        answer, listens = _ask(path, target, body)
+        if listens:
+            return answer
+        sleep(_POLL)
+    return None
+
+
+def _ask(path: str, target: str, body: bytes) -> tuple[bytes | None, bool]:
+    """The gate's answer (None: none that can be used), and whether somebody listens."""
+    import socket  # noqa: PLC0415 - where curl found a gate that is hung nobody is asked again
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        channel.settimeout(ASK_SECONDS)
+        try:
+            channel.connect(path)
+        except OSError:
+            return None, False
+        head = (
+            f"POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        try:
+            channel.sendall(head.encode() + body)
+            received = b""
+            while piece := channel.recv(65536):
+                received += piece
+        except OSError:
+            return None, True
+    first, _, content = received.partition(b"\r\n\r\n")
+    return (content if first.startswith(b"HTTP/1.1 200 ") and content.startswith(b"{") else None), True
+
+
+def _start(state: str, path: str) -> None:
+    """Starts the local gate in a session of its own. Of two that are started at once one serves."""
+    os.makedirs(state, 0o700, exist_ok=True)  # noqa: PTH103
+    log = os.path.join(state, "server.log")  # noqa: PTH118
+    command = [sys.executable, "-m", "callosum.cli", "serve", "--state", state, "--socket", path, "--idle", str(IDLE)]
+    writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    os.posix_spawn(
+        sys.executable,
+        command,
+        os.environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, log, writing, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )

@@ -1,0 +1,90 @@
+"""Reading what a host's hook says: every fault names its place, nothing is taken for granted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+
+from callosum.corpus.events import InputReceived
+from callosum.errors import ConfigError
+from callosum.hosts.shortening import shortened
+from callosum.hosts.told import Actor, Before, Emitted, Settled, Told, Wondering
+from callosum.model import MAX_NAME, Call, Decision
+from callosum.redact import summarise
+
+
+def name_at(payload: Mapping[str, Any], field: str) -> str:
+    """A name that must be there. Raises ``ConfigError`` at the field."""
+    found = payload.get(field)
+    if not isinstance(found, str) or not found:
+        raise ConfigError(f"expected a text, got {type(found).__name__}", at=field)
+    return fitting(found)
+
+
+def name_if(payload: Mapping[str, Any], field: str) -> str | None:
+    """A name that may be there; what is none counts as absent."""
+    found = payload.get(field)
+    return fitting(found) if isinstance(found, str) and found else None
+
+
+def fitting(name: str) -> str:
+    """A name as long as the gate takes it: a longer one keeps its begin and gets a digest behind it."""
+    name = name.encode("utf-8", "replace").decode()
+    if len(name) <= MAX_NAME:
+        return name
+    return f"{name[: MAX_NAME - 34]}~{blake2b(name.encode(), digest_size=16).hexdigest()}"
+
+
+def object_at(payload: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    """An object, ``{}`` if it is absent; anything else stands under ``value``, so that it is judged too."""
+    found = payload.get(field)
+    if found is None:
+        return {}
+    return found if isinstance(found, Mapping) else {"value": found}
+
+
+def params_at(payload: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    """A tool's params, long texts cut."""
+    return shortened(object_at(payload, field))
+
+
+def rest_of(payload: Mapping[str, Any], common: frozenset[str]) -> Mapping[str, Any]:
+    """What an event says beside what all of the host's events say."""
+    return {name: value for name, value in payload.items() if name not in common}
+
+
+def before_of(payload: Mapping[str, Any], actor: Actor, call_id: str | None) -> Before:
+    """A call that is about to run: ``tool_name`` and ``tool_input``, in the actor's folder."""
+    call = Call(
+        actor.instance,
+        name_at(payload, "tool_name"),
+        params_at(payload, "tool_input"),
+        session=actor.session,
+        namespace=actor.namespace,
+        call_id=call_id,
+        cwd=actor.cwd,
+        parent=actor.parent,
+        run=actor.run,
+        pause=True,
+    )
+    return Before(call)
+
+
+def prompted(prompt: str, host: str, actor: Actor, but: str = "") -> tuple[Told, ...]:
+    """Somebody says something to a session: what was broken off before is settled, and it may be told of the others.
+
+    ``but``: a tool whose calls may still run.
+    """
+    said = InputReceived(kept(prompt), host, actor.session, instance=actor.name, namespace=actor.namespace)
+    return Settled(actor, but=but), Emitted(said), Wondering(actor, prompt)
+
+
+def kept(text: str) -> str:
+    """A text as it may be kept: shortened, without secrets."""
+    return str(summarise({"text": text})["text"])
+
+
+def reason_of(decision: Decision, tool: str) -> str:
+    """Why a call may not run, for the model."""
+    return decision.warning or f"[Callosum] {tool[:100]} was not let through ({decision.verdict}, {decision.rule})."

@@ -1,0 +1,173 @@
+"""What a host tells of its sessions, in the words that all adapters share, and what it is answered.
+
+A hook event of a host becomes a tuple of these. Times and names are the host's; whatever a host leaves out is None
+or empty. Nothing here acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, TypeAlias
+
+from msgspec import Struct, field
+
+from callosum.corpus.events import CorpusEvent
+from callosum.model import DEFAULT_NAMESPACE, Call, Decision, Outcome
+
+
+class Place(Struct, frozen=True):
+    """Under which name a host's sessions act, and in which memory."""
+
+    instance: str
+    namespace: str = DEFAULT_NAMESPACE
+
+
+class Actor(Struct, frozen=True, kw_only=True):
+    """Who acts: a session of a host, or a sub-agent in it.
+
+    ``run`` is one turn of it, ``parent`` the actor that started it (``instance/session``), ``continues`` the one
+    whose conversation it takes up.
+    """
+
+    instance: str
+    session: str
+    namespace: str = DEFAULT_NAMESPACE
+    run: str | None = None
+    parent: str | None = None
+    continues: str | None = None
+    cwd: str | None = None
+
+    @property
+    def name(self) -> str:
+        """``instance/session``."""
+        return f"{self.instance}/{self.session}"
+
+
+class Before(Struct, frozen=True):
+    """A tool call is about to run. ``call.pause`` is set: a host shows a warning only by not running the tool."""
+
+    call: Call
+
+
+class After(Struct, frozen=True, kw_only=True):
+    """A tool call came back. ``call_id`` None: the host has no ids, and tool and params tell which one.
+
+    ``background`` is the host's name of what goes on after the answer ("" if nothing does): its action stays open
+    until ``Ended`` names it.
+    """
+
+    actor: Actor
+    tool: str
+    params: Mapping[str, Any]
+    outcome: Outcome
+    call_id: str | None = None
+    result: Any = None
+    background: str = ""
+
+
+class Ended(Struct, frozen=True):
+    """What went on in the background has come to its end."""
+
+    actor: Actor
+    background: str
+    outcome: Outcome
+
+
+class Closed(Struct, frozen=True):
+    """The host is through with these calls: what is not reported of them never ran, or was broken off."""
+
+    actor: Actor
+    calls: tuple[str, ...]
+    outcome: Outcome
+
+
+class Settled(Struct, frozen=True):
+    """The actor has no call under way any more but what runs in the background.
+
+    ``outcome`` is that of the calls which were not reported: ``unknown`` after an interruption. ``all``: the
+    background is gone too, and so are the actors that this one started. ``but``: a tool whose calls may go on.
+    """
+
+    actor: Actor
+    outcome: Outcome = Outcome.UNKNOWN
+    all: bool = False
+    but: str = ""
+
+
+class Wondering(Struct, frozen=True):
+    """The actor can be told what the others do: it begins, or is given something to do (``prompt``)."""
+
+    actor: Actor
+    prompt: str | None = None
+
+
+class Heard(Struct, frozen=True, kw_only=True):
+    """Something else happened that the journal is to keep: ``what`` is the host's name of it."""
+
+    actor: Actor
+    what: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Changed(Struct, frozen=True):
+    """A settings file of the host is about to take effect as it now stands. ``path`` is absolute, "" if not told."""
+
+    actor: Actor
+    path: str
+
+
+class Refused(Struct, frozen=True):
+    """A call that the adapter itself turns down: what would follow it could not be seen."""
+
+    actor: Actor
+    tool: str
+    params: Mapping[str, Any]
+    reason: str
+
+
+class Emitted(Struct, frozen=True):
+    """An event for the corpus."""
+
+    event: CorpusEvent
+
+
+Told: TypeAlias = Before | After | Ended | Closed | Settled | Wondering | Heard | Changed | Refused | Emitted
+
+
+class Answer(Struct, frozen=True):
+    """What there is to say to the host.
+
+    ``decision`` is set if a call was to be decided. ``inform`` is for the model and stops nothing, ``refuse`` is
+    why something else than a call may not be, "" each if there is nothing.
+    """
+
+    decision: Decision | None = None
+    inform: str = ""
+    refuse: str = ""
+
+
+class Adapter(Protocol):
+    """What a host's module has to offer. Pure: no clock, socket, file or state."""
+
+    name: str
+    """The host's name, as in ``callosum hook NAME``; also the instance of its sessions where nobody says another."""
+    informs_before: bool
+    """Whether the model can be told something before a tool runs, without stopping it."""
+
+    def read(self, payload: Mapping[str, Any], place: Place) -> tuple[Told, ...]:
+        """What a hook event says; an event that is not known is ``Heard``.
+
+        Raises ``ConfigError`` with the place in the payload at fault.
+        """
+        ...
+
+    def refuses(self, settings: Mapping[str, Any], *, ours: bool) -> str:
+        """Why these settings of the host may not take effect in a session, "" if they may.
+
+        ``ours``: the file is one in which the gate's entries were put.
+        """
+        ...
+
+    def render(self, payload: Mapping[str, Any], answer: Answer) -> Mapping[str, Any]:
+        """What the hook prints as JSON; empty: nothing. A call that may run gets no "allow" of its own."""
+        ...

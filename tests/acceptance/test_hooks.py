@@ -1,0 +1,326 @@
+"""The hook of a host with command hooks: the real script, as a host starts it, with a gate that lives, dies and lies."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from callosum.client.local import socket_path
+from callosum.hosts.offline import BEFORE, refusal
+from callosum.hosts.script import script_of
+from callosum.server.place import running
+from callosum.settings import Settings
+from tests.support.serving import launch, serving, until
+from tests.support.standing import impostor
+
+Payload = dict[str, Any]
+MAIL = {"to": "bob@example.com", "subject": "Lunch", "body": "Shall we meet at noon on Friday for lunch?"}
+
+
+class Said(NamedTuple):
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def denied(self) -> str:
+        """The reason why the call may not run, "" if it may."""
+        if not self.out:
+            return ""
+        said = json.loads(self.out)
+        if "decision" in said:
+            return str(said["reason"]) if said["decision"] in ("deny", "block") else ""
+        hook = said["hookSpecificOutput"]
+        return str(hook["permissionDecisionReason"]) if hook.get("permissionDecision") == "deny" else ""
+
+
+class Hook:
+    """The script in a state folder, as the installer writes it."""
+
+    def __init__(self, state: Path, host: str = "claude-code", environ: Mapping[str, str] | None = None) -> None:
+        self.state, self.host = state, host
+        self.environ = {**os.environ, **(environ or {})}
+        state.mkdir(parents=True, exist_ok=True)
+        self.script = state / "callosum-hook"
+        self.script.write_text(script_of(Settings(state=state)))
+        self.script.chmod(0o700)
+
+    def send(self, payload: bytes | Payload) -> Said:
+        sent = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+        done = subprocess.run(
+            [self.script, self.host], input=sent, capture_output=True, env=self.environ, timeout=60, check=False
+        )
+        return Said(done.returncode, done.stdout, done.stderr.decode())
+
+    def before(self, session: str, tool: str, params: Payload, id: str | None = None) -> Said:
+        return self.send(event(BEFORE[self.host], session, tool, params, id or f"{session}-{time.monotonic_ns()}"))
+
+
+def event(name: str, session: str, tool: str = "", params: Payload | None = None, id: str = "", **more: Any) -> Payload:
+    made: Payload = {"hook_event_name": name, "session_id": session, "cwd": "/repo", "prompt_id": "p1", **more}
+    if tool:
+        made |= {"tool_name": tool, "tool_input": params, "tool_use_id": id}
+    return made
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[Path]:
+    """A state folder whose gate, if a hook has started one, is ended by its pid."""
+    folder = tmp_path / "state"
+    yield folder
+    for one in running(folder):
+        with suppress(ProcessLookupError):
+            os.kill(one.process.pid, signal.SIGTERM)
+
+
+@pytest.fixture
+def gate(state: Path) -> Iterator[Path]:
+    """The same with a gate that runs on the socket where the hook looks."""
+    with serving(state, "--socket", socket_path(state)):
+        yield state
+
+
+# --- the gate answers -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", list(BEFORE))
+def test_two_sessions_and_one_file(gate: Path, host: str) -> None:
+    hook = Hook(gate, host)
+    read, write = ("read_file", "write_file") if host == "gemini" else ("Read", "Write")
+    after = "AfterTool" if host == "gemini" else "PostToolUse"
+    path = {"file_path": "/repo/a.py"}
+    for session, tool, params in (("A", read, path), ("B", write, {**path, "content": "b"})):
+        assert hook.before(session, tool, params, f"{session}1") == Said(0, b"", "")
+        assert hook.send(event(after, session, tool, params, f"{session}1", tool_response="ok")) == Said(0, b"", "")
+    stopped = hook.before("A", write, {**path, "content": "a"})
+    assert stopped.code == 0
+    assert f'"file:/repo/a.py" was changed by {host}/B' in stopped.denied
+    assert hook.before("C", read, path) == Said(0, b"", ""), "reading is nobody's conflict"
+
+
+def test_a_report_closes_the_action_and_a_batch_what_the_host_denied(gate: Path) -> None:
+    hook = Hook(gate)
+    mail = "mcp__mail__send_email"
+    assert not hook.before("A", mail, MAIL, "a1").denied
+    assert "claude-code/A" in hook.before("B", mail, MAIL).denied
+    hook.send(event("PostToolBatch", "A", tool_calls=[{"tool_use_id": "a1", "tool_name": mail}]))
+    assert not hook.before("C", mail, MAIL).denied, "a call that its host denied never happened"
+
+
+def test_a_prompt_brings_the_brief_and_settles_what_was_broken_off(gate: Path) -> None:
+    hook = Hook(gate)
+    assert not hook.before("A", "mcp__mail__send_email", MAIL, "a1").denied
+    told = json.loads(hook.send(event("UserPromptSubmit", "B", prompt="Write to bob@example.com")).out)
+    assert "bob@example.com" in told["hookSpecificOutput"]["additionalContext"]
+    hook.send(event("UserPromptSubmit", "A", prompt="Something else"))
+    assert "never reported" in hook.before("B", "mcp__mail__send_email", MAIL).denied
+    journal = subprocess.run(
+        [sys.executable, "-m", "callosum.cli", "journal", "--state", str(gate), "--json"],
+        capture_output=True, text=True, check=True, timeout=60,
+    ).stdout  # fmt: skip
+    ended = [entry for entry in map(json.loads, journal.splitlines()) if entry["event"] == "complete"]
+    assert [(entry["session"], entry["outcome"]) for entry in ended] == [("claude-code/A", "unknown")]
+
+
+def test_an_event_nobody_knows_passes_and_is_in_the_journal(gate: Path) -> None:
+    hook = Hook(gate)
+    assert hook.send(event("MoonRise", "A", phase="full", extra={"deep": [1]})) == Said(0, b"", "")
+    journal = subprocess.run(
+        [sys.executable, "-m", "callosum.cli", "journal", "--state", str(gate)],
+        capture_output=True, text=True, check=True, timeout=60,
+    ).stdout  # fmt: skip
+    assert "MoonRise" in journal
+
+
+def test_five_megabytes_are_judged_by_the_gate(gate: Path) -> None:
+    hook = Hook(gate)
+    path = "/repo/large.bin"
+    assert hook.before("A", "Write", {"file_path": path, "content": "x" * 5_000_000}) == Said(0, b"", "")
+    assert "large.bin" in hook.before("B", "Write", {"file_path": path, "content": "y" * 5_000_000}).denied
+
+
+def test_a_settings_change_that_takes_the_hooks_out_is_refused(gate: Path, tmp_path: Path) -> None:
+    settings = tmp_path / "settings.local.json"
+    hook = Hook(gate)
+    settings.write_text('{"model": "opus"}')
+    assert hook.send(event("ConfigChange", "A", source="local_settings", file_path=str(settings))) == Said(0, b"", "")
+    settings.write_text('{"disableAllHooks": true}')
+    refused = hook.send(event("ConfigChange", "A", source="local_settings", file_path=str(settings)))
+    assert "switch all hooks off" in refused.denied
+
+
+# --- it does not ----------------------------------------------------------------------------------------
+
+
+def cautious(hook: Hook) -> None:
+    """What holds whatever is wrong with the gate: reading goes on, a mail does not go out."""
+    assert hook.before("A", "Read", {"file_path": "/repo/a.py"}) == Said(0, b"", "")
+    mail = hook.before("A", "mcp__mail__send_email", MAIL)
+    assert mail.code == 0
+    assert "[Callosum] The gate cannot be asked" in mail.denied
+    assert hook.send(event("PostToolUse", "A", "Read", {"file_path": "/repo/a.py"}, "x")) == Said(0, b"", "")
+    assert hook.send(event("UserPromptSubmit", "A", prompt="go on")).code == 0
+
+
+def table(state: Path) -> None:
+    (state / "fallback.json").write_text('{"tools": {"Read": 0, "Write": 1, "read_file": 0}}')
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda channel: None,
+        lambda channel: channel.close(),
+        lambda channel: channel.sendall(b"HTTP/1.1 500 Oops\r\nContent-Length: 2\r\n\r\n{}"),
+        lambda channel: channel.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"),
+        lambda channel: channel.sendall(b"\x00\xff\x00garbage\r\n\r\n"),
+        lambda channel: channel.sendall(b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"),
+        lambda channel: channel.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+    ],
+    ids=["hangs", "closes", "500", "no JSON", "garbage", "elsewhere", "nothing"],
+)
+def test_whoever_answers_in_its_place(state: Path, answer: Callable[[socket.socket], object]) -> None:
+    hook = Hook(state)
+    table(state)
+    with impostor(socket_path(state), answer):
+        cautious(hook)
+
+
+def test_a_gate_that_was_stopped_in_the_middle(state: Path) -> None:
+    hook = Hook(state)
+    server = launch(state, "--socket", socket_path(state))
+    try:
+        assert hook.before("A", "Write", {"file_path": "/repo/a.py", "content": "1"}) == Said(0, b"", "")
+        server.process.send_signal(signal.SIGSTOP)
+        cautious(hook)
+        server.process.send_signal(signal.SIGCONT)
+        until(lambda: hook.before("A", "mcp__mail__send_email", MAIL).denied == "")
+    finally:
+        server.kill()
+
+
+def test_without_a_gate_the_hook_starts_one_and_the_mail_is_judged(state: Path) -> None:
+    hook = Hook(state)
+    assert hook.before("A", "mcp__mail__send_email", MAIL, "a1") == Said(0, b"", "")
+    assert "bob@example.com" in hook.before("B", "mcp__mail__send_email", MAIL).denied
+    assert (Path(socket_path(state)).stat().st_mode & 0o777) == 0o600
+
+
+def test_a_socket_nobody_listens_on_any_more(state: Path) -> None:
+    hook = Hook(state)
+    server = launch(state, "--socket", socket_path(state))
+    server.kill()
+    assert Path(socket_path(state)).exists(), "it was left behind"
+    assert hook.before("A", "mcp__mail__send_email", MAIL) == Said(0, b"", "")
+
+
+def test_two_hosts_that_start_the_gate_at_once_end_up_with_one(state: Path) -> None:
+    hooks = [Hook(state, host) for host in ("claude-code", "codex")]
+    said: list[Said] = []
+    threads = [
+        threading.Thread(target=lambda hook=hook: said.append(hook.before("A", "mcp__mail__send_email", MAIL)))
+        for hook in hooks
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(bool(one.denied) for one in said) == [False, True], "one mail, whoever asked first"
+    assert len(list((state / "servers").glob("*"))) == 1
+
+
+def test_calls_that_went_on_are_in_the_journal_once_the_gate_is_back(state: Path) -> None:
+    hook = Hook(state)
+    table(state)
+    with impostor(socket_path(state), lambda channel: channel.close()):
+        assert hook.before("A", "Write", {"file_path": "/repo/a.py", "content": "1"}, "a1") == Said(0, b"", "")
+    noted = [json.loads(line) for line in (state / "late.jsonl").read_text().splitlines() if line]
+    assert [(line["call"]["tool"], line["call"]["callId"], line["outcome"]) for line in noted] == [
+        ("Write", "a1", "done")
+    ]
+    with serving(state, "--socket", socket_path(state)) as server:
+        late = until(lambda: [one for one in server.get("/journal")["entries"] if one["event"] == "late"])
+    assert [(one["session"], one["tool"]) for one in late] == [("claude-code/A", "Write")]
+    assert not (state / "late.jsonl").exists()
+
+
+def test_without_curl_python_asks(gate: Path, tmp_path: Path) -> None:
+    only = tmp_path / "bin"
+    only.mkdir()
+    for program in ("cat", "sh"):
+        (only / program).symlink_to(str(shutil.which(program)))
+    hook = Hook(gate, environ={"PATH": str(only)})
+    assert hook.before("A", "mcp__mail__send_email", MAIL, "a1") == Said(0, b"", "")
+    assert "bob@example.com" in hook.before("B", "mcp__mail__send_email", MAIL).denied
+
+
+@pytest.mark.parametrize("host", list(BEFORE))
+def test_without_python_and_gate_nothing_runs_and_it_says_what_to_do(state: Path, host: str) -> None:
+    hook = Hook(state, host)
+    hook.script.write_text(hook.script.read_text().replace(sys.executable, "/nowhere/python"))
+    said = hook.before("A", "Read", {"file_path": "/repo/a.py"})
+    assert said.code == 2
+    assert said.out == b""
+    assert f"callosum uninstall {host}" in said.err
+    assert hook.send(event("SessionEnd", "A")).code == 0, "what is no call is not stopped"
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"\xff\xfe", b'{"hook_event_name": 7}', b"null"])
+def test_a_payload_that_is_none(gate: Path, payload: bytes) -> None:
+    said = Hook(gate).send(payload)
+    assert said.out == b""
+    assert said.code in (0, 2)
+    assert "Traceback" not in said.err
+
+
+# --- the offline path is light, and says what the adapters say ------------------------------------------------
+
+
+def test_what_the_offline_path_imports(state: Path) -> None:
+    hook = Hook(state)
+    table(state)
+    code = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); bare = set(sys.modules);"
+        "from callosum.hosts.offline import main; main(sys.argv[1:]);"
+        "print(*sorted(set(sys.modules) - bare), file=sys.stderr)"
+    )
+    root = str(Path(__file__).parents[2])
+    read = json.dumps(event("PreToolUse", "A", "mcp__mail__send_email", MAIL, "a1")).encode()
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code, root, hook.host, str(state), "", "/hooks/claude-code?pid=1", "28"],
+        input=read, capture_output=True, check=True, timeout=60,
+    )  # fmt: skip
+    loaded = set(done.stderr.decode().split())
+    allowed = {"callosum", "callosum.client", "callosum.client.fallback", "callosum.hosts", "callosum.hosts.offline"}
+    ours = {name for name in loaded if name.startswith("callosum")}
+    assert ours == allowed
+    heavy = {"logging", "typing", "subprocess", "msgspec", "pathlib", "asyncio", "http", "urllib", "threading"}
+    assert not loaded & heavy
+
+
+@pytest.mark.parametrize("host", list(BEFORE))
+def test_a_refusal_without_the_gate_has_the_form_of_one_with_it(host: str) -> None:
+    from callosum.hosts.adapters import adapter_of  # noqa: PLC0415 - beside what it is compared with
+    from callosum.hosts.told import Answer, Place  # noqa: PLC0415
+    from callosum.model import Decision, Verdict  # noqa: PLC0415
+
+    adapter = adapter_of(host)
+    payload = event(BEFORE[host], "A", "Bash", {"command": "true"}, "a1")
+    said = json.loads(refusal(host, 3, "Bash", "/state"))
+    reason = said.get("reason") or said["hookSpecificOutput"]["permissionDecisionReason"]
+    decision = Decision(False, 3, None, 1, Verdict.BLOCK, (), "", warning=reason)
+    assert adapter.render(payload, Answer(decision)) == said
+    assert [type(told).__name__ for told in adapter.read(payload, Place(host))] == ["Before"]

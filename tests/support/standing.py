@@ -1,0 +1,40 @@
+"""Somebody who stands where the gate should, and does not do what a gate does."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+
+@contextmanager
+def impostor(path: str, answer: Callable[[socket.socket], object]) -> Iterator[None]:
+    """Somebody who listens where the gate should, and does what ``answer`` does with each connection."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(path)
+        listening.listen(16)
+        taken: list[socket.socket] = []
+
+        def run() -> None:
+            while True:
+                try:
+                    channel, _ = listening.accept()
+                except OSError:
+                    return
+                taken.append(channel)
+                with suppress(OSError):
+                    answer(channel)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            listening.shutdown(socket.SHUT_RDWR)
+            thread.join(10)
+            for channel in taken:
+                channel.close()
+    Path(path).unlink()

@@ -1,0 +1,89 @@
+"""Our entries in a host's settings: put in once, taken out wholly, everything else as it was."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from callosum.errors import ConfigError
+from callosum.hosts import entries
+from callosum.hosts.claude_code import setup as claude_code
+from callosum.hosts.codex import setup as codex
+from callosum.hosts.gemini import setup as gemini
+
+SCRIPT = "/home/anna/.local/state/callosum/callosum-hook"
+WANTED = {
+    "claude-code": claude_code.entries(SCRIPT),
+    "claude-code over HTTP": claude_code.entries(SCRIPT, "http://127.0.0.1:7700"),
+    "codex": codex.entries(SCRIPT),
+    "gemini": gemini.entries(SCRIPT),
+}
+FOREIGN: list[dict[str, Any]] = [
+    {},
+    {"model": "opus", "permissions": {"allow": ["Bash(ls)"]}},
+    {"hooks": {}},
+    {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "/usr/bin/lint"}]}]}},
+    {"hooks": {"enabled": True, "BeforeTool": [], "Stop": [{"hooks": []}]}, "ünïcode": ["x"]},
+]
+
+
+@pytest.fixture(params=WANTED, ids=str)
+def wanted(request: pytest.FixtureRequest) -> dict[str, entries.Group]:
+    return WANTED[request.param]
+
+
+@pytest.mark.parametrize("settings", FOREIGN, ids=range(len(FOREIGN)))
+def test_in_and_out_again_gives_back_what_was_there(settings: dict[str, Any], wanted: dict[str, entries.Group]) -> None:
+    before = copy.deepcopy(settings)
+    added = entries.installed(settings, wanted)
+    assert settings == before, "the settings that were handed in are left alone"
+    assert not entries.missing(added, wanted)
+    taken = entries.removed(added)
+    if before.get("hooks") == {}:
+        before.pop("hooks")  # an empty table may go with the entries
+        taken.pop("hooks", None)
+    for event, groups in before.get("hooks", {}).items():
+        if groups == [] and event in wanted:
+            taken.setdefault("hooks", {}).setdefault(event, [])
+    assert taken == before
+
+
+def test_twice_is_once(wanted: dict[str, entries.Group]) -> None:
+    once = entries.installed(FOREIGN[3], wanted)
+    assert entries.installed(once, wanted) == once
+
+
+def test_an_older_entry_of_ours_is_replaced() -> None:
+    old = {"type": "command", "command": "/old/place/callosum-hook", "args": ["claude-code"]}
+    other = {"type": "command", "command": "/usr/bin/lint"}
+    settings = {"hooks": {"PreToolUse": [{"matcher": "*", "hooks": [old, other]}]}}
+    made = entries.installed(settings, WANTED["claude-code"])
+    assert made["hooks"]["PreToolUse"][0] == {"matcher": "*", "hooks": [other]}
+    assert "/old/place" not in str(made)
+
+
+def test_a_changed_entry_is_missing() -> None:
+    made = copy.deepcopy(entries.installed({}, WANTED["claude-code"]))
+    made["hooks"]["PreToolUse"][0]["hooks"][0].pop("onFailure")
+    assert entries.missing(made, WANTED["claude-code"]) == ["PreToolUse"]
+
+
+@pytest.mark.parametrize("hooks", [[], "all", 7])
+def test_hooks_of_another_shape_are_refused_with_their_place(hooks: object) -> None:
+    with pytest.raises(ConfigError) as refused:
+        entries.installed({"hooks": hooks}, WANTED["codex"])
+    assert refused.value.at == "hooks"
+
+
+def test_what_asks_fails_closed_in_every_host() -> None:
+    before = WANTED["claude-code"]["PreToolUse"]["hooks"][0]
+    assert before["onFailure"] == "block"
+    for host, event in (("codex", "PreToolUse"), ("gemini", "BeforeTool")):
+        assert WANTED[host][event]["hooks"][0]["command"].rstrip(" }").endswith("exit 2;")
+    for wanted in WANTED.values():
+        for event, group in wanted.items():
+            if event not in ("PreToolUse", "BeforeTool", "ConfigChange"):
+                assert "exit 2" not in str(group), "what only reports stops nothing"
+                assert "onFailure" not in str(group)
