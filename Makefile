@@ -8,6 +8,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SESSIONS ?= 8
+WORKERS ?= 2
+
+# the tests start many hundred processes: none of them compiles the package anew, whatever the shell says
+export PYTHONDONTWRITEBYTECODE :=
+
+# the tests count syncs and do not time them: their files lie in memory where there is a gigabyte of it
+SCRATCH := $(if $(TMPDIR),,$(shell test -w /dev/shm && df -Pk /dev/shm 2>/dev/null | awk 'END {if ($$4 > 1000000) print "TMPDIR=/dev/shm"}'))
 
 # the first of these that is new enough; `make PYTHON=/path/to/python3 ...` names another
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -22,7 +29,7 @@ demo: $(VENV)/.demo ## two sessions, one inbox: without the gate and with it (un
 	@$(BIN)/callosum demo
 
 .PHONY: test
-test: lint unit ## everything that must pass: style, types, direction of imports, tests
+test: lint unit fuzz-minute ## everything that must pass: style, types, direction of imports, tests, a minute of fuzzing
 
 .PHONY: lint
 lint: $(VENV)/.test ## style, types and direction of imports
@@ -32,8 +39,20 @@ lint: $(VENV)/.test ## style, types and direction of imports
 	$(BIN)/lint-imports --no-cache
 
 .PHONY: unit
-unit: $(VENV)/.test ## the tests alone; ARGS="-k name" picks some
-	$(BIN)/python -m pytest $(ARGS)
+unit: $(VENV)/.test ## the tests alone; ARGS="-k name" picks some, WORKERS=0 runs them in one process
+	$(SCRATCH) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+.PHONY: e2e
+e2e: $(VENV)/.test ## the real hosts, installed from their registries, with scripted models; ARGS="tests/e2e/codex" picks some
+	$(BIN)/python -m pytest -m e2e $(or $(ARGS),tests/e2e)
+
+.PHONY: fuzz
+fuzz: $(VENV)/.test ## ten minutes of whatever can be sent to the gate; ARGS="--only shell" picks some
+	$(BIN)/python -m fuzz $(ARGS)
+
+.PHONY: fuzz-minute
+fuzz-minute: $(VENV)/.test ## a minute of it, the same inputs every time
+	$(BIN)/python -m fuzz --minute $(ARGS)
 
 .PHONY: format
 format: $(VENV)/.test ## put the code into form
@@ -55,7 +74,7 @@ replay: $(VENV)/.demo ## recorded tool traffic through the gate: make replay FIL
 
 .PHONY: clean
 clean: ## remove what the other targets made
-	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist .fuzz .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.python:
@@ -72,8 +91,8 @@ $(VENV)/.demo: $(VENV)/.python pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.python pyproject.toml
-	@echo "installing callosum[demo,dev,examples,opentelemetry,server]"
-	@$(PIP) install --editable '.[demo,dev,examples,opentelemetry,server]'
+	@echo "installing callosum[demo,dev,examples,fuzz,mcp,opentelemetry,server]"
+	@$(PIP) install --editable '.[demo,dev,examples,fuzz,mcp,opentelemetry,server]'
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.bench: $(VENV)/.python pyproject.toml
