@@ -240,7 +240,9 @@ class Courses:
         if self.observers:
             self._observe(Event.COMPLETE, who, began, applied, report=report, outcome=ended, result=kept)
         if result and ended is _DONE and report.ok and not report.late and applied.change.settles:
-            yield from self._saw(who, applied.change.settles[0].action, result)
+            look = applied.change.settles[0].action
+            if look.keys and look.keys[0].mode is _LOOKS:
+                yield from self._saw(who, look, result)
         return report
 
     def _saw(self, who: Who, look: Action, result: Any) -> Course[None]:

@@ -147,7 +147,7 @@ class Sketcher:
         try:
             hashes = {known[word] for word in found}
         except KeyError:
-            hashes = {self._learn(word) for word in found}
+            hashes = {known[word] if word in known else self._learn(word) for word in found}
         turns = _NUMBER in hashes
         hashes -= _NO_HASH
         if len(hashes) < FEW:

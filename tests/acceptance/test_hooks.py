@@ -135,6 +135,19 @@ def test_a_prompt_brings_the_brief_and_settles_what_was_broken_off(gate: Path) -
     assert [(entry["session"], entry["outcome"]) for entry in ended] == [("claude-code/A", "unknown")]
 
 
+def test_a_host_that_dies_leaves_an_action_of_which_nobody_knows(gate: Path) -> None:
+    hook = Hook(gate)
+    payload = event("PreToolUse", "A", "mcp__mail__send_email", MAIL, "a1")
+    host = "import subprocess, sys; subprocess.run(sys.argv[2:], input=sys.argv[1].encode(), check=True)"
+    subprocess.run([sys.executable, "-c", host, json.dumps(payload), hook.script, "claude-code"], check=True, timeout=60)
+    assert "never reported" in hook.before("B", "mcp__mail__send_email", MAIL).denied
+    alive = hook.before("C", "mcp__mail__send_email", {**MAIL, "to": "carol@example.com"})
+    assert not alive.denied
+    again = hook.before("D", "mcp__mail__send_email", {**MAIL, "to": "carol@example.com"}).denied
+    assert again, "this process lives, and so the call is under way"
+    assert "never reported" not in again
+
+
 def test_an_event_nobody_knows_passes_and_is_in_the_journal(gate: Path) -> None:
     hook = Hook(gate)
     assert hook.send(event("MoonRise", "A", phase="full", extra={"deep": [1]})) == Said(0, b"", "")
