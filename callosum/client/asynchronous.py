@@ -59,6 +59,7 @@ class AsyncCallosumClient:
         self._short = ThreadPoolExecutor(THREADS, "callosum-client")
         self._long = ThreadPoolExecutor(WAITERS, "callosum-waiter")
         self.complete = self._threaded(client.complete)
+        self.report = self._threaded(client.report)
         self.lock = self._threaded(client.lock)
         self.release = self._threaded(client.release)
         self.renew = self._threaded(client.renew)

@@ -68,6 +68,7 @@ from callosum.model import (
     Verdict,
 )
 from callosum.policy.table import fallback as verdict_without_gate
+from callosum.worktree import located
 
 logger = logging.getLogger("callosum")
 
@@ -192,8 +193,9 @@ class CallosumClient:
     def intercept(self, call: Call) -> Decision:
         """Decides a call before it runs, as every gate does; without the gate as ``fallback`` does.
 
-        A call without a call id gets one.
+        A call without a call id gets one, and one without a worktree that of its ``cwd`` on this machine.
         """
+        call = located(call)
         asked = call if call.call_id is not None else replace(call, call_id=os.urandom(16).hex())
         if call.wait != 0 or call.timeout is not None:
             check_times(call)
@@ -226,8 +228,6 @@ class CallosumClient:
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Report:
         """Reports how an action ended. A result that cannot be written as JSON, or is too long, is summarised."""
-        if id is not None:
-            check_id(id)
         report = wire.Complete(
             instance=instance,
             id=id,
@@ -240,8 +240,18 @@ class CallosumClient:
             session=session,
             namespace=namespace,
         )
+        return self.report(report)
+
+    def report(self, report: wire.Complete, *, sent: Callable[[], object] | None = None) -> Report:
+        """Reports how an action ended, as ``complete`` does.
+
+        ``sent`` is called each time that the report is out, before the gate's answer: what is begun there, the gate
+        hears of after the report.
+        """
+        if report.id is not None:
+            check_id(report.id)
         body = written_report(report)
-        return self._ask("POST", "/complete", body, read_report, again=id is not None)
+        return self._ask("POST", "/complete", body, read_report, again=report.id is not None, sent=sent)
 
     def lock(
         self,
@@ -425,12 +435,13 @@ class CallosumClient:
 
     # --- without the gate ------------------------------------------------------------------------
 
-    def fallback(self, call: Call, error: Exception) -> Decision:
+    def fallback(self, call: Call, error: Exception, *, tier: int | None = None) -> Decision:
         """Decides a call that the gate could not be asked about (``error`` says why), by the tool's highest tier.
 
-        It goes on and will be journalled, or raises ``GateUnavailable``. Source: PROTOCOL section 8.
+        It goes on and will be journalled, or raises ``GateUnavailable``. ``tier`` is for a caller that knows how
+        grave the call is where the table does not. Source: PROTOCOL section 8.
         """
-        tier = self._table.tier(call.tool, call.params)
+        tier = self._table.tier(call.tool, call.params) if tier is None else tier
         cause = error.__cause__ if isinstance(error.__cause__, TransportError) else error
         if not verdict_without_gate(tier, self._highest).proceed:
             raise GateUnavailable(
@@ -474,6 +485,7 @@ class CallosumClient:
         again: bool,
         wait: float = 0.0,
         shorten: Callable[[float], bytes] | None = None,
+        sent: Callable[[], object] | None = None,
     ) -> T:
         """Sends a request until it is answered or the time is up.
 
@@ -489,7 +501,9 @@ class CallosumClient:
         while True:
             tried = now
             try:
-                answer = self._transport.request(method, target, body, deadline=ends, connect_by=limit, again=again)
+                answer = self._transport.request(
+                    method, target, body, deadline=ends, connect_by=limit, again=again, sent=sent
+                )
                 found = read(answer)
             except (TransportError, StoreUnavailable) as error:
                 if self._transport.closed or not (again or not getattr(error, "sent", True)):

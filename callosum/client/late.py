@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import logging
 import os
 import threading
 from collections import deque
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
     Post = Callable[[bytes, int], object]
 
-logger = logging.getLogger("callosum")
-
 FILE: Final = "late.jsonl"
 """The name of the file in the state folder."""
 MAX_FILE: Final = 4_000_000
@@ -45,6 +42,12 @@ MAX_PAGE: Final = 1000
 _PAGE_BYTES: Final = 1_000_000
 _MAX_LINE: Final = 200_000
 _FIELDS: Final = ("instance", "tool", "action", "session", "namespace", "callId", "cwd", "run", "parent", "continues")
+
+
+def _warn(message: str, *values: object) -> None:
+    import logging  # noqa: PLC0415 - takes a hook process as long as all else here
+
+    logging.getLogger("callosum").warning(message, *values)
 
 
 class Refused(Exception):
@@ -160,7 +163,7 @@ class Late:
         with self._mine():
             if len(self._kept) == MAX_KEPT and not self._full:
                 self._full = True
-                logger.warning("more than %d calls ran without the gate: the oldest are forgotten", MAX_KEPT)
+                _warn("more than %d calls ran without the gate: the oldest are forgotten", MAX_KEPT)
             self._kept.append(line)
 
     def _mine(self) -> threading.Lock:
@@ -191,7 +194,7 @@ class Spool:
         except OSError as error:
             if not self._warned:
                 self._warned = True
-                logger.warning("%s cannot be written: %s", self.path, error)
+                _warn("%s cannot be written: %s", self.path, error)
         return False
 
     def _append(self, line: bytes) -> bool | None:
@@ -357,7 +360,7 @@ def _send(page: Sequence[_Line], post: Post, put_back: Callable[[bytes], bool] |
             if error.theirs and put_back is not None:
                 bad = [line for line in bad if not put_back(line.written)]
             if bad:
-                logger.warning("%d calls that ran without the gate are not journalled: %s", len(bad), error)
+                _warn("%d calls that ran without the gate are not journalled: %s", len(bad), error)
         else:
             break
     return len(lines)

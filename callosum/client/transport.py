@@ -176,23 +176,25 @@ class Transport:
         deadline: float,
         connect_by: float | None = None,
         again: bool = False,
+        sent: Callable[[], object] | None = None,
     ) -> Answer:
         """Sends one request and returns the answer, whatever its status.
 
         ``target`` is path and query in ASCII, ``body`` is JSON. All of it ends at the moment ``deadline``, a new
         connection at ``connect_by`` if that is sooner. A kept connection that turns out to be closed is replaced
         by a new one, once, if the request cannot have been received, or if with ``again`` it may be carried out
-        twice. Raises ``Unreachable``, ``TooLate``, ``BadAnswer``.
+        twice. ``sent`` is called each time that the request is out, before the answer is waited for. Raises
+        ``Unreachable``, ``TooLate``, ``BadAnswer``.
         """
         message = self._message(method, target, body)
         connection = self._take()
         if connection is not None:
             try:
-                return self._exchange(connection, message, deadline)
+                return self._exchange(connection, message, deadline, sent)
             except Unreachable as error:
                 if error.sent and not again:
                     raise
-        return self._exchange(self._connect(connect_by, deadline), message, deadline)
+        return self._exchange(self._connect(connect_by, deadline), message, deadline, sent)
 
     def open(self, target: str, headers: Iterable[str] = (), *, deadline: float) -> Stream:
         """Sends a GET over a connection of its own and returns its answer with the body still to come."""
@@ -218,11 +220,15 @@ class Transport:
         length = b"" if method == "GET" else b"\r\nContent-Length: 0"
         return b"".join((first, self._lines, more, length, b"\r\n\r\n"))
 
-    def _exchange(self, connection: _Connection, message: bytes, deadline: float) -> Answer:
+    def _exchange(
+        self, connection: _Connection, message: bytes, deadline: float, sent: Callable[[], object] | None
+    ) -> Answer:
         keep = False
         self._busy.add(connection)
         try:
             connection.send(message, deadline)
+            if sent is not None:
+                sent()
             answer, keep = connection.receive(deadline)
         finally:
             self.release(connection, keep=keep)

@@ -1,0 +1,98 @@
+"""``callosum mcp``: a server of MCP with the gate before its tools, or the gate itself as a server of MCP."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from callosum.cli.options import Config, Namespace, State, settings_of
+
+
+def mcp(  # noqa: PLR0917  typer names them all
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND ARGS...", help="The server to wrap, as its host would start it."),
+    ] = None,
+    url: Annotated[
+        str | None, typer.Option("--url", metavar="URL", help="The server to wrap, by its address (Streamable HTTP).")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            metavar="'NAME: VALUE'",
+            help="Sent with each request to --url; ${VAR} in it is read from the environment.",
+        ),
+    ] = None,
+    header_env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header-env", metavar="NAME=VARIABLE", help="A header whose value is an environment variable's."
+        ),
+    ] = None,
+    transport: Annotated[
+        str | None,
+        typer.Option("--transport", metavar="TYPE", help="How --url is spoken: Streamable HTTP, by any of its names."),
+    ] = None,
+    name: Annotated[
+        str,
+        typer.Option(
+            "--name", metavar="NAME", help="The server's name in those of its tools (default: what it says itself)."
+        ),
+    ] = "",
+    instance: Annotated[
+        str | None, typer.Option("--instance", metavar="NAME", help="Who acts (default: CALLOSUM_INSTANCE).")
+    ] = None,
+    session: Annotated[
+        str | None,
+        typer.Option("--session", metavar="NAME", help="Which session of it (default: the host's process)."),
+    ] = None,
+    gate: Annotated[
+        str | None,
+        typer.Option("--gate", metavar="URL", help="The gate to ask (default: CALLOSUM_URL, else a local one)."),
+    ] = None,
+    state: State = None,
+    namespace: Namespace = None,
+    config: Config = None,
+) -> None:
+    """Wrap a server of MCP: same tools, same answers, every call through the gate.
+
+    Without a server to wrap: serve tools by which an agent asks what the
+    others do, who holds what, and takes, awaits and releases leases.
+    """
+    from callosum.errors import ConfigError
+    from callosum.hosts.mcp.headers import TRANSPORTS, read_headers
+    from callosum.hosts.mcp.identity import Names
+    from callosum.hosts.mcp.wrap import Wrap, check_gate, run_command, run_url
+
+    settings = settings_of(state, namespace, config)
+    names = Names(
+        given_instance=instance,
+        given_session=session,
+        usual_instance=settings.instance,
+        usual_session=os.environ.get("CALLOSUM_SESSION") or None,
+        namespace=settings.namespace,
+    )
+    wrap = Wrap(state=settings.state, names=names, name=name, gate=gate, rules=settings.rules)
+    if command and url:
+        raise typer.BadParameter("name either a command or an address")
+    if transport is not None and transport not in TRANSPORTS:
+        raise typer.BadParameter(f"expected one of {', '.join(TRANSPORTS)}", param_hint="--transport")
+    if (header or header_env) and not url:
+        raise typer.BadParameter("headers are for a server by its address", param_hint="--header")
+    check_gate(wrap)
+    if url:
+        code = run_url(wrap, url, read_headers(header or (), header_env or (), os.environ))
+    elif command:
+        code = run_command(wrap, command, os.environ)
+    else:
+        try:
+            from callosum.hosts.mcp.server import serve
+        except ImportError as missing:
+            raise ConfigError(
+                f"{missing.name} is not installed: pip install 'callosum-protocol[mcp]'", at="callosum mcp"
+            ) from None
+        code = serve(wrap)
+    raise typer.Exit(code)

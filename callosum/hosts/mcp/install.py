@@ -1,0 +1,202 @@
+"""The servers in a host's configuration, each behind the gate, and back again.
+
+::
+
+    {"mcpServers": {"files": {"command": "npx", "args": ["-y", "server-filesystem", "/srv"]}}}
+    {"mcpServers": {"files": {"command": "callosum", "args": ["mcp", "--name", "files", "--", "npx", "-y", ...]}}}
+
+Pure: parsed JSON in, changed JSON out. Order, unknown fields and what was there before stay; what was rewritten can be
+read back from what stands there, so that fields that were added meanwhile stay too. A header's value goes into the
+entry's ``env``, because arguments can be seen in a list of processes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+from callosum.hosts.mcp.headers import TRANSPORTS
+
+PLACES: Final = (("mcpServers",), ("servers",), ("mcp", "servers"))
+"""Where hosts keep their servers: most of them, VS Code's ``mcp.json``, VS Code's ``settings.json``."""
+COMMAND: Final = ("callosum",)
+_VARIABLE: Final = "CALLOSUM_MCP_HEADER_"
+_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9]+")
+
+
+class Skipped(NamedTuple):
+    """A server that stays as it is, and why."""
+
+    name: str
+    why: str
+
+
+def installed(config: Mapping[str, Any], command: Sequence[str] = COMMAND) -> dict[str, Any]:
+    """The configuration with every server behind the gate; one that already is stays as it is."""
+    return _changed(config, lambda name, entry: _wrapped(name, entry, command))
+
+
+def removed(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with every server as it was before ``installed``."""
+    return _changed(config, lambda _, entry: _unwrapped(entry))
+
+
+def skipped(config: Mapping[str, Any]) -> list[Skipped]:
+    """The servers that ``installed`` leaves without the gate, with the reason."""
+    found = []
+    for name, entry in _servers(config):
+        why = _unfit(entry)
+        if why and not _is_wrapped(entry) and not _is_gate(entry):
+            found.append(Skipped(name, why))
+    return found
+
+
+def covered(config: Mapping[str, Any]) -> dict[str, bool]:
+    """Every server by its name, and whether its calls pass the gate. The gate's own server counts as covered."""
+    return {name: _is_wrapped(entry) or _is_gate(entry) for name, entry in _servers(config)}
+
+
+# --- the places -----------------------------------------------------------------------------------------
+
+
+def _servers(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for place in PLACES:
+        table: Any = config
+        for step in place:
+            table = table.get(step) if isinstance(table, Mapping) else None
+        if isinstance(table, Mapping):
+            yield from ((name, entry) for name, entry in table.items() if isinstance(entry, Mapping))
+
+
+def _changed(config: Mapping[str, Any], change: Any) -> dict[str, Any]:
+    made = dict(config)
+    for place in PLACES:
+        above, table = made, made.get(place[0])
+        if len(place) == 2 and isinstance(table, Mapping):
+            above = made[place[0]] = dict(table)
+            table = above.get(place[1])
+        if isinstance(table, Mapping):
+            above[place[-1]] = {
+                name: change(name, entry) if isinstance(entry, Mapping) else entry for name, entry in table.items()
+            }
+    return made
+
+
+# --- one server -----------------------------------------------------------------------------------------
+
+
+def _wrapped(name: str, entry: Mapping[str, Any], command: Sequence[str]) -> Mapping[str, Any]:
+    if _is_wrapped(entry) or _unfit(entry):
+        return entry
+    program, *front = command
+    if "command" in entry:
+        # Written in one word where there were no args, so that what is taken back has none either.
+        called = ["--name", name] if "args" in entry else [f"--name={name}"]
+        words = [*front, "mcp", *called, "--", entry["command"], *entry.get("args", [])]
+        return _rewritten(entry, "command", {"command": program, "args": words})
+    words = [*front, "mcp", "--name", name, "--url", entry["url"]]
+    values: dict[str, str] = {}
+    for number, (header, value) in enumerate(entry.get("headers", {}).items(), 1):
+        variable = f"{_VARIABLE}{number}_{_UNUSUAL.sub('_', header).upper()}"
+        values[variable] = value
+        words += ["--header-env", f"{header}={variable}"]
+    if "type" in entry:
+        words += ["--transport", entry["type"]]
+    made = _rewritten(entry, "url", {"command": program, "args": words}, type="stdio")
+    if values:
+        made["env"] = {**entry.get("env", {}), **values}
+    return made
+
+
+def _unwrapped(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    words = _mcp_words(entry)
+    if words is None or not _is_wrapped(entry):
+        return entry
+    if "--" in words[:-1]:
+        front, back = words[: words.index("--")], words[words.index("--") + 1 :]
+        bare = any(word.startswith("--name=") for word in front) and len(back) == 1
+        return _rewritten(entry, "command", {"command": back[0], **({} if bare else {"args": back[1:]})})
+    options = list(pairwise(words))
+    env = dict(entry.get("env", {}))
+    headers: dict[str, Any] = {}
+    for option, value in options:
+        header, _, variable = value.partition("=")
+        if option == "--header-env" and variable in env:
+            headers[header] = env.pop(variable)
+    url = next(value for option, value in options if option == "--url")
+    kind = next((value for option, value in options if option == "--transport"), None)
+    made = _rewritten(entry, "command", {"url": url, **({"headers": headers} if headers else {})}, type=kind)
+    if headers and env:
+        made["env"] = env
+    elif headers:
+        del made["env"]
+    return made
+
+
+def _rewritten(
+    entry: Mapping[str, Any], at: str, fields: Mapping[str, Any], *, type: str | None = None
+) -> dict[str, Any]:
+    """The entry in its own order: ``fields`` stand where ``at`` stood, and fields of theirs nowhere else."""
+    made: dict[str, Any] = {}
+    for key, value in entry.items():
+        if key == at:
+            made.update(fields)
+        elif key == "type" and type is not None:
+            made[key] = type
+        elif key == "args" and "args" in fields:
+            made.setdefault(key, fields["args"])
+        elif key not in ("command", "args", "url") and not (key == "headers" and value):
+            made[key] = value
+    return made
+
+
+def _unfit(entry: Mapping[str, Any]) -> str:
+    """Why a server cannot be put behind the gate, ``""`` if it can."""
+    if _is_gate(entry):
+        return "it is the gate's own server"
+    if "command" in entry and ("url" in entry or "headers" in entry):
+        return "it has both a command and an address"
+    if isinstance(entry.get("command"), str) and entry["command"]:
+        args = entry.get("args", [])
+        sound = isinstance(args, list) and all(isinstance(word, str) for word in args)
+        return "" if sound else "its args are no list of strings"
+    url = entry.get("url")
+    if not isinstance(url, str) or not url or url.startswith("-") or "command" in entry or "args" in entry:
+        return "it has neither a command nor a url"
+    if entry.get("type") == "sse":
+        return "it speaks the old HTTP+SSE transport"
+    if "type" in entry and entry["type"] not in TRANSPORTS:
+        return f"its type is not known: {str(entry['type'])[:40]}"
+    headers = entry.get("headers", {})
+    if not isinstance(headers, Mapping) or not all(isinstance(value, str) for value in headers.values()):
+        return "its headers are no texts"
+    return "" if isinstance(entry.get("env", {}), Mapping) else "its env is no object"
+
+
+def _mcp_words(entry: Mapping[str, Any]) -> list[str] | None:
+    """What stands behind ``callosum mcp`` in an entry, None if it is another command."""
+    program, args = entry.get("command"), entry.get("args", [])
+    if not isinstance(program, str) or not isinstance(args, list) or not all(isinstance(word, str) for word in args):
+        return None
+    words = [program, *args]
+    for at, word in enumerate(words[:-1]):
+        if word == "--":
+            return None
+        if words[at + 1] == "mcp" and (word.replace("\\", "/").rpartition("/")[2] in _PROGRAMS):
+            return words[at + 2 :]
+    return None
+
+
+_PROGRAMS: Final = ("callosum", "callosum.exe", "callosum.cli", "callosum-protocol")
+
+
+def _is_wrapped(entry: Mapping[str, Any]) -> bool:
+    words = _mcp_words(entry)
+    return words is not None and ("--" in words[:-1] or "--url" in words[:-1])
+
+
+def _is_gate(entry: Mapping[str, Any]) -> bool:
+    words = _mcp_words(entry)
+    return words is not None and not ("--" in words[:-1] or "--url" in words[:-1])

@@ -1,0 +1,269 @@
+"""What stands between a call of MCP and the gate: asking, reporting, renewing, and what to do when nobody answers.
+
+::
+
+    ask ── intercept ──┬── Ruling: it may run (with a warning, perhaps), or the sentence why not
+                       │  nobody answers, or the token is refused
+                       └── the tier table ── the rules, for what they take for a mere look ── Ruling
+    report ── complete, or the late journal
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from callosum.client.fallback import SHELLS
+from callosum.errors import CallosumError, ConfigError, GateUnavailable, StoreUnavailable
+from callosum.model import Call, Decision, Outcome, Tier, Verdict
+from callosum.wire import Complete
+
+if TYPE_CHECKING:
+    from callosum.client.client import CallosumClient
+
+logger = logging.getLogger("callosum")
+
+RENEW_AT: Final = 3
+"""A lease is renewed when a third of its time is over."""
+BRISK: Final = 0.1
+"""Seconds: a gate that takes longer is waited for in a thread beside."""
+LONG_PARAMS: Final = 3_500_000
+"""From this length on, in bytes as JSON, the long texts among the params are shortened for the gate."""
+LONG_TEXT: Final = 100_000
+"""How much of such a text the gate is shown, in characters."""
+_OURS: Final = frozenset(("Authorization", "Host", "Origin", "instance", "session", "namespace", "parent", "token"))
+"""Where the gate finds fault if this client is not let in, rather than with the call."""
+
+
+T = TypeVar("T")
+
+
+class Ruling(NamedTuple):
+    """The answer to one call. ``text`` is the sentence for the agent, ``""`` where there is none.
+
+    ``decision`` is what was opened and must be reported, None for a call that does not run.
+    """
+
+    proceed: bool
+    text: str = ""
+    decision: Decision | None = None
+
+
+class Keeper:
+    """Asks the gate and reports to it. Usable from any thread.
+
+    ``connect`` makes the client when it is first needed. ``judge`` says how grave a call is by the rules alone; it is
+    asked where the gate cannot be.
+    """
+
+    def __init__(self, connect: Callable[[], CallosumClient], judge: Callable[[Call], tuple[int, str]]) -> None:
+        self._connect = connect
+        self._judge = judge
+        self._client: CallosumClient | None = None
+        self._lock = threading.Lock()
+        self._renewing = _Renewing(self._renew)
+        self.brisk = False
+        """Whether the gate answered the last time so fast that one may wait for it on the spot."""
+
+    def warm(self) -> None:
+        """Makes the connection before it is needed, which may start the local gate. Never raises."""
+        try:
+            self._timed(self.client.health)
+        except CallosumError as error:
+            logger.warning("no gate yet: %s", error)
+
+    @property
+    def client(self) -> CallosumClient:
+        """The client, made by whoever first asks."""
+        if self._client is None:
+            with self._lock:
+                if self._client is None:
+                    self._client = self._connect()
+        return self._client
+
+    def close(self) -> None:
+        """Closes the client; what was kept for the journal is offered once more."""
+        self._renewing.close()
+        if self._client is not None:
+            self._client.close()
+
+    def ask(self, call: Call, size: int) -> Ruling:
+        """Asks whether a call may run. ``size`` is about how long its arguments are, in bytes. Never raises."""
+        try:
+            if size > LONG_PARAMS:
+                call = replace(call, params=shortened(call.params))
+            decision = self._timed(lambda: self._decide(call))
+        except GateUnavailable as error:
+            return Ruling(False, _away(call, error))
+        except CallosumError as error:
+            return Ruling(False, f"[Callosum] This call cannot be judged, so it did not run: {str(error)[:500]}.")
+        except Exception as error:  # whatever it is, nobody said yes
+            logger.exception("%s could not be judged", call.tool)
+            return Ruling(False, f"[Callosum] This call cannot be judged, so it did not run: {type(error).__name__}.")
+        if not decision.proceed:
+            return Ruling(False, decision.warning or f"[Callosum] This call was not let through ({decision.verdict}).")
+        if decision.lease is not None:
+            self._renewing.add(call, decision)
+        return Ruling(True, (decision.warning or "") if decision.verdict is Verdict.WARN else "", decision)
+
+    def _decide(self, call: Call) -> Decision:
+        try:
+            return self.client.intercept(call)
+        except GateUnavailable as error:
+            fault: CallosumError = error
+        except StoreUnavailable as error:
+            fault = error
+        except ConfigError as error:
+            if error.at not in _OURS:
+                raise
+            fault = error
+        try:
+            return self.client.fallback(call, fault)
+        except GateUnavailable:
+            if not self._only_looks(call):
+                raise
+            return self.client.fallback(call, fault, tier=Tier.NONE)
+
+    def _only_looks(self, call: Call) -> bool:
+        """Whether the rules take the tool for one that only looks, whatever it is given."""
+        if call.tool.rpartition("__")[2].lower() in SHELLS:
+            return False
+        return all(self._judge(one) == (Tier.NONE, "read") for one in (call, replace(call, params={})))
+
+    def report(
+        self,
+        call: Call,
+        decision: Decision,
+        result: Any = None,
+        outcome: Outcome | None = None,
+        *,
+        sent: Callable[[], object] | None = None,
+    ) -> None:
+        """Tells how a call ended. Never raises: the tool has run, and what is not told becomes ``unknown``.
+
+        ``sent`` may be called, more than once, when the report is on its way and before the gate has answered.
+        """
+        self._renewing.drop(decision.id)
+        try:
+            if decision.fallback:
+                self.client.remember_late(call, outcome or _outcome_of(result))
+                return
+            told = Complete(
+                instance=call.instance,
+                id=decision.id,
+                result=result,
+                outcome=outcome,
+                session=call.session,
+                namespace=call.namespace,
+            )
+            self._timed(lambda: self.client.report(told, sent=sent))
+        except CallosumError as error:
+            logger.warning("the outcome of %s could not be reported: %s", call.tool, error)
+
+    def _timed(self, ask: Callable[[], T]) -> T:
+        """Asks the gate, and notes whether it was fast."""
+        began = time.monotonic()
+        try:
+            return ask()
+        finally:
+            self.brisk = time.monotonic() - began < BRISK
+
+    def _renew(self, call: Call, id: int) -> bool:
+        return self.client.renew(call.instance, id, session=call.session, namespace=call.namespace).ok
+
+
+def shortened(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The params with their long texts cut; what the gate does not see whole counts as tier 3 at least."""
+    cut = {name: _cut(value) for name, value in params.items()}
+    cut["_tier"] = max(Tier.HIGH, params["_tier"]) if params.get("_tier") in tuple(Tier) else int(Tier.HIGH)
+    return cut
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > LONG_TEXT:
+        digest = blake2b(value.encode("utf-8", "replace"), digest_size=16).hexdigest()
+        return f"{value[:LONG_TEXT]}… ({len(value)} characters, {digest})"
+    if isinstance(value, dict):
+        return {name: _cut(one) for name, one in value.items()}
+    return [_cut(one) for one in value] if isinstance(value, list) else value
+
+
+def _away(call: Call, error: GateUnavailable) -> str:
+    why = error.__cause__ or error
+    return (
+        f"[Callosum] The gate that all sessions share cannot be asked ({str(why)[:200]}), and {call.tool} can do too "
+        "much to run without it. It did not run. Go on with something that only reads, try again in a minute, or tell "
+        "the user."
+    )
+
+
+def _outcome_of(result: Any) -> Outcome:
+    from callosum.gate.check import outcome_of  # noqa: PLC0415 - for a gate that is away
+
+    return outcome_of(result, None)
+
+
+class _Renewing:
+    """One thread that renews the leases of all calls that run, begun with the first of them."""
+
+    def __init__(self, renew: Callable[[Call, int], bool]) -> None:
+        self._renew = renew
+        self._wake = threading.Condition()
+        self._due: list[tuple[float, int]] = []
+        self._held: dict[int, tuple[Call, float]] = {}
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def add(self, call: Call, decision: Decision) -> None:
+        if decision.lease is None:
+            return
+        every = max(0.1, decision.lease.ttl) / RENEW_AT
+        with self._wake:
+            self._held[decision.id] = (replace(call, params={}), every)
+            heapq.heappush(self._due, (time.monotonic() + every, decision.id))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="callosum-renewing", daemon=True)
+                self._thread.start()
+            elif self._due[0][1] == decision.id:
+                self._wake.notify()
+
+    def drop(self, id: int) -> None:
+        with self._wake:
+            self._held.pop(id, None)
+
+    def close(self) -> None:
+        with self._wake:
+            self._closed = True
+            self._wake.notify()
+
+    def _run(self) -> None:
+        while (next_one := self._next()) is not None:
+            id, call = next_one
+            try:
+                if not self._renew(call, id):
+                    self.drop(id)
+            except CallosumError as error:
+                logger.warning("lease %s could not be renewed: %s", id, error)
+
+    def _next(self) -> tuple[int, Call] | None:
+        """Waits for the next lease that is to be renewed, and puts it back in line; None at the end."""
+        with self._wake:
+            while not self._closed:
+                while self._due and self._due[0][1] not in self._held:
+                    heapq.heappop(self._due)
+                left = self._due[0][0] - time.monotonic() if self._due else None
+                if left is None or left > 0:
+                    self._wake.wait(left)
+                    continue
+                _, id = heapq.heappop(self._due)
+                call, every = self._held[id]
+                heapq.heappush(self._due, (time.monotonic() + every, id))
+                return id, call
+        return None

@@ -1,0 +1,157 @@
+"""``callosum mcp -- COMMAND`` and ``callosum mcp --url URL``: a server with the gate before its tools."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+
+from callosum.errors import ConfigError
+from callosum.hosts.mcp.identity import Names, named_by_command, named_by_url, parent_process, server_name
+from callosum.hosts.mcp.lines import Writer
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from callosum.client.client import CallosumClient
+    from callosum.hosts.mcp.keeper import Keeper
+    from callosum.hosts.mcp.tap import Tap
+    from callosum.model import Call
+
+STATE: Final = "CALLOSUM_STATE"
+
+
+class Wrap(Struct, frozen=True, kw_only=True):
+    """What a wrap is told. ``state`` is the folder of the local gate; ``gate`` the address of another one.
+
+    ``rules``: the user's rules, where they are not in the state folder.
+    """
+
+    state: Path
+    names: Names
+    name: str = ""
+    gate: str | None = None
+    rules: Path | None = None
+
+
+def client_of(wrap: Wrap) -> CallosumClient:
+    """A client of the gate that is named, else of the local one, which the first call starts.
+
+    Raises ``ConfigError`` for an address that is none.
+    """
+    url = wrap.gate or os.environ.get("CALLOSUM_URL")
+    if url:
+        from callosum.client.client import CallosumClient  # noqa: PLC0415 - while the server starts
+
+        return CallosumClient(url, state=wrap.state)
+    from callosum.client.local import local_client  # noqa: PLC0415
+
+    return local_client(wrap.state)
+
+
+def check_gate(wrap: Wrap) -> None:
+    """Raises ``ConfigError`` for an address of the gate that is none, before anything is started."""
+    from callosum.client.transport import Address  # noqa: PLC0415
+
+    for url, place in ((wrap.gate, "--gate"), (os.environ.get("CALLOSUM_URL"), "CALLOSUM_URL")):
+        try:
+            if url:
+                Address(url)
+        except ValueError as error:
+            raise ConfigError(str(error), at=place) from None
+
+
+def judge_of(wrap: Wrap, call: Call) -> tuple[int, str]:
+    """How grave the rules take a call to be, and what it does. Loads them, which only a missing gate makes needed."""
+    from callosum.rulebook import Rulebook  # noqa: PLC0415
+
+    found = Rulebook(wrap.rules or wrap.state / "tiers.json", protected=(str(wrap.state),)).current().classify(call)
+    return found.tier, found.effect
+
+
+def run_command(wrap: Wrap, command: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Runs a server's command with its calls gated; returns the exit code. Raises ``OSError`` if it cannot start."""
+    from callosum.hosts.mcp.child import Child, end_like  # noqa: PLC0415 - an address needs none of it
+
+    out = _own_output()
+    client = Writer(out)
+    child = Child(command, environ, client)  # at once: it starts while the rest is loaded
+    keeper, tap = _tap(wrap, client, child.write, otherwise=named_by_command(command), cwd=str(Path.cwd()))
+    code = child.run(tap, 0)
+    tap.close()
+    keeper.close()
+    return end_like(code)
+
+
+def run_url(wrap: Wrap, url: str, headers: Mapping[str, str]) -> int:
+    """Speaks for the server at an address with its calls gated; returns the exit code. Raises ``ConfigError``."""
+    try:
+        from callosum.hosts.mcp.remote import Remote  # noqa: PLC0415 - a command needs no HTTP
+    except ImportError as missing:
+        raise ConfigError(
+            f"{missing.name} is not installed: pip install 'callosum-protocol[mcp]'", at="callosum mcp --url"
+        ) from None
+    client = Writer(_own_output())
+    remote = Remote(url, headers, client)
+    keeper, tap = _tap(wrap, client, remote.send, otherwise=named_by_url(url), cwd=None)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _stop)
+    try:
+        code = remote.run(tap, 0)
+    except _Stopped as stopped:
+        remote.stop()
+        tap.lost()
+        code = 128 + stopped.number
+    tap.close()
+    keeper.close()
+    return code
+
+
+class _Stopped(BaseException):
+    """A signal asks for the end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _stop(number: int, _: FrameType | None) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    raise _Stopped(number)
+
+
+def _tap(
+    wrap: Wrap, to_client: Writer, to_server: Callable[[bytes], object], *, otherwise: str, cwd: str | None
+) -> tuple[Keeper, Tap]:
+    from callosum.hosts.mcp.keeper import Keeper  # noqa: PLC0415
+    from callosum.hosts.mcp.tap import Tap, Wrapped  # noqa: PLC0415
+    from callosum.process import this_process  # noqa: PLC0415
+
+    logging.basicConfig(format="callosum: %(message)s")
+    keeper = Keeper(lambda: client_of(wrap), lambda call: judge_of(wrap, call))
+    threading.Thread(target=keeper.warm, name="callosum-warm", daemon=True).start()
+    wrapped = Wrapped(
+        names=wrap.names,
+        started_by=parent_process(),
+        server=server_name(wrap.name),
+        otherwise=otherwise,
+        host=this_process(),
+        cwd=cwd,
+    )
+    return keeper, Tap(keeper, wrapped, to_client=to_client, to_server=to_server)
+
+
+def _own_output() -> int:
+    """The real standard output; whatever else prints goes to standard error, so that the messages stay alone."""
+    out = os.dup(1)
+    with suppress(OSError):
+        os.dup2(2, 1)
+    return out

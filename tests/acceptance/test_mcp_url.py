@@ -1,0 +1,306 @@
+"""``callosum mcp --url`` as a client of MCP uses it: over a real server of the SDK, and over one that misbehaves."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.mcpwrap import ROOT, Wrapped, said, wrapped
+from tests.support.peer import Close, Hang, Peer, Request
+from tests.support.serving import Server, serving, until
+
+
+@pytest.fixture(scope="module")
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("gate") / "state") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    program = [sys.executable, str(ROOT / "tests" / "support" / "mcphttp.py")]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}/mcp"
+        process.terminate()
+
+
+@pytest.fixture
+def start(gate: Server, tmp_path: Path) -> Iterator[Callable[..., Wrapped]]:
+    stack: list[Any] = []
+
+    def begin(url: str, *options: str, session: str = "a", modern: bool = False, **environ: str) -> Wrapped:
+        named = {"CALLOSUM_URL": gate.address, "CALLOSUM_NAMESPACE": tmp_path.name, **environ}
+        words = ("--name", "shop", "--instance", "mira", "--session", session, "--url", url, *options)
+        manager = wrapped(tmp_path / "state", server=words, modern=modern, environ=named)
+        stack.append(manager)
+        return manager.__enter__()
+
+    yield begin
+    for manager in stack:
+        manager.__exit__(None, None, None)
+
+
+both = pytest.mark.parametrize("modern", [False, True], ids=["handshake", "2026"])
+
+
+@both
+def test_tools_and_answers_are_the_servers(start: Callable[..., Wrapped], url: str, modern: bool) -> None:
+    client = start(url, modern=modern)
+    tools = client.ask("tools/list")["tools"]
+    assert {tool["name"] for tool in tools} == {"read_note", "delete_database", "release", "what_ran", "lookup"}
+    assert said(client.call("read_note", {"path": "/ä"})) == "note /ä"
+    missing = client.call("no_such_tool")
+    assert missing.get("isError") or missing["error"]
+    assert said(client.call("lookup", {"region": "Zürich"})) == "in Zürich", "repeated in a header, in base64"
+    assert client.end() == 0
+
+
+@both
+def test_a_conflicting_call_is_refused_and_the_other_is_done(
+    start: Callable[..., Wrapped], url: str, gate: Server, tmp_path: Path, modern: bool
+) -> None:
+    one, other = start(url, session="a", modern=modern), start(url, session="b", modern=modern)
+    name = f"prod-{modern}"
+    meta = {"progressToken": "p"}
+    running = one.send("tools/call", one.params("delete_database", {"name": name, "wait": True}, meta))
+    until(lambda: name in json.loads(_joined(other.call("what_ran"))))
+    refused = other.call("delete_database", {"name": name})
+    assert refused["isError"] is True
+    assert "Tier 4 action blocked." in said(refused)
+    assert refused.get("resultType") == ("complete" if modern else None)
+    other.call("release")
+    assert said(one.answer(running)["result"]) == f"deleted {name}"
+    assert any(found.get("method") == "notifications/progress" for found in one.kept)
+    entries = gate.get(f"/journal?limit=1000&namespace={tmp_path.name}")["entries"]
+    actions = {each["seq"] for each in entries if each["tool"] == "mcp__shop__delete_database"}
+    assert [each["outcome"] for each in entries if each["event"] == "complete" and each["action"] in actions] == [
+        "done"
+    ]
+    assert json.loads(_joined(other.call("what_ran"))).count(name) == 1
+
+
+def _joined(result: Any) -> str:
+    if "structuredContent" in result:
+        return json.dumps(result["structuredContent"]["result"])
+    return json.dumps([block["text"] for block in result["content"]])
+
+
+def test_many_calls_at_once(start: Callable[..., Wrapped], url: str) -> None:
+    client = start(url, modern=True)
+    ids = [client.send("tools/call", client.params("read_note", {"path": str(n)})) for n in range(40)]
+    assert [said(client.answer(id)["result"]) for id in ids] == [f"note {n}" for n in range(40)]
+
+
+# --- a server that misbehaves -----------------------------------------------------------------------------
+
+
+def rpc(request: Request) -> Any:
+    return request.json
+
+
+def answer(request: Request, result: Any, **headers: Any) -> None:
+    request.reply({"jsonrpc": "2.0", "id": rpc(request)["id"], "result": result}, **headers)
+
+
+def greet(request: Request, **headers: Any) -> None:
+    info = {"name": "peer", "version": "1"}
+    answer(request, {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": info}, **headers)
+
+
+def peer_of(act: Callable[[Request], None], **headers: str) -> Peer:
+    """A server that greets, takes notifications, refuses the GET stream, and does ``act`` for all else."""
+
+    def script(request: Request) -> None:
+        if request.method == "POST" and rpc(request).get("method") == "initialize":
+            greet(request, **headers)
+        elif request.method == "POST" and "id" not in rpc(request):
+            request.raw(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+        elif request.method != "POST":
+            request.reply(b"", 405)
+        else:
+            act(request)
+
+    return Peer(script)
+
+
+def stream(request: Request, *events: bytes, id: str = "") -> None:
+    request.raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+    for event in events:
+        request.raw((f"id: {id}\n".encode() if id else b"") + b"data: " + event + b"\n\n")
+
+
+def test_a_session_and_the_version_go_with_every_request_and_end_with_the_client(start: Callable[..., Wrapped]) -> None:
+    with peer_of(lambda request: answer(request, {"tools": []}), Mcp_Session_Id="s-1") as peer:
+        client = start(
+            f"{peer.url}/mcp",
+            "--header",
+            "X-Team: ${TEAM} x",
+            "--header-env",
+            "Authorization=KEY",
+            TEAM="red",
+            KEY="Bearer k-1",
+        )
+        client.ask("tools/list")
+        assert client.end() == 0
+        first, *later = peer.seen
+        assert "mcp-session-id" not in first.headers
+        assert {each.headers["mcp-session-id"] for each in later} == {"s-1"}
+        assert {each.headers["mcp-protocol-version"] for each in later} == {"2025-11-25"}
+        assert {(each.headers["x-team"], each.headers["authorization"]) for each in peer.seen} == {
+            ("red x", "Bearer k-1")
+        }
+        assert sorted({each.method for each in later}) == ["DELETE", "GET", "POST"]
+        assert b"k-1" not in client.said.read()
+
+
+def test_each_request_of_the_newer_era_names_itself(start: Callable[..., Wrapped]) -> None:
+    with peer_of(lambda request: answer(request, {"tools": [], "content": []})) as peer:
+        client = start(peer.url, modern=True)
+        client.call("read_näte")
+        client.ask("resources/read", {"uri": "file:///a b"})
+        named = [(each.headers.get("mcp-method"), each.headers.get("mcp-name")) for each in peer.seen]
+        assert ("tools/call", "=?base64?cmVhZF9uw6R0ZQ==?=") in named
+        assert ("resources/read", "file:///a b") in named
+        assert {each.headers["mcp-protocol-version"] for each in peer.seen} == {"2026-07-28"}
+
+
+def test_an_answer_over_many_lines_becomes_one(start: Callable[..., Wrapped]) -> None:
+    def act(request: Request) -> None:
+        text = json.dumps({"jsonrpc": "2.0", "id": rpc(request)["id"], "result": {"content": []}}, indent=2)
+        stream(request, text.replace("\n", "\ndata: ").encode())
+
+    with peer_of(act) as peer:
+        assert start(peer.url).call("read_note") == {"content": []}
+
+
+@pytest.mark.parametrize(
+    ("status", "word"),
+    [(401, "credentials"), (404, "path"), (405, "HTTP+SSE"), (500, "500"), (302, "elsewhere"), (202, "202")],
+)
+def test_what_is_no_answer_becomes_an_error_that_says_so(start: Callable[..., Wrapped], status: int, word: str) -> None:
+    with peer_of(lambda request: request.reply(b"<html>", status)) as peer:
+        error = start(peer.url).call("read_note")["error"]
+        assert word in error["message"]
+
+
+def test_the_servers_own_error_is_passed_on_under_the_requests_id(start: Callable[..., Wrapped]) -> None:
+    fault = {"code": -32020, "message": "headers", "data": {"x": 1}}
+    with peer_of(lambda request: request.reply({"jsonrpc": "2.0", "id": None, "error": fault}, 400)) as peer:
+        assert start(peer.url, modern=True).call("read_note")["error"] == fault
+
+
+def test_a_redirect_within_the_server_is_followed_and_one_out_of_it_is_not(start: Callable[..., Wrapped]) -> None:
+    def act(request: Request) -> None:
+        if request.target == "/mcp/":
+            answer(request, {"content": []})
+        else:
+            request.reply(b"", 307, Location="/mcp/")
+
+    with peer_of(act) as peer, peer_of(lambda request: request.reply(b"", 307, Location=f"{peer.url}/mcp/")) as other:
+        assert start(f"{peer.url}/mcp", modern=True).call("read_note") == {"content": []}
+        count = len(peer.seen)
+        assert "elsewhere" in start(f"{other.url}/mcp", modern=True).call("read_note")["error"]["message"]
+        assert len(peer.seen) == count
+
+
+def test_a_stream_that_breaks_is_taken_up_where_it_was(start: Callable[..., Wrapped]) -> None:
+    asked: list[Any] = []
+
+    def act(request: Request) -> None:
+        if request.method == "GET" and "last-event-id" in request.headers:
+            last = {"jsonrpc": "2.0", "id": asked[-1], "result": {"content": []}}
+            stream(request, json.dumps(last).encode(), id="e2")
+            raise Close
+        if request.method == "GET":
+            request.reply(b"", 405)
+        elif "id" not in rpc(request):
+            request.raw(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
+        elif rpc(request)["method"] == "initialize":
+            greet(request, Mcp_Session_Id="s")
+        else:
+            asked.append(rpc(request)["id"])
+            note = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'
+            request.raw(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\nretry: 10\n")
+            request.raw(b"id: e1\ndata: " + note + b"\n\n")
+            raise Close
+
+    with Peer(act) as peer:
+        client = start(peer.url)
+        assert client.ask("prompts/list") == {"content": []}
+        assert [found["method"] for found in client.kept] == ["notifications/progress"]
+
+
+def test_a_call_whose_connection_is_lost_is_of_unknown_outcome(
+    start: Callable[..., Wrapped], gate: Server, tmp_path: Path
+) -> None:
+    def act(request: Request) -> None:
+        if rpc(request)["method"] == "tools/list":
+            answer(request, {"tools": []})
+            return
+        stream(request)
+        raise Close
+
+    with peer_of(act) as peer:
+        client = start(peer.url)
+        assert "connection lost" in client.call("delete_database", {"name": "x"})["error"]["message"]
+    entries = gate.get(f"/journal?namespace={tmp_path.name}")["entries"]
+    assert [each["outcome"] for each in entries if each["event"] == "complete"] == ["unknown"]
+
+
+def test_a_server_that_is_not_there(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+    with peer_of(lambda request: None) as peer:
+        url = peer.url
+    client = start(url, modern=True)
+    assert "cannot be reached" in client.call("delete_database", {"name": "x"})["error"]["message"]
+    entries = gate.get(f"/journal?namespace={tmp_path.name}")["entries"]
+    assert [each["outcome"] for each in entries if each["event"] == "complete"] == ["failed"]
+
+
+def test_a_cancelled_request_closes_its_stream(start: Callable[..., Wrapped]) -> None:
+    closed: list[float] = []
+
+    def act(request: Request) -> None:
+        if rpc(request)["method"] != "tools/call":
+            answer(request, {"tools": []})
+            return
+        stream(request)
+        assert request.connection.recv(1) == b""
+        closed.append(time.monotonic())
+        raise Close
+
+    with peer_of(act) as peer:
+        client = start(peer.url, modern=True)
+        call = client.send("tools/call", client.params("read_note"))
+        until(lambda: any(each.headers.get("mcp-method") == "tools/call" for each in peer.seen))
+        client.notify("notifications/cancelled", requestId=call)
+        until(lambda: closed)
+        assert all(each.json.get("method") != "notifications/cancelled" for each in peer.seen)
+        client.ask("tools/list")
+        assert client.kept == []
+
+
+def test_what_is_under_way_when_it_is_told_to_end_is_of_unknown_outcome(
+    start: Callable[..., Wrapped], gate: Server, tmp_path: Path
+) -> None:
+    def act(request: Request) -> None:
+        if rpc(request)["method"] != "tools/call":
+            answer(request, {"tools": []})
+            return
+        raise Hang
+
+    with peer_of(act) as peer:
+        client = start(peer.url, modern=True)
+        client.send("tools/call", client.params("delete_database", {"name": "x"}))
+        until(lambda: any(each.headers.get("mcp-method") == "tools/call" for each in peer.seen))
+        client.process.terminate()
+        assert client.process.wait(30) == 143
+    entries = gate.get(f"/journal?namespace={tmp_path.name}")["entries"]
+    assert [each["outcome"] for each in entries if each["event"] == "complete"] == ["unknown"]

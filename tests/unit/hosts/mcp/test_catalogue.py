@@ -1,0 +1,63 @@
+"""The list of a server's tools, page by page."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from callosum.hosts.mcp.catalogue import MAX_SCHEMA, Catalogue, Tool
+
+
+def page(*tools: Any, cursor: str | None = None) -> bytes:
+    return json.dumps({"tools": tools, **({"nextCursor": cursor} if cursor else {})}).encode()
+
+
+def test_pages_add_up_until_the_last() -> None:
+    catalogue = Catalogue()
+    assert catalogue.learn(page({"name": "a", "annotations": {"readOnlyHint": True}}, cursor="2")) == "2"
+    assert not catalogue.fresh
+    assert catalogue.learn(page({"name": "b", "description": "B", "inputSchema": {"type": "object"}})) is None
+    assert catalogue.fresh
+    assert catalogue.find("a") == Tool("a", None, None, {"readOnlyHint": True})
+    assert catalogue.find("b") == Tool("b", "B", {"type": "object"})
+    assert catalogue.find("c") is None
+
+
+def test_a_list_that_changed_is_kept_until_it_is_said_anew() -> None:
+    catalogue = Catalogue()
+    catalogue.learn(page({"name": "a", "description": "old"}))
+    catalogue.changed()
+    assert not catalogue.fresh
+    assert catalogue.find("a") == Tool("a", "old")
+    catalogue.learn(page({"name": "a", "description": "new"}))
+    assert catalogue.find("a") == Tool("a", "new")
+
+
+def test_a_tool_that_is_none_does_not_spoil_the_others() -> None:
+    catalogue = Catalogue()
+    odd = [5, {}, {"name": 7}, {"name": "x", "annotations": "all"}, None]
+    catalogue.learn(page(*odd, {"name": "a"}))
+    catalogue.learn(b'{"tools":[{"name":"\xff"},{"name":"b","x":"\xff"}]}')
+    assert catalogue.find("a") == Tool("a")
+    assert catalogue.find("x") is None
+
+
+def test_what_is_no_page_teaches_nothing() -> None:
+    catalogue = Catalogue()
+    for text in (
+        b"",
+        b"7",
+        b'{"tools":5}',
+        b'{"tools":' + b"[" * 50_000,
+        b"\xff",
+        b'{"\xff":1}',
+        b'{"tools":[],"nextCursor":"\xff"}',
+    ):
+        assert catalogue.learn(text) is None
+    assert not catalogue.fresh
+
+
+def test_a_schema_that_is_too_long_for_every_call_is_left_out() -> None:
+    catalogue = Catalogue()
+    catalogue.learn(page({"name": "a", "description": "A", "inputSchema": {"x": "y" * MAX_SCHEMA}}))
+    assert catalogue.find("a") == Tool("a", "A")

@@ -1,0 +1,93 @@
+"""Who acts, and what a tool is called."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from callosum.hosts.mcp.identity import (
+    Actor,
+    Names,
+    actor_of,
+    named_by_command,
+    named_by_url,
+    parent_process,
+    server_name,
+    tool_name,
+)
+from callosum.model import MAX_NAME
+
+
+def meta(**said: Any) -> dict[str, msgspec.Raw]:
+    return {
+        name.replace("__", "/").replace("_", "."): msgspec.Raw(msgspec.json.encode(value))
+        for name, value in said.items()
+    }
+
+
+ALL = Names(given_instance="arg", given_session="s-arg", usual_instance="env", usual_session="s-env")
+USUAL = Names(usual_instance="env", usual_session="s-env")
+SAID = meta(io_callosum__agent="meta", io_callosum__session="s-meta")
+
+
+@pytest.mark.parametrize(
+    ("names", "said", "client", "who"),
+    [
+        (ALL, SAID, "host", ("arg", "s-arg")),
+        (USUAL, SAID, "host", ("meta", "s-meta")),
+        (USUAL, None, "host", ("env", "s-env")),
+        (Names(), None, "host", ("host", "started")),
+        (Names(), None, "", ("mcp", "started")),
+        (Names(), meta(io_modelcontextprotocol__clientInfo={"name": "newer"}), "", ("newer", "started")),
+        (Names(), meta(io_callosum__agent="a\nb", io_callosum__session=7), "", ("mcp", "started")),
+        (Names(), meta(io_callosum__agent="x" * (MAX_NAME + 1)), "cl\u202eient", ("mcp", "started")),
+    ],
+)
+def test_the_first_that_says_something_wins(names: Names, said: Any, client: str, who: tuple[str, str]) -> None:
+    found = actor_of(names, said, client, "started")
+    assert (found.instance, found.session) == who
+
+
+def test_the_rest_of_what_meta_says() -> None:
+    said = meta(io_callosum__run="r", io_callosum__parent="p/s", io_callosum__origin="cron:1", io_callosum__call="c9")
+    assert actor_of(ALL, said, "", "x") == Actor("arg", "s-arg", "r", "p/s", "cron:1", "c9")
+
+
+def test_a_host_is_the_same_session_for_all_its_servers() -> None:
+    assert parent_process() == parent_process()
+    assert "-" in parent_process()
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        (("npx", "-y", "@modelcontextprotocol/server-memory@2026.1.1", "/tmp"), "server-memory"),
+        (("uvx", "mcp-server-git"), "mcp-server-git"),
+        (("python3", "-m", "mcp_server_time"), "mcp_server_time"),
+        (("/usr/bin/node", "/opt/a/index.js"), "index_js"),
+        (("docker", "run", "-i", "--rm", "mcp/fetch"), "fetch"),
+        (("npx",), "server"),
+        (("--", "…"), "server"),
+    ],
+)
+def test_a_server_is_named_by_its_command(command: tuple[str, ...], name: str) -> None:
+    assert named_by_command(command) == name
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("https://mcp.example.com:8443/x", "mcp_example_com"),
+        ("http://[::1]:80/", "server"),
+        ("http://127.0.0.1/", "127_0_0_1"),
+    ],
+)
+def test_a_server_is_named_by_its_address(url: str, name: str) -> None:
+    assert named_by_url(url) == name
+
+
+def test_names_of_tools_are_as_the_rules_expect_them() -> None:
+    assert tool_name(server_name("My Shop! "), "delete_all") == "mcp__My_Shop__delete_all"
+    assert len(tool_name("s", "x" * 5000)) == MAX_NAME

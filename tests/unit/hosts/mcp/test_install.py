@@ -1,0 +1,127 @@
+"""The servers of a configuration, put behind the gate and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from callosum.hosts.mcp.install import Skipped, covered, installed, removed, skipped
+
+FILES = {"command": "npx", "args": ["-y", "server-filesystem", "/srv"], "env": {"A": "1"}, "disabled": False}
+REMOTE = {
+    "type": "http",
+    "url": "https://example.com/mcp",
+    "headers": {"Authorization": "Bearer ${TOKEN}", "X-Team": "red"},
+    "env": {"Q": "1"},
+}
+ENTRIES: dict[str, Any] = {
+    "args": FILES,
+    "no args": {"command": "server"},
+    "empty args": {"command": "server", "args": []},
+    "odd order": {"args": ["a"], "note": 1, "command": "server"},
+    "stdio": {"type": "stdio", "command": "server", "args": ["--", "--url", "x"]},
+    "remote": REMOTE,
+    "plain url": {"url": "http://localhost:1/mcp"},
+    "no headers": {"url": "http://localhost:1/mcp", "headers": {}},
+    "streamable": {"url": "http://localhost:1/mcp", "type": "streamable-http", "alwaysAllow": ["x"]},
+    "named mcp": {"command": "mcp", "args": ["run", "mcp", "x"]},
+    "sse": {"type": "sse", "url": "http://localhost:1/sse"},
+    "nothing": {"disabled": True},
+    "gate": {"command": "callosum", "args": ["mcp"]},
+    "odd": 5,
+    "odd args": {"command": "x", "args": "y"},
+    "odd headers": {"url": "http://x", "headers": {"a": 1}},
+    "both": {"command": "x", "url": "http://x"},
+}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"first": 1, "mcpServers": ENTRIES, "last": [1.5, None]},
+        {"inputs": [], "servers": ENTRIES},
+        {"editor": {"a": 1}, "mcp": {"servers": ENTRIES, "more": 1}},
+        {"mcpServers": []},
+        {"mcp": 5},
+        {},
+    ],
+)
+def test_there_and_back_is_where_it_was(config: dict[str, Any]) -> None:
+    before = json.dumps(config)
+    there = installed(config)
+    assert json.dumps(config) == before
+    assert json.dumps(installed(there)) == json.dumps(there)
+    assert json.dumps(removed(there)) == before
+    assert json.dumps(removed(config)) == before
+
+
+def test_a_command_is_wrapped_with_all_else_as_it_was() -> None:
+    found = installed({"mcpServers": {"files": FILES}})["mcpServers"]["files"]
+    assert found == {
+        "command": "callosum",
+        "args": ["mcp", "--name", "files", "--", "npx", "-y", "server-filesystem", "/srv"],
+        "env": {"A": "1"},
+        "disabled": False,
+    }
+    assert list(found) == list(FILES)
+
+
+def test_an_address_is_wrapped_and_its_secrets_stay_out_of_the_arguments() -> None:
+    found = installed({"mcpServers": {"web": REMOTE}}, command=("/opt/bin/callosum",))["mcpServers"]["web"]
+    assert found["type"] == "stdio"
+    assert found["command"] == "/opt/bin/callosum"
+    assert found["args"][:5] == ["mcp", "--name", "web", "--url", "https://example.com/mcp"]
+    assert "TOKEN" not in " ".join(found["args"])
+    assert found["env"] == {
+        "Q": "1",
+        "CALLOSUM_MCP_HEADER_1_AUTHORIZATION": "Bearer ${TOKEN}",
+        "CALLOSUM_MCP_HEADER_2_X_TEAM": "red",
+    }
+    assert "url" not in found
+    assert "headers" not in found
+
+
+def test_what_was_changed_meanwhile_stays() -> None:
+    there = installed({"mcpServers": {"files": FILES, "web": REMOTE}})
+    there["mcpServers"]["files"]["env"]["B"] = "2"
+    there["mcpServers"]["web"]["env"]["R"] = "3"
+    there["mcpServers"]["new"] = {"command": "x"}
+    back = removed(there)["mcpServers"]
+    assert back["files"]["env"] == {"A": "1", "B": "2"}
+    assert back["web"]["env"] == {"Q": "1", "R": "3"}
+    assert back["new"] == {"command": "x"}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"command": "/opt/x/callosum", "args": ["mcp", "--", "npx", "x"]},
+        {"command": "python", "args": ["-m", "callosum.cli", "mcp", "--url", "http://x"]},
+        {"command": "uvx", "args": ["callosum-protocol", "mcp", "--instance", "a", "--", "npx"]},
+    ],
+)
+def test_a_wrap_by_hand_is_known(entry: dict[str, Any]) -> None:
+    config = {"mcpServers": {"a": entry}}
+    assert installed(config) == config
+    assert covered(config) == {"a": True}
+    assert covered(removed(config)) == {"a": False}
+
+
+def test_what_stays_without_the_gate_is_said_with_the_reason() -> None:
+    assert skipped({"mcpServers": ENTRIES}) == [
+        Skipped("sse", "it speaks the old HTTP+SSE transport"),
+        Skipped("nothing", "it has neither a command nor a url"),
+        Skipped("odd args", "its args are no list of strings"),
+        Skipped("odd headers", "its headers are no texts"),
+        Skipped("both", "it has both a command and an address"),
+    ]
+    found = covered(installed({"mcpServers": ENTRIES}))
+    assert {name for name, is_covered in found.items() if not is_covered} == {
+        "sse",
+        "nothing",
+        "odd args",
+        "odd headers",
+        "both",
+    }

@@ -1,0 +1,17 @@
+"""What a wrap loads before the first call: nothing that would make its server start late."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HEAVY = "asyncio callosum.corpus callosum.gate callosum.rules callosum.stores http.client mcp pydantic re2 sqlite3 ssl typer urllib3"
+MODULES = "callosum.hosts.mcp.wrap callosum.hosts.mcp.child callosum.hosts.mcp.tap callosum.client.local callosum.client.client"
+
+
+def test_a_wrapped_command_needs_neither_the_sdk_nor_the_gate() -> None:
+    text = (
+        f"import sys, {MODULES.replace(' ', ', ')}; print([name for name in '{HEAVY}'.split() if name in sys.modules])"
+    )
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"

@@ -1,0 +1,145 @@
+"""Lines of JSON-RPC: what is read of them, and what is written instead."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from callosum.hosts.mcp import messages
+from callosum.hosts.mcp.messages import Message, Unreadable
+
+
+def one(line: bytes) -> Message:
+    found = messages.read(line)
+    assert isinstance(found, Message)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("written", "key"),
+    [(b"1", 1), (b"1.0", 1), (b'"a"', "a"), (b'"\\u0061"', "a"), (b"null", None), (b"[1]", b"[1]"), (b"true", b"true")],
+)
+def test_an_id_is_found_however_it_is_spelled(written: bytes, key: object) -> None:
+    assert one(b'{"id":%s,"method":"x"}' % written).key == key
+
+
+def test_names_beside_those_that_matter_change_nothing() -> None:
+    found = one(b' {"x":[{"method":"tools/call"}],"method":"ping","id":7}\r\n')
+    assert (found.method, found.key, messages.raw_id(found)) == ("ping", 7, b"7")
+
+
+def test_of_a_name_that_stands_twice_the_last_counts_as_for_the_server() -> None:
+    line = b'{"method":"ping","method":"tools/call","id":1}'
+    assert one(line).method == json.loads(line)["method"]
+
+
+@pytest.mark.parametrize("line", [b"", b"  \r\n"])
+def test_an_empty_line_is_no_message(line: bytes) -> None:
+    assert messages.read(line) is None
+
+
+DEEP = b"[" * 50_000 + b"]" * 50_000
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"nonsense",
+        b"\xff",
+        b'{"method":5}',
+        b'{"id":1,"method":"x"',
+        b'{"method":"x","params":%s}' % DEEP,
+        b"[1]",
+        b"7",
+    ],
+)
+def test_what_is_no_message_is_unreadable(line: bytes) -> None:
+    with pytest.raises(Unreadable):
+        messages.read(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (b'{"method":"tools/call","id":3,"params":{"name":"t","arguments":%s}}' % DEEP, (b"3", "t", False)),
+        (b'{"id":"a","params":{"arguments":%s,"name":"t"},"method":"tools\\/call"}' % DEEP, (b'"a"', "t", False)),
+        (b'{"method":"tools/call","id":1,"params":{"name":"\xff"}', (b"1", "\ufffd", False)),
+        (b'{"method":"tools/call"', (b"null", "?", False)),
+        (b'{"method":"tools/call","id":{]', (b"null", "?", False)),
+        (b'[{"method":"tools\\u002fcall","id":1},%s]' % DEEP, (b"null", "?", False)),
+        (b'{"method":"ping","params":{"method":"tools/call"},"id":%s}' % DEEP, None),
+        (b'{"params":"tools/call"', None),
+        (b'{"method":"ping","id":1}\r{"method":"tools\\/call","id":2}', (b"null", "?", False)),
+        (b'{"method":"ping","id":1} {"method":"ping","id":2}', None),
+        (b'\xef\xbb\xbf{"method":"tools/call","id":2}', (b"2", "?", False)),
+        (b"tools/call", None),
+        (b"", None),
+    ],
+)
+def test_a_call_is_seen_in_a_line_that_cannot_be_read(line: bytes, found: object) -> None:
+    assert messages.call_inside(line) == found
+
+
+def test_the_era_of_a_call_that_cannot_be_read_is_seen_too() -> None:
+    meta = b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}'
+    line = b'{"method":"tools/call","id":1,"params":{"arguments":%s,"_meta":%s,"name":"t"}}' % (DEEP, meta)
+    assert messages.call_inside(line) == (b"1", "t", True)
+
+
+def test_half_a_surrogate_pair_becomes_a_question_mark() -> None:
+    params = messages.params_of(one(b'{"params":{"name":"t","arguments":{"a":"x\\ud83d"}}}'))
+    assert params is not None
+    assert messages.arguments_of(params) == {"a": "x?"}
+
+
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [(b"null", {}), (b'{"a":1}', {"a": 1}), (b'"text"', {"arguments": "text"}), (b"[1]", {"arguments": [1]})],
+)
+def test_arguments_are_always_named(written: bytes, found: object) -> None:
+    params = messages.params_of(one(b'{"params":{"name":"t","arguments":%s}}' % written))
+    assert params is not None
+    assert messages.arguments_of(params) == found
+
+
+def test_params_of_another_form_are_left_to_the_server() -> None:
+    for params in (b"[]", b'{"name":5}', b"{}", b'"x"'):
+        assert messages.params_of(one(b'{"params":%s}' % params)) is None
+
+
+def test_a_text_is_added_and_all_else_stays_as_it_was() -> None:
+    line = (
+        b'{"jsonrpc":"2.0","result":{"n":1.50,"content":[ {"type":"text","text":"\\u0061"} ],"isError":false},"id":1}'
+    )
+    told = messages.with_text(line, 'a "word"')
+    assert told is not None
+    assert b'"n":1.50' in told
+    assert b'"\\u0061"' in told
+    result = json.loads(told)["result"]
+    assert [block["text"] for block in result["content"]] == ["a", 'a "word"']
+
+
+@pytest.mark.parametrize("result", [b"{}", b'{"content":5}', b"7"])
+def test_a_result_without_content_gets_no_text(result: bytes) -> None:
+    assert messages.with_text(b'{"id":1,"result":%s}' % result, "x") is None
+
+
+def test_an_empty_content_gets_its_first_block() -> None:
+    told = messages.with_text(b'{"id":1,"result":{"content":[]}}', "x")
+    assert told is not None
+    assert json.loads(told)["result"]["content"] == [{"type": "text", "text": "x"}]
+
+
+@pytest.mark.parametrize(("failed", "said"), [(b"true", True), (b"false", False)])
+def test_an_answer_that_cannot_be_read_still_says_whose_it_is_and_whether_it_failed(failed: bytes, said: bool) -> None:
+    found = messages.read_answer(b'{"id":"a","result":{"isError":%s,"deep":%s}}' % (failed, DEEP))
+    assert isinstance(found, Message)
+    assert found.key == "a"
+    assert msgspec.json.decode(found.result) == {"isError": said}  # type: ignore[arg-type]
+
+
+def test_what_is_no_answer_is_none() -> None:
+    assert messages.read_answer(b"garbage") is None
+    assert messages.read_answer(b'{"result":%s}' % DEEP) is None

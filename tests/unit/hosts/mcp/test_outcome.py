@@ -1,0 +1,61 @@
+"""What an answer tells of how a call ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from callosum.hosts.mcp.messages import Message
+from callosum.hosts.mcp.outcome import MAX_RESULT, Ended, read_outcome, read_status
+from callosum.model import Outcome
+
+
+def answered(**parts: Any) -> Message:
+    return msgspec.json.decode(msgspec.json.encode({"id": 1, **parts}), type=Message)
+
+
+def content(*texts: str) -> list[Any]:
+    return [{"type": "text", "text": text} for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("parts", "ended"),
+    [
+        ({"result": {"content": content("a", "b")}}, Ended({"text": "a\nb"}, Outcome.DONE)),
+        ({"result": {"content": content("x"), "structuredContent": {"id": 7}}}, Ended({"id": 7}, Outcome.DONE)),
+        ({"result": {"content": [{"type": "image", "data": "x"}]}}, Ended({"text": ""}, Outcome.DONE)),
+        ({"result": {"content": "odd"}}, Ended({"text": ""}, Outcome.DONE)),
+        ({"result": {}}, Ended(None, Outcome.DONE)),
+        ({"result": {"content": content("x" * MAX_RESULT)}}, Ended({"length": MAX_RESULT + 27}, Outcome.DONE)),
+        ({"result": {"content": content("no"), "isError": True}}, Ended({"error": "no"})),
+        ({"result": {"isError": True}}, Ended({"error": "the tool failed"})),
+        ({"result": {"isError": "true", "content": []}}, Ended({"text": ""}, Outcome.DONE)),
+        ({"error": {"code": -32603, "message": "timed out"}}, Ended({"error": "timed out"})),
+        ({"error": "odd"}, Ended({"error": "an error of the protocol"})),
+        ({"result": {"resultType": "input_required", "inputRequests": {}}}, Ended(None, Outcome.CANCELLED)),
+        ({"result": {"resultType": "complete", "content": []}}, Ended({"text": ""}, Outcome.DONE)),
+        ({"result": {"task": {"taskId": "t1", "status": "working"}}}, Ended(task="t1")),
+        ({"result": {"resultType": "task", "taskId": "t2"}}, Ended(task="t2")),
+    ],
+)
+def test_how_a_call_ended(parts: dict[str, Any], ended: Ended) -> None:
+    assert read_outcome(answered(**parts)) == ended
+
+
+@pytest.mark.parametrize(
+    ("status", "ended"),
+    [
+        ("completed", Ended(None, Outcome.DONE)),
+        ("failed", Ended(None, Outcome.FAILED)),
+        ("cancelled", Ended(None, Outcome.UNKNOWN)),
+        ("working", None),
+        ("input_required", None),
+        (5, None),
+    ],
+)
+@pytest.mark.parametrize("form", [lambda task: task, lambda task: {"task": task}])
+def test_how_a_task_ended(form: Any, status: Any, ended: Ended | None) -> None:
+    told = msgspec.Raw(msgspec.json.encode(form({"taskId": "t", "status": status})))
+    assert read_status(told) == ("t", ended)
