@@ -16,7 +16,9 @@ from typing import Any, Final
 
 from callosum.rules import command, keys
 
-_VERBS: Final = frozenset("approve deny release resolve off uninstall stop observe disable stdio token serve".split())
+_VERBS: Final = frozenset(
+    "approve deny release resolve off install uninstall stop observe disable stdio token serve".split()
+)
 _VALUE_OPTIONS: Final = frozenset(
     ("--state", "--db", "--rules", "--url", "--namespace", "--store", "--config", "-n", "-c")
 )
@@ -81,6 +83,8 @@ class Guard:
         for name, value in params.items():
             role = roles.get(name)
             if role is None:
+                if type(value) is int:
+                    continue
                 role = self._learn(name)
             if role and value:
                 found = self._look(role, value, cwd)
@@ -288,35 +292,18 @@ def _runs_callosum(program: str, argv: list[str]) -> bool:
 def _role(name: str) -> int:
     """Returns what a param of this name holds: a command, a path, an address, a patch, or 0."""
     low = name.lower()
-    if name in command.PARAMS or low in (
-        "command",
-        "cmd",
-        "script",
-        "shell_command",
-        "commandline",
-        "args",
-        "argv",
-    ):
-        return _COMMAND
-    if low in ("patch", "diff", "patchtext", "input"):
-        return _PATCH
-    if low.endswith(("url", "uri", "endpoint", "address", "href")):
-        return _ADDRESS
-    if low in (
-        "file",
-        "files",
-        "filename",
-        "dest",
-        "destination",
-        "target",
-        "dst",
-        "to",
-        "source",
-        "src",
-        "from",
-        "edits",
-        "output",
-        "folder",
-    ):
-        return _PATH
-    return _PATH if low.endswith(("path", "paths", "filename", "_file", "file_name", "dir", "directory")) else 0
+    role = _ROLES.get(low)
+    if role is None:
+        role = 0 if not low.endswith(_ENDS) else _ADDRESS if low.endswith(_OF_ADDRESSES) else _PATH
+    return role
+
+
+_ROLES: Final = {
+    **dict.fromkeys(
+        "file files filename dest destination target dst to source src from edits output folder".split(), _PATH
+    ),
+    **dict.fromkeys("patch diff patchtext input".split(), _PATCH),
+    **dict.fromkeys((*map(str.lower, command.PARAMS), "commandline", "args", "argv"), _COMMAND),
+}
+_OF_ADDRESSES: Final = ("url", "uri", "endpoint", "address", "href")
+_ENDS: Final = (*_OF_ADDRESSES, "path", "paths", "filename", "_file", "file_name", "dir", "directory")

@@ -23,6 +23,8 @@ COMMANDS = [
     "callosum release email:a@x.org",
     "callosum resolve 5 --happened",
     "callosum off --for 1h",
+    "callosum install claude-code --http http://127.0.0.1:9 --yes",
+    "callosum uninstall codex --yes",
     "callosum uninstall",
     "callosum --url http://x stop",
     "python -m callosum off",
