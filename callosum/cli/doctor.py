@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING, Final
+
 import typer
 
 from callosum.cli.codes import NO
 from callosum.cli.options import Config, Json, Namespace, State, settings_of
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from callosum.hosts.checkup.finding import Finding
+    from callosum.settings import Settings
+
+_TAKEN: Final = 5.0
+"""How long a server that runs is given to tell what is wrong, in seconds."""
+_POLL: Final = 0.05
+_MARKS: Final = {"ok": ("✓", "green"), "advice": ("•", "yellow"), "wrong": ("✗", "red")}
+_WIDTH: Final = 24
+
 
 def doctor(state: State = None, namespace: Namespace = None, config: Config = None, json: Json = False) -> None:
-    """Look everything over without changing it; exit code 1 if something is wrong."""
-    from rich.text import Text
+    """Look everything over without changing it; exit code 1 if something is wrong.
 
+    A call that must be refused is sent through each host's entry: it stands in the journal. A host that does not ask
+    the gate is also told as the event health.critical.
+    """
     from callosum.cli import show
     from callosum.cli.health import examine
 
@@ -20,13 +37,9 @@ def doctor(state: State = None, namespace: Namespace = None, config: Config = No
     for finding in examine(settings):
         findings.append(finding)
         if not json:
-            mark, style = {"ok": ("✓", "green"), "advice": ("•", "yellow"), "wrong": ("✗", "red")}[finding.level]
-            head = show.cell(f"{mark} ", style)
-            head.append(f" {finding.check:<13}", "bold").append_text(show.cell(finding.says, limit=400))
-            show.console().print(head, soft_wrap=True)
-            if finding.advice:
-                show.console().print(Text(" " * 15).append_text(show.cell(finding.advice, "dim", 400)), soft_wrap=True)
+            _show(finding)
     wrong = sum(finding.level == "wrong" for finding in findings)
+    _tell(settings, [finding for finding in findings if finding.level == "wrong" and finding.host])
     if json:
         show.json({"ok": not wrong, "findings": findings})
     else:
@@ -36,3 +49,43 @@ def doctor(state: State = None, namespace: Namespace = None, config: Config = No
         )
     if wrong:
         raise typer.Exit(NO)
+
+
+def _show(finding: Finding) -> None:
+    from rich.text import Text
+
+    from callosum.cli import show
+
+    mark, style = _MARKS[finding.level]
+    head = show.cell(f"{mark} ", style)
+    head.append(f" {finding.check:<{_WIDTH}}", "bold").append_text(show.cell(finding.says, limit=1200))
+    show.console().print(head, soft_wrap=True)
+    if finding.advice:
+        show.console().print(
+            Text(" " * (_WIDTH + 2)).append_text(show.cell(finding.advice, "dim", 400)), soft_wrap=True
+        )
+
+
+def _tell(settings: Settings, wrong: Sequence[Finding]) -> None:
+    """Puts what is wrong with hosts onto the corpus: that of a server that runs, else one of this process."""
+    from callosum.corpus.bus import Corpus
+    from callosum.corpus.log import FOLDER, DailyLog
+    from callosum.errors import CallosumError
+    from callosum.hosts.checkup import report
+    from callosum.server.place import running
+
+    if not wrong:
+        return
+    try:
+        report.leave(settings.state, wrong, settings.namespace)
+    except CallosumError as error:
+        typer.echo(f"health.critical could not be told: {error}", err=True)
+        return
+    ends = time.monotonic() + (_TAKEN if running(settings.state) else 0)
+    while report.waits(settings.state) and time.monotonic() < ends:
+        time.sleep(_POLL)
+    events = report.take(settings.state)
+    if events and settings.corpus_log:
+        with Corpus() as corpus, DailyLog(corpus, settings.state / FOLDER):
+            for event in events:
+                corpus.emit(event)

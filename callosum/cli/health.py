@@ -8,31 +8,21 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
-
-from msgspec import Struct
 
 from callosum.cli.options import exists, open_gate, rulebook_of
 from callosum.errors import CallosumError, StoreError
+from callosum.hosts.checkup.finding import Finding
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
+    from callosum.model import Entry
     from callosum.settings import Settings
 
 ROOM_LOW: Final = 100_000_000
 """Free bytes on the disk below which a person should do something; at a tenth it is wrong."""
 LOG_LARGE: Final = 128_000_000
 """Bytes of the write-ahead log above which somebody keeps it from being folded in."""
-
-
-class Finding(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What one check found. ``level``: ``note`` and ``advice`` are fine, ``wrong`` is not."""
-
-    check: str
-    level: Literal["ok", "advice", "wrong"]
-    says: str
-    advice: str = ""
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
@@ -49,6 +39,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from _store(settings)
     yield from _segments(settings)
     yield from _servers(settings)
+    yield from _hosts(settings)
 
 
 def _versions() -> Finding:
@@ -227,3 +218,19 @@ def _servers(settings: Settings) -> Iterator[Finding]:
             )
         else:
             yield Finding("server", "ok", f"{one.address} (process {one.process.pid}), version {found['version']}")
+
+
+def _hosts(settings: Settings) -> Iterator[Finding]:
+    from callosum.hosts.checkup.examine import examine as examine_hosts
+    from callosum.hosts.facts import Surroundings
+    from callosum.journal import Filter, Journal
+
+    def read(since: int) -> Iterator[Entry]:
+        with open_gate(settings) as gate:
+            yield from Journal(gate.store, settings.state).read(Filter(since=since))
+
+    here = Surroundings(home=Path.home(), environ=os.environ, folder=Path.cwd())
+    try:
+        yield from examine_hosts(settings, here, read)
+    except CallosumError as error:
+        yield Finding("hosts", "wrong", f"cannot be looked over: {error}", host="any")

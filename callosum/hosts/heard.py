@@ -44,22 +44,26 @@ class LastHeard:
             self._note(self._hooks.setdefault(host, {}), event)
 
     def alive(self, instance: str) -> None:
-        """An instance says that it lives."""
-        self._note(self._instances, instance)
+        """An instance says that it lives, or one of its processes (``instance/process``)."""
+        self._note(self._instances, instance.partition("/")[0])
 
     def _note(self, times: Times, name: str) -> None:
-        if name in times or len(times) < _MOST:
-            times[name] = round(self._clock(), 1)
-            self._changed = True
+        times[name] = round(self._clock(), 1)
+        self._changed = True
+        if len(times) > _MOST:
+            del times[min(times, key=lambda name: times[name])]
 
     def save(self, *, now: bool = False) -> None:
         """Writes the file if there is something new, every few seconds at most. A fault is logged."""
         if not self._changed or (not now and self._clock() - self._saved < _EVERY):
             return
         self._changed, self._saved = False, self._clock()
-        told = {"hooks": {host: dict(times) for host, times in self._hooks.copy().items()}}
+        hooks, instances = load(self._path.parent)  # another server of this folder may have written
+        for host, times in self._hooks.copy().items():
+            hooks[host] = _latest(hooks.get(host, {}), times)
+        told = {"hooks": hooks, "instances": _latest(instances, self._instances)}
         try:
-            files.write(self._path, json.dumps({**told, "instances": dict(self._instances)}).encode() + b"\n", 0o600)
+            files.write(self._path, json.dumps(told).encode() + b"\n", 0o600)
         except ConfigError as error:
             logger.warning("%s", error)
 
@@ -72,6 +76,11 @@ def load(state: Path) -> tuple[dict[str, Times], Times]:
         return {str(host): _times(times) for host, times in hooks.items()}, _times(instances)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}, {}
+
+
+def _latest(one: Times, other: Times) -> Times:
+    both = dict(other)
+    return {**one, **{name: max(at, one.get(name, at)) for name, at in both.items()}}
 
 
 def _times(found: Any) -> Times:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from callosum.hosts.payload import before_of, name_at, params_at, prompted, reason_of, rest_of
-from callosum.hosts.told import Actor, After, Answer, Ended, Heard, Place, Settled, Told, Wondering
+from callosum.hosts.told import Actor, After, Answer, Ended, Heard, Place, Settled, Told
 from callosum.model import Outcome
 
 name: Final = "gemini"

@@ -1,0 +1,125 @@
+"""A call that the gate must refuse, sent through the very entry that a host calls.
+
+It asks to switch the gate off, which the gate refuses whatever its rules say. It is in the journal as one of the
+session ``callosum-doctor``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from callosum.hosts.heard import PROBE
+from callosum.hosts.offline import BEFORE
+from callosum.model import Entry
+
+_SECONDS: Final = 30.0
+_COMMAND: Final = "callosum off"
+_RULE: Final = "self-guard"
+_SHELL: Final = {"claude-code": "Bash", "codex": "Bash", "gemini": "run_shell_command"}
+"""What each host calls the tool that runs commands."""
+
+
+class Answered(NamedTuple):
+    """What came of it. ``refused``: the call would not have run; None: the entry itself does not work.
+
+    ``says``: why, in the words of who refused it.
+    """
+
+    refused: bool | None
+    says: str
+
+    @property
+    def by_gate(self) -> bool:
+        """Whether the gate itself refused it."""
+        return bool(self.refused) and _RULE in self.says
+
+
+def is_own(entry: Entry) -> bool:
+    """Whether the gate journalled such a call, and knew it for what it is."""
+    return entry.session.endswith(f"/{PROBE}") and entry.rule == _RULE
+
+
+def send(host: str, hook: Mapping[str, Any], environ: Mapping[str, str]) -> Answered:
+    """Sends it through one entry: a command or an address."""
+    payload = {
+        "hook_event_name": BEFORE[host],
+        "session_id": PROBE,
+        "cwd": "/",
+        "tool_name": _SHELL[host],
+        "tool_input": {"command": _COMMAND},
+        "tool_use_id": f"doctor-{os.getpid()}-{time.monotonic_ns()}",
+    }
+    body = json.dumps(payload).encode()
+    return _posted(str(hook.get("url")), body) if hook.get("type") == "http" else _run(hook, body, environ)
+
+
+def send_to_plugin(node: str, script: Path, config: Mapping[str, Any], environ: Mapping[str, str]) -> Answered:
+    """Sends it through the plugin of OpenClaw, with the config that it has there."""
+    call = {"session": PROBE, "tool": "exec", "params": {"command": _COMMAND}}
+    done = _started([node, str(script), json.dumps(call)], json.dumps(config).encode(), environ)
+    if isinstance(done, Answered):
+        return done
+    try:
+        reason = json.loads(done.stdout).get("reason")
+    except (ValueError, AttributeError):
+        return Answered(refused=None, says=done.stderr.decode("utf-8", "replace").strip()[:300])
+    return Answered(refused=bool(reason), says=str(reason or "it let the call pass")[:300])
+
+
+def _run(hook: Mapping[str, Any], body: bytes, environ: Mapping[str, str]) -> Answered:
+    """As the host starts it: with ``args`` as a program, else as a line of the shell."""
+    command, given = str(hook.get("command")), hook.get("args")
+    words = [command, *map(str, given)] if isinstance(given, list) else ["/bin/sh", "-c", command]
+    done = _started(words, body, environ)
+    if isinstance(done, Answered):
+        return done
+    if done.returncode == 2:
+        return Answered(refused=True, says=done.stderr.decode("utf-8", "replace").strip()[:300])
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip()[:300]
+        return Answered(refused=None, says=f"it ended with code {done.returncode}: {said}")
+    return _read(done.stdout)
+
+
+def _started(
+    words: list[str], body: bytes, environ: Mapping[str, str]
+) -> subprocess.CompletedProcess[bytes] | Answered:
+    try:
+        return subprocess.run(  # noqa: S603 - the entry as the host would start it
+            words, input=body, capture_output=True, timeout=_SECONDS, env=dict(environ), cwd="/", check=False
+        )
+    except subprocess.TimeoutExpired:
+        return Answered(refused=None, says=f"it did not answer within {_SECONDS:.0f} s")
+    except OSError as error:
+        return Answered(refused=None, says=f"it cannot be started: {error.strerror}")
+
+
+def _posted(url: str, body: bytes) -> Answered:
+    asked = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - from the settings
+    try:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(asked, timeout=_SECONDS) as answer:
+            return _read(answer.read(1_000_000))
+    except (OSError, ValueError) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        return Answered(refused=None, says=f"no answer from {url}: {reason}")
+
+
+def _read(out: bytes) -> Answered:
+    """What a host makes of the words of a hook."""
+    try:
+        said = json.loads(out or b"{}")
+        hook = said.get("hookSpecificOutput") or said
+    except (ValueError, AttributeError, RecursionError):
+        return Answered(refused=None, says="it answered what is no JSON object")
+    if hook.get("permissionDecision") == "deny" or said.get("decision") in ("deny", "block"):
+        return Answered(refused=True, says=str(hook.get("permissionDecisionReason") or said.get("reason"))[:300])
+    return Answered(refused=False, says="it let the call pass")

@@ -1,0 +1,311 @@
+"""The hosts on this machine, looked over one after the other."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, cast
+
+from callosum.client.local import listens, socket_path
+from callosum.hosts import entries, files
+from callosum.hosts.checkup import canary, program
+from callosum.hosts.checkup.compare import Decided, earliest, undecided
+from callosum.hosts.checkup.finding import Finding
+from callosum.hosts.claude_code import facts as claude_code
+from callosum.hosts.claude_code import setup as claude_code_setup
+from callosum.hosts.codex import facts as codex
+from callosum.hosts.codex import setup as codex_setup
+from callosum.hosts.facts import Facts, Found, Surroundings, settings_in
+from callosum.hosts.gemini import facts as gemini
+from callosum.hosts.gemini import setup as gemini_setup
+from callosum.hosts.heard import load as load_heard
+from callosum.hosts.mcp import install as mcp
+from callosum.hosts.offline import BEFORE
+from callosum.hosts.openclaw import FOLDER, around
+from callosum.hosts.openclaw import facts as openclaw
+from callosum.hosts.openclaw import install as openclaw_install
+from callosum.hosts.script import NAME, script_of
+from callosum.model import SECOND, Entry
+from callosum.settings import Settings
+
+DAY: Final = 86400.0
+_NAMED: Final = 5
+"""So many calls without a decision are named."""
+_LATE_BEATS: Final = 3
+
+Read = Callable[[int], Iterable[Entry]]
+"""The journal's entries of all namespaces from a moment on."""
+
+
+def examine(settings: Settings, here: Surroundings, read: Read, *, now: float | None = None) -> Iterator[Finding]:
+    """Yields what is found of every host that is here, or that was set up. ``now``: Unix seconds, for tests."""
+    asked = _Asked(settings, here, read, time.time() if now is None else now)
+    called = False
+    for facts, setup in _BY_SCRIPT:
+        found = list(asked.by_script(facts, setup))
+        called = called or len(found) > 1
+        yield from found
+    if called:
+        yield _gate(settings)
+    yield from asked.openclaw()
+    yield from _mcp(settings)
+
+
+_BY_SCRIPT: Final = cast(
+    "tuple[tuple[Facts, ModuleType], ...]",
+    ((claude_code, claude_code_setup), (codex, codex_setup), (gemini, gemini_setup)),
+)
+
+
+def _gate(settings: Settings) -> Finding:
+    path = socket_path(settings.state)
+    if listens(path):
+        return Finding("gate", "ok", f"answers on {path}")
+    return Finding("gate", "ok", "none runs; the next call of a host starts it, and so does `callosum serve`")
+
+
+class _Asked:
+    """One look at everything."""
+
+    def __init__(self, settings: Settings, here: Surroundings, read: Read, now: float) -> None:
+        self._settings, self._here, self._read, self._now = settings, here, read, now
+        self._heard, self._alive = load_heard(settings.state)
+
+    def by_script(self, facts: Facts, setup: Any) -> Iterator[Finding]:
+        """A host with command hooks; nothing if it is not here."""
+        say = partial(_say, facts)
+        where = program.find(facts.program, self._here.environ)
+        usual = setup.settings_path(self._here.home, self._here.environ)
+        recorded = files.installed_files(self._settings.state, facts.name)
+        paths = [path for path in dict.fromkeys([usual, *recorded]) if path in recorded or _has_ours(path, facts)]
+        if not paths:
+            if where is not None:
+                yield say("entries", "advice", f"{facts.title} does not ask the gate", f"callosum install {facts.name}")
+            return
+        yield from self._version(facts, where)
+        for path in paths:
+            settings = settings_in(path)
+            script = str(self._settings.state / NAME)
+            wanted = setup.wanted(settings, script) if facts is claude_code else setup.entries(script)
+            missing = entries.missing(settings, wanted)
+            mend = f"callosum install {facts.name}" + ("" if path == usual else f" {path}")
+            if missing:
+                names = ", ".join(missing[:4]) + (" ..." if len(missing) > 4 else "")
+                yield say("entries", "wrong", f"not as they should be in {path}: {names}", mend)
+            else:
+                yield say("entries", "ok", f"all {len(wanted)} in {path}")
+            for sentence in facts.switched_off(self._here, settings):
+                yield say("switch", "wrong", sentence, "Take that out of the settings; nothing is asked until then.")
+            if facts is codex:
+                yield from self._trust(path, where)
+            asks = BEFORE[facts.name]
+            # Nothing is started that is not as it was written: whose command that is nobody knows.
+            if (yield from self._script(facts)) and asks not in missing:
+                yield from self._canary(facts, wanted[asks]["hooks"])
+        yield self._last_heard(facts)
+        since = max([self._now - DAY, *(self._since(path) for path in paths)])
+        yield from self._compare(facts, facts.transcripts(self._here, since), since)
+
+    def _version(self, facts: Facts, where: Path | None) -> Iterator[Finding]:
+        if where is None:
+            yield _say(facts, "version", "advice", f"{facts.program} is not in the search path, its entries are there")
+            return
+        version = program.version_of(where, facts.package, self._here.environ)
+        fault = facts.too_old(program.numbers(version)) if version else ""
+        if not version:
+            yield _say(facts, "version", "advice", f"{where} does not say which version it is")
+        elif fault:
+            yield _say(facts, "version", "wrong", f"{facts.title} {version}: {fault}", f"Update {facts.title}.")
+        else:
+            yield _say(facts, "version", "ok", f"{facts.title} {version}, {where}")
+
+    def _trust(self, path: Path, where: Path | None) -> Iterator[Finding]:
+        left = codex.untrusted(where, self._here, path)
+        if left:
+            says = f"not reviewed by you, so Codex skips them without a word: {', '.join(left[:4])}"
+            yield _say(codex, "trust", "wrong", says, "Only you can: start `codex`, open /hooks, trust the entries.")
+        elif left is None:
+            yield _say(
+                codex, "trust", "advice", "reviewed once; Codex could not be asked whether since the last change"
+            )
+        else:
+            yield _say(codex, "trust", "ok", "you have reviewed the entries as they stand")
+
+    def _script(self, facts: Facts) -> Generator[Finding, None, bool]:
+        """Whether the script can be called."""
+        path = self._settings.state / NAME
+        mend = f"callosum install {facts.name}"
+        if not path.is_file():
+            yield _say(facts, "script", "wrong", f"{path} is not there: nothing runs", mend)
+            return False
+        if not os.access(path, os.X_OK):
+            yield _say(facts, "script", "wrong", f"{path} cannot be started: nothing runs", f"chmod 700 {path}")
+            return False
+        if path.read_text("utf-8", "replace") != script_of(self._settings):
+            yield _say(facts, "script", "wrong", f"{path} is of another version, or was changed", mend)
+        return True
+
+    def _canary(self, facts: Facts, hooks: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+        for hook in hooks:
+            mend = f"callosum install {facts.name}"
+            if hook.get("type") == "http":
+                mend = f"Until that server answers no tool runs: start it, or go back with {mend}"
+            yield self._judged(facts, partial(canary.send, facts.name, hook, self._here.environ), mend)
+
+    def _judged(self, facts: Facts, send: Callable[[], canary.Answered], mend: str) -> Finding:
+        began = int(time.time() * SECOND)
+        answered = send()
+        if answered.by_gate:
+            return _say(facts, "canary", "ok", "a call that must be refused was refused")
+        if answered.refused:
+            log = self._settings.state / "server.log"
+            advice = f"The gate does not start or does not answer: see {log}"
+            return _say(facts, "canary", "wrong", f"refused, but not by the gate: {answered.says}", advice)
+        if answered.refused is None:
+            return _say(facts, "canary", "wrong", f"the entry does not work: {answered.says}", mend)
+        if any(canary.is_own(entry) for entry in self._read(began)):
+            return _say(facts, "canary", "advice", "a call that must be refused passed: the gate only observes")
+        return _say(facts, "canary", "wrong", f"a call that must be refused was not: {answered.says}", mend)
+
+    def _last_heard(self, facts: Facts) -> Finding:
+        times = self._heard.get(facts.name, {})
+        if not times:
+            return _say(facts, "heard", "ok", "no hook of it was called yet")
+        event = max(times, key=lambda event: times[event])
+        before = times.get(BEFORE[facts.name])
+        asked = f"; last asked about a call {_ago(self._now - before)}" if before else "; never asked about a call yet"
+        return _say(facts, "heard", "ok", f"{event} {_ago(self._now - times[event])}{asked}")
+
+    def _since(self, path: Path) -> float:
+        """Since when the entries stand in a file as they do."""
+        known = files.installed_at(self._settings.state, path)
+        if known is not None:
+            return known
+        try:
+            return path.stat().st_mtime
+        except OSError:
+            return 0.0
+
+    def _compare(self, facts: Facts, found: Found, since: float) -> Iterator[Finding]:
+        for sentence in found.unread:
+            yield _say(facts, "transcripts", "advice", sentence)
+        decided = Decided(self._read(earliest(since)) if found.calls else (), self._settings.state)
+        missing = undecided(found.calls, decided, self._now, facts.known)
+        if not missing:
+            if found.calls:
+                yield _say(
+                    facts, "transcripts", "ok", f"{_calls(len(found.calls))} since {_at(since)}: each was decided"
+                )
+            return
+        names = "; ".join(
+            f"{call.tool} {call.id} of session {call.session} at {_at(call.at)}" for call in missing[:_NAMED]
+        )
+        rest = f"; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        says = f"{len(missing)} of {_calls(len(found.calls))} since {_at(since)} ran without a decision: {names}{rest}"
+        advice = (
+            "If nothing above says why: sessions from before the gate was put in go on without it, start them anew."
+        )
+        yield _say(facts, "transcripts", "wrong", says, advice)
+
+    # --- OpenClaw -------------------------------------------------------------------------------------
+
+    def openclaw(self) -> Iterator[Finding]:
+        """OpenClaw; nothing if it is not here."""
+        say = partial(_say, openclaw)
+        where = program.find(openclaw.program, self._here.environ)
+        usual = openclaw_install.settings_path(self._here.home, self._here.environ)
+        recorded = files.installed_files(self._settings.state, openclaw.name)
+        paths = [
+            path for path in dict.fromkeys([usual, *recorded]) if path in recorded or openclaw.names(settings_in(path))
+        ]
+        if not paths:
+            if where is not None:
+                yield say("entries", "advice", "OpenClaw does not ask the gate", "callosum install openclaw")
+            return
+        yield from self._version(openclaw, where)
+        for path in paths:
+            settings = settings_in(path)
+            faults = openclaw_install.faults(settings, FOLDER)
+            if faults:
+                yield say("entries", "wrong", f"{path}: {'; '.join(faults)}", "callosum install openclaw")
+            else:
+                yield say("entries", "ok", f"the plugin is in {path}")
+            if not faults and (node := shutil.which("node", path=self._here.environ.get("PATH"))):
+                config = openclaw.config_of(settings)
+                send = partial(canary.send_to_plugin, node, FOLDER / "canary.mjs", config, self._here.environ)
+                yield self._judged(cast("Facts", openclaw), send, "callosum install openclaw")
+            yield self._beat(settings)
+        ways = around()
+        if ways:
+            names = "; ".join(way.way for way in ways)
+            yield say(
+                "around", "advice", f"not asked about, for OpenClaw offers no hook there: {names}", "docs/hosts.md"
+            )
+        since = max([self._now - DAY, *(self._since(path) for path in paths)])
+        yield from self._compare(cast("Facts", openclaw), openclaw.transcripts(self._here, since), since)
+
+    def _beat(self, settings: Mapping[str, Any]) -> Finding:
+        """Whether the plugin in a gateway that runs says that it lives."""
+        config = openclaw.config_of(settings)
+        instance = str(config.get("instanceId", openclaw.name))
+        every = config.get("heartbeatSeconds")
+        every = float(every) if isinstance(every, int | float) else openclaw.BEAT
+        at = self._alive.get(instance)
+        if not openclaw.runs(settings):
+            return _say(openclaw, "heartbeat", "ok", "its gateway does not run")
+        if config.get("mode") == "remote":
+            return _say(openclaw, "heartbeat", "advice", f"it goes to {config.get('url')}; ask doctor there")
+        if at is not None and self._now - at <= _LATE_BEATS * every:
+            return _say(openclaw, "heartbeat", "ok", f"{instance} was heard {_ago(self._now - at)}")
+        silent = f"for {_ago(self._now - at).removesuffix(' ago')}" if at is not None else "all the time"
+        says = f"its gateway runs, and the plugin in it is silent {silent}: its calls may run without being asked about"
+        advice = "openclaw plugins inspect callosum --runtime, and restart the gateway"
+        return _say(openclaw, "heartbeat", "wrong", says, advice)
+
+
+def _mcp(settings: Settings) -> Iterator[Finding]:
+    """The configurations whose servers were put behind the gate."""
+    for path in files.installed_files(settings.state, "mcp"):
+        servers = mcp.covered(settings_in(path))
+        bare = [name for name, passes in servers.items() if not passes]
+        left = {name for name, _ in mcp.skipped(settings_in(path))}
+        if wrong := [name for name in bare if name not in left]:
+            says = f"without the gate in {path}: {', '.join(wrong[:5])}"
+            yield Finding("mcp entries", "wrong", says, f"callosum install mcp {path}", host="mcp")
+        elif not servers:
+            yield Finding("mcp entries", "wrong", f"{path} has no servers any more, or cannot be read", host="mcp")
+        else:
+            kept = f", {len(bare)} cannot" if bare else ""
+            yield Finding("mcp entries", "ok", f"{len(servers) - len(bare)} servers in {path} ask{kept}", host="mcp")
+
+
+# --- words ----------------------------------------------------------------------------------------------
+
+
+def _say(facts: Facts | ModuleType, check: str, level: Any, says: str, advice: str = "") -> Finding:
+    return Finding(f"{facts.name} {check}", level, says, advice, facts.name)
+
+
+def _has_ours(path: Path, facts: Facts) -> bool:
+    return bool(entries.ours(settings_in(path), BEFORE[facts.name]))
+
+
+def _ago(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{max(seconds, 0):.0f} s ago"
+
+
+def _calls(count: int) -> str:
+    return f"{count} call" if count == 1 else f"{count} calls"
+
+
+def _at(moment: float) -> str:
+    return datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")

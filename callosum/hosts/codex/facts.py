@@ -1,0 +1,151 @@
+"""What there is to know of Codex CLI to look it over."""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import time
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from callosum.hosts.codex.setup import settings_path
+from callosum.hosts.entries import MARK
+from callosum.hosts.facts import Found, Known, Made, Surroundings, lines_of, moment, newest, read_all
+
+name: Final = "codex"
+title: Final = "Codex CLI"
+program: Final = "codex"
+package: Final = "@openai/codex"
+known: Known = "session and id"
+
+WITHOUT_HOOK: Final = frozenset(("write_stdin", "exec", "wait"))
+"""Tools of which no hook is told: typing into a program that runs, and the scripts of code mode, whose own calls
+have hooks of theirs."""
+_CALLS: Final = ("function_call", "custom_tool_call", "local_shell_call")
+_NEVER_RAN: Final = (
+    "Command blocked by PreToolUse hook",
+    "Tool call blocked by PreToolUse hook",
+    "unsupported ",
+    "failed to parse function arguments",
+    "aborted",
+)
+_SECONDS: Final = 15.0
+
+
+def too_old(version: tuple[int, ...]) -> str:  # noqa: ARG001 - one of the facts
+    """As in ``Facts``."""
+    return ""
+
+
+def switched_off(here: Surroundings, settings: Mapping[str, Any]) -> list[str]:  # noqa: ARG001 - its switch is elsewhere
+    """As in ``Facts``."""
+    path = settings_path(here.home, here.environ).with_name("config.toml")
+    features = _config(path).get("features")
+    if isinstance(features, Mapping) and features.get("hooks") is False:
+        return [f"hooks are switched off: [features] hooks = false in {path}"]
+    return []
+
+
+def transcripts(here: Surroundings, since: float) -> Found:
+    """As in ``Facts``."""
+    folder = settings_path(here.home, here.environ).with_name("sessions")
+    return read_all(newest(folder, "**/rollout-*.jsonl", since), since, _calls_in)
+
+
+def _calls_in(path: Path) -> Iterator[Made]:
+    session = path.stem[-36:]  # rollout-TIME-SESSION.jsonl
+    made: dict[str, tuple[str, float]] = {}
+    ran: dict[str, bool] = {}
+    for line in lines_of(path):
+        payload = line.get("payload")
+        if line.get("type") != "response_item" or not isinstance(payload, dict):
+            continue
+        kind, id = str(payload.get("type")), str(payload.get("call_id"))
+        if kind in _CALLS:
+            made[id] = (str(payload.get("name", "shell")), moment(line.get("timestamp")))
+        elif kind.removesuffix("_output") in _CALLS:
+            output = payload.get("output")
+            ran[id] = not (output if isinstance(output, str) else json.dumps(output)).startswith(_NEVER_RAN)
+    for id, (tool, at) in made.items():
+        if ran.get(id) is not False and tool not in WITHOUT_HOOK:
+            yield Made(session=session, tool=tool, id=id, at=at, ran=ran.get(id))
+
+
+# --- trust ----------------------------------------------------------------------------------------------
+
+
+def untrusted(found: Path | None, here: Surroundings, settings: Path) -> list[str] | None:
+    """The events whose entry of ours the user has not reviewed as it now stands, so that Codex skips it.
+
+    ``found``: the program, which is asked; where it is not there the record of reviews is read, which cannot tell
+    whether an entry was changed since. None if nobody can say.
+    """
+    # The hooks of a project are listed for its folder alone.
+    folders = dict.fromkeys((str(here.folder), str(settings.parent.parent)))
+    listed = _ask(found, here, [*folders]) if found is not None else None
+    if listed is not None:
+        ours = [hook for hook in listed if MARK in str(hook.get("command")) and hook.get("sourcePath") == str(settings)]
+        left = [str(hook.get("eventName")) for hook in ours if hook.get("trustStatus") not in ("trusted", "managed")]
+        return [*dict.fromkeys(left)] if ours else ["none of them is seen by Codex"]
+    hooks = _config(settings_path(here.home, here.environ).with_name("config.toml")).get("hooks")
+    state = hooks.get("state") if isinstance(hooks, Mapping) else None
+    reviewed = [key for key in state if str(key).startswith(f"{settings}:")] if isinstance(state, Mapping) else []
+    return None if reviewed else ["all"]
+
+
+def _ask(found: Path, here: Surroundings, folders: list[str]) -> list[dict[str, Any]] | None:
+    """What Codex's own server says of the hooks that it sees; None where it says nothing in time."""
+    asked = (
+        {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "callosum-doctor", "version": "1"}}},
+        {"method": "initialized"},
+        {"id": 2, "method": "hooks/list", "params": {"cwds": folders}},
+    )
+    try:
+        with subprocess.Popen(  # noqa: S603 - the program that the user has
+            [str(found), "app-server"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=dict(here.environ),
+        ) as process:
+            try:
+                return _conversation(process, asked)
+            finally:
+                process.kill()
+    except OSError:
+        return None
+
+
+def _conversation(process: subprocess.Popen[bytes], asked: tuple[dict[str, Any], ...]) -> list[dict[str, Any]] | None:
+    if process.stdin is None or process.stdout is None:
+        return None
+    ends = time.monotonic() + _SECONDS
+    process.stdin.write(b"".join(json.dumps(message).encode() + b"\n" for message in asked))
+    process.stdin.flush()
+    received = b""
+    while select.select([process.stdout], [], [], max(0.0, ends - time.monotonic()))[0]:
+        piece = process.stdout.read1(65536)  # type: ignore[attr-defined]  # a buffered reader
+        if not piece:
+            return None
+        received += piece
+        *lines, received = received.split(b"\n")
+        for line in lines:
+            try:
+                said = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(said, dict) and said.get("id") == 2:
+                folders = said.get("result", {}).get("data", ())
+                return [hook for folder in folders for hook in folder.get("hooks", ()) if isinstance(hook, dict)]
+    return None
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}

@@ -1,0 +1,342 @@
+/**
+ * One tool call, all the way: asked before it runs, reported when it has come back.
+ *
+ *     trusted policy ── asks the gate ──> allowed: `open` ──> after_tool_call reports and forgets it
+ *          │                                └─ a command in the background: until `process` says it ended
+ *          └─ before_tool_call hears of the same call a moment later and asks only if nobody has, or if its params
+ *             were changed in between
+ *
+ * A call is known by session, run and the provider's id, which alone is not unique. What was not let through is
+ * remembered too, because the host reports it as an error afterwards.
+ */
+
+import path from "node:path";
+
+import { Away, Refused, START } from "./gate.js";
+import { Bounded, nameOf } from "./names.js";
+import { backgroundOf, endedOf, outcomeOf } from "./outcome.js";
+import { LONG, shortened } from "./short.js";
+import { goesOn, tierOf } from "./tiers.js";
+
+const MOST = 5000;
+/** What only leads to another call, which is judged itself. */
+const WRAPPERS = new Set(["tool_call", "tool_search", "tool_describe", "tool_search_code"]);
+/** How long a turn that is over waits for reports that are still on their way, in milliseconds. */
+const GRACE = 5000;
+/** How often it is looked whether a command in the background still runs, and how long after its end somebody may yet
+ * ask how it ended, in milliseconds. */
+const WATCH = 5000;
+const UNASKED = 60_000;
+/** How long a lease is prolonged at most, in milliseconds. */
+const LONGEST = 24 * 3600 * 1000;
+const LEASE = 300;
+
+/** Whether the host calls another tool by this one: only that one is judged. */
+export function isWrapper(event) {
+    return event.toolKind === "code_mode_exec" || WRAPPERS.has(event.toolName);
+}
+
+/** The sentence of a call that is held because nobody could be asked. */
+export function heldText(away, tool, tier) {
+    const what = `"${String(tool).slice(0, 100)}" counts as tier ${tier} and does not run without it`;
+    return `[Callosum] The gate cannot be asked (${away}): ${what}. Reading goes on; try again in a moment.`;
+}
+
+export class Calls {
+    #link;
+    #known = new Bounded(MOST, (call) => this.#forget(call));
+    #background = new Bounded(MOST, (call) => this.#forget(call));
+    #watching;
+
+    constructor(link) {
+        this.#link = link;
+    }
+
+    /** Calls that have been let through and are not reported yet, the ones in the background too. */
+    get open() {
+        const open = [...this.#known.values()].filter((call) => call.state === "open");
+        return [...open, ...this.#background.values()];
+    }
+
+    /** The open call of this tool for which `matches` holds. */
+    find(tool, matches) {
+        return this.open.find((call) => call.tool === tool && matches(call));
+    }
+
+    /**
+     * Answers a hook: `undefined` lets the call run, `{deny}` does not, `{params}` lets it run with these.
+     *
+     * `seam` is "policy" or "hook". Does not throw.
+     */
+    async before(event, ctx, seam) {
+        if (isWrapper(event)) return undefined;
+        const key = keyOf(event, ctx);
+        const written = JSON.stringify(event.params ?? {});
+        const known = this.#known.get(key);
+        if (seam === "hook" && known !== undefined) {
+            if (known.written === written || known.rewritten === written) return known.answer;
+            // Somebody changed it after it was judged: what runs is another call.
+            if (known.state === "open")
+                await this.#report(known, { outcome: "cancelled", result: { note: "its params were changed" } });
+        }
+        const call = {
+            key,
+            written,
+            tool: event.toolName,
+            session: ctx.sessionKey ?? ctx.agentId,
+            run: runOf(event, ctx),
+            state: "asking",
+        };
+        this.#known.set(key, call);
+        const { decision, deny, late } = await this.#ask(call, this.#wordsOf(event, ctx, written));
+        call.late = late;
+        if (deny !== undefined || decision?.proceed === false) {
+            call.state = "denied";
+            call.answer = { deny: deny ?? decision.warning ?? `[Callosum] ${decision.verdict}` };
+            return call.answer;
+        }
+        call.state = "open";
+        if (decision !== undefined) this.#opened(call, decision, event);
+        // Asking was not broken off with the run: the gate may have let the call through by then.
+        if (ctx.abortSignal?.aborted || call.givenUp) {
+            await this.#report(call, { outcome: "cancelled", result: { note: "given up before it ran" } });
+            return undefined;
+        }
+        return call.answer;
+    }
+
+    /** What the gate is told of a call. */
+    #wordsOf(event, ctx, written) {
+        const { turns, who, process: host } = this.#link;
+        const run = runOf(event, ctx);
+        const parent = turns.parentOf(ctx.sessionKey);
+        const direct = isDirect(event);
+        return defined({
+            ...who(ctx.sessionKey ?? ctx.agentId),
+            tool: nameOf(event.toolName),
+            params: written.length > LONG ? shortened(event.params) : (event.params ?? {}),
+            callId: event.toolCallId === undefined ? undefined : nameOf(`${run ?? "-"}:${event.toolCallId}`),
+            cwd: folderOf(event.params?.workdir, turns.cwdOf(run, ctx.sessionKey)),
+            pause: true,
+            rewrite: true,
+            run: run === undefined ? undefined : nameOf(run),
+            parent: parent === undefined ? undefined : `${this.#link.settings.instance}/${nameOf(parent)}`,
+            origin: turns.originOf(run, ctx.sessionKey),
+            after: turns.seenBy(run),
+            // A direct call has no report: its lease is not to stand as long as the gateway.
+            host: direct ? undefined : host,
+        });
+    }
+
+    async #ask(call, words) {
+        const { gate, settings, turns } = this.#link;
+        const tier = tierOf(words.tool, words.params, this.#link.table());
+        // What may go on without the gate does not wait in a gateway for one that is starting. The rest can do nothing
+        // else, and a process that is soon over (`openclaw agent exec`) would end before it could tell what it did.
+        const patience = this.#link.isGateway && goesOn(tier, settings.failMode) ? 0 : START;
+        try {
+            const decision = checked(await gate.ask("POST", "/intercept", words, { patience }));
+            turns.answered(call.run, decision.id);
+            this.#link.reached();
+            return { decision };
+        } catch (error) {
+            if (error instanceof Refused) {
+                if (error.status !== 401 && error.status !== 403)
+                    return { deny: `[Callosum] This call cannot be judged (${error.message}).` };
+                return this.#without(words, tier, `it refuses this host: ${error.message}`);
+            }
+            if (!(error instanceof Away)) gate.log(`a call could not be asked about: ${error.stack}`);
+            return this.#without(words, tier, error.message);
+        }
+    }
+
+    #without(words, tier, why) {
+        this.#link.missed(why);
+        if (!goesOn(tier, this.#link.settings.failMode)) return { deny: heldText(why, words.tool, tier) };
+        return { late: this.#link.late.add(words) };
+    }
+
+    #opened(call, decision, event) {
+        call.id = decision.id;
+        if (decision.params) {
+            call.rewritten = JSON.stringify(decision.params);
+            call.answer = { params: decision.params };
+        }
+        if (decision.lease && !isDirect(event)) this.#renew(call, decision.lease);
+    }
+
+    /** Prolongs a lease each time a third of it is over. */
+    #renew(call, lease) {
+        const every = (Math.min(lease.ttl > 0 ? lease.ttl : LEASE, LEASE) * 1000) / 3;
+        const ends = Date.now() + LONGEST;
+        const again = async () => {
+            if (call.state !== "open" || Date.now() > ends || call.gone !== undefined) return;
+            try {
+                const report = await this.#link.gate.ask("POST", "/renew", {
+                    ...this.#link.who(call.session),
+                    id: call.id,
+                });
+                if (!report.ok) return;
+            } catch (error) {
+                if (!(error instanceof Away)) return;
+            }
+            next();
+        };
+        const next = () => {
+            call.timer = setTimeout(again, every);
+            call.timer.unref?.();
+        };
+        next();
+    }
+
+    // --- afterwards ------------------------------------------------------------------------------
+
+    /** A call has come back. What was not let through, and what never came before, is passed over. Does not throw. */
+    async after(event, ctx) {
+        if (isWrapper(event)) return;
+        const key = keyOf(event, ctx);
+        const call = this.#known.get(key);
+        if (call !== undefined) {
+            this.#known.delete(key);
+            if (call.state === "asking")
+                call.givenUp = true; // the run was given up while the gate was being asked
+            else if (call.state === "open") await this.#cameBack(call, event);
+        }
+        if (event.toolName === "process") await this.#polled(event, ctx);
+    }
+
+    async #cameBack(call, event) {
+        // What `process` says of a command that runs is no command of its own.
+        const running = call.tool === "process" ? undefined : backgroundOf(event);
+        if (running === undefined) return this.#report(call, outcomeOf(event));
+        this.#background.set(running, call);
+        const { pid } = event.result.details;
+        if (Number.isInteger(pid) && lives(pid)) call.pid = pid; // else it runs elsewhere, or has just ended
+        this.#watch();
+    }
+
+    /** Looks now and then whether commands in the background still run. Not of each does somebody ask how it ended. */
+    #watch() {
+        if (this.#watching !== undefined || !this.#background.size) return;
+        this.#watching = setTimeout(() => {
+            this.#watching = undefined;
+            for (const [name, call] of this.#background) {
+                if (call.pid === undefined || (call.gone === undefined && lives(call.pid))) continue;
+                call.gone ??= Date.now();
+                if (Date.now() - call.gone < UNASKED) continue;
+                this.#background.delete(name);
+                this.#report(call, { outcome: "unknown", result: { note: "it has ended, and nobody asked how" } });
+            }
+            this.#watch();
+        }, WATCH);
+        this.#watching.unref?.();
+    }
+
+    /** What `process` says of commands in the background. */
+    async #polled(event, ctx) {
+        const details = event.result?.details;
+        const { sessionId: named, action } = event.params ?? {};
+        const listed = Array.isArray(details?.sessions) ? [...details.sessions] : [];
+        const stopped = ["kill", "remove"].includes(action) && !event.error;
+        if (named !== undefined)
+            listed.push(stopped ? { sessionId: named, status: "killed" } : { ...details, sessionId: named });
+        for (const one of listed) {
+            const ended = endedOf(one);
+            if (ended !== undefined) await this.ended(one.sessionId, ended, ctx.sessionKey);
+        }
+    }
+
+    /** A command in the background has ended: `name` as OpenClaw has it, perhaps the beginning of it. */
+    async ended(name, { outcome, why }, sessionKey) {
+        for (const [running, call] of this.#background) {
+            if (
+                running !== name &&
+                !(sessionKey && call.session === sessionKey && name.length >= 6 && running.startsWith(name))
+            )
+                continue;
+            this.#background.delete(running);
+            await this.#report(call, {
+                outcome,
+                result: why === undefined ? { note: "ended in the background" } : { error: why },
+            });
+            return;
+        }
+    }
+
+    /** A turn is over: what of it has no report soon will have none. */
+    over(runId) {
+        if (!runId) return;
+        const timer = setTimeout(() => {
+            for (const [key, call] of this.#known) {
+                if (call.run !== runId) continue;
+                this.#known.delete(key);
+                if (call.state === "open")
+                    this.#report(call, { outcome: "unknown", result: { note: "the turn ended without a report" } });
+            }
+        }, GRACE);
+        timer.unref?.();
+    }
+
+    async #report(call, { outcome, result }) {
+        this.#forget(call);
+        call.state = "reported";
+        if (call.late !== undefined) {
+            call.late.outcome = outcome ?? "failed";
+            this.#link.reached();
+            return;
+        }
+        if (call.id === undefined) return;
+        const body = defined({ ...this.#link.who(call.session), id: call.id, outcome, result });
+        try {
+            await this.#link.gate.ask("POST", "/complete", body, { deadline: 10_000 });
+        } catch (error) {
+            if (error instanceof Away) this.#link.owe(body);
+            else this.#link.gate.log(`how a call of ${call.tool} ended could not be reported: ${error.message}`);
+        }
+    }
+
+    #forget(call) {
+        clearTimeout(call.timer);
+    }
+}
+
+function lives(pid) {
+    try {
+        process.kill(pid, 0);
+        return true;
+    } catch (error) {
+        return error.code === "EPERM";
+    }
+}
+
+function runOf(event, ctx) {
+    return event.runId ?? ctx.runId;
+}
+
+/** Where a call works: the folder that it names, which may be one below its session's. */
+function folderOf(named, cwd) {
+    if (typeof named !== "string" || named === "") return cwd;
+    if (path.isAbsolute(named)) return named;
+    return cwd === undefined || named.startsWith("~") ? undefined : path.join(cwd, named);
+}
+
+function keyOf(event, ctx) {
+    return JSON.stringify([ctx.sessionKey ?? "", runOf(event, ctx) ?? "", event.toolCallId ?? ctx.toolCallId ?? ""]);
+}
+
+/** Whether a person's program calls the tool through the gateway: nothing comes afterwards. */
+function isDirect(event) {
+    return event.runId === undefined && String(event.toolCallId ?? "").startsWith("http-");
+}
+
+const PROCEEDS = { allow: true, warn: true, confirm: false, ask: false, block: false };
+
+/** Strict in what lets a tool run: what contradicts itself is no decision. */
+function checked(answer) {
+    if (PROCEEDS[answer?.verdict] === answer?.proceed && Number.isSafeInteger(answer?.id)) return answer;
+    throw new Away("its answer makes no sense");
+}
+
+export function defined(fields) {
+    return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
+}

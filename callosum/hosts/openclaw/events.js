@@ -1,0 +1,136 @@
+/** What is told to the gate's corpus: what came in, which model took it, how models did, what was cut. */
+
+import { nameOf } from "./names.js";
+import { shortened } from "./short.js";
+
+const MOST = 1000;
+const PAGE = 100;
+const PAUSE = 200;
+/** Longest text of an event, in characters; the gate shortens and redacts it again. */
+const TEXT = 1000;
+const WRAPPERS = new Set(["tool_call", "tool_search", "tool_describe", "tool_search_code"]);
+
+export class Events {
+    #link;
+    #waiting = [];
+    #timer = null;
+    #compacting = new Map();
+    #routed = new Map();
+
+    constructor(link) {
+        this.#link = link;
+    }
+
+    /** Tells of something soon, together with what else is to be told. Lost while the gate is away. */
+    tell(type, sessionKey, fields) {
+        this.#waiting.push(this.#event(type, sessionKey, fields));
+        if (this.#waiting.length > MOST) this.#waiting.shift();
+        if (this.#timer !== null) return;
+        this.#timer = setTimeout(() => this.#flush(), PAUSE);
+        this.#timer.unref?.();
+    }
+
+    #event(type, sessionKey, fields) {
+        const { settings } = this.#link;
+        const instance = sessionKey ? `${settings.instance}/${nameOf(sessionKey)}` : settings.instance;
+        const namespace = settings.namespace === undefined ? {} : { namespace: settings.namespace };
+        return { type, instance, at: Date.now() / 1000, ...namespace, ...fields };
+    }
+
+    async #flush() {
+        this.#timer = null;
+        while (this.#waiting.length) await this.#send(this.#waiting.splice(0, PAGE));
+    }
+
+    async #send(events) {
+        try {
+            await this.#link.gate.ask("POST", "/events", events, { deadline: 5000 });
+        } catch {
+            // An event is no promise: what the gate does not hear of it does not need to decide.
+        }
+    }
+
+    // --- what the hooks say ----------------------------------------------------------------------
+
+    received(event, ctx) {
+        const conversation = ctx.conversationId ?? event.from ?? "";
+        this.tell("input.received", ctx.sessionKey ?? event.sessionKey, {
+            content: cut(event.content),
+            channelId: String(ctx.channelId ?? ""),
+            conversationId: String(conversation),
+        });
+    }
+
+    /** A turn begins that no message has caused. */
+    prompted(event, ctx) {
+        this.tell("input.received", ctx.sessionKey, {
+            content: cut(event.prompt),
+            channelId: String(ctx.messageProvider ?? ctx.trigger ?? "openclaw"),
+            conversationId: String(ctx.sessionKey ?? ""),
+        });
+    }
+
+    /** Which model takes a turn: told once for each. */
+    routed({ provider, model }, ctx) {
+        if (this.#routed.get(ctx.sessionKey) === ctx.runId) return;
+        if (this.#routed.size > MOST) this.#routed.clear();
+        this.#routed.set(ctx.sessionKey, ctx.runId);
+        this.tell("input.routed", ctx.sessionKey, { provider: String(provider), model: String(model) });
+    }
+
+    answered({ provider, model, usage }, sessionKey) {
+        const parts = ["input", "output", "cacheRead", "cacheWrite"].map((name) => usage?.[name] ?? 0);
+        const tokens = Math.round(usage?.totalTokens ?? usage?.total ?? parts.reduce((sum, part) => sum + part, 0));
+        this.tell("llm.response", sessionKey, {
+            provider: String(provider),
+            model: String(model),
+            tokens: tokens > 0 ? tokens : 0,
+        });
+    }
+
+    failed(event, sessionKey) {
+        const error = event.failureKind ?? event.errorCategory ?? "error";
+        this.tell("llm.error", sessionKey, {
+            provider: String(event.provider),
+            error: String(error),
+            willRetry: event.failureKind !== "aborted",
+        });
+    }
+
+    compacting(event, ctx) {
+        if (this.#compacting.size > MOST) this.#compacting.clear();
+        this.#compacting.set(ctx.sessionKey, event.tokenCount);
+    }
+
+    compacted(event, ctx) {
+        const before = this.#compacting.get(ctx.sessionKey);
+        this.#compacting.delete(ctx.sessionKey);
+        if (before === undefined && event.tokenCount === undefined) return;
+        const after = Math.round(event.tokenCount ?? 0);
+        this.tell("context.trimmed", ctx.sessionKey, {
+            before: Math.round(before ?? after),
+            after,
+            dropped: Math.max(0, Math.round(event.compactedCount ?? 0)),
+        });
+    }
+
+    /** A model's answer as it is written down, before its calls are judged: told at once, so that it comes first. */
+    written(message, sessionKey) {
+        if (message?.role !== "assistant" || !Array.isArray(message.content)) return;
+        if (message.usage) this.answered(message, sessionKey);
+        const run = this.#link.turns.session(sessionKey ?? "").run;
+        const calls = message.content
+            .filter((part) => part?.type === "toolCall" && typeof part.name === "string")
+            .filter((part) => !WRAPPERS.has(part.name) && part.arguments?.code === undefined)
+            .map((part) => ({
+                name: nameOf(part.name),
+                args: shortened(part.arguments ?? {}, TEXT),
+                callId: nameOf(`${run ?? "-"}:${part.id}`),
+            }));
+        if (calls.length) this.#send([this.#event("tool.parsed", sessionKey, { calls })]);
+    }
+}
+
+function cut(text) {
+    return String(text ?? "").slice(0, TEXT);
+}

@@ -1,0 +1,167 @@
+"""The plugin's entry in ``openclaw.json``: put in, taken out, looked over. Pure.
+
+::
+
+    {"plugins": {
+        "load": {"paths": [".../callosum/hosts/openclaw"]},
+        "entries": {"callosum": {
+            "enabled": true,
+            "config": {"instanceId": "mira", "mode": "local", ...},
+            "hooks": {"allowConversationAccess": true, "allowPromptInjection": true}}}}}
+
+``enabled`` must be said: without it OpenClaw loads the plugin and refuses its policy, which alone gates
+``openclaw agent exec``. What is not ours stays as it is, in its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from msgspec import Struct
+
+from callosum.errors import ConfigError
+from callosum.hosts.openclaw import FOLDER, ID
+
+_TAIL: Final = "/callosum/hosts/openclaw"
+"""Where a folder of the plugin ends, whichever installation of Callosum it belongs to."""
+_HOOKS: Final = {"allowConversationAccess": True, "allowPromptInjection": True}
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """What the plugin is told. What is None is left as it stands, or to the plugin.
+
+    ``command``: what starts the local gate. ``url`` and ``token``: a server instead of the local gate.
+    """
+
+    instance: str | None = None
+    state: Path | None = None
+    command: tuple[str, ...] | None = None
+    namespace: str | None = None
+    url: str | None = None
+    token: str | None = None
+    fail_mode: str | None = None
+    folder: Path = FOLDER
+
+
+def settings_path(home: Path, environ: Mapping[str, str]) -> Path:
+    """The settings of OpenClaw's that are in force for a user."""
+    if named := environ.get("OPENCLAW_CONFIG_PATH"):
+        return Path(named).expanduser()
+    folder = environ.get("OPENCLAW_STATE_DIR")
+    return (Path(folder).expanduser() if folder else home / ".openclaw") / "openclaw.json"
+
+
+def installed(settings: Mapping[str, Any], options: Options) -> dict[str, Any]:
+    """The settings with the plugin. What its entry says already and ``options`` do not, stays.
+
+    ``source``, which today's OpenClaw refuses, goes. Raises ``ConfigError`` at the place in the settings that has
+    another shape, or that keeps the plugin from being loaded.
+    """
+    plugins = dict(_object(settings, "plugins"))
+    if plugins.get("enabled") is False:
+        raise ConfigError("plugins are switched off in OpenClaw: nothing would be gated", at="plugins.enabled")
+    if ID in _list(plugins, "deny", "plugins"):
+        raise ConfigError("the plugin is denied in OpenClaw: nothing would be gated", at="plugins.deny")
+    load = dict(_object(plugins, "load", "plugins"))
+    others = [path for path in _list(load, "paths", "plugins.load") if not _is_ours(path)]
+    entries = dict(_object(plugins, "entries", "plugins"))
+    entry = {name: value for name, value in _object(entries, ID, "plugins.entries").items() if name != "source"}
+    config = {**_object(entry, "config", f"plugins.entries.{ID}"), **_config(options)}
+    if options.url is not None:
+        config = {name: value for name, value in config.items() if name not in ("state", "command")}
+    elif config.get("mode") == "local":
+        config = {name: value for name, value in config.items() if name not in ("url", "token")}
+    hooks = {**_object(entry, "hooks", f"plugins.entries.{ID}"), **_HOOKS}
+    plugins["load"] = {**load, "paths": [*others, str(options.folder)]}
+    plugins["entries"] = {**entries, ID: {**entry, "enabled": True, "config": config, "hooks": hooks}}
+    if "allow" in plugins:
+        allowed = _list(plugins, "allow", "plugins")
+        plugins["allow"] = allowed if ID in allowed else [*allowed, ID]
+    return {**settings, "plugins": plugins}
+
+
+def removed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings without the plugin; what it leaves empty goes too. Raises ``ConfigError`` as ``installed``."""
+    if "plugins" not in settings:
+        return dict(settings)
+    plugins = dict(_object(settings, "plugins"))
+    before = dict(plugins)
+    load = dict(_object(plugins, "load", "plugins"))
+    paths = _list(load, "paths", "plugins.load")
+    _put(load, "paths", [path for path in paths if not _is_ours(path)], paths)
+    _put(plugins, "load", load, before.get("load"))
+    entries = _object(plugins, "entries", "plugins")
+    _put(plugins, "entries", {name: entry for name, entry in entries.items() if name != ID}, entries)
+    if "allow" in plugins:
+        # An empty list allows none: it stays.
+        plugins["allow"] = [name for name in _list(plugins, "allow", "plugins") if name != ID]
+    made = dict(settings)
+    _put(made, "plugins", plugins, before)
+    return made
+
+
+def faults(settings: Mapping[str, Any], folder: Path = FOLDER) -> list[str]:
+    """What keeps the plugin from gating, one sentence each; none if the settings are as they should be."""
+    try:
+        wanted = installed(settings, Options(folder=folder))
+        entry = _object(_object(_object(settings, "plugins"), "entries", "plugins"), ID, "plugins.entries")
+        paths = _list(_object(_object(settings, "plugins"), "load", "plugins"), "paths", "plugins.load")
+    except ConfigError as error:
+        return [str(error)]
+    found = []
+    if not entry:
+        found.append(f"plugins.entries.{ID} is not there")
+    elif entry.get("enabled") is not True:
+        found.append(f"plugins.entries.{ID}.enabled is not true")
+    if entry and "source" in entry:
+        found.append(f"plugins.entries.{ID}.source is not known to this OpenClaw")
+    if str(folder) not in paths:
+        found.append(f"plugins.load.paths does not name {folder}")
+    hooks = _object(entry, "hooks", f"plugins.entries.{ID}")
+    found += [f"plugins.entries.{ID}.hooks.{name} is not true" for name in _HOOKS if hooks.get(name) is not True]
+    if "allow" in wanted["plugins"] and ID not in settings["plugins"]["allow"]:
+        found.append(f"plugins.allow does not name {ID}")
+    return found
+
+
+def _config(options: Options) -> dict[str, Any]:
+    given = {
+        "instanceId": options.instance,
+        "mode": "remote" if options.url is not None else "local" if options.state is not None else None,
+        "url": options.url,
+        "token": options.token,
+        "state": None if options.state is None else str(options.state),
+        "command": None if options.command is None else [*options.command],
+        "namespace": options.namespace,
+        "failMode": options.fail_mode,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _is_ours(path: object) -> bool:
+    return isinstance(path, str) and path.rstrip("/").endswith(_TAIL)
+
+
+def _put(parent: dict[str, Any], name: str, value: Any, before: Any) -> None:
+    """Sets what has something in it, or had nothing in it before; takes away what we leave empty."""
+    if value or before == value:
+        if value or name in parent:
+            parent[name] = value
+    else:
+        parent.pop(name, None)
+
+
+def _object(parent: Mapping[str, Any], name: str, above: str = "") -> Mapping[str, Any]:
+    value = parent.get(name, {})
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"expected an object, got {type(value).__name__}", at=f"{above}.{name}".lstrip("."))
+    return value
+
+
+def _list(parent: Mapping[str, Any], name: str, above: str) -> list[Any]:
+    value = parent.get(name, [])
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise ConfigError(f"expected a list, got {type(value).__name__}", at=f"{above}.{name}")
+    return [*value]

@@ -1,0 +1,364 @@
+"""``callosum doctor`` and the hosts: green where they ask the gate, red where one does not, and told to who listens."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.client import CallosumClient
+from callosum.client.local import socket_path
+from tests.acceptance.command import run
+from tests.support.serving import serving, until
+
+SCRIPTED = ("claude-code", "codex", "gemini")
+SETTINGS = {
+    "claude-code": ".claude/settings.json",
+    "codex": ".codex/hooks.json",
+    "gemini": ".gemini/settings.json",
+    "openclaw": ".openclaw/openclaw.json",
+}
+Finding = dict[str, Any]
+
+
+class Home:
+    """A user's home with hosts set up in it, and a search path without those of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.state = folder / "state"
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        self.env = {"HOME": str(folder), "PATH": f"{self.bin}:/usr/bin:/bin"}
+
+    def install(self, *words: str) -> None:
+        done = run(self.state, "install", *words, "--yes", env=self.env)
+        assert done.returncode == 0, done
+        if words[0] == "codex":  # what the user's review leaves behind
+            (self.folder / ".codex" / "config.toml").write_text(
+                f'[hooks.state."{self.path("codex")}:pre_tool_use:0:0"]\ntrusted_hash = "sha256:0"\n'
+            )
+
+    def path(self, host: str) -> Path:
+        return self.folder / SETTINGS[host]
+
+    def program(self, name: str, says: str) -> None:
+        (self.bin / name).write_text(f"#!/bin/sh\necho '{says}'\n")
+        (self.bin / name).chmod(0o700)
+
+    def doctor(self) -> tuple[int, dict[str, Finding]]:
+        """The exit code, and what was found by what was looked at."""
+        done = run(self.state, "doctor", "--json", env=self.env)
+        assert done.stdout, done
+        return done.returncode, {found["check"]: found for found in json.loads(done.stdout)["findings"]}
+
+    def wrong(self) -> dict[str, Finding]:
+        code, found = self.doctor()
+        wrong = {check: one for check, one in found.items() if one["level"] == "wrong"}
+        assert code == bool(wrong)
+        return wrong
+
+    def hook(self, host: str, payload: dict[str, Any]) -> bytes:
+        words = [str(self.state / "callosum-hook"), host]
+        return subprocess.run(words, input=json.dumps(payload).encode(), capture_output=True, check=True).stdout
+
+    def told(self) -> list[dict[str, Any]]:
+        """The ``health.critical`` events in the daily log."""
+        text = "".join(path.read_text() for path in (self.state / "brain" / "corpus").glob("*.md"))
+        return [json.loads(line.split(" | ", 2)[2]) for line in text.splitlines() if " | health.critical | " in line]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    """A home whose gate, if a hook has started one, is ended by its pid."""
+    made = Home(tmp_path)
+    yield made
+    for found in (made.state / "servers").glob("*.json"):
+        with suppress(OSError, ValueError):
+            os.kill(int(found.stem), signal.SIGTERM)
+
+
+@pytest.fixture
+def gated(home: Home) -> Iterator[Home]:
+    """The same with a gate that runs where the hooks look."""
+    with serving(home.state, "--socket", socket_path(home.state)):
+        yield home
+
+
+@contextmanager
+def listening(place: str | tuple[str, int], answer: bytes = b"") -> Iterator[int]:
+    """Somebody who takes connections and says ``answer``; the port."""
+    family = socket.AF_UNIX if isinstance(place, str) else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as server:
+        server.bind(place)
+        server.listen(16)
+
+        def run() -> None:
+            with suppress(OSError):
+                while True:
+                    channel, _ = server.accept()
+                    with channel, suppress(OSError):
+                        channel.recv(65536)
+                        channel.sendall(answer)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield 0 if isinstance(place, str) else server.getsockname()[1]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join(10)
+
+
+# --- green, and red -------------------------------------------------------------------------------------
+
+
+def test_a_machine_without_hosts_hears_nothing_of_them(home: Home) -> None:
+    code, found = home.doctor()
+    assert code == 0
+    assert not [check for check in found if check.startswith((*SETTINGS, "mcp", "gate"))]
+
+
+def test_a_host_that_was_never_set_up_is_only_mentioned(home: Home) -> None:
+    home.program("gemini", "0.61.0")
+    code, found = home.doctor()
+    assert (code, found["gemini entries"]["level"]) == (0, "advice")
+    assert found["gemini entries"]["advice"] == "callosum install gemini"
+
+
+def test_green_then_red_when_the_entry_is_removed(home: Home) -> None:
+    for host in SCRIPTED:
+        home.install(host)
+    code, found = home.doctor()
+    assert code == 0, found
+    for host in SCRIPTED:
+        assert found[f"{host} entries"]["level"] == "ok"
+        assert found[f"{host} canary"]["says"] == "a call that must be refused was refused", (
+            "no gate ran: it was started"
+        )
+        assert found[f"{host} heard"]["says"] == "no hook of it was called yet", "what doctor sends does not count"
+    assert home.told() == []
+    for host in SCRIPTED:
+        kept = home.path(host).read_text()
+        home.path(host).write_text("{}")
+        wrong = home.wrong()
+        assert wrong[f"{host} entries"]["advice"] == f"callosum install {host}"
+        until(lambda host=host: any(one["resource"] == f"host:{host}" for one in home.told()))
+        home.path(host).write_text(kept)
+    assert home.wrong() == {}
+
+
+def test_a_changed_entry_is_as_bad_as_none(gated: Home) -> None:
+    gated.install("claude-code")
+    path = gated.path("claude-code")
+    path.write_text(path.read_text().replace('"onFailure": "block"', '"onFailure": "allow"'))
+    mark = gated.folder / "ran"
+    path.write_text(path.read_text().replace("callosum-hook", f"callosum-hook; touch {mark};"))
+    code, found = gated.doctor()
+    assert (code, found["claude-code entries"]["level"]) == (1, "wrong")
+    assert "PreToolUse, PostToolUse" in found["claude-code entries"]["says"]
+    assert "claude-code canary" not in found
+    assert not mark.exists(), "what somebody else wrote there is not started"
+
+
+def test_people_can_read_it(gated: Home) -> None:
+    gated.install("claude-code")
+    gated.path("claude-code").write_text("{}")
+    shown = run(gated.state, "doctor", env=gated.env)
+    assert shown.returncode == 1
+    assert "✗ claude-code entries" in shown.stdout
+    assert "callosum install claude-code" in shown.stdout
+    assert "One thing is wrong." in shown.stdout
+
+
+def test_who_listens_to_a_server_hears_of_it(gated: Home) -> None:
+    gated.install("gemini")
+    gated.path("gemini").unlink()
+    with CallosumClient(f"unix:{socket_path(gated.state)}") as client, client.events("health.critical") as events:
+        assert set(gated.wrong()) == {"gemini entries"}
+        enough = threading.Timer(30, events.close)
+        enough.start()
+        event = next(iter(events))
+        enough.cancel()
+    assert event.type == "health.critical"
+    assert event.data["resource"] == "host:gemini"
+    assert str(gated.path("gemini")) in event.data["value"]
+    assert len(until(gated.told)) == 1, "told by the server alone, once"
+
+
+# --- the entries hold, and something else does not ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "file", "content", "says"),
+    [
+        ("claude-code", ".claude/settings.local.json", '{"disableAllHooks": true}', "disableAllHooks"),
+        ("codex", ".codex/config.toml", "[features]\nhooks = false\n", "hooks = false"),
+    ],
+)
+def test_hooks_that_are_switched_off(gated: Home, host: str, file: str, content: str, says: str) -> None:
+    gated.install(host)
+    (gated.folder / file).write_text(content)
+    assert says in gated.wrong()[f"{host} switch"]["says"]
+
+
+def test_codex_hooks_that_nobody_reviewed(gated: Home) -> None:
+    gated.install("codex")
+    (gated.folder / ".codex" / "config.toml").unlink()
+    wrong = gated.wrong()["codex trust"]
+    assert "Only you can" in wrong["advice"]
+
+
+def test_a_host_too_old_for_the_fail_closed_form(gated: Home) -> None:
+    gated.install("claude-code")
+    gated.program("claude", "2.1.197 (Claude Code)")
+    assert set(wrong := gated.wrong()) == {"claude-code version"}
+    assert "before 2.1.295" in wrong["claude-code version"]["says"]
+
+
+def test_a_script_that_is_gone_or_changed(gated: Home) -> None:
+    gated.install("gemini")
+    script = gated.state / "callosum-hook"
+    text = script.read_text()
+    script.write_text("#!/bin/sh\nexit 0\n")
+    wrong = gated.wrong()
+    assert set(wrong) == {"gemini script", "gemini canary"}
+    assert wrong["gemini canary"]["says"] == "a call that must be refused was not: it let the call pass"
+    script.write_text(text)
+    script.chmod(0o600)
+    assert "cannot be started" in gated.wrong()["gemini script"]["says"]
+    script.unlink()
+    assert "is not there" in gated.wrong()["gemini script"]["says"]
+
+
+def test_who_is_no_gate_but_listens_in_its_place(home: Home) -> None:
+    home.install("gemini")
+    with listening(socket_path(home.state), b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"):
+        wrong = home.wrong()
+    assert "refused, but not by the gate" in wrong["gemini canary"]["says"]
+    assert "server.log" in wrong["gemini canary"]["advice"]
+
+
+def test_a_gate_that_only_observes(home: Home) -> None:
+    home.env["CALLOSUM_MODE"] = "observe"
+    home.install("gemini")
+    code, found = home.doctor()
+    assert (code, found["gemini canary"]["level"]) == (0, "advice"), found
+    assert "only observes" in found["gemini canary"]["says"]
+
+
+def test_an_http_server_that_is_down(home: Home) -> None:
+    with listening(("127.0.0.1", 0)) as port:
+        pass
+    home.install("claude-code", "--http", f"http://127.0.0.1:{port}")
+    wrong = home.wrong()
+    assert set(wrong) == {"claude-code canary"}, "an HTTP entry is as it should be"
+    assert "no answer from" in wrong["claude-code canary"]["says"]
+    assert "no tool runs" in wrong["claude-code canary"]["advice"]
+
+
+def test_an_http_server_that_answers(gated: Home) -> None:
+    with serving(gated.state) as server:
+        gated.install("claude-code", "--http", server.address)
+        assert gated.wrong() == {}
+
+
+# --- heard, and in the transcript -----------------------------------------------------------------------
+
+
+def transcript(home: Home, *ids: str) -> None:
+    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    lines = []
+    for id in ids:
+        asked = {"content": [{"type": "tool_use", "id": id, "name": "Bash", "input": {}}]}
+        lines.append({"type": "assistant", "sessionId": "s1", "timestamp": now, "message": asked})
+        answered = {"content": [{"type": "tool_result", "tool_use_id": id, "content": "done"}]}
+        lines.append({"type": "user", "sessionId": "s1", "timestamp": now, "message": answered})
+    path = home.folder / ".claude" / "projects" / "-repo" / "s1.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def test_a_call_without_a_decision_is_named(gated: Home) -> None:
+    gated.install("claude-code")
+    asked = {"hook_event_name": "PreToolUse", "session_id": "s1", "cwd": "/", "tool_name": "Bash"}
+    gated.hook("claude-code", {**asked, "tool_input": {"command": "true"}, "tool_use_id": "toolu_gated"})
+    transcript(gated, "toolu_gated")
+    code, found = gated.doctor()
+    assert code == 0
+    assert "1 call since" in found["claude-code transcripts"]["says"]
+    shutil.rmtree(gated.folder / ".claude" / "projects")
+    transcript(gated, "toolu_gated", "toolu_bare")
+    wrong = gated.wrong()["claude-code transcripts"]["says"]
+    assert "1 of 2 calls" in wrong
+    assert "Bash toolu_bare of session s1 at 20" in wrong
+    assert "toolu_gated" not in wrong
+
+
+def test_when_a_hook_was_last_heard(gated: Home) -> None:
+    gated.install("codex")
+    gated.hook("codex", {"hook_event_name": "SessionStart", "session_id": "s1", "cwd": "/"})
+    until((gated.state / "heard.json").exists)
+    says = gated.doctor()[1]["codex heard"]["says"]
+    assert says.startswith("SessionStart ")
+    assert "never asked about a call yet" in says
+
+
+# --- OpenClaw and MCP -----------------------------------------------------------------------------------
+
+
+def test_openclaw_asks_or_not(gated: Home) -> None:
+    gated.install("openclaw")
+    node = shutil.which("node")
+    if node is not None:
+        (gated.bin / "node").symlink_to(node)
+    code, found = gated.doctor()
+    assert code == 0, found
+    if node is not None:
+        assert found["openclaw canary"]["says"] == "a call that must be refused was refused"
+    assert found["openclaw heartbeat"]["says"] == "its gateway does not run"
+    assert "openclaw agent exec" in found["openclaw around"]["says"], "what goes around it is said"
+    path = gated.path("openclaw")
+    path.write_text(path.read_text().replace('"enabled": true', '"enabled": false'))
+    assert "enabled is not true" in gated.wrong()["openclaw entries"]["says"]
+
+
+def test_a_gateway_whose_plugin_is_silent(gated: Home) -> None:
+    with listening(("127.0.0.1", 0)) as port:
+        path = gated.path("openclaw")
+        path.parent.mkdir()
+        path.write_text(json.dumps({"gateway": {"port": port}}))
+        gated.install("openclaw")
+        assert "silent all the time" in gated.wrong()["openclaw heartbeat"]["says"]
+        with CallosumClient(f"unix:{socket_path(gated.state)}") as client:
+            client.emit({"type": "health.ok", "instance": "openclaw/openclaw:1", "metrics": {"everySeconds": 30}})
+        until((gated.state / "heard.json").exists)
+        assert gated.wrong() == {}
+        heard = {"hooks": {}, "instances": {"openclaw": time.time() - 200}}
+        (gated.state / "heard.json").write_text(json.dumps(heard))
+        assert "silent for 3 min" in gated.wrong()["openclaw heartbeat"]["says"]
+
+
+def test_an_mcp_server_that_was_added_since(home: Home) -> None:
+    path = home.folder / "mcp.json"
+    path.write_text('{"mcpServers": {"files": {"command": "npx"}}}')
+    home.install("mcp", str(path))
+    assert home.wrong() == {}
+    servers = json.loads(path.read_text())
+    servers["mcpServers"]["mail"] = {"command": "mail-server"}
+    path.write_text(json.dumps(servers))
+    wrong = home.wrong()["mcp entries"]
+    assert "mail" in wrong["says"]
+    assert wrong["advice"] == f"callosum install mcp {path}"

@@ -1,0 +1,206 @@
+"""``callosum install`` and ``uninstall``, as a new user runs them: in a home of their own, with settings of others."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.client.fallback import load_table
+from tests.acceptance.command import at_terminal, environment, run
+
+SETTINGS = {
+    "claude-code": ".claude/settings.json",
+    "codex": ".codex/hooks.json",
+    "gemini": ".gemini/settings.json",
+    "openclaw": ".openclaw/openclaw.json",
+}
+FOREIGN = {
+    "claude-code": '{\n    "model": "opus",\n    "hooks": {"Stop": [{"hooks": [{"type": "command", "command": "beep"}]}]}\n}',
+    "codex": '{"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "lint"}]}]}}\n',
+    "gemini": '{\n\t"security": {"auth": {"selectedType": "gemini-api-key"}}\n}\n',
+    "openclaw": '{"gateway": {"port": 18989}, "plugins": {"allow": ["memory"], "entries": {"memory": {"enabled": true}}}}',
+}
+
+
+class Home:
+    """A user's home, with a state folder in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.state = folder / "state"
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return run(self.state, *words, env={"HOME": str(self.folder)})
+
+    def path(self, host: str) -> Path:
+        return self.folder / SETTINGS[host]
+
+    def write(self, host: str, content: str) -> Path:
+        path = self.path(host)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+        return path
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+@pytest.mark.parametrize("host", SETTINGS)
+def test_in_and_out_again(home: Home, host: str) -> None:
+    path = home.write(host, FOREIGN[host])
+    dry = home.run("install", host, "--dry-run")
+    assert (dry.returncode, path.read_text()) == (0, FOREIGN[host]), dry
+    assert f"+++ {path}" in dry.stdout
+    assert not home.state.exists(), "showing writes nothing at all"
+
+    done = home.run("install", host, "--yes")
+    assert (done.returncode, "Done." in done.stdout) == (0, True), done
+    written = json.loads(path.read_text())
+    assert "callosum" in str(written)
+    for name, value in json.loads(FOREIGN[host]).items():
+        if name not in ("hooks", "plugins"):
+            assert written[name] == value
+    assert home.state.stat().st_mode & 0o777 == 0o700
+    assert load_table(home.state / "fallback.json")["Read"] == 0, "the first call of all can be judged without a gate"
+    assert (home.state / "callosum-hook").exists() is (host != "openclaw")
+
+    again = home.run("install", host, "--yes")
+    assert (again.returncode, again.stdout.startswith("Nothing to do")) == (0, True), again
+    out = home.run("uninstall", host, "--yes")
+    assert (out.returncode, path.read_text()) == (0, FOREIGN[host]), out
+    assert home.run("uninstall", host, "--yes").stdout.startswith("Nothing to do")
+
+
+def test_what_others_do_meanwhile_stays(home: Home) -> None:
+    path = home.write("claude-code", FOREIGN["claude-code"])
+    home.run("install", "claude-code", "--yes")
+    changed = {**json.loads(path.read_text()), "theme": "dark"}
+    path.write_text(json.dumps(changed))
+    home.run("uninstall", "claude-code", "--yes")
+    assert json.loads(path.read_text()) == {**json.loads(FOREIGN["claude-code"]), "theme": "dark"}
+
+
+def test_it_asks_at_a_terminal_and_does_as_it_is_told(home: Home) -> None:
+    env = {"HOME": str(home.folder)}
+    no = at_terminal(home.state, "install", "codex", keys=(("Write this?", "n\n"),), env=env)
+    assert (no.code, "Nothing was written." in no.text, home.path("codex").exists()) == (1, True, False), no
+    yes = at_terminal(home.state, "install", "codex", keys=(("Write this?", "y\n"),), env=env)
+    assert (yes.code, home.path("codex").exists()) == (0, True), yes
+    assert "/hooks" in yes.text, "only the user can review them, and is told how"
+
+
+def test_without_a_terminal_it_does_not_guess(home: Home) -> None:
+    done = home.run("install", "gemini")
+    assert (done.returncode, "Say --yes." in done.stderr, home.path("gemini").exists()) == (1, True, False), done
+
+
+def test_settings_of_a_project(home: Home) -> None:
+    project = home.folder / "repo"
+    project.mkdir()
+    home.run("install", "claude-code", "--project", str(project), "--yes")
+    path = project / ".claude" / "settings.json"
+    assert ("callosum-hook" in path.read_text(), home.path("claude-code").exists()) == (True, False)
+    home.run("uninstall", "claude-code", "--yes")
+    assert not path.exists(), "it is found again without being named"
+
+
+def test_over_http_what_cannot_be_stays_a_command(home: Home) -> None:
+    home.run("install", "claude-code", "--http", "http://127.0.0.1:7700/", "--yes")
+    hooks = json.loads(home.path("claude-code").read_text())["hooks"]
+    asked = hooks["PreToolUse"][0]["hooks"][0]
+    assert (asked["type"], asked["onFailure"]) == ("http", "block")
+    assert asked["url"] == "http://127.0.0.1:7700/hooks/claude-code?via=callosum-hook"
+    assert {hooks[event][0]["hooks"][0]["type"] for event in ("SessionStart", "ConfigChange")} == {"command"}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ('{"hooks": ', "cannot be read as JSON"),
+        ('{"a": 1} // mine', "by hand"),
+        ('{"hooks": []}', "hooks: expected an object, got list"),
+        ("[]", "expected an object, got list"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_left_alone(home: Home, content: str, says: str) -> None:
+    path = home.write("gemini", content)
+    done = home.run("install", "gemini", "--yes")
+    assert (done.returncode, path.read_text()) == (2, content), done
+    assert says in done.stderr
+    assert str(path) in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("claude",), "did you mean claude-code?"),
+        (("emacs",), "known are claude-code, codex, gemini, openclaw, mcp"),
+        (("gemini", "--http", "http://127.0.0.1:7700"), "gemini has no HTTP hooks"),
+        (("claude-code", "--http", "7700"), "expected the address of a server"),
+        (("openclaw", "--project", "."), "no settings of projects"),
+        (("codex", "x.json", "--project", "."), "name one of them"),
+        (("mcp",), "name the settings file: callosum install mcp FILE"),
+        (("mcp", "none.json"), "there are no MCP servers in it"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_sentence(home: Home, words: tuple[str, ...], says: str) -> None:
+    done = home.run("install", *words, "--yes")
+    assert (done.returncode, says in done.stderr) == (2, True), done
+    assert not home.state.exists()
+
+
+def test_plugins_that_are_switched_off_are_not_switched_on(home: Home) -> None:
+    home.write("openclaw", '{"plugins": {"enabled": false}}')
+    done = home.run("install", "openclaw", "--yes")
+    assert (done.returncode, "plugins are switched off" in done.stderr) == (2, True), done
+
+
+def test_a_home_that_cannot_be_written(home: Home) -> None:
+    done = run(home.state, "install", "claude-code", "--yes", env={"HOME": "/proc/self/fdinfo"})  # not even root can
+    assert (done.returncode, "cannot be written" in done.stderr) == (2, True), done
+    assert "Traceback" not in done.stderr
+
+
+def test_rules_that_cannot_be_used_are_named_before_anything_is_set_up(home: Home) -> None:
+    home.state.mkdir(mode=0o700)
+    (home.state / "tiers.json").write_text("{")
+    done = home.run("install", "codex", "--yes")
+    assert (done.returncode, "tiers.json" in done.stderr, home.path("codex").exists()) == (2, True, False), done
+
+
+def test_mcp_servers(home: Home) -> None:
+    servers: dict[str, Any] = {
+        "files": {"command": "npx", "args": ["-y", "server-files", "/srv"]},
+        "old": {"type": "sse", "url": "http://127.0.0.1:1/sse"},
+    }
+    path = home.folder / "mcp.json"
+    path.write_text(before := json.dumps({"mcpServers": servers}))
+    done = home.run("install", "mcp", str(path), "--yes")
+    assert done.returncode == 0, done
+    assert "old stays without the gate: it speaks the old HTTP+SSE transport." in done.stdout
+    assert f"CALLOSUM_STATE={home.state}" in done.stdout, "a state folder of one's own is the host's business"
+    made = json.loads(path.read_text())["mcpServers"]
+    assert made["old"] == servers["old"]
+    command = [made["files"]["command"], *made["files"]["args"]]
+    assert command[-6:] == ["files", "--", "npx", "-y", "server-files", "/srv"]
+    started = subprocess.run(  # what the host starts is there, wherever it starts it
+        [*command[: command.index("mcp")], "--version"],
+        env={**environment(home.state), "PATH": "/usr/bin:/bin"}, cwd="/", capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert started.stdout.startswith("callosum ")
+    assert home.run("uninstall", "mcp", "--yes").returncode == 0
+    assert path.read_text() == before
+
+
+def test_the_files_are_the_users_alone(home: Home) -> None:
+    home.run("install", "claude-code", "--yes")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in home.state.iterdir()}
+    assert modes == {"callosum-hook": 0o700, "installed.json": 0o600, "fallback.json": 0o600}
+    assert home.path("claude-code").stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,75 @@
+"""A host's hook events on their way through the real dispatcher, over a real gate that keeps all in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from callosum.brain import Brain
+from callosum.corpus.events import CorpusEvent
+from callosum.gate import LocalGate
+from callosum.hosts.dispatch import Dispatcher
+from callosum.hosts.told import Actor, Adapter, Answer, Place
+from callosum.model import Decision, Host, Verdict
+from callosum.settings import Settings
+from callosum.stores.memory import MemoryStore
+from callosum.testing import ManualClock
+from callosum.wire import Brief
+
+SENTENCE = "[Callosum] Something is in the way."
+
+
+class Hooked:
+    """One gate and one dispatcher for all hosts of a test."""
+
+    def __init__(self, brain: Brain, clock: ManualClock) -> None:
+        self.brain, self.gate, self.clock = brain, brain.gate, clock
+        self.emitted: list[CorpusEvent] = []
+        self.dispatcher = Dispatcher(
+            self.gate.courses, brief=self._brief, emit=self.emitted.append, changed=lambda adapter, path: ""
+        )
+
+    def send(self, adapter: Adapter, payload: Mapping[str, Any], host: Host | None = None) -> Mapping[str, Any]:
+        """What the hook prints."""
+        return self.gate._drive(self.dispatcher.handle(adapter, payload, Place(adapter.name), host))
+
+    def journal(self, event: str = "") -> list[Mapping[str, Any]]:
+        """What was journalled, oldest first: ``event``, ``session``, ``tool``, ``outcome``, ``keys``, ``body``."""
+        found = [
+            {
+                "event": str(entry.event),
+                "session": entry.session,
+                "tool": entry.tool,
+                "outcome": str(entry.outcome) if entry.outcome else None,
+                "keys": [(key.name, str(key.mode)) for key in entry.keys],
+                "body": entry.body,
+            }
+            for entry in self.gate.entries()
+        ]
+        return [entry for entry in found if event in ("", entry["event"])]
+
+    def outcomes(self) -> list[tuple[str, str]]:
+        """Of each report: who, and what became of it."""
+        return [(entry["session"], entry["outcome"]) for entry in self.journal("complete")]
+
+    def _brief(self, actor: Actor, prompt: str | None) -> Brief:
+        return self.brain.brief(actor.instance, actor.session, namespace=actor.namespace, cwd=actor.cwd, prompt=prompt)
+
+
+@contextmanager
+def hooked(state: Path) -> Iterator[Hooked]:
+    """A fresh gate; what only a rule can bring about comes of the tool ``bank_transfer``, about which a person is asked."""
+    clock = ManualClock()
+    state.mkdir()
+    (state / "tiers.json").write_text(json.dumps({"rules": [{"tool": "bank_transfer", "tier": 3, "verdict": "ask"}]}))
+    with LocalGate(settings=Settings(state=state), store=MemoryStore(clock=clock)) as gate, Brain(gate) as brain:
+        yield Hooked(brain, clock)
+
+
+def answer_of(verdict: Verdict, sentence: str = SENTENCE) -> Answer:
+    """What there is to say where the gate has decided so."""
+    decision = Decision(verdict.proceed, 3, None, 1, verdict, (), "mail", warning=sentence or None)
+    return Answer(decision, inform=sentence if verdict is Verdict.WARN else "")

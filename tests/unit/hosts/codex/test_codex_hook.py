@@ -1,0 +1,307 @@
+"""What Codex CLI's hooks say and are told: recorded payloads through the real dispatcher, over a real gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.corpus.events import InputReceived
+from callosum.errors import ConfigError
+from callosum.hosts.codex import hook as codex
+from callosum.hosts.told import Answer, Before, Heard, Place, Refused, Settled
+from callosum.model import Outcome, Verdict
+from tests.support.hooked import SENTENCE, Hooked, answer_of, hooked
+
+Payload = dict[str, Any]
+ONE, TWO = "0199aaaa-1111-7000-8000-000000000001", "0199bbbb-2222-7000-8000-000000000002"
+A, B = f"codex/{ONE}", f"codex/{TWO}"
+MAIL = "mcp__mail__send_email"
+TO_BOB = {"to": "bob@example.com", "subject": "Lunch", "body": "Shall we meet at noon on Friday for lunch?"}
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hooked]:
+    with hooked(tmp_path / "state") as made:
+        yield made
+
+
+def event(what: str, session: str = ONE, **said: Any) -> Payload:
+    """An event with what Codex says in each, as recorded of version 0.169."""
+    common: Payload = {
+        "session_id": session,
+        "transcript_path": f"/home/ann/.codex/sessions/2026/11/20/rollout-2026-11-20T09-00-00-{session}.jsonl",
+        "cwd": "/home/ann/shop",
+        "hook_event_name": what,
+    }
+    if what != "SessionEnd":
+        common |= {"model": "gpt-5.5", "permission_mode": "default"}
+    if what not in ("SessionStart", "SessionEnd"):
+        common["turn_id"] = f"{session[:8]}-turn"
+    return common | said
+
+
+def before(session: str, id: str, tool: str, tool_input: Any, **more: Any) -> Payload:
+    return event("PreToolUse", session, tool_name=tool, tool_input=tool_input, tool_use_id=id, **more)
+
+
+def after(session: str, id: str, tool: str, tool_input: Any, response: Any = "", **more: Any) -> Payload:
+    said = {"tool_name": tool, "tool_input": tool_input, "tool_response": response, "tool_use_id": id}
+    return event("PostToolUse", session, **said, **more)
+
+
+def shell(session: str, id: str, command: str, **more: Any) -> Payload:
+    return before(session, id, "Bash", {"command": command}, **more)
+
+
+def reason(printed: Mapping[str, Any]) -> str:
+    """Why the tool may not run; the form is the one that Codex heeds."""
+    said = printed["hookSpecificOutput"]
+    assert said["hookEventName"] == "PreToolUse"
+    assert said["permissionDecision"] == "deny"
+    assert set(said) == {"hookEventName", "permissionDecision", "permissionDecisionReason"}
+    assert said["permissionDecisionReason"], "Codex lets a call run that is denied without a reason"
+    return str(said["permissionDecisionReason"])
+
+
+PATCH = """*** Begin Patch
+*** Add File: new.py
++one
+*** Update File: src/old.py
+@@
+-a
++b
+*** Update File: /etc/shop.conf
+*** Move to: conf/shop.conf
+@@
+-a
++b
+*** Delete File: gone.py
+*** End Patch
+"""
+
+
+# --- what is read -------------------------------------------------------------------------------------------
+
+
+def test_a_call_is_its_sessions_in_its_folder_and_turn() -> None:
+    (told,) = codex.read(shell(ONE, "call_1", "make"), Place("codex", "team"))
+    assert isinstance(told, Before)
+    call = told.call
+    assert (call.instance, call.session, call.namespace, call.call_id) == ("codex", ONE, "team", "call_1")
+    assert (call.cwd, call.run, call.parent, call.pause) == ("/home/ann/shop", "0199aaaa-turn", None, True)
+    assert (call.tool, call.params) == ("Bash", {"command": "make"})
+
+
+def test_a_sub_agent_is_an_actor_of_its_own_under_its_parent() -> None:
+    (told,) = codex.read(shell(ONE, "call_1", "make", agent_id="agent-7", agent_type="worker"), Place("codex"))
+    assert isinstance(told, Before)
+    assert (told.call.session, told.call.parent) == (f"{ONE}:agent-7", A)
+    (long,) = codex.read(shell(ONE, "call_1", "make", agent_id="x" * 2000), Place("codex"))
+    assert isinstance(long, Before)
+    assert len(long.call.session or "") <= 256
+
+
+@pytest.mark.parametrize("what", ["PreCompact", "PostCompact", "PermissionRequest", "StopFailure", "MoonRise"])
+def test_an_event_that_asks_for_nothing_is_kept(what: str) -> None:
+    (told,) = codex.read(event(what, trigger="auto"), Place("codex"))
+    assert isinstance(told, Heard)
+    assert (told.what, told.details["trigger"]) == (what, "auto")
+    assert "transcript_path" not in told.details
+
+
+@pytest.mark.parametrize(
+    ("payload", "at"),
+    [
+        ({}, "hook_event_name"),
+        ({"hook_event_name": "PreToolUse"}, "session_id"),
+        (event("PreToolUse", tool_input={}, tool_use_id="1"), "tool_name"),
+        (event("PreToolUse", tool_name="Bash", tool_input={"command": "ls"}), "tool_use_id"),
+        (event("PostToolUse", tool_name=7), "tool_name"),
+    ],
+)
+def test_what_says_too_little_is_named(payload: Payload, at: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        codex.read(payload, Place("codex"))
+    assert raised.value.at == at
+
+
+@pytest.mark.parametrize("params", [None, "text", 7, ["a"], {"command": ["bash"]}, {"command": None}])
+def test_odd_params_are_read_all_the_same(params: Any) -> None:
+    (told,) = codex.read(before(ONE, "call_1", "Bash", params), Place("codex"))
+    assert isinstance(told, Before)
+
+
+def test_a_shell_that_would_wait_is_turned_down_and_only_in_the_tool_for_commands() -> None:
+    (told,) = codex.read(shell(ONE, "call_1", "bash -i"), Place("codex"))
+    assert isinstance(told, Refused)
+    (told,) = codex.read(before(ONE, "call_1", "apply_patch", {"command": "bash -i"}), Place("codex"))
+    assert isinstance(told, Before)
+
+
+def test_a_turn_ends_without_its_commands_and_an_interruption_with_them() -> None:
+    assert codex.read(event("Stop"), Place("codex")) == (
+        Settled(codex._actor(event("Stop"), Place("codex")), but="Bash"),
+    )
+    settled, heard = codex.read(event("Interrupt"), Place("codex"))
+    assert isinstance(settled, Settled)
+    assert (settled.but, settled.all, settled.outcome) == ("", False, Outcome.UNKNOWN)
+    assert isinstance(heard, Heard)
+    ended = codex.read(event("SessionEnd", reason="other"), Place("codex"))[0]
+    assert isinstance(ended, Settled)
+    assert ended.all
+
+
+# --- what is printed ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verdict", [one for one in Verdict if not one.proceed])
+def test_what_may_not_run_is_denied_with_the_sentence(verdict: Verdict) -> None:
+    printed = codex.render(shell(ONE, "call_1", "make"), answer_of(verdict))
+    assert reason(printed) == SENTENCE
+    assert reason(codex.render(shell(ONE, "call_1", "make"), answer_of(verdict, "")))
+
+
+def test_what_may_run_gets_no_word_and_a_warning_as_context() -> None:
+    payload = shell(ONE, "call_1", "make")
+    assert codex.render(payload, answer_of(Verdict.ALLOW, "")) == {}, "an allow of ours would be a fault, or too much"
+    warned = codex.render(payload, answer_of(Verdict.WARN))
+    assert warned == {"hookSpecificOutput": {"hookEventName": "PreToolUse", "additionalContext": SENTENCE}}
+
+
+@pytest.mark.parametrize("what", ["Stop", "SessionEnd", "Interrupt", "SubagentStop", "PermissionRequest", "PreCompact"])
+def test_where_codex_takes_no_context_none_is_printed(what: str) -> None:
+    assert codex.render(event(what), Answer(inform=SENTENCE)) == {}
+
+
+# --- through the gate ---------------------------------------------------------------------------------------
+
+
+def test_two_sessions_and_one_file(hosts: Hooked) -> None:
+    for session, command in ((ONE, "cat notes.txt"), (TWO, "cat notes.txt"), (TWO, "echo b > notes.txt")):
+        assert hosts.send(codex, shell(session, f"{session}-{command}", command)) == {}
+        assert hosts.send(codex, after(session, f"{session}-{command}", "Bash", {"command": command})) == {}
+    stopped = reason(hosts.send(codex, shell(ONE, "call_9", "echo a > notes.txt")))
+    assert f'"file:/home/ann/shop/notes.txt" was changed by {B}' in stopped
+    assert hosts.send(codex, shell(ONE, "call_10", "cat notes.txt")) == {}
+    assert hosts.send(codex, after(ONE, "call_10", "Bash", {"command": "cat notes.txt"})) == {}
+    assert hosts.send(codex, shell(ONE, "call_11", "echo a > notes.txt")) == {}, "it has read it since"
+    assert hosts.outcomes() == [(A, "done"), (B, "done"), (B, "done"), (A, "done")]
+
+
+def test_a_patch_has_the_keys_of_its_files(hosts: Hooked) -> None:
+    assert hosts.send(codex, before(ONE, "call_1", "apply_patch", {"command": PATCH})) == {}
+    (entry,) = hosts.journal("intercept")
+    folder = "file:/home/ann/shop"
+    names = [f"{folder}/new.py", f"{folder}/src/old.py", "file:/etc/shop.conf", f"{folder}/conf/shop.conf"]
+    assert entry["keys"] == [(name, "write") for name in (*names, f"{folder}/gone.py")]
+    answer = "Exit code: 0\nWall time: 0 seconds\nOutput:\nSuccess. Updated the following files:\nA new.py\n"
+    assert hosts.send(codex, after(ONE, "call_1", "apply_patch", {"command": PATCH}, answer)) == {}
+    assert hosts.outcomes() == [(A, "done")]
+
+
+def test_a_patch_that_says_it_failed_has_failed_and_a_command_s_words_are_its_own(hosts: Hooked) -> None:
+    failed = "Exit code: 1\nWall time: 0 seconds\nOutput:\nFailed to find the lines\n"
+    hosts.send(codex, before(ONE, "call_1", "apply_patch", {"command": PATCH}))
+    hosts.send(codex, after(ONE, "call_1", "apply_patch", {"command": PATCH}, failed))
+    hosts.send(codex, shell(ONE, "call_2", "cat log"))
+    hosts.send(codex, after(ONE, "call_2", "Bash", {"command": "cat log"}, failed))
+    assert hosts.outcomes() == [(A, "failed"), (A, "done")]
+
+
+def test_the_nested_calls_of_a_script_are_judged_each(hosts: Hooked) -> None:
+    ids = ("exec-0a6f1c1e-58a4-4bb0-8c2e-6f7a1d1f0001", "exec-0a6f1c1e-58a4-4bb0-8c2e-6f7a1d1f0002")
+    assert hosts.send(codex, shell(ONE, ids[0], "touch a.txt")) == {}
+    assert "typed into it" in reason(hosts.send(codex, shell(ONE, ids[1], "bash")))
+    assert hosts.send(codex, after(ONE, ids[0], "Bash", {"command": "touch a.txt"})) == {}
+    assert hosts.outcomes() == [(A, "done")]
+    (kept,) = hosts.journal("host")
+    assert kept["body"]["what"] == "refused call"
+    assert kept["body"]["params"]["params"] == {"command": "bash"}
+
+
+def test_a_mail_is_confirmed_by_its_repeat_and_not_by_an_equal_call_of_the_same_turn(hosts: Hooked) -> None:
+    assert hosts.send(codex, before(ONE, "call_1", MAIL, TO_BOB)) == {}
+    hosts.send(codex, after(ONE, "call_1", MAIL, TO_BOB, [{"type": "text", "text": "sent"}]))
+    other = {**TO_BOB, "body": "Can you send me the numbers for the third quarter?"}
+    assert "bob@example.com" in reason(hosts.send(codex, before(TWO, "call_1", MAIL, other)))
+    hosts.clock.advance(5)
+    assert hosts.send(codex, before(TWO, "call_2", MAIL, other)) == {}
+
+
+def test_what_is_two_minutes_old_is_a_warning_that_the_model_gets_with_the_call(hosts: Hooked) -> None:
+    hosts.send(codex, before(ONE, "call_1", MAIL, TO_BOB))
+    hosts.send(codex, after(ONE, "call_1", MAIL, TO_BOB))
+    hosts.clock.advance(180)
+    other = {**TO_BOB, "body": "Can you send me the numbers for the third quarter?"}
+    printed = hosts.send(codex, before(TWO, "call_1", MAIL, other))["hookSpecificOutput"]
+    assert set(printed) == {"hookEventName", "additionalContext"}
+    assert "bob@example.com" in printed["additionalContext"]
+    hosts.send(codex, after(TWO, "call_1", MAIL, other))
+    assert hosts.outcomes() == [(A, "done"), (B, "done")]
+
+
+def test_what_a_person_must_decide_and_what_nobody_may(hosts: Hooked) -> None:
+    assert "[Callosum]" in reason(hosts.send(codex, before(ONE, "call_1", "bank_transfer", {"amount": 5})))
+    hosts.gate.lock("codex", "email:bob@example.com", 4, session=ONE)
+    assert A in reason(hosts.send(codex, before(TWO, "call_1", MAIL, TO_BOB)))
+    hosts.clock.advance(5)
+    assert A in reason(hosts.send(codex, before(TWO, "call_2", MAIL, TO_BOB))), "a repeat confirms nothing here"
+
+
+def test_a_command_that_runs_on_holds_its_key_over_turns_and_prompts(hosts: Hooked) -> None:
+    push = "git push origin main"
+    hosts.send(codex, shell(ONE, "call_1", push))
+    hosts.send(codex, before(ONE, "call_2", "apply_patch", {"command": PATCH}))  # fails: Codex reports nothing
+    hosts.send(codex, event("Stop", stop_hook_active=False, last_assistant_message="It runs."))
+    assert hosts.outcomes() == [(A, "unknown")], "the patch"
+    hosts.send(codex, event("UserPromptSubmit", prompt="And now?"))
+    assert A in reason(hosts.send(codex, shell(TWO, "call_1", push)))
+    hosts.send(codex, after(ONE, "call_1", "Bash", {"command": push}, "done\n"))
+    assert hosts.outcomes() == [(A, "unknown"), (A, "done")]
+
+
+@pytest.mark.parametrize("end", ["SessionEnd", "Interrupt"])
+def test_a_command_that_never_comes_back_is_unknown_in_the_end(hosts: Hooked, end: str) -> None:
+    hosts.send(codex, before(ONE, "call_1", MAIL, TO_BOB))
+    hosts.send(codex, shell(ONE, "call_2", "sleep 1000"))
+    assert hosts.send(codex, event(end, reason="other")) == {}
+    assert hosts.outcomes() == [(A, "unknown")] * 2
+    assert "never reported" in reason(hosts.send(codex, before(TWO, "call_1", MAIL, TO_BOB)))
+
+
+def test_a_sub_agent_ends_alone_and_its_parent_with_it(hosts: Hooked) -> None:
+    child = {"agent_id": "agent-7", "agent_type": "worker"}
+    hosts.send(codex, event("SubagentStart", **child))
+    hosts.send(codex, shell(ONE, "call_1", "sleep 1000", **child))
+    hosts.send(codex, shell(ONE, "call_1", "sleep 1001"))
+    hosts.send(codex, event("SubagentStop", **child))
+    assert hosts.outcomes() == [(f"{A}:agent-7", "unknown")]
+    hosts.send(codex, shell(ONE, "call_2", "sleep 1002", **child))
+    hosts.send(codex, event("SessionEnd", reason="other"))
+    assert sorted(hosts.outcomes()[1:]) == [(A, "unknown"), (f"{A}:agent-7", "unknown")]
+
+
+def test_the_others_are_told_of_at_the_prompt_once_and_after_a_compaction(hosts: Hooked) -> None:
+    hosts.send(codex, before(ONE, "call_1", MAIL, TO_BOB))
+    assert hosts.send(codex, event("SessionStart", TWO, source="startup")) == {}
+    for payload in (
+        event("UserPromptSubmit", TWO, prompt="Write to bob"),
+        event("SessionStart", TWO, source="compact"),
+    ):
+        said = hosts.send(codex, payload)["hookSpecificOutput"]
+        assert said["hookEventName"] == payload["hook_event_name"]
+        assert "bob@example.com" in said["additionalContext"]
+    child = event("SubagentStart", TWO, agent_id="agent-7")
+    assert "bob@example.com" in hosts.send(codex, child)["hookSpecificOutput"]["additionalContext"]
+    assert [one.content for one in hosts.emitted if isinstance(one, InputReceived)] == ["Write to bob"]
+
+
+def test_an_answer_that_is_asked_for_twice_opens_one_action(hosts: Hooked) -> None:
+    for _ in range(2):
+        assert hosts.send(codex, before(ONE, "call_1", MAIL, TO_BOB)) == {}
+    hosts.send(codex, after(ONE, "call_1", MAIL, TO_BOB))
+    hosts.send(codex, event("SessionEnd"))
+    assert hosts.outcomes() == [(A, "done")]
