@@ -1,0 +1,284 @@
+"""The real Claude Code, installed from its registry, with a model that says what the test tells it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.client.local import socket_path
+from callosum.server.place import running
+from tests.e2e.hosts import installed, program_in
+from tests.e2e.models import Model, Turn, Use, model
+from tests.support.serving import serving, until
+from tests.support.standing import impostor
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+SECONDS = 120.0
+ROOT = Path(__file__).parents[3]
+SENTENCE = "and this session has not read it since"
+
+
+@pytest.fixture(scope="session")
+def native() -> str:
+    """The program of this platform, which needs no Node."""
+    return str(program_in(installed("claude_code"), "@anthropic-ai/claude-code-*/claude"))
+
+
+@pytest.fixture
+def scripted() -> Iterator[Model]:
+    with model() as running:
+        yield running
+
+
+class Desk:
+    """A user's machine: a home, a project, a state folder, and Claude Code in it."""
+
+    def __init__(self, root: Path, native: str, scripted: Model) -> None:
+        self.root, self.program, self.model = root, native, scripted
+        self.home, self.project, self.state = root / "home", root / "project", root / "state"
+        self.bin = root / "bin"
+        for folder in (self.home, self.project, self.bin, root / "tmp"):
+            folder.mkdir()
+        self.environ = {
+            "PATH": f"{self.bin}:/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(self.home),
+            "TMPDIR": str(root / "tmp"),
+            "CLAUDE_CODE_TMPDIR": str(root / "tmp"),
+            "TERM": "dumb",
+            "LANG": "C.UTF-8",
+            "ANTHROPIC_BASE_URL": scripted.address,
+            "ANTHROPIC_API_KEY": "none",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "DISABLE_TELEMETRY": "1",
+            "DISABLE_ERROR_REPORTING": "1",
+        }
+
+    def callosum(self, *arguments: str) -> str:
+        environ = {**self.environ, "PYTHONPATH": str(ROOT), "CALLOSUM_STATE": str(self.state)}
+        command = [sys.executable, "-m", "callosum.cli", *arguments]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def start(self, prompt: str, *allowed: str) -> subprocess.Popen[str]:
+        log = str(self.root / "debug.log")
+        command = [self.program, "-p", prompt, "--output-format", "json", "--debug-file", log]
+        return subprocess.Popen(
+            [*command, "--allowedTools", *(allowed or ("Bash", "Read", "Write", "Edit"))],
+            env=self.environ, cwd=self.project, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+
+    def finish(self, process: subprocess.Popen[str]) -> dict[str, Any]:
+        out, err = process.communicate(timeout=SECONDS)
+        assert process.returncode == 0, out + err
+        found: dict[str, Any] = json.loads(out)
+        return found
+
+    def run(self, prompt: str, *allowed: str) -> dict[str, Any]:
+        return self.finish(self.start(prompt, *allowed))
+
+    def journal(self, event: str) -> list[Mapping[str, Any]]:
+        lines = self.callosum("journal", "--json").splitlines()
+        return [entry for entry in map(json.loads, lines) if entry["event"] == event]
+
+    def outcomes(self) -> list[tuple[str, str]]:
+        return [(entry["tool"], entry["outcome"]) for entry in self.journal("complete")]
+
+    def mailer(self) -> Path:
+        """A mail program that leaves a mark where it ran."""
+        program, mark = self.bin / "himalaya", self.root / "sent"
+        program.write_text(f"#!/bin/sh\ncat > {mark}\n")
+        program.chmod(0o755)
+        return mark
+
+    def kill_gate(self) -> None:
+        """As a crash would."""
+        for one in running(self.state):
+            with suppress(ProcessLookupError):
+                os.kill(one.process.pid, signal.SIGKILL)
+        Path(socket_path(self.state)).unlink(missing_ok=True)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, native: str, scripted: Model) -> Iterator[Desk]:
+    made = Desk(tmp_path, native, scripted)
+    made.callosum("install", "claude-code", "--yes")
+    yield made
+    made.kill_gate()
+
+
+def write(path: Path, content: str) -> Use:
+    return Use("Write", {"file_path": str(path), "content": content})
+
+
+def read(path: Path) -> Use:
+    return Use("Read", {"file_path": str(path)})
+
+
+def _silent(_channel: socket.socket) -> None:
+    """Takes the connection and never says a word."""
+
+
+def bash(command: str, **more: Any) -> Use:
+    return Use("Bash", {"command": command, "description": "work", **more})
+
+
+MAIL = bash("printf 'To: bob@example.com\\nSubject: Lunch\\n\\nShall we meet at noon?' | himalaya message send")
+
+
+def overlapping(desk: Desk) -> str:
+    """Two sessions that live at once: both read a file, the second writes it, then the first does, by the shell.
+
+    By the shell, because Claude Code looks itself whether a file that it is to write was changed since it was read.
+    Returns what stands in the file at last.
+    """
+    path = desk.project / "a.txt"
+    path.write_text("one\n")
+    written = threading.Event()
+    blind = bash(f"echo by the first > {path}")
+    first = desk.model.script("first", [read(path)], Turn([blind], after=written))
+    second = desk.model.script("second", [read(path)], [write(path, "by the second\n")])
+    one = desk.start(first)
+    desk.model.wait("first", 1)
+    desk.run(second)
+    assert one.poll() is None, "both sessions live at once"
+    written.set()
+    desk.finish(one)
+    return path.read_text()
+
+
+def test_of_two_sessions_at_work_on_one_file_the_second_is_told(desk: Desk) -> None:
+    assert overlapping(desk) == "by the second\n"
+    assert SENTENCE in desk.model.heard("first")
+    assert "[Callosum] Conflict" not in desk.model.heard("second")
+    assert desk.outcomes() == [("Read", "done"), ("Read", "done"), ("Write", "done")]
+    stopped = [entry for entry in desk.journal("intercept") if entry["verdict"] == "confirm"]
+    assert [(entry["tool"], entry["keys"]) for entry in stopped] == [
+        ("Bash", [[f"file:{desk.project}/a.txt", "write"]])
+    ]
+
+
+def test_without_the_entries_the_one_overwrites_the_other(desk: Desk) -> None:
+    desk.callosum("uninstall", "claude-code", "--yes")
+    assert overlapping(desk) == "by the first\n"
+    assert "[Callosum]" not in desk.model.heard("first")
+
+
+def test_the_same_over_http(desk: Desk) -> None:
+    desk.callosum("uninstall", "claude-code", "--yes")
+    with serving(desk.state) as server:
+        desk.callosum("install", "claude-code", "--http", server.address, "--yes")
+        assert overlapping(desk) == "by the second\n"
+        assert SENTENCE in desk.model.heard("first")
+        assert ("Write", "done") in desk.outcomes()
+        desk.callosum("stop")
+
+
+def test_when_the_gate_dies_reading_goes_on_and_no_mail_goes_out(desk: Desk) -> None:
+    path, mark = desk.project / "a.txt", desk.mailer()
+    path.write_text("what stands in it\n")
+    dead = threading.Event()
+    prompt = desk.model.script("alone", [bash("ls")], Turn([read(path)], after=dead), [MAIL])
+    process = desk.start(prompt)
+    desk.model.wait("alone", 1)
+    desk.kill_gate()
+    with impostor(socket_path(desk.state), _silent):  # nobody can start another one, and nobody answers
+        dead.set()
+        desk.finish(process)
+    heard = desk.model.heard("alone")
+    assert "what stands in it" in heard
+    assert "The gate cannot be asked" in heard
+    assert not mark.exists()
+
+
+def test_the_same_mail_goes_out_once(desk: Desk) -> None:
+    mark = desk.mailer()
+    desk.run(desk.model.script("first", [MAIL]))
+    assert mark.exists()
+    mark.unlink()
+    desk.run(desk.model.script("second", [MAIL]))
+    assert not mark.exists()
+    assert "[Callosum] Conflict" in desk.model.heard("second")
+
+
+def test_what_the_user_does_not_permit_is_cancelled(desk: Desk) -> None:
+    desk.run(desk.model.script("alone", [bash("touch made")], [bash("ls")]), "Read")
+    assert not (desk.project / "made").exists(), "the hook gave no permission of its own"
+    assert ("Bash", "cancelled") in desk.outcomes()
+
+
+def test_a_command_that_fails_is_failed(desk: Desk) -> None:
+    desk.run(desk.model.script("alone", [bash("cp nowhere there")]))
+    assert desk.outcomes() == [("Bash", "failed")]
+
+
+def test_what_goes_on_in_the_background_stays_open_until_it_ends(desk: Desk) -> None:
+    held = desk.root / "held"
+    command = f"while [ ! -e {held} ]; do sleep 0.1; done; touch done"
+    ended = threading.Event()
+    started = bash(command, run_in_background=True)
+    prompt = desk.model.script("alone", [started], Turn([bash("ls")], after=ended))
+    process = desk.start(prompt)
+    desk.model.wait("alone", 1)
+    assert desk.outcomes() == []
+    held.touch()
+    until((desk.project / "done").exists, SECONDS)
+    ended.set()
+    desk.finish(process)
+    assert len(desk.outcomes()) == 2
+
+
+def test_settings_that_switch_the_hooks_off_take_no_effect(desk: Desk) -> None:
+    local = desk.project / ".claude" / "settings.local.json"
+    path, mark = desk.project / "a.txt", desk.mailer()
+    path.write_text("one\n")
+    changed = threading.Event()
+    prompt = desk.model.script(
+        "alone", [read(path)], Turn([bash("callosum off")], after=changed), Turn([bash("git push --force origin main")])
+    )
+    process = desk.start(prompt)
+    desk.model.wait("alone", 1)
+    local.parent.mkdir(exist_ok=True)
+    local.write_text('{"disableAllHooks": true}')
+    until(lambda: [entry for entry in desk.journal("host") if entry["body"]["what"] == "refused settings"], SECONDS)
+    changed.set()
+    desk.finish(process)
+    assert "self-guard" in desk.model.heard("alone")
+    assert not mark.exists()
+
+
+def test_a_prompt_brings_what_the_others_do(desk: Desk) -> None:
+    desk.mailer()
+    held = threading.Event()
+    one = desk.start(desk.model.script("first", [MAIL], Turn([bash("ls")], after=held)))
+    desk.model.wait("first", 1)
+    desk.run(desk.model.script("second", [bash("ls")]))
+    held.set()
+    desk.finish(one)
+    told = desk.model.heard("second")
+    assert "What other sessions have in hand and did lately" in told
+    assert "email:bob@example.com" in told
+
+
+def test_a_sub_agent_acts_under_its_own_name(desk: Desk) -> None:
+    path = desk.project / "a.txt"
+    path.write_text("one\n")
+    inner = desk.model.script("inner", [read(path)])
+    task = Use("Agent", {"description": "look", "prompt": inner, "subagent_type": "general-purpose"})
+    desk.run(desk.model.script("outer", [task], [bash("ls")]), "Bash", "Read", "Agent", "Task")
+    sessions = {entry["session"] for entry in desk.journal("intercept") if entry["tool"] == "Read"}
+    assert len(sessions) == 1
+    assert ":" in sessions.pop(), "the parent's session and the agent's id"
