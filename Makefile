@@ -44,7 +44,7 @@ unit: $(VENV)/.test ## the tests alone; ARGS="-k name" picks some, WORKERS=0 run
 
 .PHONY: e2e
 e2e: $(VENV)/.test ## the real hosts, installed from their registries, with scripted models; ARGS="tests/e2e/codex" picks some
-	$(BIN)/python -m pytest -m e2e $(or $(ARGS),tests/e2e)
+	$(BIN)/python -m pytest -m e2e -n $(WORKERS) --dist loadfile $(or $(ARGS),tests/e2e)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.test ## ten minutes of whatever can be sent to the gate; ARGS="--only shell" picks some

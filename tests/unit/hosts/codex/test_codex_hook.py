@@ -294,9 +294,13 @@ def test_the_others_are_told_of_at_the_prompt_once_and_after_a_compaction(hosts:
         said = hosts.send(codex, payload)["hookSpecificOutput"]
         assert said["hookEventName"] == payload["hook_event_name"]
         assert "bob@example.com" in said["additionalContext"]
-    child = event("SubagentStart", TWO, agent_id="agent-7")
-    assert "bob@example.com" in hosts.send(codex, child)["hookSpecificOutput"]["additionalContext"]
-    assert [one.content for one in hosts.emitted if isinstance(one, InputReceived)] == ["Write to bob"]
+    child = {"agent_id": "agent-7", "agent_type": "default"}
+    assert hosts.send(codex, event("SubagentStart", TWO, **child)) == {}
+    told = hosts.send(codex, event("UserPromptSubmit", TWO, prompt="Write it for me", **child))
+    assert "bob@example.com" in told["hookSpecificOutput"]["additionalContext"]
+    assert [one.content for one in hosts.emitted if isinstance(one, InputReceived)] == ["Write to bob"], (
+        "a sub-agent's work is no person's word"
+    )
 
 
 def test_an_answer_that_is_asked_for_twice_opens_one_action(hosts: Hooked) -> None:

@@ -1,0 +1,299 @@
+// The plugin when the gate is away, hangs, talks garbage or has to be started, and when it cannot be set up itself.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import fs from "node:fs";
+import http from "node:http";
+import net from "node:net";
+import os from "node:os";
+import path from "node:path";
+import { after, test } from "node:test";
+
+import { ask, callOf, copyOfPlugin, DONE, Host, logged, PLUGIN, SOCKET, STATE, until } from "./host.mjs";
+
+const COMMAND = JSON.parse(process.env.CALLOSUM_COMMAND);
+const FOLDERS = [];
+
+/** A state folder without a gate, in which none can be started, with the table that a gate left there. */
+function deserted() {
+    const state = fs.mkdtempSync(path.join(os.tmpdir(), "deserted-"));
+    FOLDERS.push(state);
+    fs.copyFileSync(path.join(STATE, "fallback.json"), path.join(state, "fallback.json"));
+    return { state, command: [process.execPath, "-e", "process.exit(3)", "--"] };
+}
+after(() => FOLDERS.forEach((folder) => fs.rmSync(folder, { recursive: true, force: true })));
+
+const READ = ["read", { path: "/home/ann/ws/a.txt" }];
+const WRITE = ["write", { path: "/home/ann/ws/a.txt", content: "x" }];
+const LOOK = ["process", { action: "poll", sessionId: "s" }];
+const POST = ["message", { action: "send", target: "9", message: "hello there" }];
+const SHELL = ["exec", { command: "ls" }];
+const STRANGE = ["wire_transfer", { amount: 1 }];
+
+async function judged(host, [tool, params]) {
+    const { event, ctx } = callOf(tool, params);
+    return host.before(event, ctx);
+}
+
+for (const [failMode, runs, held] of [
+    ["tier", [READ, WRITE, LOOK], [POST, SHELL, STRANGE]],
+    ["open", [READ, WRITE, POST, SHELL, STRANGE], []],
+    ["closed", [READ, LOOK], [WRITE, POST, SHELL, STRANGE]],
+]) {
+    test(`while the gate is away (${failMode}) ${runs.length} of ${runs.length + held.length} go on`, async () => {
+        const host = new Host({ ...deserted(), failMode });
+        for (const one of runs) assert.equal(await judged(host, one), undefined, one[0]);
+        for (const one of held)
+            assert.match(
+                await judged(host, one),
+                /^\[Callosum\] The gate cannot be asked .* does not run without it/,
+                one[0],
+            );
+    });
+}
+
+test("a gateway's sessions go on reading while its gate is starting", async () => {
+    const slow = {
+        ...deserted(),
+        command: [process.execPath, "-e", "setTimeout(() => {}, 3000)", "--"],
+        heartbeatSeconds: 600,
+    };
+    const host = new Host(slow);
+    await host.call("gateway_start", {}, {});
+    for (const one of [READ, WRITE, LOOK]) assert.equal(await within(2000, () => judged(host, one)), undefined, one[0]);
+    await host.call("gateway_stop", {}, {});
+});
+
+test("`_tier` raises what a call counts as", async () => {
+    const host = new Host(deserted());
+    assert.match(await judged(host, ["read", { path: "/x", _tier: 4 }]), /counts as tier 4/);
+});
+
+test("without the gate a chat is answered, a thread and a mail are not", async () => {
+    const host = new Host(deserted());
+    const said = (channel, more = {}) => [
+        { to: `${channel}:9`, content: "An answer that is long enough to count.", metadata: { channel }, ...more },
+        { channelId: channel, sessionKey: "agent:main:main" },
+    ];
+    assert.equal(await host.call("message_sending", ...said("telegram")), undefined);
+    assert.equal((await host.call("message_sending", ...said("telegram", { replyToId: "5" }))).cancel, true);
+    assert.equal((await host.call("message_sending", ...said("imap"))).cancel, true);
+});
+
+async function within(milliseconds, work) {
+    const began = performance.now();
+    const found = await work();
+    const took = performance.now() - began;
+    assert.ok(took < milliseconds, `${took} ms`);
+    return found;
+}
+
+/** Something that listens where a gate should be. */
+async function instead(listener, kind = http) {
+    const server = kind.createServer(listener).listen(0, "127.0.0.1");
+    await new Promise((resolve) => server.once("listening", resolve));
+    return {
+        url: `http://127.0.0.1:${server.address().port}`,
+        close: () => (server.closeAllConnections?.(), server.close()),
+    };
+}
+
+const GARBAGE = [
+    ["hangs", (_, response) => setTimeout(() => response.end("{}"), 60_000).unref()],
+    ["says 500", (_, response) => response.writeHead(500).end('{"error": "oh"}')],
+    ["says 503", (_, response) => response.writeHead(503).end('{"error": "the store is away", "at": "store"}')],
+    ["is no gate", (_, response) => response.end("<html>")],
+    ["answers without end", (_, response) => void setInterval(() => response.write("x"), 5).unref()],
+    ["cuts the line", (request) => request.socket.destroy()],
+    [
+        "says yes and no",
+        (_, response) => response.end('{"proceed": true, "verdict": "block", "tier": 4, "id": 1, "contextKey": null}'),
+    ],
+    ["says yes without a decision", (_, response) => response.end('{"proceed": true}')],
+    [
+        "refuses the token",
+        (_, response) => response.writeHead(401).end('{"error": "a token is needed", "at": "Authorization"}'),
+    ],
+    ["sends elsewhere", (_, response) => response.writeHead(302, { location: "http://127.0.0.1:1/" }).end()],
+];
+for (const [what, listener] of GARBAGE) {
+    test(`a gate that ${what} is no gate: reading goes on, a message does not, within the deadline`, async () => {
+        const server = await instead(listener);
+        const host = new Host({ mode: "remote", url: server.url, state: undefined, deadlineMs: 400 });
+        // Without any table what is unknown counts as 3; reading is in none.
+        assert.match(await within(3000, () => judged(host, POST)), /^\[Callosum\]/);
+        const own = new Host({ mode: "remote", url: server.url, state: undefined, deadlineMs: 400, failMode: "open" });
+        assert.equal(await within(3000, () => judged(own, READ)), undefined);
+        server.close();
+    });
+}
+
+test("a remote gate's table is fetched, and holds when it has gone", async () => {
+    let there = true;
+    const server = await instead((request, response) => {
+        if (!there) return request.socket.destroy();
+        const pieces = [];
+        request.on("data", (piece) => pieces.push(piece));
+        request.on("end", async () => {
+            const body = pieces.length ? JSON.parse(Buffer.concat(pieces).toString()) : undefined;
+            response.end(JSON.stringify(await ask(request.method, request.url, body)));
+        });
+    });
+    const host = new Host({ mode: "remote", url: server.url, state: undefined, token: "secret-token" });
+    assert.equal(await judged(host, READ), undefined);
+    const link = [...globalThis[Symbol.for("callosum.openclaw")].values()].find(
+        (one) => one.settings.url === server.url,
+    );
+    await until(() => link.table());
+    there = false;
+    assert.equal(await judged(host, READ), undefined);
+    assert.match(await judged(host, POST), /^\[Callosum\]/);
+    server.close();
+});
+
+test("what went on without the gate is journalled when it is back, with its outcome", async () => {
+    const state = fs.mkdtempSync(path.join(os.tmpdir(), "back-"));
+    FOLDERS.push(state);
+    fs.copyFileSync(path.join(STATE, "fallback.json"), path.join(state, "fallback.json"));
+    const host = new Host({ state, command: [process.execPath, "-e", "process.exit(3)", "--"] });
+    const { event, ctx, session } = callOf(...WRITE);
+    assert.equal(await host.before(event, ctx), undefined);
+    await host.after({ ...event, error: "disk full" }, ctx);
+    // The real gate appears where this one looks for it.
+    const socket = path.join(state, "gate.sock");
+    const ends = [];
+    const relay = net.createServer((one) => {
+        const other = net.connect(SOCKET);
+        ends.push(one, other);
+        for (const end of [one, other]) end.on("error", () => {});
+        one.pipe(other).pipe(one);
+    });
+    await new Promise((resolve) => relay.listen(socket, resolve));
+    const next = callOf(...READ);
+    assert.equal(await host.before(next.event, next.ctx), undefined);
+    const query = new URLSearchParams({ session: `mira/${session}` });
+    const entries = await until(async () => {
+        const page = await ask("GET", `/journal?${query}`);
+        return page.entries.length && page.entries;
+    });
+    assert.deepEqual([entries[0].event, entries[0].tool, entries[0].outcome], ["late", "write", "failed"]);
+    relay.close();
+    for (const end of ends) end.destroy();
+});
+
+// --- starting the gate --------------------------------------------------------------------------
+
+const CHILD = `
+import { createRequire } from "node:module";
+const load = createRequire(process.argv[1]);
+const { Gate } = load("./gate.js");
+const gate = new Gate(JSON.parse(process.argv[2]), console.error);
+console.log(await gate.start());
+`;
+
+/** The processes that serve a state folder. A gate listens a moment before it says so there. */
+function gatesOf(state) {
+    const folder = path.join(state, "servers");
+    return until(() => {
+        const names = fs.existsSync(folder) ? fs.readdirSync(folder).filter((name) => name.endsWith(".json")) : [];
+        return names.length && names.map((name) => Number(name.split(".")[0]));
+    });
+}
+
+async function stopGate(state) {
+    const servers = await gatesOf(state);
+    for (const pid of servers) process.kill(pid, "SIGTERM");
+    await until(
+        () =>
+            servers.every((pid) => {
+                try {
+                    process.kill(pid, 0);
+                    return false;
+                } catch {
+                    return true;
+                }
+            }),
+        60_000,
+    );
+    return servers;
+}
+
+for (const [what, folder] of [
+    ["", "starts-"],
+    [" whose path is too long for a socket", `starts-${"x".repeat(110)}-`],
+]) {
+    test(`two gateways that find no gate at once end up with one${what}`, async () => {
+        const state = fs.mkdtempSync(path.join(os.tmpdir(), folder));
+        FOLDERS.push(state);
+        const settings = JSON.stringify({ mode: "local", state, command: COMMAND, deadline: 900 });
+        const begun = [1, 2].map(() => {
+            const child = spawn(process.execPath, [
+                "--input-type=module",
+                "-e",
+                CHILD,
+                path.join(PLUGIN, "index.js"),
+                settings,
+            ]);
+            let said = "";
+            child.stdout.on("data", (piece) => (said += piece));
+            child.stderr.on("data", (piece) => (said += piece));
+            return new Promise((resolve) => child.on("close", () => resolve(said.trim())));
+        });
+        assert.deepEqual(await Promise.all(begun), ["true", "true"]);
+        assert.equal((await stopGate(state)).length, 1);
+    });
+}
+
+test("a call that cannot go on without it waits for the gate, which is started again when it was killed", async () => {
+    const state = fs.mkdtempSync(path.join(os.tmpdir(), "waits-"));
+    FOLDERS.push(state);
+    const host = new Host({ state, command: COMMAND });
+    const { event, ctx } = callOf(...POST);
+    assert.equal(await host.before(event, ctx), undefined);
+    await host.after({ ...event, result: DONE }, ctx);
+    const [pid] = await gatesOf(state);
+    process.kill(pid, "SIGKILL");
+    const again = callOf("message", { action: "send", target: "10", message: "and hello again" });
+    assert.equal(await host.before(again.event, again.ctx), undefined);
+    await until(async () => (await gatesOf(state)).some((other) => other !== pid));
+    fs.rmSync(path.join(state, "servers", `${pid}.json`), { force: true });
+    assert.notDeepEqual(await stopGate(state), [pid]);
+});
+
+// --- the plugin itself --------------------------------------------------------------------------
+
+test("whatever of the host's interface throws, register does not, and what is not reading is held", async () => {
+    for (const broken of [
+        ["on"],
+        ["registerTrustedToolPolicy"],
+        ["registerGatewayMethod"],
+        ["registerHttpRoute"],
+        ["on", "registerTrustedToolPolicy"],
+    ]) {
+        const host = new Host({}, { broken });
+        if (broken.length === 1) {
+            const { event, ctx } = callOf("message", { action: "send", target: `broken-${broken}`, message: "x" });
+            if (broken[0] === "on") assert.match(await host.before(event, ctx), /only reading goes on/);
+            else assert.equal(await host.before(event, ctx), undefined);
+        }
+    }
+});
+
+test("settings that cannot be used hold what is not reading, and the gateway is announced once", async () => {
+    const host = new Host({ instanceId: "fallen", deadlineMs: "soon" });
+    assert.match(await judged(host, POST), /could not be set up \(deadlineMs: expected a number/);
+    assert.equal(await judged(host, READ), undefined);
+    await host.call("gateway_start", {}, {});
+    const beat = await until(() => logged().find((one) => one.instance === `fallen/openclaw:${process.pid}`));
+    assert.equal(beat.metrics.everySeconds, 10);
+    assert.equal(beat.metrics.failed, "the plugin could not be set up");
+    assert.equal(new Host({ failMode: "open", deadlineMs: "soon" }).policies.length, 1);
+});
+
+test("a broken file of the plugin holds everything", async () => {
+    for (const names of [["plugin.js"], ["plugin.js", "fallen.js"]]) {
+        const folder = copyOfPlugin();
+        for (const name of names) fs.writeFileSync(path.join(folder, name), "this is (no JavaScript");
+        const host = new Host({}, { folder });
+        assert.match(await judged(host, POST), /^\[Callosum\] The plugin/);
+    }
+});

@@ -1,0 +1,117 @@
+"""The OpenClaw plugin against a real server, with what OpenClaw was seen to say; and what ships of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from callosum import __version__
+from callosum.client.local import socket_path
+from callosum.hosts.openclaw import FOLDER, ID, around
+from tests.support.serving import serving
+
+TESTS = Path(__file__).parent / "openclaw"
+UNIT = Path(__file__).parents[1] / "unit" / "hosts" / "openclaw"
+REPOSITORY = Path(__file__).parents[2]
+OLDEST = (20, 19)
+"""The first version of Node that loads the plugin's parts as OpenClaw's own Node does."""
+
+
+@pytest.fixture(scope="session")
+def node() -> str:
+    """The program; a machine without a new enough one is told so in the summary."""
+    found = shutil.which("node")
+    if found is None:
+        pytest.skip("the OpenClaw plugin is NOT tested: there is no node")
+    version = subprocess.run([found, "--version"], capture_output=True, text=True, timeout=60, check=True).stdout
+    numbers = tuple(int(part) for part in version.strip().removeprefix("v").split("."))
+    if numbers < OLDEST:
+        pytest.skip(f"the OpenClaw plugin is NOT tested: node {OLDEST} or later is needed, this is {version.strip()}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def environ(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Where the tests in JavaScript find the gate, the plugin, and what starts another gate."""
+    state = tmp_path_factory.mktemp("openclaw") / "state"
+    with serving(state, "--socket", socket_path(state)):
+        yield {
+            **{name: value for name, value in os.environ.items() if not name.startswith("CALLOSUM_")},
+            "CALLOSUM_STATE": str(state),
+            "CALLOSUM_SOCKET": socket_path(state),
+            "CALLOSUM_PLUGIN": str(FOLDER),
+            "CALLOSUM_COMMAND": json.dumps([sys.executable, "-m", "callosum.cli"]),
+            "PYTHONPATH": str(REPOSITORY),
+        }
+
+
+@pytest.mark.parametrize(
+    ("file", "least"),
+    [(TESTS / "contract.test.mjs", 40), (TESTS / "faults.test.mjs", 20), (UNIT / "parts.test.mjs", 20)],
+)
+def test_holds_its_contract(node: str, environ: dict[str, str], file: Path, least: int) -> None:
+    done = subprocess.run(
+        [node, "--test", "--test-reporter=tap", str(file)],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr
+    assert int(re.findall(r"^# pass (\d+)$", done.stdout, re.MULTILINE)[0]) >= least
+
+
+def test_ships_what_it_needs_and_depends_on_nothing() -> None:
+    package = json.loads((FOLDER / "package.json").read_text())
+    manifest = json.loads((FOLDER / "openclaw.plugin.json").read_text())
+    assert package["openclaw"]["extensions"] == ["./index.js"]
+    assert not {"dependencies", "devDependencies", "scripts"} & package.keys()
+    assert manifest["id"] == ID
+    assert manifest["contracts"]["trustedToolPolicies"] == [ID], "the id of the policy that the plugin registers"
+    version = re.search(r'VERSION = "([^"]+)"', (FOLDER / "version.js").read_text())
+    assert version is not None
+    assert {package["version"], manifest["version"], version[1]} == {__version__}
+    for path in FOLDER.glob("*.js"):
+        for named in re.findall(r'(?:from|load\() ?"([^"]+)"', path.read_text("utf-8")):
+            assert named.startswith("node:") or (FOLDER / named).resolve().parent == FOLDER.resolve(), (
+                path.name,
+                named,
+            )
+            assert named.startswith("node:") or (FOLDER / named).is_file(), (path.name, named)
+
+
+def test_the_settings_it_reads_are_those_that_openclaw_lets_through() -> None:
+    manifest = json.loads((FOLDER / "openclaw.plugin.json").read_text())
+    read = (FOLDER / "settings.js").read_text("utf-8")
+    named = set(re.findall(r'config(?:\.|, ")(\w+)', read))
+    assert named == manifest["configSchema"]["properties"].keys()
+
+
+def test_the_ways_around_it_are_named_for_programs_and_for_people() -> None:
+    readme = (FOLDER / "README.md").read_text("utf-8")
+    found = around()
+    assert found
+    for one in found:
+        assert one.way in readme, one.way
+
+
+@pytest.mark.timeout(600)
+def test_is_in_the_wheel(tmp_path: Path) -> None:
+    """The build says which files it would pack."""
+    hatchling = pytest.importorskip(
+        "hatchling.builders.wheel", reason="which files are packed is NOT tested: no hatchling"
+    )
+    builder = hatchling.WheelBuilder(str(REPOSITORY))
+    packed = {file.distribution_path for file in builder.recurse_included_files()}
+    ours = {f"callosum/hosts/openclaw/{path.name}" for path in FOLDER.iterdir() if path.is_file()}
+    assert ours <= packed
+    assert not [path for path in packed if path.startswith("tests/")]

@@ -1,0 +1,80 @@
+"""The real OpenClaw, installed once beside the tests, a model and a Telegram of our own, and a gateway for all of them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from types import SimpleNamespace
+
+import pytest
+
+from tests.e2e.openclaw.house import HERE, Fake, Gateway, House, fake, gateway_of, until
+
+CACHE = HERE.parent / ".hosts" / "openclaw"
+
+
+@pytest.fixture(scope="session")
+def programs() -> SimpleNamespace:
+    """Node and OpenClaw, installed with npm if they are not there; without npm these tests say that they did not run."""
+    npm = shutil.which("npm")
+    wanted = (HERE / "package.json").read_text()
+    stamp = CACHE / "installed"
+    node, host = CACHE / "node_modules/node/bin/node", CACHE / "node_modules/openclaw/openclaw.mjs"
+    if not (stamp.exists() and stamp.read_text() == wanted and node.exists() and host.exists()):
+        if npm is None:
+            pytest.skip("OpenClaw is NOT tested: there is no npm to install it with")
+        CACHE.mkdir(parents=True, exist_ok=True)
+        (CACHE / "package.json").write_text(wanted)
+        quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
+        subprocess.run([npm, "install", "--ignore-scripts", *quiet], cwd=CACHE, check=True, timeout=900)
+        subprocess.run([npm, "rebuild", "node", *quiet], cwd=CACHE, check=True, timeout=300)  # fetches the binary
+        stamp.write_text(wanted)
+    return SimpleNamespace(node=str(node), openclaw=str(host))
+
+
+@pytest.fixture(scope="session")
+def model(programs: SimpleNamespace) -> Iterator[Fake]:
+    with fake(programs.node, "model.mjs") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def telegram(programs: SimpleNamespace) -> Iterator[Fake]:
+    with fake(programs.node, "telegram.mjs") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def house(
+    tmp_path_factory: pytest.TempPathFactory, programs: SimpleNamespace, model: Fake, telegram: Fake
+) -> Iterator[House]:
+    """A home whose OpenClaw is gated."""
+    made = House(tmp_path_factory.mktemp("house"), programs, model, telegram).gated()
+    with ExitStack() as stack:
+        stack.callback(made.stop_gate)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def gateway(house: House) -> Iterator[Gateway]:
+    """Its gateway, with the gate that it has started."""
+    with gateway_of(house) as running:
+        until(lambda: house.logged("health.ok"), "the gateway's first sign of life")
+        yield running
+
+
+@pytest.fixture(scope="session")
+def make_house(
+    tmp_path_factory: pytest.TempPathFactory, programs: SimpleNamespace, model: Fake
+) -> Iterator[Callable[..., House]]:
+    """Makes further homes, perhaps with a channel; their gates are stopped at the end."""
+    with ExitStack() as stack:
+
+        def make(name: str, channel: Fake | None = None) -> House:
+            made = House(tmp_path_factory.mktemp(name), programs, model, channel)
+            stack.callback(made.stop_gate)
+            return made
+
+        yield make

@@ -1,0 +1,189 @@
+"""OpenClaw's gateway with the plugin: what its sessions may do, what their models read, what is journalled."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.e2e.openclaw.house import INSTANCE, TOKEN, Fake, Gateway, House, call, gateway_of, hidden, play, until
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+ANNA = "anna@example.com"
+
+
+def mail(to: str, text: str) -> str:
+    """A command that the gate knows for a mail; nothing listens there, so that it fails."""
+    return f"echo {text} | curl -sS --max-time 2 smtp://127.0.0.1:9 --mail-from me@example.com --mail-rcpt {to} -T -"
+
+
+def told(model: Fake, marker: str) -> str:
+    """What the model read as the result of its newest call in the turn that a message with ``marker`` began."""
+    for request in reversed(model.seen()):
+        if marker in request["text"] and request["results"]:
+            return str(request["results"][-1]).replace("\\", "")
+    return ""
+
+
+def entries(house: House, session: str, tool: str) -> list[dict[str, Any]]:
+    return [entry for entry in house.journal(session) if entry["tool"] == tool]
+
+
+def outcomes(house: House, session: str, tool: str) -> list[str]:
+    return [str(entry.get("outcome") or entry.get("verdict")) for entry in entries(house, session, tool)]
+
+
+def test_of_two_sessions_that_act_at_once_one_is_refused_and_reads_why(
+    house: House, gateway: Gateway, model: Fake
+) -> None:
+    """Both post to one channel that is held for the one: the other's call does not run, and its model reads the sentence."""
+    lock = {"instance": INSTANCE, "session": "agent:main:alpha", "contextKey": "channel:board", "tier": 4, "ttl": 3600}
+    assert gateway.http("POST", "/callosum/lock", lock)[1]["acquired"]
+    alpha = house.turn("alpha", play([call("write", path="alpha.txt", content="alpha was here")], say="alpha-turn"))
+    beta = house.turn(
+        "beta",
+        play(
+            [hidden("message", action="send", channel="telegram", target="board", message="hello board")],
+            say="beta-turn",
+        ),
+    )
+    for running in (alpha, beta):
+        out, _ = running.communicate(timeout=300)
+        assert running.returncode == 0, out[-2000:]
+    assert (house.workspace / "alpha.txt").read_text() == "alpha was here"
+    assert until(lambda: outcomes(house, "alpha", "write")[1:], "alpha's outcome") == ["done"]
+    assert outcomes(house, "beta", "message") == ["block"]
+    sentence = told(model, "beta-turn")
+    assert f'[Callosum] Conflict: {INSTANCE}/agent:main:alpha has an active action on "channel:board"' in sentence
+    assert "was here" not in sentence
+
+
+def test_a_command_in_the_background_stays_open_until_it_ends(house: House, gateway: Gateway) -> None:
+    flag = house.folder / "go-on"
+    wait = f"while [ ! -e {flag} ]; do sleep 0.2; done; {mail(ANNA, 'late')}; true"
+    house.turn("gamma", play([call("exec", command=wait, background=True)], say="gamma-turn")).communicate(timeout=300)
+    assert outcomes(house, "gamma", "exec") == ["allow"]
+    assert [lock["contextKey"] for lock in house.gate("status")["locks"] if ANNA in lock["contextKey"]]
+    flag.touch()
+
+    def asked() -> list[str]:
+        house.turn("gamma", play([call("process", action="list")], say="gamma-list")).communicate(timeout=300)
+        return [
+            outcome for outcome in outcomes(house, "gamma", "exec")[1:] if outcome != "None"
+        ]  # a lease may be renewed
+
+    assert until(asked, "the command's outcome") == ["done"]
+
+
+def test_a_message_of_a_person_its_reply_and_the_models_own_message_are_one_action_each(
+    house: House, gateway: Gateway, telegram: Fake
+) -> None:
+    until(lambda: any(one["method"] == "setMyCommands" for one in telegram.seen()), "the channel is ready")
+    own = hidden("message", action="send", target="42", message="This is sent by the tool itself.")
+    telegram.push(play([own], say="This is the reply to Ann."))
+    sent = until(
+        lambda: [
+            one["params"]["text"] for one in telegram.seen() if one["method"] == "sendMessage" and "This is" in str(one)
+        ][1:],
+        "the reply",
+    )
+    assert sent == ["This is the reply to Ann."]
+    until(lambda: len(entries(house, "main", "message")) >= 4, "both are reported")
+    said = entries(house, "main", "message")
+    assert [(one["event"], one.get("outcome")) for one in said if one["event"] == "complete"] == [
+        ("complete", "done")
+    ] * 2
+    asked = [one for one in said if one["event"] == "intercept"]
+    assert [one["body"]["params"]["message"] for one in asked] == [
+        "This is sent by the tool itself.",
+        "This is the reply to Ann.",
+    ]
+    assert {one["keys"][0][0] for one in asked} == {"channel:42"}
+    assert all(one["body"]["origin"] for one in asked), "the message that caused it"
+    assert [event for event in house.logged("input.received") if "sent by the tool" in event["content"]]
+
+
+def test_a_delivery_that_another_session_has_made_is_not_made_again(
+    house: House, gateway: Gateway, telegram: Fake
+) -> None:
+    text = "The meeting with the plumber is moved to Thursday at nine o'clock."
+    params = {"action": "send", "channel": "telegram", "target": "42", "message": text}
+    decision = {"instance": "doug", "tool": "message", "params": params, "callId": "doug-1"}
+    status, answer = gateway.http("POST", "/callosum/intercept", decision)
+    assert (status, answer["proceed"]) == (200, True)
+    gateway.http("POST", "/callosum/complete", {"instance": "doug", "id": answer["id"], "result": {}})
+    telegram.push(f"When is the plumber here? SAY:{text}")
+    refused = until(
+        lambda: [one for one in entries(house, "main", "message") if one.get("verdict") == "confirm"], "it is refused"
+    )
+    assert refused[0]["body"]["params"]["message"] == text
+    assert not [one for one in telegram.seen() if one["method"] == "sendMessage" and text in str(one)]
+
+
+def test_a_call_through_the_gateways_http_is_gated_without_an_outcome(house: House, gateway: Gateway) -> None:
+    body = {"tool": "message", "args": {"action": "send", "channel": "telegram", "target": "board", "message": "x y z"}}
+    status, answer = gateway.http("POST", "/tools/invoke", body | {"sessionKey": "agent:main:http"})
+    assert status != 200, answer
+    assert "[Callosum] Conflict" in str(answer)
+    assert outcomes(house, "http", "message") == ["block"]
+
+
+def test_the_gateway_serves_the_gate_to_those_whom_it_lets_in(house: House, gateway: Gateway) -> None:
+    status, answer = gateway.http("GET", "/callosum/status?contextKey=channel:board")
+    assert (status, len(answer["locks"])) == (200, 1)
+    assert gateway.http("GET", "/callosum/status", token=None)[0] == 401
+    assert gateway.http("POST", "/callosum/approvals/1", {"approve": True})[0] == 404
+    for method, params in (("callosum.status", {}), ("callosum.journal", {"limit": 3})):
+        done = house.run("gateway", "call", method, "--token", TOKEN, "--json", "--params", json.dumps(params))
+        found = json.loads(done.stdout)
+        assert found.keys() & {"locks", "entries"}, done.stdout[-500:]
+
+
+def test_a_turn_begins_with_what_the_others_have_in_hand(house: House, gateway: Gateway, model: Fake) -> None:
+    house.turn("delta", play(say="delta-turn")).communicate(timeout=300)
+    request = next(one for one in model.seen() if "delta-turn" in one["text"])
+    assert "[Callosum] What other sessions have in hand" in request["text"] + request["system"]
+    assert f'{INSTANCE}/agent:main:alpha holds a lock on "channel:board"' in request["text"] + request["system"]
+
+
+def test_the_corpus_hears_of_models_and_calls(house: House, gateway: Gateway) -> None:
+    for kind in ("input.received", "input.routed", "llm.response", "tool.parsed", "tool.called", "context.built"):
+        assert until(partial(house.logged, kind), kind)
+
+
+def test_a_gate_that_is_killed_is_started_again_and_the_turn_goes_on(house: House, gateway: Gateway) -> None:
+    (before,) = house.gates()
+    os.kill(before, signal.SIGKILL)
+    house.turn("epsilon", play([call("write", path="e.txt", content="e")], say="epsilon-turn")).communicate(timeout=300)
+    assert (house.workspace / "e.txt").read_text() == "e"
+    assert until(lambda: [pid for pid in house.gates() if pid != before], "another gate")
+
+
+def test_two_gateways_share_one_gate(house: House, gateway: Gateway, make_house: Any, model: Fake) -> None:
+    other = make_house("other").gated(state=str(house.state))
+    with gateway_of(other):
+        names = until(
+            lambda: {
+                event["instance"] for event in house.logged("health.ok") if "/openclaw:" in event.get("instance", "")
+            },
+            "a sign of life",
+        )
+        until(
+            lambda: (
+                len(
+                    {
+                        event["instance"]
+                        for event in house.logged("health.ok")
+                        if "/openclaw:" in event.get("instance", "")
+                    }
+                )
+                > 1
+            ),
+            f"a second gateway beside {names}",
+        )
+        assert len(house.gates()) == 1
