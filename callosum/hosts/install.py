@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -84,9 +85,16 @@ class Plan(Struct, frozen=True):
         return self.writes_script or any(change.changes for change in self.changes)
 
 
+_NEEDS: Final = ("uvicorn", "starlette", "apscheduler")
+"""What a gate that a host starts is made of, beside this package."""
+
+
 def plan_install(host: str, settings: Settings, where: Where) -> Plan:
     """What puts the gate in front of a host. Raises ``ConfigError`` with the file and the place."""
     site = _site(host, settings, where)
+    missing = next((name for name in _NEEDS if find_spec(name) is None), None)
+    if missing is not None:  # the entries would hold everything: no gate could be started
+        raise ConfigError(f"{missing} is not installed: pip install 'callosum-protocol[server]'", at="callosum install")
     if site.path is None:
         raise ConfigError(f"name the settings file: callosum install {host} FILE", at="FILE")
     script = (settings.state / NAME, script_of(settings)) if host in BY_SCRIPT else None
