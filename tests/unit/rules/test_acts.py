@@ -258,7 +258,6 @@ def test_a_tool_without_a_verb_is_a_write_whatever_its_params_look_like() -> Non
     assert judged("knowledge_base", {"query": "x", "limit": 3}).tier > 0
 
 
-
 SLOW: dict[str, tuple[str, dict[str, Any]]] = {
     "spaces in a statement": ("run_sql", {"sql": "explain " + " " * M + ";x"}),
     "parens": ("run_sql", {"sql": "select " + "( " * (M // 2)}),
