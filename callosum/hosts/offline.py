@@ -26,7 +26,8 @@ REFUSED_CONNECTION: Final = 7
 """What curl ends with where nobody listens."""
 REFUSED_REQUEST: Final = 22
 """What curl ends with where the gate would not take the request, as it does where that is too long."""
-NO_CURL: Final = 127
+NO_CURL: Final = frozenset((2, 4, 126, 127))
+"""What it ends with where it is too old for Unix sockets, and a shell where it is not there or cannot be started."""
 MOST: Final = 4_000_000
 """From this length on, in bytes, a payload is cut before it is sent once more."""
 START_SECONDS: Final = 8.0
@@ -35,6 +36,15 @@ ASK_SECONDS: Final = 1.0
 _POLL: Final = 0.02
 _LONGEST: Final = 2000
 """Longest text of a param that is noted, in characters."""
+_NAMING: Final = ("path", "file", "pattern", "glob")
+"""How the names of params end whose text is noted."""
+_GUARDED: Final = ("callosum", ".claude", ".codex", ".gemini", "openclaw.json", "tiers.json")
+"""What a call that touches the gate's own files or a host's settings speaks of, in lower case."""
+_LOG: Final = "server.log"
+_NOT_FIRST: Final = 1
+"""What a gate ends with that finds another one serving."""
+_AGAIN: Final = 5.0
+"""How long an event that does not wait for the gate leaves it to others to start one that has ended, in seconds."""
 IDLE: Final = 600
 
 BEFORE: Final = {"claude-code": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool"}
@@ -62,7 +72,7 @@ def main(arguments: list[str]) -> int:
     params = payload.get("tool_input") if isinstance(payload.get("tool_input"), dict) else {}
     tier = _tier(state, tool, params, payload.get("cwd")) if before else 0
     answer = None
-    if path and int(status) in (REFUSED_CONNECTION, NO_CURL):
+    if path and (int(status) == REFUSED_CONNECTION or int(status) in NO_CURL):
         ends = monotonic() + (START_SECONDS if tier > 0 or event == BEGIN else 0)
         answer = _bring_up(state, path, target, body, ends)
     elif path and int(status) == REFUSED_REQUEST and len(body) > MOST:
@@ -106,16 +116,26 @@ def _tier(state: str, tool: str, params: Mapping[str, Any], cwd: object) -> int:
     except (OSError, ValueError):
         table = {}
     tier = tier_of(table, tool, params)
-    if tier < UNKNOWN or tool.rpartition("__")[2].lower() not in SHELLS:
+    shell = tier >= UNKNOWN and tool.rpartition("__")[2].lower() in SHELLS
+    if not shell and (not 0 < tier < UNKNOWN or not _speaks_of_the_gate(state, params, cwd)):
         return tier
     try:
-        return _tier_of_command(state, tool, params, cwd)
+        judged = _tier_by_rules(state, tool, params, cwd, shell=shell)
     except Exception:  # noqa: BLE001 - whatever is broken here: what cannot be judged is not run
         return UNKNOWN
+    if shell:
+        return 0 if judged == 0 else max(UNKNOWN, judged)  # a line that only looks is no risk, any other counts as 3
+    return max(tier, judged)
 
 
-def _tier_of_command(state: str, tool: str, params: Mapping[str, Any], cwd: object) -> int:
-    """A command line's own tier, by the rules: a host whose one tool is a shell must be able to read without the gate.
+def _speaks_of_the_gate(state: str, params: Mapping[str, Any], cwd: object) -> bool:
+    """Whether a call may write the gate's own files or a host's hook settings, of which the table knows nothing."""
+    text = json.dumps([params, cwd], ensure_ascii=False).lower()
+    return any(name in text for name in (*_GUARDED, os.path.basename(state).lower()))  # noqa: PTH119
+
+
+def _tier_by_rules(state: str, tool: str, params: Mapping[str, Any], cwd: object, *, shell: bool) -> int:
+    """A call's own tier, by the rules: a host whose one tool is a shell must be able to read without the gate.
 
     They take some 0.1 s to load, and packages that this process was started without.
     """
@@ -129,32 +149,54 @@ def _tier_of_command(state: str, tool: str, params: Mapping[str, Any], cwd: obje
     from callosum.settings import load  # noqa: PLC0415
 
     command = params.get("command")
-    if not isinstance(command, str) or waits(command):
+    if shell and (not isinstance(command, str) or waits(command)):
         return UNKNOWN
     rules = Rulebook.of(load({"state": state})).current()
     return rules.classify(Call("offline", tool, params, cwd=cwd if isinstance(cwd, str) else None)).tier
 
 
 def _note(state: str, target: str, host: str, payload: Mapping[str, Any], tool: str, params: Mapping[str, Any]) -> None:
-    """Keeps a call that goes on for the journal, without the long texts in it. That it cannot stops nothing."""
+    """Keeps a call that goes on for the journal, without what may be secret in it. That it cannot stops nothing."""
     from callosum.client.late import Spool  # noqa: PLC0415
 
     said = dict(part.split("=", 1) for part in target.partition("?")[2].split("&") if "=" in part)
+    cwd, agent = payload.get("cwd"), payload.get("agent_id")
+    session = f"{payload.get('session_id', '')}{f':{agent}' if isinstance(agent, str) and agent else ''}"
     call: dict[str, Any] = {
-        "instance": said.get("instance", host),
-        "namespace": said.get("namespace", "default"),
-        "session": str(payload.get("session_id", ""))[:256] or None,
+        "instance": _plain(said["instance"]) if "instance" in said else host,
+        "namespace": _plain(said.get("namespace", "default")),
+        "session": session[:256] or None,
         "tool": tool,
         "callId": str(payload.get("tool_use_id") or os.urandom(16).hex())[:256],
-        "cwd": payload.get("cwd"),
-        "params": {
-            name: value if not isinstance(value, str) else value[:_LONGEST]
-            for name, value in params.items()
-            if isinstance(value, str | int | float | bool)
-        },
+        "cwd": cwd if isinstance(cwd, str) else None,
+        "params": _summarised(params),
     }
     written = {name: value for name, value in call.items() if value is not None}
     Spool(state).add(json.dumps({"call": written, "outcome": "done"}).encode())
+
+
+def _plain(said: str) -> str:
+    """A value of the query as it was before it was written there."""
+    begin, *parts = said.replace("+", " ").split("%")
+    written = begin.encode() + b"".join(bytes.fromhex(part[:2]) + part[2:].encode() for part in parts)
+    return written.decode("utf-8", "replace")
+
+
+def _summarised(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The params as they may stand in a file: redacted where the packages for that are loaded, else without texts.
+
+    What names a file or what is looked for stays.
+    """
+    if "re2" in sys.modules:
+        from callosum.redact import summarise  # noqa: PLC0415
+
+        summary: Mapping[str, Any] = summarise(params)
+        return summary
+    return {
+        name: value if not isinstance(value, str) or name.endswith(_NAMING) else f"({len(value)} characters)"
+        for name, value in params.items()
+        if isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) <= _LONGEST)
+    }
 
 
 # --- by the gate --------------------------------------------------------------------------------------
@@ -165,13 +207,22 @@ def _bring_up(state: str, path: str, target: str, body: bytes, ends: float) -> b
     answer, listens = _ask(path, target, body)
     if listens:
         return answer
-    _start(state, path)
+    try:
+        if monotonic() >= ends and _tried(state):
+            return None
+        started = _start(state, path)
+    except OSError:
+        return None  # a folder that cannot be written locks nobody out: the table stands
     from time import sleep  # noqa: PLC0415
 
     while monotonic() < ends:
         answer, listens = _ask(path, target, body)
         if listens:
             return answer
+        if started and (ended := os.waitpid(started, os.WNOHANG))[0]:
+            if os.waitstatus_to_exitcode(ended[1]) != _NOT_FIRST:
+                return None  # it cannot be started: server.log says why
+            started = 0
         sleep(_POLL)
     return None
 
@@ -198,16 +249,34 @@ def _ask(path: str, target: str, body: bytes) -> tuple[bytes | None, bool]:
         except OSError:
             return None, True
     first, _, content = received.partition(b"\r\n\r\n")
-    return (content if first.startswith(b"HTTP/1.1 200 ") and content.startswith(b"{") else None), True
+    return (content if first.startswith(b"HTTP/1.1 200 ") and _is_object(content) else None), True
 
 
-def _start(state: str, path: str) -> None:
-    """Starts the local gate in a session of its own. Of two that are started at once one serves."""
+def _is_object(content: bytes) -> bool:
+    """Whether it is JSON to its end: half an answer would mean yes to a host."""
+    try:
+        return isinstance(json.loads(content), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _tried(state: str) -> bool:
+    """Whether a gate said something a moment ago, as one does that cannot be started: not each event tries again."""
+    from time import time  # noqa: PLC0415
+
+    try:
+        return time() - os.stat(os.path.join(state, _LOG)).st_mtime < _AGAIN  # noqa: PTH116, PTH118
+    except FileNotFoundError:
+        return False
+
+
+def _start(state: str, path: str) -> int:
+    """Starts the local gate in a session of its own, and returns its pid. Of two started at once one serves."""
     os.makedirs(state, 0o700, exist_ok=True)  # noqa: PTH103
-    log = os.path.join(state, "server.log")  # noqa: PTH118
+    log = os.path.join(state, _LOG)  # noqa: PTH118
     command = [sys.executable, "-m", "callosum.cli", "serve", "--state", state, "--socket", path, "--idle", str(IDLE)]
     writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    os.posix_spawn(
+    return os.posix_spawn(
         sys.executable,
         command,
         os.environ,

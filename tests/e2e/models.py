@@ -130,7 +130,10 @@ def _openai(model: Model, body: dict[str, Any]) -> Iterator[Event]:
     calls = model.turn(name, done, body) if offered else ()
     items: list[dict[str, Any]] = []
     for index, call in enumerate(calls):
-        known = {"call_id": f"call_{done}_{index}", "name": call.tool, "status": "completed"}
+        folder, _, tool = call.tool.rpartition(".")
+        known = {"call_id": f"call_{done}_{index}", "name": tool, "status": "completed"}
+        if folder:  # of a tool that stands in a namespace: multi_agent_v1.spawn_agent
+            known["namespace"] = folder
         if call.text is not None:
             items.append({"type": "custom_tool_call", "id": f"ctc_{done}_{index}", "input": call.text, **known})
         else:

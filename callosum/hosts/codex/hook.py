@@ -91,14 +91,17 @@ def _after(payload: Mapping[str, Any], actor: Actor) -> tuple[Told, ...]:
 
 
 def _prompt(payload: Mapping[str, Any], actor: Actor) -> tuple[Told, ...]:
-    return prompted(str(payload.get("prompt") or ""), name, actor, but=_COMMAND)
+    prompt = str(payload.get("prompt") or "")
+    if actor.parent is not None:  # it was given its work by its parent, not by a person
+        return (Wondering(actor, prompt),)
+    return prompted(prompt, name, actor, but=_COMMAND)
 
 
 def _begin(payload: Mapping[str, Any], actor: Actor) -> tuple[Told, ...]:
-    """A session that begins is told of the others with its first prompt, and not twice."""
+    """A session or a sub-agent that begins is told of the others with its first prompt, and not twice."""
     what = name_at(payload, "hook_event_name")
     heard = Heard(actor=actor, what=what, details=rest_of(payload, _COMMON))
-    if what == "SessionStart" and payload.get("source") in _BEFORE_A_PROMPT:
+    if what == "SubagentStart" or payload.get("source") in _BEFORE_A_PROMPT:
         return (heard,)
     return heard, Wondering(actor)
 

@@ -12,7 +12,7 @@ from callosum.hosts.script import closed
 HOST: Final = "codex"
 _EVENTS: Final = (
     "SessionStart UserPromptSubmit PreToolUse PostToolUse SubagentStart SubagentStop PreCompact PostCompact Stop "
-    "StopFailure Interrupt SessionEnd"
+    "Interrupt SessionEnd"
 ).split()
 _OF_TOOLS: Final = frozenset(("PreToolUse", "PostToolUse"))
 _SECONDS: Final = 20

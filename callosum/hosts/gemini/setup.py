@@ -11,6 +11,7 @@ from callosum.hosts.script import closed
 
 HOST: Final = "gemini"
 _EVENTS: Final = "SessionStart BeforeAgent BeforeTool AfterTool AfterAgent Notification SessionEnd".split()
+"""Without ``PreCompress``, which comes before every request to the model."""
 _OF_TOOLS: Final = frozenset(("BeforeTool", "AfterTool"))
 _SECONDS: Final = 20
 HOOK: Final = "callosum"

@@ -1,0 +1,181 @@
+"""What the hooks add to a tool call of Claude Code, Codex and Gemini CLI: the real programs, a scripted model.
+
+::
+
+    python -m bench.hosts.cli [--hosts claude_code,codex,gemini] [--rounds 4] [--calls 12]
+
+A session makes so many calls, one after another. What counts is the time between two requests to the model: all that
+the host does for one call. Each kind has a home of its own: ``bare`` without hooks, ``true`` with the same entries but
+``true`` for a command, ``gate`` as installed, ``http`` (Claude Code) with the server asked over HTTP. Rounds are
+shuffled; the differences are medians over the rounds. The programs are installed as the end-to-end tests install them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+from bench.harness import percentile
+from bench.serving import callosum
+from tests.e2e.claude_code.test_claude_code import Desk
+from tests.e2e.codex.conftest import NATIVE, CodexHome
+from tests.e2e.gemini.conftest import GeminiHome
+from tests.e2e.home import Home
+from tests.e2e.hosts import installed, program_in
+from tests.e2e.models import Model, Use, model
+
+TARGETS = {("gate", "true"): 15.0, ("http", "bare"): 10.0}
+"""How much more a call may take, in milliseconds."""
+
+
+class Claude:
+    """Claude Code, as its end-to-end tests drive it."""
+
+    name = "claude-code"
+
+    def __init__(self, folder: Path, scripted: Model) -> None:
+        folder.mkdir()
+        programs = (installed("claude_code") / "node_modules" / "@anthropic-ai").glob("claude-code-*/claude")
+        self.desk = Desk(folder, str(next(programs)), scripted)
+        self.settings = self.desk.home / ".claude" / "settings.json"
+        self.state = self.desk.state
+        self.callosum = self.desk.callosum
+
+    def run(self, prompt: str) -> object:
+        return self.desk.run(prompt, "Read")
+
+    def reviewed(self) -> None:
+        """Nothing is to be reviewed."""
+
+    def call(self, number: int) -> Use:
+        path = self.desk.project / f"{number}.txt"
+        path.write_text("a note")
+        return Use("Read", {"file_path": str(path)})
+
+    def close(self) -> None:
+        self.desk.kill_gate()
+
+
+class Others:
+    """Codex and Gemini CLI."""
+
+    def __init__(self, home: Home, settings: Path, call: Callable[[int], Use]) -> None:
+        self.name, self.home, self.settings, self.state, self.call = home.host, home, settings, home.state, call
+        self.run, self.callosum, self.close = home.run, home.callosum, home.close
+
+    def reviewed(self) -> None:
+        """Trusts the hooks as they are now, where the host wants that."""
+        if isinstance(self.home, CodexHome):
+            self.home.trust()
+
+
+def codex(folder: Path, scripted: Model) -> Others:
+    home = CodexHome(folder, program_in(installed("codex"), NATIVE), scripted, "scripted")
+    return Others(home, home.config.parent / "hooks.json", lambda _: Use("exec_command", {"cmd": "true"}))
+
+
+def gemini(folder: Path, scripted: Model) -> Others:
+    home = GeminiHome(folder, program_in(installed("gemini"), "@google/gemini-cli/bundle/gemini.js"), scripted)
+
+    def call(number: int) -> Use:
+        (home.project / f"{number}.txt").write_text("a note")
+        return Use("read_file", {"file_path": f"{number}.txt"})
+
+    return Others(home, home.settings, call)
+
+
+HOSTS: Mapping[str, Callable[[Path, Model], Claude | Others]] = {
+    "claude_code": Claude,
+    "codex": codex,
+    "gemini": gemini,
+}
+
+
+def idle(settings: Any) -> Any:
+    """The settings with ``true`` in the place of our command."""
+    if isinstance(settings, dict):
+        ours = "callosum-hook" in str(settings.get("command", ""))
+        return {name: "true" if ours and name == "command" else idle(value) for name, value in settings.items()}
+    return [idle(one) for one in settings] if isinstance(settings, list) else settings
+
+
+def set_up(host: str, kind: str, folder: Path, scripted: Model, stack: ExitStack) -> Claude | Others:
+    """A home of one kind; it is closed with the stack."""
+    rig = HOSTS[host](folder, scripted)
+    stack.callback(rig.close)
+    if kind == "http":
+        served = stack.enter_context(callosum(folder / "server"))
+        rig.callosum("install", rig.name, "--yes", "--http", served.address)
+    elif kind != "bare":
+        rig.callosum("install", rig.name, "--yes")
+    if kind == "true":
+        rig.settings.write_text(json.dumps(idle(json.loads(rig.settings.read_text()))))
+    if kind != "bare":
+        rig.reviewed()
+    return rig
+
+
+def gaps(scripted: Model, name: str) -> list[float]:
+    """The host's time for each call of a session but the first, in milliseconds."""
+    asked = [at for conversation, at in scripted.when if conversation == name]
+    return [(later - earlier) * 1000 for earlier, later in pairwise(asked)][1:]
+
+
+def measure(host: str, rounds: int, calls: int) -> dict[str, list[list[float]]]:
+    """The times by kind, a list for each round."""
+    kinds = ["bare", "true", "gate", *(["http"] if host == "claude_code" else [])]
+    found: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
+    chance = random.Random(1)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="callosum-bench-")))
+        scripted = stack.enter_context(model())
+        rigs = {kind: set_up(host, kind, folder / kind, scripted, stack) for kind in kinds}
+        for number in range(rounds + 1):  # the first warms them up, and starts the gate
+            for kind in chance.sample(kinds, len(kinds)):
+                rig, name = rigs[kind], f"{kind}-{number}"
+                rig.run(scripted.script(name, *([rig.call(one)] for one in range(calls))))
+                times = gaps(scripted, name)
+                assert len(times) == calls - 1, f"{host} made {len(times) + 1} calls of {calls}"
+                if number:
+                    found[kind].append(times)
+                    print(f"{host} {name}: {statistics.median(times):.1f} ms", file=sys.stderr)
+        asked = rigs["gate"].callosum("journal", "--last", "0", "--event", "intercept", "--json")
+        assert len(asked.splitlines()) == (rounds + 1) * calls, "every call of the one was gated"
+    return found
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--hosts", default=",".join(HOSTS))
+    options.add_argument("--rounds", type=int, default=4)
+    options.add_argument("--calls", type=int, default=12)
+    chosen = options.parse_args()
+    missed = False
+    for host in chosen.hosts.split(","):
+        found = measure(host, chosen.rounds, chosen.calls)
+        medians = {kind: [statistics.median(times) for times in rounds] for kind, rounds in found.items()}
+        said = ", ".join(f"{statistics.median(each):.1f} ms {kind}" for kind, each in medians.items())
+        print(f"{host}, a tool call: {said} (medians)")
+        for (kind, other), target in TARGETS.items():
+            if kind not in medians:
+                continue
+            more = statistics.median(a - b for a, b in zip(medians[kind], medians[other], strict=True))
+            low, least = (percentile(chain.from_iterable(found[one]), 0.1) for one in (kind, other))
+            missed |= more > target
+            verdict = "yes" if more <= target else "NO"
+            print(f"  {kind} above {other}: {more:+.1f} ms (at most {target:g}: {verdict}); ", end="")
+            print(f"the tenth that other work disturbed least: {low - least:+.1f} ms")
+    sys.exit(missed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""A shell command when no gate answers: the hook judges the line itself, so that a host whose one tool is a shell can read."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CODE = "import sys; sys.path.insert(0, sys.argv.pop(1)); from callosum.hosts.offline import main; sys.exit(main(sys.argv[1:]))"
+ROOT = str(Path(__file__).parents[2])
+HUNG = "28"
+"""What curl ends with where somebody listens and says nothing."""
+
+
+def said(state: Path, host: str, command: object, tool: str = "Bash") -> str:
+    """What the hook prints of a command; started as the script starts it."""
+    before = "BeforeTool" if host == "gemini" else "PreToolUse"
+    payload = {
+        "hook_event_name": before, "session_id": "A", "cwd": "/srv/shop", "tool_name": tool, "tool_use_id": "a1",
+        "tool_input": {"command": command},
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", CODE, ROOT, host, str(state), "", f"/hooks/{host}?pid=1", HUNG],
+        input=json.dumps(payload), capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A state folder as a gate leaves it: a shell can do anything, says the table."""
+    (tmp_path / "fallback.json").write_text('{"tools": {"Bash": 4, "run_shell_command": 4, "Read": 0}}')
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("host", "tool"), [("codex", "Bash"), ("claude-code", "Bash"), ("gemini", "run_shell_command")]
+)
+def test_reading_goes_on_and_a_mail_does_not_go_out(state: Path, host: str, tool: str) -> None:
+    for command in ("cat notes.txt", "git status && ls -la", "grep -rn TODO src"):
+        assert said(state, host, command, tool) == ""
+    for command in (
+        "himalaya message send 'To: bob@example.com'", "git push --force", "cat notes.txt; sudo reboot",
+        "echo x > notes.txt",
+    ):  # fmt: skip
+        assert "The gate cannot be asked" in said(state, host, command, tool)
+    noted = [json.loads(line) for line in (state / "late.jsonl").read_text().splitlines() if line]
+    assert [one["call"]["params"]["command"] for one in noted][::2] == ["cat notes.txt", "grep -rn TODO src"]
+
+
+def test_what_cannot_be_judged_is_not_run(state: Path) -> None:
+    for command in ("bash", "python", "cat | sh", ["ls"], None):
+        assert "The gate cannot be asked" in said(state, "codex", command), "nobody sees what is typed later"
+    assert said(state, "codex", "ls") == ""
+    (state / "tiers.json").write_text("{")
+    assert "The gate cannot be asked" in said(state, "codex", "ls"), "the user's own rules cannot be read"
+
+
+def test_the_users_rules_count(state: Path) -> None:
+    (state / "tiers.json").write_text(json.dumps({"rules": [{"tool": "Bash", "tier": 3}]}))
+    assert "The gate cannot be asked" in said(state, "codex", "ls")
+
+
+def test_what_goes_on_by_the_table_loads_little(state: Path) -> None:
+    payload = {
+        "hook_event_name": "PreToolUse", "session_id": "A", "cwd": "/srv/shop", "tool_name": "Read",
+        "tool_use_id": "a1", "tool_input": {"file_path": "/srv/shop/notes.txt"},
+    }  # fmt: skip
+    told = CODE.replace("sys.exit(main(sys.argv[1:]))", "main(sys.argv[1:]); print(*sys.modules)")
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", told, ROOT, "codex", str(state), "", "/hooks/codex?pid=1", HUNG],
+        input=json.dumps(payload), capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    loaded = set(done.stdout.split())
+    assert "callosum.client.late" in loaded, "it was noted"
+    assert not loaded & {"logging", "typing", "subprocess", "msgspec", "pathlib", "asyncio", "callosum.model"}

@@ -1,0 +1,181 @@
+"""The real Gemini CLI behind the gate: what its sessions may do, what their models read, what is journalled."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import pytest
+
+from callosum.client.local import socket_path
+from tests.e2e.gemini.conftest import SETTINGS, GeminiHome
+from tests.e2e.models import Model, Turn, Use
+from tests.support.standing import impostor
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+STALE = "and this session has not read it since"
+MAIL = "himalaya message send 'To: bob@example.com, is noon on Friday all right for lunch?'"
+
+
+def shell(command: str, **more: Any) -> Use:
+    return Use("run_shell_command", {"command": command, "description": "work", **more})
+
+
+def read(path: str) -> Use:
+    return Use("read_file", {"file_path": path})
+
+
+def write(path: str, content: str) -> Use:
+    return Use("write_file", {"file_path": path, "content": content})
+
+
+def overtaken(home: GeminiHome, scripted: Model) -> tuple[str, str]:
+    """Two sessions read one file; the second writes it, then the first would. What the models of both were shown."""
+    (home.project / "a.txt").write_text("one\n")
+    written = threading.Event()
+    first = home.begin(scripted.script("first", [read("a.txt")], Turn([write("a.txt", "first\n")], after=written)))
+    scripted.wait("first", 1)
+    second = home.begin(
+        scripted.script("second", [read("a.txt")], [write("a.txt", "second\n")], Turn([shell("ls")], after=written))
+    )
+    scripted.wait("second", 2)
+    assert first.lives
+    assert second.lives
+    written.set()
+    first.end()
+    second.end()
+    return scripted.heard("first"), scripted.heard("second")
+
+
+def test_of_two_sessions_at_work_on_one_file_the_second_is_told(home: GeminiHome, scripted: Model) -> None:
+    one, other = overtaken(home, scripted)
+    assert (home.project / "a.txt").read_text() == "second\n"
+    assert "Tool execution blocked: [Callosum]" in one
+    assert STALE in one
+    assert "[Callosum]" not in other
+    assert sorted(home.outcomes("write_file").values(), key=len) == [["confirm"], ["allow", "done"]]
+    assert list(home.outcomes("read_file").values()) == [["allow", "done"]] * 2
+
+
+def test_the_hooks_of_a_project_alone_and_beside_the_users(bare: GeminiHome, scripted: Model) -> None:
+    sent = bare.mailer()
+    bare.callosum("install", "gemini", "--project", str(bare.project), "--yes")
+    bare.run(scripted.script("untrusted", [shell("ls")]))
+    assert bare.journal() == [], "the project's hooks wait for the folder to be trusted"
+    bare.environ["GEMINI_CLI_TRUST_WORKSPACE"] = "true"
+    bare.run(scripted.script("project", [shell("ls")]))
+    assert [*bare.outcomes("run_shell_command").values()] == [["allow", "done"]]
+    bare.callosum("install", "gemini", "--yes")
+    bare.run(scripted.script("both", [shell(MAIL)]))
+    assert len(sent.read_text().splitlines()) == 1
+    assert "[Callosum] Conflict" not in scripted.heard("both")
+    assert [*bare.outcomes("run_shell_command").values()][-1] == ["allow", "done"], "asked twice, it is one action"
+
+
+def test_without_the_entries_nothing_is_held(home: GeminiHome, scripted: Model) -> None:
+    home.callosum("uninstall", "gemini", "--yes")
+    assert json.loads(home.settings.read_text()) == SETTINGS
+    one, _ = overtaken(home, scripted)
+    assert (home.project / "a.txt").read_text() == "first\n"
+    assert "[Callosum]" not in one
+    assert home.journal() == []
+
+
+def test_when_the_gate_dies_reading_goes_on_and_no_mail_goes_out(home: GeminiHome, scripted: Model) -> None:
+    sent, dead = home.mailer(), threading.Event()
+    (home.project / "a.txt").write_text("what stands in it\n")
+    prompt = scripted.script(
+        "alone", [shell("ls")], Turn([read("a.txt")], after=dead), [shell(MAIL)], [shell("echo still here")]
+    )
+    session = home.begin(prompt)
+    scripted.wait("alone", 1)
+    home.kill_gate()
+    with impostor(socket_path(home.state), lambda channel: None):  # nobody can start another, and this one says nothing
+        dead.set()
+        session.end()
+    heard = scripted.heard("alone")
+    assert "what stands in it" in heard
+    assert "Tool execution blocked: [Callosum] The gate cannot be asked" in heard
+    assert "Output: still here" in heard
+    assert not sent.exists()
+
+
+def test_a_mail_goes_out_once_and_a_session_is_told_at_its_begin(home: GeminiHome, scripted: Model) -> None:
+    sent = home.mailer()
+    home.run(scripted.script("first", [shell(MAIL)]))
+    assert len(sent.read_text().splitlines()) == 1
+    home.run(scripted.script("second", [shell(MAIL)]))
+    assert len(sent.read_text().splitlines()) == 1
+    assert "Tool execution blocked: [Callosum]" in scripted.heard("second")
+    begun = next(body for name, body in scripted.asked if name == "second")
+    assert "bob@example.com" in json.dumps(begun["contents"])
+
+
+def test_what_the_gate_warns_of_reaches_the_model_with_the_result(home: GeminiHome, scripted: Model) -> None:
+    """Who was stopped twice by the same neighbour is only warned the third time; the call runs."""
+    sent = home.mailer()
+    mails = [[shell(f"himalaya message send 'To: bob@example.com, {text}'")] for text in ("one", "two", "three")]
+    goes = [threading.Event() for _ in range(2)]
+    busy = scripted.script("busy", mails[0], *(Turn(mail, after=go) for mail, go in zip(mails[1:], goes, strict=True)))
+    stopped = [threading.Event() for _ in range(3)]
+    other = [[shell(f"himalaya message send 'To: bob@example.com, {text}'")] for text in ("uno", "due", "tre")]
+    polite = scripted.script("polite", *(Turn(mail, after=go) for mail, go in zip(other, stopped, strict=True)))
+    one, two = home.begin(busy), home.begin(polite)
+    for place in range(3):
+        scripted.wait("busy", place + 1)
+        stopped[place].set()
+        scripted.wait("polite", place + 1)
+        if place < len(goes):
+            goes[place].set()
+    one.end()
+    two.end()
+    assert len(sent.read_text().splitlines()) == 4
+    asked = next(body for name, body in reversed(scripted.asked) if name == "polite")
+    said = json.dumps(asked["contents"][-1])
+    assert "Tool execution blocked" not in said
+    assert "<hook_context>[Callosum]" in said
+    assert "bob@example.com" in said
+
+
+def test_equal_calls_at_once_are_reported_each(home: GeminiHome, scripted: Model) -> None:
+    home.run(scripted.script("alone", [shell("echo a"), shell("echo a"), shell("exit 3")]))
+    (what,) = home.outcomes("run_shell_command").values()
+    assert sorted(what) == ["allow"] * 3 + ["done"] * 3
+
+
+def test_a_call_that_fails_is_no_evidence(home: GeminiHome, scripted: Model) -> None:
+    (home.project / "a.txt").write_text("one\n")
+    change = {"file_path": "a.txt", "old_string": "not in it", "new_string": "x", "instruction": "work"}
+    home.run(scripted.script("alone", [Use("replace", change)]))
+    assert list(home.outcomes("replace").values()) == [["allow", "failed"]]
+
+
+def test_a_command_in_the_background_is_held_until_it_has_ended(home: GeminiHome, scripted: Model) -> None:
+    going = threading.Event()
+    wait = "echo begun > a.txt; while [ ! -e go ]; do sleep 0.1; done; echo ended >> a.txt"
+    prompt = scripted.script(
+        "alone",
+        [shell(wait, is_background=True)],
+        Turn([shell("touch go; until grep -q ended a.txt; do sleep 0.1; done; sleep 1")], after=going),
+        [Use("list_background_processes", {})],
+        [shell("ls")],
+    )
+    session = home.begin(prompt)
+    scripted.wait("alone", 1)
+    home.run(scripted.script("other", [write("a.txt", "other\n")]))
+    assert "[Callosum]" in scripted.heard("other")
+    going.set()
+    session.end()
+    (what,) = [what for what in home.outcomes("run_shell_command").values() if what]
+    assert what == ["allow", "allow", "done", "done", "allow", "done"], "the list of what runs said that it has ended"
+    assert (home.project / "a.txt").read_text() == "begun\nended\n"
+
+
+def test_a_folder_of_a_command_s_own(home: GeminiHome, scripted: Model) -> None:
+    (home.project / "sub").mkdir()
+    home.run(scripted.script("alone", [shell("echo x > a.txt", dir_path="sub")]))
+    assert (home.project / "sub" / "a.txt").read_text() == "x\n"
+    keys = [key for entry in home.journal() for key, _ in entry.get("keys") or ()]
+    assert keys == [f"file:{home.project}/sub/a.txt"] * 2
