@@ -16,6 +16,7 @@ ends with the host's process.
 from __future__ import annotations
 
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
@@ -57,11 +58,12 @@ MAX_UNDERWAY: Final = 1000
 
 
 class _Underway(NamedTuple):
-    """A call that may run and is not reported."""
+    """A call that may run and is not reported. ``outcome`` is what the host told, where that could not be reported."""
 
     id: int
     tool: str
     inform: str
+    outcome: Outcome | None = None
 
 
 class _Calls:
@@ -100,8 +102,8 @@ class Dispatcher:
     """What the hook events of all sessions go through.
 
     ``brief`` tells an actor what the others do, ``emit`` hands an event to the corpus, ``changed`` looks at a settings
-    file of the host and says why it may not take effect ("": it may). To be used by one thread
-    at a time between two yields of its courses: an event loop, or a lock around each.
+    file of the host and says why it may not take effect ("": it may). Its courses may be driven from any thread: a
+    long event is read beside the loop.
     """
 
     def __init__(
@@ -117,6 +119,8 @@ class Dispatcher:
         self._brief = brief
         self._emit = emit
         self._actors: OrderedDict[tuple[str, str], _Calls] = OrderedDict()
+        self._remembering = threading.Lock()
+        """Around whatever is done with ``_actors`` and what is in it; never across a yield."""
 
     def handle(
         self, adapter: Adapter, payload: Mapping[str, Any], place: Place, host: Host | None = None
@@ -138,11 +142,15 @@ class Dispatcher:
             case After():
                 return (yield from self._after(told))
             case Ended():
-                ended = self._calls(told.actor).background.pop(told.background, None)
-                yield from self._report(told.actor, [ended] if ended else [], told.outcome)
+                with self._remembering:
+                    mine = [self._calls(told.actor), *self._with_children(told.actor)]
+                    found = [(calls.actor, calls.background.pop(told.background, None)) for calls in mine]
+                for actor, ended in found:
+                    yield from self._report(actor, [ended] if ended else [], told.outcome)
             case Closed():
-                calls = self._calls(told.actor)
-                left = [call for id in told.calls if (call := calls.take(id)) is not None]
+                with self._remembering:
+                    calls = self._calls(told.actor)
+                    left = [call for id in told.calls if (call := calls.take(id)) is not None]
                 yield from self._report(told.actor, left, told.outcome)
             case Settled():
                 yield from self._settle(told)
@@ -170,27 +178,35 @@ class Dispatcher:
             actor = Actor(instance=call.instance, session=call.session or "", namespace=call.namespace)
             later = "" if adapter.informs_before else inform
             identity = call.call_id or _identity(call.tool, call.params)
-            self._calls(actor).add(identity, _Underway(decision.id, call.tool, later))
+            with self._remembering:
+                self._calls(actor).add(identity, _Underway(decision.id, call.tool, later))
         return Answer(decision, inform if adapter.informs_before else "")
 
     def _after(self, told: After) -> Course[Answer]:
         actor = told.actor
-        calls = self._calls(actor)
-        found = calls.take(told.call_id or _identity(told.tool, told.params))
-        if found is not None and told.background:
-            calls.background[told.background] = found
-            while len(calls.background) > MAX_UNDERWAY:
-                calls.background.popitem(last=False)
-        elif found is not None:
-            yield from self._courses.complete(
-                actor.instance,
-                id=found.id,
-                result=told.result,
-                outcome=told.outcome,
-                session=actor.session,
-                namespace=actor.namespace,
-            )
-        elif not told.background:
+        identity = told.call_id or _identity(told.tool, told.params)
+        with self._remembering:
+            calls = self._calls(actor)
+            found = calls.take(identity)
+            if found is not None and told.background:
+                calls.background[told.background] = found
+                while len(calls.background) > MAX_UNDERWAY:
+                    calls.background.popitem(last=False)
+        if found is not None and not told.background:
+            try:
+                yield from self._courses.complete(
+                    actor.instance,
+                    id=found.id,
+                    result=told.result,
+                    outcome=told.outcome,
+                    session=actor.session,
+                    namespace=actor.namespace,
+                )
+            except CallosumError:
+                with self._remembering:  # no host tells it twice: it is reported with what is settled next
+                    self._calls(actor).add(identity, found._replace(outcome=told.outcome))
+                raise
+        elif found is None and not told.background:
             yield from self._courses.complete(
                 actor.instance,
                 tool=told.tool,
@@ -212,12 +228,15 @@ class Dispatcher:
         return self._courses.heard(actor.instance, what, details, session=actor.session, namespace=actor.namespace)
 
     def _settle(self, told: Settled) -> Course[None]:
-        for calls in list(self._with_children(told.actor)) if told.all else [self._calls(told.actor)]:
-            left = calls.take_all(told.but)
+        with self._remembering:
+            ended = list(self._with_children(told.actor)) if told.all else [self._calls(told.actor)]
+            left = [(calls.actor, calls.take_all(told.but)) for calls in ended]
             if told.all:
-                left += calls.background.values()
-                self._actors.pop((calls.actor.namespace, calls.actor.name), None)
-            yield from self._report(calls.actor, left, told.outcome)
+                left += [(calls.actor, [*calls.background.values()]) for calls in ended]
+                for calls in ended:
+                    self._actors.pop((calls.actor.namespace, calls.actor.name), None)
+        for actor, unreported in left:
+            yield from self._report(actor, unreported, told.outcome)
 
     def _with_children(self, actor: Actor) -> Iterator[_Calls]:
         """The actor's calls, and those of its sub-agents: their session is its own with a colon and more behind it."""
@@ -226,11 +245,15 @@ class Dispatcher:
                 yield calls
 
     def _report(self, actor: Actor, calls: list[_Underway], outcome: Outcome) -> Course[None]:
-        """Reports each; that one cannot be reported leaves the others their report."""
+        """Reports each, as the host told if it did; that one cannot be reported leaves the others their report."""
         for call in calls:
             try:
                 yield from self._courses.complete(
-                    actor.instance, id=call.id, outcome=outcome, session=actor.session, namespace=actor.namespace
+                    actor.instance,
+                    id=call.id,
+                    outcome=call.outcome or outcome,
+                    session=actor.session,
+                    namespace=actor.namespace,
                 )
             except CallosumError as error:
                 logger.warning("%s: %s of %s was not settled: %s", actor.name, call.tool, call.id, error)

@@ -132,7 +132,10 @@ def install(changes: list[Change], state: Path, host: str) -> None:
             kept = known.get("kept") if known is not None else _keep(change, state)
             _replace(change)
             at = known.get("at") if known is not None and not change.changes else round(time.time(), 1)
-            record.files[str(change.path)] = {"host": host, "kept": kept, "written": _digest(change.after), "at": at}
+            written = _digest(change.after)
+            if known is not None and known.get("written") != _digest(change.before):
+                written = ""  # somebody else wrote in it since: what is kept lacks that, and is not put back any more
+            record.files[str(change.path)] = {"host": host, "kept": kept, "written": written, "at": at}
 
 
 def reverted(change: Change, state: Path) -> Change:

@@ -26,9 +26,8 @@ if [ $status = 0 ]; then
 fi
 printf '%s' "$payload" | @PYTHON@ -I -S -c 'import sys; sys.path.insert(0, sys.argv.pop(1)); from callosum.hosts.offline import main; sys.exit(main(sys.argv[1:]))' @ROOT@ "$1" @STATE@ @SOCKET@ "$target" "$status" && exit 0
 case $payload in
-*PreToolUse* | *BeforeTool*)
-	echo "Callosum: neither the gate nor its table could be asked, so nothing runs. Mend it with \`callosum doctor\`, or take the hooks out with \`callosum uninstall $1\`." >&2
-	exit 2
-	;;
+*PreToolUse* | *BeforeTool*) ;;
+*hook_event_name*) exit 0 ;;
 esac
-exit 0
+echo "Callosum: neither the gate nor its table could be asked, so nothing runs. Mend it with \`callosum doctor\`, or take the hooks out with \`callosum uninstall $1\`." >&2
+exit 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,25 +12,32 @@ if TYPE_CHECKING:
 
 INSTALLED: Final = "installed.json"
 """In the state folder: ``{"files": {"/home/me/.claude/settings.json": {"host": "claude-code", ...}}}``."""
-_LONGEST: Final = 4_000_000
+_LONGEST: Final = 50_000_000
 
 
 def fault_of(state: Path, adapter: Adapter, path: str) -> str:
     """Why the settings in ``path`` may not take effect, "" if they may, or if they cannot be read.
 
-    The host reads them by itself; what it cannot read either changes nothing.
+    The host reads them by itself; what it cannot read either changes nothing. A file that is gone or empty has no
+    settings, and so none of the gate's entries.
     """
-    settings = _object_in(Path(path)) if path else None
+    if not path:
+        return ""
+    settings = _object_in(Path(path))
     if settings is None:
         return ""
     files = (_object_in(state / INSTALLED) or {}).get("files")
-    return adapter.refuses(settings, ours=isinstance(files, dict) and path in files)
+    known = {os.path.realpath(one) for one in files} if isinstance(files, dict) else frozenset[str]()
+    return adapter.refuses(settings, ours=os.path.realpath(path) in known)
 
 
 def _object_in(path: Path) -> dict[str, Any] | None:
     try:
         with path.open("rb") as file:
-            found = json.loads(file.read(_LONGEST))
+            content = file.read(_LONGEST)
+        found = json.loads(content) if content.strip() else {}
+    except FileNotFoundError:
+        return {}
     except (OSError, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None

@@ -17,7 +17,7 @@ from typing import Any, Final
 from callosum.rules import command, keys
 
 _VERBS: Final = frozenset(
-    "approve deny release resolve off install uninstall stop observe disable stdio token serve".split()
+    "approve deny release resolve off install uninstall stop observe disable stdio token serve hook".split()
 )
 _VALUE_OPTIONS: Final = frozenset(
     ("--state", "--db", "--rules", "--url", "--namespace", "--store", "--config", "-n", "-c")
@@ -249,7 +249,9 @@ def _inner_commands(text: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _runs_callosum(program: str, argv: list[str]) -> bool:
-    """Tells whether a simple command runs one of Callosum's deciding commands."""
+    """Tells whether a simple command runs one of Callosum's deciding commands, or speaks as a host's hook does."""
+    if program == "callosum-hook":
+        return True
     words = argv[1:]
     if (
         program in ("uv", "uvx", "pipx", "poetry", "pdm", "hatch", "rye", "npx")

@@ -34,10 +34,9 @@ async def take_up(service: Service, state: Path) -> None:
     loop = asyncio.get_running_loop()
 
     def post(body: bytes, _count: int) -> None:
-        told = wire.read(LATE_CALLS, body)
-        taken = asyncio.run_coroutine_threadsafe(service.take_late(told, len(body)), loop)
         try:
-            taken.result(_SECONDS)
+            told = wire.read(LATE_CALLS, body)  # one line that is none must not keep the others waiting
+            asyncio.run_coroutine_threadsafe(service.take_late(told, len(body)), loop).result(_SECONDS)
         except ConfigError as error:
             place = _CALL_AT.match(error.at)
             raise Refused(str(error), int(place[1]) if place else None) from None

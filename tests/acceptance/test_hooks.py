@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from callosum.client.local import socket_path
-from callosum.hosts.offline import BEFORE, refusal
+from callosum.hosts.offline import BEFORE, START_SECONDS, refusal
 from callosum.hosts.script import script_of
 from callosum.server.place import running
 from callosum.settings import Settings
@@ -139,7 +139,9 @@ def test_a_host_that_dies_leaves_an_action_of_which_nobody_knows(gate: Path) -> 
     hook = Hook(gate)
     payload = event("PreToolUse", "A", "mcp__mail__send_email", MAIL, "a1")
     host = "import subprocess, sys; subprocess.run(sys.argv[2:], input=sys.argv[1].encode(), check=True)"
-    subprocess.run([sys.executable, "-c", host, json.dumps(payload), hook.script, "claude-code"], check=True, timeout=60)
+    subprocess.run(
+        [sys.executable, "-c", host, json.dumps(payload), hook.script, "claude-code"], check=True, timeout=60
+    )
     assert "never reported" in hook.before("B", "mcp__mail__send_email", MAIL).denied
     alive = hook.before("C", "mcp__mail__send_email", {**MAIL, "to": "carol@example.com"})
     assert not alive.denied
@@ -270,6 +272,104 @@ def test_calls_that_went_on_are_in_the_journal_once_the_gate_is_back(state: Path
     assert not (state / "late.jsonl").exists()
 
 
+def test_what_is_noted_names_who_acted_and_holds_no_secret(state: Path) -> None:
+    hook = Hook(state)
+    hook.script.write_text(script_of(Settings(state=state, namespace="team a/b", instance="me & you")))
+    table(state)
+    secret = "sk-ant-api03-" + "A1b2C3d4" * 6
+    calls = {"Write": {"file_path": "/repo/.env", "content": f"KEY={secret}"}, "Bash": {"command": f"KEY={secret} ls"}}
+    with impostor(socket_path(state), lambda channel: channel.close()):
+        for tool, params in calls.items():
+            payload = event("PreToolUse", "A", tool, params, f"{tool}1", agent_id="sub")
+            assert hook.send(payload) == Said(0, b"", "")
+    written = (state / "late.jsonl").read_text()
+    assert secret not in written
+    noted = [json.loads(line)["call"] for line in written.splitlines() if line]
+    assert {(one["namespace"], one["instance"], one["session"]) for one in noted} == {("team a/b", "me & you", "A:sub")}
+    assert noted[0]["params"]["file_path"] == "/repo/.env"
+
+
+def test_a_note_that_no_gate_takes_keeps_no_other_waiting(state: Path) -> None:
+    calls = [
+        {"instance": "me", "tool": "Read", "callId": "a1", "cwd": 5},
+        {"instance": "me", "tool": "Write", "callId": "a2"},
+    ]
+    state.mkdir()
+    (state / "late.jsonl").write_text("".join(json.dumps({"call": call, "outcome": "done"}) + "\n" for call in calls))
+    with serving(state, "--socket", socket_path(state)) as server:
+        until(lambda: [one for one in server.get("/journal")["entries"] if one["event"] == "late"])
+        until(lambda: not list(state.glob("late*.jsonl")))
+        assert [one["tool"] for one in server.get("/journal")["entries"] if one["event"] == "late"] == ["Write"]
+
+
+def test_without_the_gate_its_own_files_are_not_written(state: Path) -> None:
+    hook = Hook(state)
+    table(state)
+    with impostor(socket_path(state), lambda channel: channel.close()):
+        for path in (hook.script, Path.home() / ".claude" / "settings.json"):
+            assert "can have tier 4" in hook.before("A", "Write", {"file_path": str(path), "content": "{}"}).denied
+        assert hook.before("A", "Write", {"file_path": "/repo/a.py", "content": "{}"}) == Said(0, b"", "")
+
+
+def test_a_call_too_long_for_the_gate_writes_none_of_its_files(gate: Path) -> None:
+    hook = Hook(gate)
+    (gate / "fallback.json").write_text('{"tools": {"MultiEdit": 1}}')
+    edits = [{"old_string": "a", "new_string": "b" * 5_000_000}]
+    assert hook.before("A", "MultiEdit", {"file_path": str(hook.script), "edits": edits}).denied
+
+
+def test_a_gate_that_cannot_be_started_locks_nobody_out_of_reading(state: Path) -> None:
+    hook = Hook(state)
+    table(state)
+    (state / "server.log").mkdir()  # as where the folder cannot be written
+    cautious(hook)
+
+
+def test_a_gate_that_ends_as_it_starts_is_neither_waited_for_nor_started_by_each_event(state: Path) -> None:
+    hook = Hook(state)
+    table(state)
+    (state / "tiers.json").write_text("{")
+    began = time.monotonic()
+    for _ in range(2):
+        assert hook.before("A", "Write", {"file_path": "/repo/a.py", "content": "1"}) == Said(0, b"", "")
+    assert time.monotonic() - began < START_SECONDS
+    log = state / "server.log"
+    until(lambda: "tiers.json" in log.read_text())
+    os.utime(log, (time.time() + 60, time.time() + 60))  # it has said so just now
+    for _ in range(3):
+        assert hook.before("A", "Read", {"file_path": "/repo/a.py"}) == Said(0, b"", "")
+    assert log.stat().st_mtime > time.time(), "nobody else wrote in it"
+
+
+@pytest.mark.parametrize("code", [2, 4, 126])
+def test_where_curl_is_of_no_use_python_asks(gate: Path, tmp_path: Path, code: int) -> None:
+    only = tmp_path / "bin"
+    only.mkdir()
+    for program in ("cat", "sh"):
+        (only / program).symlink_to(str(shutil.which(program)))
+    (only / "curl").write_text(f"#!/bin/sh\nexit {code}\n")
+    (only / "curl").chmod(0o700)
+    hook = Hook(gate, environ={"PATH": str(only)})
+    assert hook.before("A", "mcp__mail__send_email", MAIL, "a1") == Said(0, b"", "")
+
+
+def test_half_an_answer_is_none(state: Path, tmp_path: Path) -> None:
+    only = tmp_path / "bin"
+    only.mkdir()
+    for program in ("cat", "sh"):
+        (only / program).symlink_to(str(shutil.which(program)))
+    hook = Hook(state, environ={"PATH": str(only)})
+    table(state)
+
+    def answer(channel: socket.socket) -> None:
+        channel.recv(65536)
+        channel.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n{"hookSpecificOutput": {"permi')
+        channel.close()
+
+    with impostor(socket_path(state), answer):
+        cautious(hook)
+
+
 def test_without_curl_python_asks(gate: Path, tmp_path: Path) -> None:
     only = tmp_path / "bin"
     only.mkdir()
@@ -295,7 +395,7 @@ def test_without_python_and_gate_nothing_runs_and_it_says_what_to_do(state: Path
 def test_a_payload_that_is_none(gate: Path, payload: bytes) -> None:
     said = Hook(gate).send(payload)
     assert said.out == b""
-    assert said.code in (0, 2)
+    assert said.code == (0 if b"hook_event_name" in payload else 2), "nobody knows whether it was a call"
     assert "Traceback" not in said.err
 
 

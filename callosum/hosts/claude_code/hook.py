@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from callosum.hosts import entries
 from callosum.hosts.payload import before_of, fitting, kept, name_at, name_if, params_at, prompted, reason_of, rest_of
 from callosum.hosts.told import (
     Actor,
@@ -70,9 +71,7 @@ def refuses(settings: Mapping[str, Any], *, ours: bool) -> str:
         return (
             "[Callosum] These settings switch all hooks off, the gate's among them. A person may: outside of a session."
         )
-    hooks = settings.get("hooks")
-    before = hooks.get("PreToolUse") if isinstance(hooks, Mapping) else None
-    if ours and "callosum" not in str(before):
+    if ours and not entries.ours(settings, "PreToolUse"):
         return "[Callosum] These settings take the gate's hooks out. A person may: `callosum uninstall claude-code`."
     return ""
 

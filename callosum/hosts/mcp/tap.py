@@ -263,6 +263,8 @@ class Tap:
         if self._lets_go(flight, ruling):
             self._to_server(line)
             self._unanswerable([flight])
+        elif before is not None:
+            wait([before])  # what comes next waits for this one's end alone
 
     def _send_batch(
         self, line: bytes, found: list[Message], flights: Sequence[_Flight | None], before: Future[None] | None

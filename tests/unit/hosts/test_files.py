@@ -127,3 +127,16 @@ def test_the_difference_is_what_changes() -> None:
     change = Change(Path("/x/settings.json"), b'{\n  "a": 1\n}\n', b'{\n  "a": 1,\n  "b": 2\n}\n')
     assert change.difference().splitlines()[-3:] == ['+  "a": 1,', '+  "b": 2', " }"]
     assert not Change(Path("/x"), b"{}", b"{}").difference()
+
+
+@pytest.mark.parametrize("before", [b'{"a": 1}', None], ids=["a file", "no file"])
+def test_what_was_written_between_two_installations_stays(tmp_path: Path, before: bytes | None) -> None:
+    path, state = tmp_path / "settings.json", tmp_path / "state"
+    if before is not None:
+        path.write_bytes(before)
+    files.install([changed(path, added)], state, "host")
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model": "large"}))
+    for _ in range(2):  # a new version of the gate changes the script alone
+        files.install([changed(path, added)], state, "host")
+    files.uninstall([files.reverted(changed(path, removed), state)], state)
+    assert json.loads(path.read_text()) == {**json.loads(before or b"{}"), "model": "large"}

@@ -1,0 +1,67 @@
+"""Calls go to the server in the order in which they came, whatever becomes of those between."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+from callosum.client.client import CallosumClient
+from callosum.hosts.mcp.identity import Names, tool_name
+from callosum.hosts.mcp.keeper import Keeper, Ruling
+from callosum.hosts.mcp.tap import Tap, Wrapped
+from callosum.model import Call
+
+FIRST, SECOND, THIRD = (tool_name("server", name) for name in ("first", "second", "third"))
+
+
+class Delayed(Keeper):
+    """Asks of the first tool only when it is told to."""
+
+    go: threading.Event
+
+    def ask(self, call: Call, size: int) -> Ruling:
+        if call.tool == FIRST:
+            self.go.wait(10)
+        return super().ask(call, size)
+
+
+def line(name: str, id: int) -> bytes:
+    params = {"name": name, "arguments": {}}
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).encode() + b"\n"
+
+
+def test_a_refused_call_lets_none_overtake_the_one_before_it(tmp_path: Path) -> None:
+    table = {FIRST: 0, THIRD: 0}  # no gate is there: the second tool is not known, and so refused
+    keeper = Delayed(
+        lambda: CallosumClient(f"unix:{tmp_path}/none.sock", state=tmp_path, fallback=table), lambda _: (3, "write")
+    )
+    keeper.go = threading.Event()
+    server: list[bytes] = []
+    refused, sent_on = threading.Event(), threading.Event()
+    told: list[bytes] = []
+
+    def to_client(answer: bytes) -> None:
+        told.append(answer)
+        refused.set()
+
+    def to_server(sent: bytes) -> None:
+        server.append(sent)
+        sent_on.set()
+
+    wrapped = Wrapped(names=Names(given_instance="me", given_session="s"), started_by="s", server="server")
+    tap = Tap(keeper, wrapped, to_client=to_client, to_server=to_server)
+    try:
+        tap.up(line("first", 1))
+        tap.up(line("second", 2))
+        assert refused.wait(10)
+        assert json.loads(told[0])["id"] == 2
+        tap.up(line("third", 3))
+        assert not sent_on.wait(0.2), "the first is still being asked about"
+        keeper.go.set()
+        tap.finish()
+        assert [json.loads(sent)["id"] for sent in server] == [1, 3]
+    finally:
+        keeper.go.set()
+        tap.close()
+        keeper.close()
