@@ -215,8 +215,8 @@ def _bring_up(state: str, path: str, target: str, body: bytes, ends: float) -> b
         return None  # a folder that cannot be written locks nobody out: the table stands
     from time import sleep  # noqa: PLC0415
 
-    while monotonic() < ends:
-        answer, listens = _ask(path, target, body)
+    while (left := ends - monotonic()) > 0:
+        answer, listens = _ask(path, target, body, max(left, ASK_SECONDS))
         if listens:
             return answer
         if started and (ended := os.waitpid(started, os.WNOHANG))[0]:
@@ -227,12 +227,12 @@ def _bring_up(state: str, path: str, target: str, body: bytes, ends: float) -> b
     return None
 
 
-def _ask(path: str, target: str, body: bytes) -> tuple[bytes | None, bool]:
+def _ask(path: str, target: str, body: bytes, seconds: float = ASK_SECONDS) -> tuple[bytes | None, bool]:
     """The gate's answer (None: none that can be used), and whether somebody listens."""
     import socket  # noqa: PLC0415 - where curl found a gate that is hung nobody is asked again
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
-        channel.settimeout(ASK_SECONDS)
+        channel.settimeout(seconds)
         try:
             channel.connect(path)
         except OSError:

@@ -25,8 +25,7 @@ class Place(Struct, frozen=True):
 class Actor(Struct, frozen=True, kw_only=True):
     """Who acts: a session of a host, or a sub-agent in it.
 
-    ``run`` is one turn of it, ``parent`` the actor that started it (``instance/session``), ``continues`` the one
-    whose conversation it takes up.
+    ``run`` is one turn of it, ``parent`` the actor that started it (``instance/session``).
     """
 
     instance: str
@@ -34,7 +33,6 @@ class Actor(Struct, frozen=True, kw_only=True):
     namespace: str = DEFAULT_NAMESPACE
     run: str | None = None
     parent: str | None = None
-    continues: str | None = None
     cwd: str | None = None
 
     @property

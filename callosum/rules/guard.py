@@ -17,7 +17,7 @@ from typing import Any, Final
 from callosum.rules import command, keys
 
 _VERBS: Final = frozenset(
-    "approve deny release resolve off install uninstall stop observe disable stdio token serve hook".split()
+    "approve deny release resolve off install uninstall stop observe disable stdio token serve hook mcp".split()
 )
 _VALUE_OPTIONS: Final = frozenset(
     ("--state", "--db", "--rules", "--url", "--namespace", "--store", "--config", "-n", "-c")

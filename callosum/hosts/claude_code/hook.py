@@ -122,10 +122,23 @@ def _failed(payload: Mapping[str, Any], actor: Actor) -> tuple[Told, ...]:
 
 def _batch(payload: Mapping[str, Any], actor: Actor) -> tuple[Told, ...]:
     calls = payload.get("tool_calls")
-    ids = (
-        [name_if(call, "tool_use_id") for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
-    )
-    return (Closed(actor, tuple(filter(None, ids)), Outcome.CANCELLED),)
+    ended: dict[Outcome, list[str]] = {}
+    for call in calls if isinstance(calls, list) else ():
+        id = name_if(call, "tool_use_id") if isinstance(call, Mapping) else None
+        if id is not None:
+            said = call.get("tool_response")
+            # What else is not reported by now has run, and its report was lost.
+            denied = isinstance(said, str) and _DENIED.search(said[:2000])
+            ended.setdefault(Outcome.CANCELLED if denied else Outcome.UNKNOWN, []).append(id)
+    return tuple(Closed(actor, tuple(ids), outcome) for outcome, ids in ended.items())
+
+
+_DENIED: Final = re.compile(
+    r"needs? approval|requires? (?:approval|permission)|requested permissions?|was blocked|\bdenied\b|was rejected"
+    r"|doesn't want to|not allowed|hook error|haven't granted",
+    re.IGNORECASE,
+)
+"""What Claude Code tells its model of a call that the user, a rule or a hook did not permit."""
 
 
 def _prompt(payload: Mapping[str, Any], actor: Actor) -> tuple[Told, ...]:

@@ -1,0 +1,233 @@
+"""What Claude Code's hooks say and are told: recorded payloads through the real dispatcher, over a real gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.corpus.events import InputReceived
+from callosum.errors import ConfigError
+from callosum.hosts.claude_code import hook as claude_code
+from callosum.hosts.told import Answer, Before, Closed, Heard, Place
+from callosum.model import Outcome, Verdict
+from tests.support.hooked import SENTENCE, Hooked, answer_of, hooked
+
+Payload = dict[str, Any]
+ONE, TWO = "bc67eab9-84dd-4d8a-a0fb-000000000001", "e6bd4170-5354-4880-a1fc-000000000002"
+A, B = f"claude-code/{ONE}", f"claude-code/{TWO}"
+MAIL = "mcp__mail__send_email"
+TO_BOB = {"to": "bob@example.com", "subject": "Lunch", "body": "Shall we meet at noon on Friday for lunch?"}
+FILE = {"file_path": "/home/ann/shop/a.py"}
+DENIED = "touch in '/home/ann/shop/x' needs approval. Claude Code asks before a shell command creates files there."
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hooked]:
+    with hooked(tmp_path / "state") as made:
+        yield made
+
+
+def event(what: str, session: str = ONE, **said: Any) -> Payload:
+    """An event with what Claude Code says in each, as recorded of version 2.1.330."""
+    common: Payload = {
+        "session_id": session,
+        "transcript_path": f"/home/ann/.claude/projects/-home-ann-shop/{session}.jsonl",
+        "cwd": "/home/ann/shop",
+        "hook_event_name": what,
+    }
+    if what != "SessionStart":
+        common |= {"prompt_id": f"{session[:8]}-prompt", "permission_mode": "default", "effort": {"level": "medium"}}
+    return common | said
+
+
+def before(session: str, id: str, tool: str, tool_input: Any, **more: Any) -> Payload:
+    return event("PreToolUse", session, tool_name=tool, tool_input=tool_input, tool_use_id=id, **more)
+
+
+def after(session: str, id: str, tool: str, tool_input: Any, response: Any, **more: Any) -> Payload:
+    said = {"tool_name": tool, "tool_input": tool_input, "tool_response": response, "tool_use_id": id}
+    return event("PostToolUse", session, **said, duration_ms=73, **more)
+
+
+def reason(printed: Mapping[str, Any]) -> str:
+    """Why the tool may not run; the form is the one that Claude Code heeds."""
+    said = printed["hookSpecificOutput"]
+    assert set(printed) == {"hookSpecificOutput"}
+    assert set(said) == {"hookEventName", "permissionDecision", "permissionDecisionReason"}
+    assert (said["hookEventName"], said["permissionDecision"]) == ("PreToolUse", "deny")
+    return str(said["permissionDecisionReason"])
+
+
+# --- what is read -------------------------------------------------------------------------------------------
+
+
+def test_a_call_is_its_sessions_in_its_folder_and_turn() -> None:
+    (told,) = claude_code.read(before(ONE, "toolu_1", "Bash", {"command": "make"}), Place("claude-code", "team"))
+    assert isinstance(told, Before)
+    call = told.call
+    assert (call.instance, call.session, call.namespace, call.call_id) == ("claude-code", ONE, "team", "toolu_1")
+    assert (call.cwd, call.run, call.parent, call.pause) == ("/home/ann/shop", "bc67eab9-prompt", None, True)
+
+
+def test_a_sub_agent_is_an_actor_of_its_own_under_its_parent() -> None:
+    sub = before(ONE, "toolu_1", "Read", FILE, agent_id="af5bcda741eab5108", agent_type="general-purpose")
+    (told,) = claude_code.read(sub, Place("claude-code"))
+    assert isinstance(told, Before)
+    assert (told.call.session, told.call.parent) == (f"{ONE}:af5bcda741eab5108", A)
+
+
+@pytest.mark.parametrize("what", ["PreCompact", "PostCompact", "PermissionRequest", "CwdChanged", "MoonRise"])
+def test_an_event_that_asks_for_nothing_is_kept(what: str) -> None:
+    (told,) = claude_code.read(event(what, trigger="auto"), Place("claude-code"))
+    assert isinstance(told, Heard)
+    assert (told.what, told.details["trigger"]) == (what, "auto")
+    assert claude_code.render(event(what), Answer()) == {}
+
+
+@pytest.mark.parametrize(
+    ("payload", "at"),
+    [
+        ({}, "hook_event_name"),
+        ({"hook_event_name": "PreToolUse"}, "session_id"),
+        (event("PreToolUse", tool_use_id="t"), "tool_name"),
+        (event("PreToolUse", tool_name="Bash"), "tool_use_id"),
+        (event("PreToolUse", tool_name=7, tool_use_id="t"), "tool_name"),
+    ],
+)
+def test_what_is_missing_is_named(payload: Payload, at: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        claude_code.read(payload, Place("claude-code"))
+    assert refused.value.at == at
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        DENIED,
+        "PreToolUse:Bash hook error: [Callosum] no",
+        "ls in '/nope' was blocked. For security, Claude Code may only list files in the allowed directories.",
+        "The user doesn't want to proceed with this tool use. The tool use was rejected.",
+        "Permission to use Bash with command rm -r / has been denied.",
+        "Claude requested permissions to write to /etc/x, but you haven't granted it yet.",
+    ],
+)
+def test_what_the_host_did_not_permit_never_ran(said: str) -> None:
+    batch = event("PostToolBatch", tool_calls=[{"tool_name": "Bash", "tool_use_id": "t", "tool_response": said}])
+    assert [(told.calls, told.outcome) for told in claude_code.read(batch, Place("x")) if isinstance(told, Closed)] == [
+        (("t",), Outcome.CANCELLED)
+    ]
+
+
+@pytest.mark.parametrize("said", ["Sent.", {"ok": True}, None, ["x"], ""])
+def test_what_ran_and_was_not_reported_may_have_happened(said: object) -> None:
+    batch = event("PostToolBatch", tool_calls=[{"tool_name": MAIL, "tool_use_id": "t", "tool_response": said}, 7, {}])
+    assert [told.outcome for told in claude_code.read(batch, Place("x")) if isinstance(told, Closed)] == [
+        Outcome.UNKNOWN
+    ]
+
+
+# --- what is printed ----------------------------------------------------------------------------------------
+
+
+def test_a_call_that_may_run_gets_no_word_so_the_users_own_permissions_stand() -> None:
+    assert claude_code.render(before(ONE, "t", "Bash", {}), answer_of(Verdict.ALLOW, "")) == {}
+
+
+def test_a_warning_goes_beside_the_call() -> None:
+    assert claude_code.render(before(ONE, "t", "Bash", {}), answer_of(Verdict.WARN)) == {
+        "hookSpecificOutput": {"hookEventName": "PreToolUse", "additionalContext": SENTENCE}
+    }
+
+
+@pytest.mark.parametrize("verdict", [Verdict.CONFIRM, Verdict.ASK, Verdict.BLOCK])
+def test_a_no_is_a_denial_with_the_gates_sentence(verdict: Verdict) -> None:
+    assert reason(claude_code.render(before(ONE, "t", "Bash", {}), answer_of(verdict))) == SENTENCE
+    assert reason(claude_code.render(before(ONE, "t", "Bash", {}), answer_of(verdict, "")))
+
+
+def test_settings_that_may_not_take_effect_are_blocked() -> None:
+    printed = claude_code.render(event("ConfigChange"), Answer(refuse=SENTENCE))
+    assert printed == {"decision": "block", "reason": SENTENCE}
+
+
+@pytest.mark.parametrize("what", ["SessionStart", "UserPromptSubmit", "SubagentStart", "PostToolUse"])
+def test_the_brief_goes_into_the_context(what: str) -> None:
+    printed = claude_code.render(event(what), Answer(inform="Others are at work."))
+    assert printed == {"hookSpecificOutput": {"hookEventName": what, "additionalContext": "Others are at work."}}
+    assert claude_code.render(event("SessionEnd"), Answer(inform="Others are at work.")) == {}
+
+
+# --- all the way --------------------------------------------------------------------------------------------
+
+
+def test_the_same_mail_of_two_sessions(hosts: Hooked) -> None:
+    assert hosts.send(claude_code, before(ONE, "t1", MAIL, TO_BOB)) == {}
+    assert A in reason(hosts.send(claude_code, before(TWO, "t2", MAIL, TO_BOB)))
+    assert hosts.send(claude_code, after(ONE, "t1", MAIL, TO_BOB, "Sent.")) == {}
+    assert hosts.outcomes() == [(A, "done")]
+
+
+def test_a_call_that_the_host_denied_leaves_no_trace_for_others(hosts: Hooked) -> None:
+    hosts.send(claude_code, before(ONE, "t1", MAIL, TO_BOB))
+    batch = [{"tool_name": MAIL, "tool_input": TO_BOB, "tool_use_id": "t1", "tool_response": DENIED}]
+    hosts.send(claude_code, event("PostToolBatch", tool_calls=batch))
+    assert hosts.outcomes() == [(A, "cancelled")]
+    assert hosts.send(claude_code, before(TWO, "t2", MAIL, TO_BOB)) == {}
+
+
+def test_a_call_whose_report_was_lost_is_unknown_to_the_others(hosts: Hooked) -> None:
+    hosts.send(claude_code, before(ONE, "t1", MAIL, TO_BOB))
+    batch = [{"tool_name": MAIL, "tool_input": TO_BOB, "tool_use_id": "t1", "tool_response": "Sent."}]
+    hosts.send(claude_code, event("PostToolBatch", tool_calls=batch))
+    assert hosts.outcomes() == [(A, "unknown")]
+    assert reason(hosts.send(claude_code, before(TWO, "t2", MAIL, TO_BOB)))
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ({"error": "Exit code 3", "is_interrupt": False}, "failed"),
+        ({"error": "Command timed out after 2m 0s", "is_interrupt": False}, "unknown"),
+        ({"error": "The user interrupted", "is_interrupt": True}, "unknown"),
+    ],
+)
+def test_how_a_failure_ends(hosts: Hooked, said: Payload, outcome: str) -> None:
+    command = {"command": "make deploy", "description": "deploy"}
+    hosts.send(claude_code, before(ONE, "t1", "Bash", command))
+    failure = {"tool_name": "Bash", "tool_input": command, "tool_use_id": "t1", **said}
+    hosts.send(claude_code, event("PostToolUseFailure", **failure))
+    assert hosts.outcomes() == [(A, outcome)]
+
+
+def test_a_background_command_is_open_until_its_notice(hosts: Hooked) -> None:
+    command = {"command": "make watch", "run_in_background": True}
+    hosts.send(claude_code, before(ONE, "t1", "Bash", command))
+    hosts.send(claude_code, after(ONE, "t1", "Bash", command, {"stdout": "", "backgroundTaskId": "b1x2"}))
+    hosts.send(claude_code, event("Stop", stop_hook_active=False, background_tasks=[{"id": "b1x2"}]))
+    assert hosts.outcomes() == []
+    notice = "<task-notification>\n<task-id>b1x2</task-id>\n<status>failed</status>\n</task-notification>"
+    assert hosts.send(claude_code, event("UserPromptSubmit", prompt=notice)) == {}
+    assert hosts.outcomes() == [(A, "failed")]
+    assert not hosts.emitted, "a notice is no person's input"
+
+
+def test_a_prompt_settles_what_was_broken_off_and_is_told(hosts: Hooked) -> None:
+    hosts.send(claude_code, before(ONE, "t1", MAIL, TO_BOB))
+    hosts.send(
+        claude_code, event("UserPromptSubmit", prompt="Forget it; token=ghp_0123456789abcdefghij0123456789abcdef")
+    )
+    assert hosts.outcomes() == [(A, "unknown")]
+    (said,) = hosts.emitted
+    assert isinstance(said, InputReceived)
+    assert (said.instance, said.channel_id, said.conversation_id) == (A, "claude-code", ONE)
+    assert "ghp_0123" not in said.content
+
+
+def test_the_end_of_a_session_ends_its_sub_agents_calls_and_nobody_elses(hosts: Hooked) -> None:
+    hosts.send(claude_code, before(ONE, "t1", MAIL, TO_BOB, agent_id="sub"))
+    hosts.send(claude_code, before(TWO, "t2", MAIL, {**TO_BOB, "to": "carol@example.com"}))
+    hosts.send(claude_code, event("SessionEnd", reason="other"))
+    assert hosts.outcomes() == [(f"{A}:sub", "unknown")]
