@@ -102,8 +102,8 @@ class Dispatcher:
     """What the hook events of all sessions go through.
 
     ``brief`` tells an actor what the others do, ``emit`` hands an event to the corpus, ``changed`` looks at a settings
-    file of the host and says why it may not take effect ("": it may). Its courses may be driven from any thread: a
-    long event is read beside the loop.
+    file of the host and says why it may not take effect ("": it may), ``decided`` is told of each decision. Its courses
+    may be driven from any thread: a long event is read beside the loop.
     """
 
     def __init__(
@@ -113,8 +113,10 @@ class Dispatcher:
         brief: Callable[[Actor, str | None], Brief],
         emit: Callable[[CorpusEvent], object],
         changed: Callable[[Adapter, str], str],
+        decided: Callable[[Decision], object] = lambda _decision: None,
     ) -> None:
         self._courses = courses
+        self._decided = decided
         self._look_at_change = changed
         self._brief = brief
         self._emit = emit
@@ -134,6 +136,16 @@ class Dispatcher:
         for told in adapter.read(payload, place):
             answer = _joined(answer, (yield from self._heed(adapter, told, host)))
         return adapter.render(payload, answer)
+
+    def retract(self, adapter: Adapter, payload: Mapping[str, Any], place: Place) -> Course[None]:
+        """Takes back what an event opened, because its answer reached nobody: the host went on without it."""
+        for told in adapter.read(payload, place):
+            if isinstance(told, Before):
+                call = told.call
+                actor = Actor(instance=call.instance, session=call.session or "", namespace=call.namespace)
+                with self._remembering:
+                    found = self._calls(actor).take(call.call_id or _identity(call.tool, call.params))
+                yield from self._report(actor, [found] if found else [], Outcome.CANCELLED)
 
     def _heed(self, adapter: Adapter, told: Told, host: Host | None) -> Course[Answer]:
         match told:
@@ -173,6 +185,7 @@ class Dispatcher:
         if host is not None:
             call = located(replace(call, host=host))  # a host of this machine, and so a folder of it
         decision = yield from self._courses.intercept(call)
+        self._decided(decision)
         inform = (decision.warning or "") if decision.verdict is Verdict.WARN else ""
         if decision.proceed:
             actor = Actor(instance=call.instance, session=call.session or "", namespace=call.namespace)

@@ -40,6 +40,7 @@ class ServedGate:
         self._threads = ThreadPoolExecutor(4, "callosum-reader")
         self._upkeep: asyncio.Future[None] | None = None
         self._stopping = asyncio.Event()
+        self.decisions = 0
 
     @property
     def stopping(self) -> bool:
@@ -61,9 +62,14 @@ class ServedGate:
     async def intercept(self, call: Call, size: int, gone: Callable[[], Awaitable[bool]]) -> Decision:
         """Decides a call whose request took ``size`` bytes; ``gone`` tells whether nobody waits for it any more."""
         decision = await self.drive(self.courses.intercept(call), size=size, gone=gone)
+        self.decided(decision)
+        return decision
+
+    def decided(self, decision: Decision) -> None:
+        """Counts a decision, and has the store tended now and then."""
+        self.decisions += 1
         if decision.id % UPKEEP_EVERY == 0 and (self._upkeep is None or self._upkeep.done()):
             self._upkeep = self._loop.run_in_executor(self._threads, self.gate.upkeep)
-        return decision
 
     async def drive(self, course: Course[T], *, size: int = 0, gone: Callable[[], Awaitable[bool]] | None = None) -> T:
         """Runs a course to its end. Raises ``Stopping``, ``Gone`` and what the course raises."""

@@ -42,7 +42,7 @@ export type Event =
     | "queue"
     | "observe"
     | "late"
-    | "refuse";
+    | "refuse" | "host";
 
 /** A context key and what the call does to it. A name that ends in `/` covers every key it prefixes. */
 export type Key = [name: string, mode: Mode];

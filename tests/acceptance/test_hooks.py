@@ -222,9 +222,24 @@ def test_a_gate_that_was_stopped_in_the_middle(state: Path) -> None:
         server.process.send_signal(signal.SIGSTOP)
         cautious(hook)
         server.process.send_signal(signal.SIGCONT)
-        until(lambda: hook.before("A", "mcp__mail__send_email", MAIL).denied == "")
+        until(lambda: hook.before("B", "mcp__mail__send_email", MAIL).denied == "")
+        mails = [one for one in server.get("/journal")["entries"] if one.get("tool") == "mcp__mail__send_email"]
+        opened = [one for one in mails if one["event"] == "intercept" and one["session"] == "claude-code/A"]
+        ended = [one["outcome"] for one in mails if one["event"] == "complete"]
+        assert ended == ["cancelled"] * len(opened), "what was refused without the gate is not opened by it afterwards"
     finally:
         server.kill()
+
+
+def test_a_gate_that_only_hooks_ask_is_tended_too(gate: Path) -> None:
+    hook = Hook(gate)
+    for number in range(3):
+        hook.before("A", "Read", {"file_path": f"/repo/{number}.py"})
+    health = subprocess.run(
+        ["curl", "-s", "--unix-socket", socket_path(gate), "http://localhost/health"],
+        capture_output=True, text=True, check=True, timeout=60,
+    ).stdout  # fmt: skip
+    assert json.loads(health)["decisions"] == 3
 
 
 def test_without_a_gate_the_hook_starts_one_and_the_mail_is_judged(state: Path) -> None:
