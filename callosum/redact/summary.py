@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
@@ -85,10 +84,10 @@ def _copy(value: Any, texts: list[str], depth: int) -> Any:
             return [_copy(item, texts, depth - 1) for item in value]
         if "value" in value:  # perhaps a pair spelled out
             raise _Hard
+        if not _HARMLESS.issuperset(value):
+            _learn(value)
         kept: dict[str, Any] = {}
         for name, item in value.items():
-            if type(name) is not str or len(name) > NAME_LIMIT or not _is_harmless(name):
-                raise _Hard
             if type(item) is str and len(item) <= _TEXT:
                 texts.append(item)
                 kept[name] = item
@@ -104,9 +103,18 @@ def _copy(value: Any, texts: list[str], depth: int) -> Any:
     raise _Hard
 
 
-@lru_cache(maxsize=4096)
-def _is_harmless(name: str) -> bool:
-    return cover(name) is Cover.NOTHING and is_plain(name)
+_HARMLESS: Final[set[str]] = set()
+"""Names that say nothing of a secret, as far as they were met. Bounded."""
+
+
+def _learn(names: Mapping[Any, Any]) -> None:
+    """Adds names to the harmless ones. Raises ``_Hard`` if one is not."""
+    for name in names:
+        if type(name) is not str or len(name) > NAME_LIMIT or not (cover(name) is Cover.NOTHING and is_plain(name)):
+            raise _Hard
+    if len(_HARMLESS) > 4096:
+        _HARMLESS.clear()
+    _HARMLESS.update(names)
 
 
 class _Walk:

@@ -143,7 +143,7 @@ class Brainstem:
         self._schedule: BackgroundScheduler | None = None
         self._running: dict[str, threading.Thread] = {}
         """The thread of each job's last run by the schedule."""
-        self._files = Files(watch)
+        self._files = Files(watch, busy=state)
         self._watcher: threading.Thread | None = None
         self._latest = 0
 
@@ -305,11 +305,15 @@ class Files:
 
     What changed is told by comparing, not by what the system reports: a file that an editor replaced was changed,
     however it did that, and one behind a link is seen too. The reports only say when to look.
+
+    Those in the folder ``busy`` are only looked at every second: the gate writes there several times a decision, and
+    each write would be a report.
     """
 
-    def __init__(self, paths: Iterable[Path]) -> None:
+    def __init__(self, paths: Iterable[Path], *, busy: Path | None = None) -> None:
         self._paths = tuple(dict.fromkeys(path.absolute() for path in paths))
-        self._folders = tuple(dict.fromkeys(path.parent for path in self._paths))
+        still = busy.absolute() if busy is not None else None
+        self._folders = tuple(dict.fromkeys(path.parent for path in self._paths if path.parent != still))
         self._names = frozenset(path.name for path in self._paths)
         self._looked = 0.0
         self._known = {path: _stamp(path) for path in self._paths}

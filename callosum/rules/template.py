@@ -195,21 +195,35 @@ def _single(prefix: str, values: Values) -> Derive:
 
 
 def _general(prefix: str, parts: list[Any], *, written_tree: bool) -> Derive:
+    def named(value: str, cwd: str | None) -> Sequence[str]:
+        # A bar that the rule itself wrote is a facet; those of values are escaped by now.
+        value, bar, facet = value.partition("|")
+        names = keys.spell(prefix, value, cwd) if prefix else keys.canonical(value, cwd)
+        ending = bar + keys.clean(facet) if bar else "/" if written_tree else ""
+        if not ending:
+            return names
+        return [keys.fit((name.rstrip("/") if ending == "/" else name) + ending) for name in names]
+
     def derive(call: Call, params: Mapping[str, Any]) -> Sequence[str]:
+        texts: list[str] = []
+        for part in parts:
+            if type(part) is str:
+                texts.append(part)
+                continue
+            values = part(call, params)
+            if len(values) != 1:
+                return several(call, params)
+            texts.append(keys.clean(values[0]))
+        return named("".join(texts), call.cwd)
+
+    def several(call: Call, params: Mapping[str, Any]) -> Sequence[str]:
         columns: list[Sequence[str]] = []
         for part in parts:
             values = [part] if isinstance(part, str) else part(call, params)
             if not values:
                 return []
             columns.append(values if isinstance(part, str) else [keys.clean(one) for one in values])
-        found: list[str] = []
-        for row in islice(product(*columns), 4 * keys.MAX_KEYS):
-            value = "".join(row)
-            # A bar that the rule itself wrote is a facet; those of values are escaped by now.
-            value, bar, facet = value.partition("|")
-            ending = bar + keys.clean(facet) or ("/" if written_tree else "")
-            names = keys.spell(prefix, value, call.cwd) if prefix else keys.canonical(value, call.cwd)
-            found += [keys.fit((name.rstrip("/") if ending == "/" else name) + ending) for name in names]
-        return found
+        rows = islice(product(*columns), 4 * keys.MAX_KEYS)
+        return [name for row in rows for name in named("".join(row), call.cwd)]
 
     return derive

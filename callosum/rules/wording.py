@@ -35,7 +35,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping
 from hashlib import blake2b
-from struct import pack, unpack
+from itertools import compress
+from struct import Struct, unpack
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -71,6 +72,14 @@ _SENDERS: Final = frozenset(
 )
 """Params that say in whose name: the same words of two senders are two messages."""
 _COMMANDS: Final = ("command", "cmd", "script")
+_TEXT: Final = 1
+_SENDER: Final = 2
+_COMMAND: Final = 3
+_ROLES: Final = {
+    **dict.fromkeys(_TEXTS, _TEXT),
+    **dict.fromkeys(_SENDERS, _SENDER),
+    **dict.fromkeys(_COMMANDS, _COMMAND),
+}
 _PROSE: Final = 5
 """So many words make a param a text, whatever it is called."""
 
@@ -125,16 +134,39 @@ _EVERYDAY: Final = frozenset(
 """Words that are exchanged for one another, added and left out, without another meaning."""
 
 
+class _Words(dict[bytes, int]):
+    """Word -> its hash with its sort; 0 for what does not count, ``_NUMBER``. Learns what it is asked for. Bounded."""
+
+    __slots__ = ("_hash",)
+
+    def __init__(self, key: bytes) -> None:
+        self._hash = blake2b(digest_size=4, key=key, person=b"word")
+
+    def __missing__(self, word: bytes) -> int:
+        bare = word.strip(_AROUND)
+        if not bare or bare in _COURTESY:
+            made = 0
+        elif bare in _TURNING or _DIGIT.search(bare):
+            made = _NUMBER
+        else:
+            state = self._hash.copy()
+            state.update(bare)
+            made = int.from_bytes(state.digest(), "big") & ~_SORT | (0 if bare in _EVERYDAY else _RARE) or _RARE
+        if len(word) <= 32:
+            if len(self) >= 16_384:
+                self.clear()
+            self[word] = made
+        return made
+
+
 class Sketcher:
     """Makes the sketches of texts. ``key`` keys the hashes (at most 64 bytes)."""
 
-    __slots__ = ("_all", "_numbers", "_word", "_words")
+    __slots__ = ("_all", "_sort")
 
     def __init__(self, key: bytes) -> None:
-        self._word = blake2b(digest_size=4, key=key, person=b"word")
         self._all = blake2b(digest_size=16, key=key, person=b"numbers")
-        self._words: dict[bytes, int] = {}
-        """Word -> its hash with its sort; 0 for what does not count, ``_NUMBER``. Bounded."""
+        self._sort = _Words(key).__getitem__
 
     def sketch(self, params: Mapping[str, Any]) -> tuple[bytes, bytes]:
         """Returns ``words`` and ``numbers`` of a call's text, both empty where it has too few words."""
@@ -143,55 +175,30 @@ class Sketcher:
         found = set(said)
         if len(found) < FEW:
             return b"", b""
-        known = self._words
-        try:
-            hashes = {known[word] for word in found}
-        except KeyError:
-            hashes = {known[word] if word in known else self._learn(word) for word in found}
+        sorts = list(map(self._sort, found))
+        hashes = set(sorts)
         turns = _NUMBER in hashes
         hashes -= _NO_HASH
         if len(hashes) < FEW:
             return b"", b""
-        for name in set(_CAPITAL.findall(text)):
-            word = _bytes(name.lower())
-            plain = known.get(word) or self._learn(word)
+        for name in _CAPITAL.findall(text):
+            plain = self._sort(_bytes(name.lower()))
             if plain > 0:
                 hashes.discard(plain)
                 hashes.add(plain | _NAME)
         kept = sorted(hashes)[:WORDS]
-        numbers = self._digest(said, found, amounts, rest) if turns or amounts or rest else b""
-        return pack(f">{len(kept)}I", *kept), numbers
+        numbers = b""
+        if turns or amounts or rest:
+            numbers = self._digest(said, list(compress(found, map(_NUMBER.__eq__, sorts))), amounts, rest)
+        return _PACKS[len(kept)](*kept), numbers
 
-    def _learn(self, word: bytes) -> int:
-        """Returns what a word counts as, and remembers it."""
-        if (known := self._words.get(word)) is not None:
-            return known
-        bare = word.strip(_AROUND)
-        if not bare or bare in _COURTESY:
-            made = 0
-        elif bare in _TURNING or _DIGIT.search(bare):
-            made = _NUMBER
-        else:
-            state = self._word.copy()
-            state.update(bare)
-            made = int.from_bytes(state.digest(), "big") & ~_SORT | (0 if bare in _EVERYDAY else _RARE) or _RARE
-        if len(word) <= 32:
-            if len(self._words) >= 16_384:
-                self._words.clear()
-            self._words[word] = made
-        return made
-
-    def _digest(self, said: list[bytes], found: set[bytes], amounts: list[str], rest: str) -> bytes:
+    def _digest(self, said: list[bytes], numbers: list[bytes], amounts: list[str], rest: str) -> bytes:
         """One digest of all numbers: those among the words, how often, those among the params, and the rest's."""
-        get = self._words.get
-        numbers = [word for word in found if (get(word) or self._learn(word)) < 0]
-        times: Mapping[bytes, int] = {}
-        if len(said) > len(found):
-            times = Counter(said) if len(numbers) > 4 else {word: said.count(word) for word in numbers}
+        count = said.count if len(numbers) <= 4 else Counter(said).__getitem__
         bare: dict[bytes, int] = {}
         for word in numbers:
             number = word.strip(_AROUND)
-            bare[number] = bare.get(number, 0) + times.get(word, 1)
+            bare[number] = bare.get(number, 0) + count(word)
         state = self._all.copy()
         state.update(b" ".join([b"%b*%d" % one for one in sorted(bare.items())]))
         if amounts:
@@ -204,6 +211,7 @@ class Sketcher:
 _NUMBER: Final = -1
 _NO_DIGITS: Final = bytes(number for number in range(256) if not 48 <= number <= 57)
 _NO_HASH: Final = frozenset((0, _NUMBER))
+_PACKS: Final = tuple(Struct(f">{count}I").pack for count in range(WORDS + 1))
 
 
 def near(a: Content, b: Content) -> bool:
@@ -247,11 +255,12 @@ def gather(params: Mapping[str, Any]) -> tuple[str, list[str], str]:
     for name, value in params.items():
         kind = type(value)
         if kind is str:
-            if name in _TEXTS:
+            role = _ROLES.get(name)
+            if role == _TEXT:
                 texts.append(value)
-            elif name in _SENDERS:
+            elif role == _SENDER:
                 amounts.append(value.strip().lower())
-            elif name in _COMMANDS and " " in value.strip():
+            elif role == _COMMAND and " " in value.strip():
                 return "", [], ""
             elif not value[:1].isalpha() and len(value) <= 40 and _AMOUNT.fullmatch(value):
                 amounts.append(value.strip())

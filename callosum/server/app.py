@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, Struct
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 
 from callosum import __version__, wire
 from callosum.brain import Brain
@@ -52,6 +51,7 @@ from callosum.server.queries import (
     key_of_path,
     read_query,
 )
+from callosum.server.reply import JSON, Answer, Asked
 from callosum.server.security import Refused, may_act, may_approve, may_read, signed
 from callosum.server.served import LARGE, Gone, ServedGate, Stopping
 from callosum.server.stream import Stream
@@ -61,7 +61,6 @@ logger = logging.getLogger("callosum")
 
 _TAIL_POLL: Final = 0.1
 _LATE: Final = "ran while the gate could not be asked"
-_JSON: Final = "application/json"
 _HOLDS_EVERY: Final = 2.0
 """How often it is looked whether the token of an open stream is still in force, in seconds."""
 
@@ -86,12 +85,12 @@ class Endpoint(NamedTuple):
 
     method: str
     path: str
-    handler: Callable[[Service, Request], Awaitable[Response]]
+    handler: Callable[[Service, Request], Awaitable[Answer]]
     summary: str
     body: Any = None
     query: type[Struct] | None = None
     answer: Any = None
-    media_type: str = _JSON
+    media_type: str = JSON
     approver: bool = False
 
 
@@ -123,6 +122,7 @@ class Service:
             brief=self._brief_of,
             emit=brain.corpus.emit,
             changed=partial(fault_of, served.gate.settings.state),
+            decided=served.decided,
         )
         self.heard = LastHeard(served.gate.settings.state)
         self.stream = stream
@@ -132,11 +132,10 @@ class Service:
         self.touched = self.began
         """When something was last asked, for a server that ends when nobody needs it."""
         self.waiting = 0
-        self.decisions = 0
 
     # --- the five endpoints ----------------------------------------------------------------------
 
-    async def intercept(self, request: Request) -> Response:
+    async def intercept(self, request: Request) -> Answer:
         """Decides a tool call before it runs."""
         body = await request.body()
         call = wire.read(_CALL, body)
@@ -154,11 +153,10 @@ class Service:
                 self.waiting -= 1
         else:
             decision = await self.served.intercept(call, len(body), request.is_disconnected)
-        self.decisions += 1
         self.stream.wake()
         return _json(decision)
 
-    async def complete(self, request: Request) -> Response:
+    async def complete(self, request: Request) -> Answer:
         """Reports how an action ended, and frees its lease."""
         body = await request.body()
         asked = wire.read(_COMPLETE, body)
@@ -179,7 +177,7 @@ class Service:
         self.stream.wake()
         return _json(report)
 
-    async def lock(self, request: Request) -> Response:
+    async def lock(self, request: Request) -> Answer:
         """Takes a lease on a key without a tool call."""
         asked = wire.read(_LOCK, await request.body())
         may_act(_token(request), asked.instance, asked.namespace)
@@ -196,7 +194,7 @@ class Service:
         self.stream.wake()
         return _json(answer)
 
-    async def release(self, request: Request) -> Response:
+    async def release(self, request: Request) -> Answer:
         """Frees this actor's leases on the key; a person frees all with ``force``."""
         key = key_of_path(request.scope["raw_path"], b"/lock/")
         body = await request.body()
@@ -221,7 +219,7 @@ class Service:
         self.stream.wake()
         return _json(answer)
 
-    async def status(self, request: Request) -> Response:
+    async def status(self, request: Request) -> Answer:
         """Shows live leases and recent actions, of one key or of all."""
         asked = read_query(StatusQuery, request.scope["query_string"])
         check_name(asked.namespace, "namespace")
@@ -230,7 +228,7 @@ class Service:
 
     # --- around them -----------------------------------------------------------------------------
 
-    async def brief(self, request: Request) -> Response:
+    async def brief(self, request: Request) -> Answer:
         """Tells a session what the others have in hand and did lately. It informs, it confirms nothing."""
         asked = read_query(BriefQuery, request.scope["query_string"])
         check_name(asked.namespace, "namespace")
@@ -246,7 +244,7 @@ class Service:
         )
         return _json(await self.served.read(look))
 
-    async def hook(self, request: Request) -> Response:
+    async def hook(self, request: Request) -> Answer:
         """Takes a hook event of a host as the host wrote it, and answers in the host's own words; `{}`: go on."""
         adapter = adapter_of(key_of_path(request.scope["raw_path"], b"/hooks/"))
         body = await request.body()
@@ -256,16 +254,20 @@ class Service:
         check_name(place.namespace, "namespace")
         may_act(_token(request), place.instance, place.namespace)
         payload = wire.read(_PAYLOAD, body)
+        if await request.is_disconnected():  # a host that has given up judges the call without us
+            raise Gone("the host does not wait any more")
         self.heard.hook(adapter.name, payload.get("hook_event_name"), payload.get("session_id"))
         host = host_above(asked.pid) if asked.pid is not UNSET and _is_local(request) else None
         answer = await self.served.drive(self.dispatcher.handle(adapter, payload, place, host), size=len(body))
+        if await request.is_disconnected():
+            await self.served.drive(self.dispatcher.retract(adapter, payload, place), size=len(body))
         self.stream.wake()
         return _json(answer)
 
     def _brief_of(self, actor: Actor, prompt: str | None) -> wire.Brief:
         return self.brain.brief(actor.instance, actor.session, namespace=actor.namespace, cwd=actor.cwd, prompt=prompt)
 
-    async def renew(self, request: Request) -> Response:
+    async def renew(self, request: Request) -> Answer:
         """Moves the end of a lease to ``ttl`` seconds from now."""
         asked = wire.read(_RENEW, await request.body())
         may_act(_token(request), asked.instance, asked.namespace)
@@ -276,7 +278,7 @@ class Service:
         self.stream.wake()
         return _json(answer)
 
-    async def resolve(self, request: Request) -> Response:
+    async def resolve(self, request: Request) -> Answer:
         """Ends an ``unknown`` action: somebody looked, and it happened or it did not."""
         asked = wire.read(_RESOLVE, await request.body())
         check_name(asked.namespace, "namespace")
@@ -292,7 +294,7 @@ class Service:
         self.stream.wake()
         return _json(answer)
 
-    async def approvals(self, request: Request) -> Response:
+    async def approvals(self, request: Request) -> Answer:
         """Lists the calls that wait for a person, oldest first."""
         asked = read_query(ApprovalsQuery, request.scope["query_string"])
         check_name(asked.namespace, "namespace")
@@ -300,7 +302,7 @@ class Service:
         found = await self.served.read(partial(approvals_of, self.store, asked.namespace))
         return _json(wire.Approvals(found))
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: Request) -> Answer:
         """Approves a call that was asked or blocked, or denies it."""
         id = _id_of_path(request)
         asked = wire.read(_ANSWER, await request.body())
@@ -314,7 +316,7 @@ class Service:
         self.stream.wake()
         return _json(report)
 
-    async def journal(self, request: Request) -> Response:
+    async def journal(self, request: Request) -> Answer:
         """A page of the journal; with ``wait`` a tail that answers as soon as there is something new."""
         asked = read_query(JournalQuery, request.scope["query_string"])
         if not 0 <= asked.wait <= MAX_WAIT:
@@ -338,7 +340,7 @@ class Service:
                 return _json(page)
             await self.served.pause(min(_TAIL_POLL, left))
 
-    async def take_events(self, request: Request) -> Response:
+    async def take_events(self, request: Request) -> Answer:
         """Takes in what a host saw happen: it goes onto the corpus, and from there to all who listen."""
         if self.served.stopping:
             raise Stopping("the server is stopping")
@@ -359,7 +361,7 @@ class Service:
             self.brain.corpus.emit(event)
         return len(taken)
 
-    async def late(self, request: Request) -> Response:
+    async def late(self, request: Request) -> Answer:
         """Journals calls that ran while the gate could not be asked."""
         body = await request.body()
         asked = wire.read(LATE_CALLS, body)
@@ -376,23 +378,23 @@ class Service:
         self.stream.wake()
         return len(courses)
 
-    async def fallback(self, _request: Request) -> Response:
+    async def fallback(self, _request: Request) -> Answer:
         """Which tools a client may let through by itself when this server is away."""
         return _json(wire.FallbackTable(self.served.gate.rules.current().highest_tiers()))
 
-    async def health(self, _request: Request) -> Response:
+    async def health(self, _request: Request) -> Answer:
         """Whether the gate can decide."""
         status, code, store = "stopping" if self.served.stopping else "ok", 200, "ok"
         try:
             await self.served.read(self.store.now)
         except StoreError as error:
             status, code, store = "unavailable", 503, str(error)
-        found = Health(status, __version__, store, round(time.monotonic() - self.began, 3), self.decisions)
+        found = Health(status, __version__, store, round(time.monotonic() - self.began, 3), self.served.decisions)
         return _json(found, code)
 
-    async def show_metrics(self, _request: Request) -> Response:
+    async def show_metrics(self, _request: Request) -> Answer:
         """Counters and gauges in Prometheus's text form."""
-        return Response(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+        return Answer(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 # --- requests and answers -----------------------------------------------------------------------------
@@ -432,14 +434,14 @@ def _id_of_path(request: Request) -> int:
     return int(written)
 
 
-def _json(value: object, status: int = 200) -> Response:
-    return Response(wire.encode(value), status, media_type=_JSON)
+def _json(value: object, status: int = 200) -> Answer:
+    return Answer(wire.encode(value), status)
 
 
-def fault(status: int, error: str, at: str = "", **headers: str) -> Response:
+def fault(status: int, error: str, at: str = "", **headers: str) -> Answer:
     """An answer that says what was wrong, and where."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Response(wire.encode(wire.Fault(error, at)), status, named, _JSON)
+    return Answer(wire.encode(wire.Fault(error, at)), status, named)
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
@@ -506,13 +508,13 @@ class App:
         if known is not None:
             endpoint = known.get(method)
             if endpoint is not None:
-                response: ASGIApp = await self._answer(endpoint.handler, Request(scope, receive, send))
+                response: ASGIApp = await self._answer(endpoint.handler, Asked(scope, receive, send))
             else:
                 allowed = [*known, *(["GET"] if path == "/events" else [])]
                 response = fault(405, f"{path} takes {', '.join(allowed)}", "method", Allow=", ".join(allowed))
         elif path in self._documents and method == "GET":
             media_type, content = self._documents[path]
-            response = Response(content, media_type=media_type)
+            response = Answer(content, media_type=media_type)
         elif path in self._documents:
             response = fault(405, f"{path} takes GET", "method", Allow="GET")
         else:

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from callosum.model import Event, Observation
+from callosum.model import Event, Observation, Verdict
 
 _BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 
@@ -27,7 +27,7 @@ class Metrics(Collector):
 
     def __init__(self, gauges: Gauges) -> None:
         self._gauges = gauges
-        self._decisions: Counter[tuple[str, str]] = Counter()
+        self._decisions: Counter[tuple[int, Verdict]] = Counter()
         self._conflicts: Counter[str] = Counter()
         self._outcomes: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
@@ -38,9 +38,9 @@ class Metrics(Collector):
 
     def observe(self, seen: Observation) -> None:
         """Counts a decision or an outcome."""
-        if seen.event is Event.INTERCEPT and seen.decision is not None:
-            decision = seen.decision
-            self._decisions[str(decision.tier), decision.verdict.value] += 1
+        decision = seen.decision
+        if decision is not None:
+            self._decisions[decision.tier, decision.verdict] += 1
             for conflict in decision.conflicts:
                 self._conflicts[conflict.kind.value] += 1
             self._buckets[bisect_left(_BOUNDS, seen.took)] += 1
@@ -60,7 +60,7 @@ class Metrics(Collector):
         """Called by the registry."""
         decisions = CounterMetricFamily("callosum_decisions", "Decisions.", labels=("tier", "verdict"))
         for (tier, verdict), count in sorted(self._decisions.items()):
-            decisions.add_metric((tier, verdict), count)
+            decisions.add_metric((str(tier), verdict.value), count)
         yield decisions
         for name, what, label, counts in (
             ("callosum_conflicts", "Conflicts told of.", "kind", self._conflicts),

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import httptools
 from msgspec import Struct, structs
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from callosum.server.security import HEADERS
 from callosum.wire import MAX_BODY, Fault, encode
@@ -233,6 +233,7 @@ class Protocol(HttpToolsProtocol):
             self._upgrading = True
             return
         self.scope["callosum.abort"] = self._abort  # type: ignore[typeddict-unknown-key]
+        self.scope["callosum.answer"] = self.answer  # type: ignore[typeddict-unknown-key]
         _on_headers_complete(self)
         self._headed, self._fed = True, 0
         cycle = self.cycle
@@ -269,6 +270,28 @@ class Protocol(HttpToolsProtocol):
         if not cycle.response_complete:
             cycle.more_body = False
             cycle.message_event.set()
+
+    def answer(self, status: int, head: bytes, body: bytes) -> bool:
+        """Writes the whole answer to the request that is being served, in one piece.
+
+        ``head`` are header lines, each with its end, without the length. ``send`` would take two messages, two
+        system calls and a look at each header. Returns False, and has written nothing, where ``send`` must be
+        used: the client does not read just now or is gone, an answer was begun, or no body may be sent.
+        """
+        cycle = self._running
+        if cycle is None or cycle.response_started or cycle.disconnected or self.flow.write_paused:
+            return False
+        if cycle.scope["method"] == "HEAD" or self.server_state.default_headers:
+            return False
+        last = b"" if cycle.keep_alive else b"connection: close\r\n"
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        self.transport.write(b"%b%bcontent-length: %d\r\n%b\r\n%b" % (STATUS_LINE[status], head, len(body), last, body))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
+        return True
 
     def on_response_complete(self) -> None:
         """Goes on with the next request, or says the last word."""

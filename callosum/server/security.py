@@ -14,7 +14,8 @@ Authorization   one token that is in force; none where none is required      400
 A page that a browser shows can send requests to this machine, also to the loopback. The Host stops one
 whose name was made to point here (DNS rebinding), the Origin any other. Over a Unix socket any Host is
 fine: no browser gets there. The token found goes into ``scope["callosum.token"]``; what it may do is asked
-with ``may_act``, ``may_approve`` and ``may_read``, whose ``Refused`` is an answer of its own.
+with ``may_act``, ``may_approve`` and ``may_read``, whose ``Refused`` is an answer of its own. What every answer
+to the request carries stands in ``scope["callosum.headers"]``, for who does not answer by ``send``.
 """
 
 from __future__ import annotations
@@ -183,13 +184,14 @@ class Security:
             return send(message)
 
         scope["callosum.refused"] = self._report_refused
+        scope["callosum.headers"] = HEADERS
         try:
             host, said = _gather(scope["headers"])
             if host not in self._good:
                 self._check_host(host, scope)
             token = None
             if said:
-                extra = self._check_origin(said, scope, host)
+                scope["callosum.headers"] = extra = self._check_origin(said, scope, host)
                 if extra is not HEADERS and _is_preflight(scope):
                     await _send(sending, 204, _preflight(scope))
                     return

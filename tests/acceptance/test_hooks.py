@@ -116,7 +116,13 @@ def test_a_report_closes_the_action_and_a_batch_what_the_host_denied(gate: Path)
     mail = "mcp__mail__send_email"
     assert not hook.before("A", mail, MAIL, "a1").denied
     assert "claude-code/A" in hook.before("B", mail, MAIL).denied
-    hook.send(event("PostToolBatch", "A", tool_calls=[{"tool_use_id": "a1", "tool_name": mail, "tool_response": "It needs approval."}]))
+    hook.send(
+        event(
+            "PostToolBatch",
+            "A",
+            tool_calls=[{"tool_use_id": "a1", "tool_name": mail, "tool_response": "It needs approval."}],
+        )
+    )
     assert not hook.before("C", mail, MAIL).denied, "a call that its host denied never happened"
 
 

@@ -23,10 +23,10 @@ from callosum.model import (
     State,
     View,
 )
+from callosum.stores.rows import Extra, as_json, before_of, encode, note_of, opened, scoped, stored_keys
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.known import Alone, Known
 from callosum.stores.sqlite.look import Look
-from callosum.stores.sqlite.rows import Extra, as_json, before_of, encode, note_of, opened, scoped, stored_keys
 
 _ENDED: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
 _DONE, _OPEN_STATE, _READ = State.DONE, State.OPEN, Mode.READ  # an enum's attributes are slow
@@ -209,7 +209,7 @@ class Apply(Struct, gc=False):
         bar = name.find("|")
         cover = name[: bar + 1] if bar >= 0 else name
         if self.execute("insert or ignore into cover values(?)", (cover,)).rowcount:
-            self.known.keys.clear()
+            self.known.add_cover(cover)
 
     # --- marks ---
 

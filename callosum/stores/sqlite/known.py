@@ -6,7 +6,8 @@ written is kept until then, and what a transaction would read again is taken fro
 that write, each forgets whenever another has committed, and reads as if there were nothing here.
 
 Kept are only facts that make most reads needless: the newest entry, keys on which nobody but one session
-was ever about, and the actions this connection opened. Whoever changes anything of that in another way than
+was ever about, the actions this connection opened, and, once it has been left alone for a while, the trees and
+facets in use, which are few. Whoever changes anything of that in another way than
 by ``Apply`` says ``forget``.
 """
 
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
 
 MOST_KEYS: Final = 4096
 MOST_ACTIONS: Final = 256
+MOST_COVERS: Final = 1000
+CALM: Final = 8
+"""After so many transactions in a row without a commit of another connection the covers are read as a whole."""
 _VERSION: Final = "pragma data_version"
+_COVERS: Final = f"select key from cover limit {MOST_COVERS + 1}"
 
 
 class Alone(Struct, frozen=True, gc=False):
@@ -42,10 +47,11 @@ class Known:
     """Facts of one connection; all of them hold inside a transaction once ``refresh`` was called in it.
 
     ``last`` is the newest entry's ``seq``, -1 if it must be asked for. ``keys`` are by scoped name, ``opened``
-    (actions as they were opened, nothing settled since) by id. Both are bounded.
+    (actions as they were opened, nothing settled since) by id. ``covers`` are all rows of that table, None if they
+    must be asked for. All are bounded.
     """
 
-    __slots__ = ("_version", "keys", "last", "opened")
+    __slots__ = ("_calm", "_version", "covers", "keys", "last", "opened")
 
     def __init__(self) -> None:
         self._version = -1
@@ -56,6 +62,8 @@ class Known:
         self.last = -1
         self.keys: dict[str, Alone] = {}
         self.opened: dict[int, Action] = {}
+        self.covers: set[str] | None = None
+        self._calm = 0
 
     def refresh(self, execute: Execute) -> None:
         """Forgets everything if another connection has committed since the last time."""
@@ -63,12 +71,25 @@ class Known:
         if version != self._version:
             self._version = version
             self.forget()
+        elif self._calm < CALM:
+            self._calm += 1
+            if self._calm == CALM:
+                rows = execute(_COVERS).fetchall()
+                self.covers = {name for (name,) in rows} if len(rows) <= MOST_COVERS else None
 
     def add_key(self, name: str, alone: Alone) -> None:
         """Notes who is alone on a key."""
         if len(self.keys) >= MOST_KEYS:
             self.keys.clear()
         self.keys[name] = alone
+
+    def add_cover(self, name: str) -> None:
+        """Notes a cover that was not in use before. Keys that it covers are no longer somebody's alone."""
+        self.keys.clear()
+        if self.covers is not None:
+            self.covers.add(name)
+            if len(self.covers) > MOST_COVERS:
+                self.covers = None
 
     def mark(self, name: str, session: str, mark: Mark, acted: int | None) -> None:
         """Notes a mark that was set; ``acted`` None leaves the session's newest action as it was."""

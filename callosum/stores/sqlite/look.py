@@ -37,14 +37,13 @@ from callosum.model import (
     sees,
 )
 from callosum.stores.base import Clock, Probe
-from callosum.stores.sqlite.connection import Execute
-from callosum.stores.sqlite.known import Alone, Known
-from callosum.stores.sqlite.rows import (
+from callosum.stores.rows import (
     ACTION,
     ACTION_WIDTH,
     MARK,
     MARK_WIDTH,
     OPENERS,
+    above,
     action_of,
     answered,
     bare,
@@ -53,11 +52,12 @@ from callosum.stores.sqlite.rows import (
     extra_of,
     mark_of,
     own_of,
-    root_of,
     scoped,
     span,
     stored_keys,
 )
+from callosum.stores.sqlite.connection import Execute
+from callosum.stores.sqlite.known import Alone, Known
 
 REMEMBERED: Final = DAY
 """How long a call's identity is remembered."""
@@ -105,6 +105,7 @@ _STALE_BELOW: Final = (
 )
 _EARLIER: Final = "select seq from journal where call = ? order by seq desc limit 1"
 _NOTHING: Final = (None, 0, 0, 0)
+_NO_NAMES: Final[frozenset[str]] = frozenset()
 _FOUND: Final = (
     f"select {ACTION}, j.event, j.verdict, (select max(seq) from journal), "
     "exists(select 1 from mark m where m.key = j.key and m.crowd = 1 and m.changed > j.seq and m.session <> j.session) "
@@ -165,19 +166,25 @@ class Look(Struct, gc=False):
             return self._of_a_report(scope.find, clock)
         space, prints, me, known = scope.namespace, scope.prints, scope.session, self.known
         names = self.names
+        used = known.covers
         covers: list[str] = []
+        covering: frozenset[str] = _NO_NAMES
         for key in scope.keys:
             name = scoped(space, key.name)
             names.append(name)
             alone = known.keys.get(name)
             if alone is None or alone.session != me:
-                covers += above(name)
+                if used is None:
+                    covers += above(name)
+                elif used:
+                    covering |= used.intersection(above(name))  # in use, and over this key
         earlier, in_use, live, twins = self._prelude(covers, names if scope.live or prints else ())
         now = clock()
         if now <= known.last:
             now = known.last + 1
         parent, predecessors = self._session(now)
-        covering = self._covering(covers) if in_use else ()
+        if in_use:
+            covering = self._covering(covers)
         places = []
         for key, name in zip(scope.keys, names, strict=True):
             alone = known.keys.get(name)
@@ -231,9 +238,10 @@ class Look(Struct, gc=False):
         row: Sequence[Any] = found[:4]
         return row
 
-    def _covering(self, covers: list[str]) -> set[str]:
+    def _covering(self, covers: list[str]) -> frozenset[str]:
         among = ",".join("?" * len(covers))
-        return {row[0] for row in self.execute(f"select key from cover where key in ({among})", covers).fetchall()}
+        rows = self.execute(f"select key from cover where key in ({among})", covers).fetchall()
+        return frozenset([name for (name,) in rows])
 
     # --- one key ---
 
@@ -621,18 +629,3 @@ def _prelude(covers: int, keys: int, prints: int, live: bool, last: bool) -> str
         + (f"exists(select 1 from print where key in ({mine}) and print in ({same}))" if keys and prints else "0")
         + (", (select max(seq) from journal)" if last else "")
     )
-
-
-def above(name: str) -> list[str]:
-    """Returns what the table of covers is asked for: the trees above a key, and whether it has facets."""
-    bar = name.find("|")
-    found = [] if bar >= 0 else [name + "|"]
-    end = len(name) - 1 if bar < 0 else bar
-    root = root_of(name)
-    if root:
-        found.append(root)
-    place = name.find("/", 0, end)
-    while place >= 0:
-        found.append(name[: place + 1])
-        place = name.find("/", place + 1, end)
-    return found

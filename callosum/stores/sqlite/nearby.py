@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from callosum.model import Action
 from callosum.stores.base import LOOK_BACK, NEARBY, Nearby, Probe
+from callosum.stores.rows import ACTION, ACTION_WIDTH, above, action_of, as_json, bare, scoped, span
 from callosum.stores.sqlite.connection import Execute
-from callosum.stores.sqlite.look import above
-from callosum.stores.sqlite.rows import ACTION, ACTION_WIDTH, action_of, as_json, bare, scoped, span
 
 BELOW: Final = 500
 """With more marks, or live actions, than this below a tree they are not looked at one by one."""

@@ -19,11 +19,7 @@ from callosum.errors import StoreUnavailable
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.process import alive
 from callosum.stores.base import Clock, Health, Kin, Nearby, Probe, Request
-from callosum.stores.sqlite.apply import Apply
-from callosum.stores.sqlite.connection import Busy, Connections, Execute, explain, explained
-from callosum.stores.sqlite.look import REMEMBERED, Look, Memory
-from callosum.stores.sqlite.nearby import NEWEST, Around
-from callosum.stores.sqlite.rows import (
+from callosum.stores.rows import (
     ACTION,
     ENTRY,
     FROM_ENTRY,
@@ -35,6 +31,10 @@ from callosum.stores.sqlite.rows import (
     entry_of,
     scoped,
 )
+from callosum.stores.sqlite.apply import Apply
+from callosum.stores.sqlite.connection import Busy, Connections, Execute, explain, explained
+from callosum.stores.sqlite.look import REMEMBERED, Look, Memory
+from callosum.stores.sqlite.nearby import NEWEST, Around
 
 # An entry leaves when nothing can ask for it: no live or remembered action, and no evidence.
 _LEAVES: Final = (

@@ -641,8 +641,17 @@ def test_a_file_behind_a_link_is_seen(place: Place, tmp_path: Path) -> None:
     assert files.changes() == []
 
 
+def test_the_folder_that_the_gate_writes_is_looked_at_without_reports(place: Place, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere" / "callosum.toml"
+    elsewhere.parent.mkdir()
+    files = Files([place.rules, elsewhere], busy=place.folder)
+    assert list(files._there()) == [str(elsewhere.parent)]
+    replace(place.rules, rule("one"))
+    assert files.changes() == [(place.rules, "created")]
+
+
 def test_files_are_looked_at_where_the_system_cannot_watch(
-    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*_: object, **__: object) -> Iterator[object]:
         raise OSError("inotify watch limit reached")
@@ -650,6 +659,8 @@ def test_files_are_looked_at_where_the_system_cannot_watch(
     monkeypatch.setattr("callosum.regions.scheduler.watch", refuse)
     monkeypatch.setattr("callosum.regions.scheduler._LOOK_EVERY", 10)
     caplog.set_level(logging.ERROR, "callosum")
-    with place.brainstem(watch=[place.rules]):
-        replace(place.rules, rule("one"))  # at once: nobody sees half of it
-        place.until(lambda seen: changes(seen, place.rules) == ["created"])
+    wanted = tmp_path / "elsewhere" / "callosum.toml"
+    wanted.parent.mkdir()
+    with place.brainstem(watch=[wanted]):
+        replace(wanted, "one")  # at once: nobody sees half of it
+        place.until(lambda seen: changes(seen, wanted) == ["created"])

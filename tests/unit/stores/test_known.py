@@ -12,9 +12,9 @@ from callosum import Call, LocalGate
 from callosum.errors import StoreError
 from callosum.model import Change, Entry, Event, Key, Mark, Opening, Scope, State, Verdict, View
 from callosum.settings import Settings
+from callosum.stores.rows import opened
 from callosum.stores.sqlite import SqliteStore
-from callosum.stores.sqlite.known import MOST_ACTIONS, MOST_KEYS, Alone, Known
-from callosum.stores.sqlite.rows import opened
+from callosum.stores.sqlite.known import CALM, MOST_ACTIONS, MOST_COVERS, MOST_KEYS, Alone, Known
 
 Seen = list[str]
 
@@ -72,6 +72,57 @@ def test_a_change_by_another_process_is_stale_for_who_was_alone(pair: tuple[Loca
     other.complete("doug", id=write(other, "doug", "two"))
     decision = gate.intercept(Call("mira", "write", {"path": "/notes.md", "content": "three"}, call_id="again"))
     assert [conflict.kind for conflict in decision.conflicts] == ["stale"]
+
+
+def covers(gate: LocalGate) -> set[str] | None:
+    """The trees and facets in use, as this thread's connection knows them."""
+    assert isinstance(gate.store, SqliteStore)
+    return gate.store._connections._here.link.known.covers
+
+
+def undisturbed(gate: LocalGate) -> None:
+    """So many calls that the connection knows the covers."""
+    for number in range(CALM + 1):
+        write(gate, "mira", str(number), f"/{number}.md")
+
+
+def test_covers_are_not_asked_for_by_who_is_left_alone(pair: tuple[LocalGate, LocalGate]) -> None:
+    gate, other = pair
+    asked: Seen = []
+    assert isinstance(gate.store, SqliteStore)
+    gate.store._connections.get().set_trace_callback(lambda sql: asked.append(sql) if "from cover" in sql else None)
+    undisturbed(gate)
+    assert covers(gate) == set()
+    asked.clear()
+    write(gate, "mira", "new", "/srv/agents/mira/new.md")
+    assert asked == []
+    write(other, "doug", "elsewhere", "/other.md")
+    write(gate, "mira", "newer", "/srv/agents/mira/newer.md")
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_tree_that_comes_into_use_is_seen_from_what_lies_in_it(
+    pair: tuple[LocalGate, LocalGate], *, elsewhere: bool
+) -> None:
+    gate, other = pair
+    undisturbed(gate)
+    assert (other if elsewhere else gate).lock("doug", "file:/srv/").acquired
+    found = gate.lock("mira", "file:/srv/agents/a.md")
+    assert not found.acquired
+    assert found.conflict is not None
+    assert found.conflict.key == "file:/srv/"
+    assert gate.lock("mira", "file:/var/a.md").acquired
+
+
+def test_covers_in_use_are_bounded() -> None:
+    known = Known()
+    known.covers = set()
+    for number in range(MOST_COVERS):
+        known.add_cover(f"file:/{number}/")
+    assert known.covers is not None
+    known.add_cover("file:/more/")
+    assert known.covers is None
 
 
 def test_a_report_that_another_process_made_first_stands(pair: tuple[LocalGate, LocalGate]) -> None:

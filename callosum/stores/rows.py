@@ -1,4 +1,4 @@
-"""Rows and what they stand for: columns, codecs, names with their namespace."""
+"""Rows of the SQL stores and what they stand for: columns, codecs, names with their namespace."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ _note_of = msgspec.msgpack.Decoder(Note).decode
 
 
 def as_json(value: object) -> str:
-    """JSON as text, as it can be read in any SQLite shell."""
+    """JSON as text, as it can be read in any SQL shell."""
     return _encode_json(value).decode()
 
 
@@ -258,3 +258,18 @@ def span(name: str) -> tuple[str, str]:
 def bare(name: str, namespace: str) -> str:
     """What ``scoped`` was given."""
     return name if namespace == DEFAULT_NAMESPACE and _BAR not in name else name[len(namespace) + 1 :]
+
+
+def above(name: str) -> list[str]:
+    """Returns what the table of covers is asked for: the trees above a key, and whether it has facets."""
+    bar = name.find("|")
+    found = [] if bar >= 0 else [name + "|"]
+    end = len(name) - 1 if bar < 0 else bar
+    root = root_of(name)
+    if root:
+        found.append(root)
+    place = name.find("/", 0, end)
+    while place >= 0:
+        found.append(name[: place + 1])
+        place = name.find("/", place + 1, end)
+    return found
