@@ -20,7 +20,21 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from bench.cases import brief, corpus, crowd, endurance, growth, log, memory, pair, rules, server, stream
+from bench.cases import (
+    brief,
+    corpus,
+    crowd,
+    endurance,
+    growth,
+    log,
+    memory,
+    pair,
+    postgres,
+    redis_store,
+    rules,
+    server,
+    stream,
+)
 from bench.harness import Line, Report
 from bench.peers import version_of
 
@@ -36,6 +50,8 @@ CASES: Mapping[str, Callable[[Path, int], Report]] = {
     "stream": stream.run,
     "corpus": corpus.run,
     "brief": brief.run,
+    "redis": redis_store.run,
+    "postgres": postgres.run,
 }
 HEAVY = ("memory", "growth", "endurance", "brief")
 """They take minutes each; together less than alone, for the first makes what the others need."""

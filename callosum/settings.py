@@ -12,6 +12,7 @@ A setting is looked for in four places, the first that has it wins:
 ::
 
     state = "~/agents/state"      # relative paths start at the file's own folder
+    store = "postgresql://db/agents"       # a URL; by default a SQLite file in the state folder
     namespace = "default"
     instance = "mira"
     mode = "enforce"              # or "observe": decide and record everything, stop nothing
@@ -87,7 +88,8 @@ CONFIG: Final = "callosum.toml"
 class Settings(Struct, frozen=True, kw_only=True):
     """What can be set.
 
-    ``state``: the folder with the store and the journal's segments. ``namespace``: who shares a
+    ``state``: the folder with the store and the journal's segments. ``store``: the URL of another store, see
+    ``callosum.stores.opening``. ``namespace``: who shares a
     memory. ``instance``: who acts, where a call does not say. ``mode``: ``observe`` decides and
     records everything and stops nothing. ``lease_ttl``: in seconds. ``rules``: the user's rules file,
     judged before the default ones. ``notify``: the command that tells a person of a waiting approval,
@@ -103,6 +105,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """
 
     state: Path
+    store: str = ""
     namespace: str = DEFAULT_NAMESPACE
     instance: str | None = None
     mode: Literal["enforce", "observe"] = "enforce"
@@ -240,6 +243,12 @@ def _name(value: Any, _: Path) -> str:
     return value
 
 
+def _url(value: Any, _: Path) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[a-z]+:\S*", value) or not value.isprintable():
+        raise _Bad('a URL, as in "postgresql://db/agents"')
+    return value
+
+
 def _path(value: Any, base: Path) -> Path:
     if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         raise _Bad("a path")
@@ -362,6 +371,7 @@ def _tokens(value: Any, _: Path) -> int:
 
 _READ: Final[Mapping[str, _Reader]] = {
     "state": _path,
+    "store": _url,
     "namespace": _name,
     "instance": _name,
     "mode": _one_of("enforce", "observe"),

@@ -58,12 +58,11 @@ def brief(  # noqa: PLR0917  typer names them all
     made = Brief()
     if exists(settings):
         from callosum.corpus.bus import Corpus
-        from callosum.gate import DATABASE
         from callosum.regions.budget import RAS
         from callosum.regions.context import Prefrontal
-        from callosum.stores.sqlite import SqliteStore
+        from callosum.stores.opening import open_store
 
-        store, corpus = SqliteStore(settings.state / DATABASE), Corpus()
+        store, corpus = open_store(settings), Corpus()
         try:
             prefrontal, ras = Prefrontal(corpus, store=store), RAS(corpus, settings.brief_budget)
             found = prefrontal.brief(who, session, namespace=settings.namespace, keys=key or (), cwd=cwd, prompt=prompt)

@@ -35,10 +35,10 @@ def settings_of(state: Path | None, namespace: str | None = None, config: Path |
 
 
 def exists(settings: Settings) -> bool:
-    """Whether a gate has ever decided anything in this state folder."""
-    from callosum.gate import DATABASE
+    """Whether there is a store to look at; where nothing has ever been decided there may be none."""
+    from callosum.stores.opening import exists
 
-    return (settings.state / DATABASE).exists()
+    return exists(settings)
 
 
 def open_gate(settings: Settings, *, create: bool = False) -> LocalGate:
@@ -48,14 +48,14 @@ def open_gate(settings: Settings, *, create: bool = False) -> LocalGate:
     nothing; with ``create`` the store is made. The user's rules are not read: a person can see and
     settle things while they are broken.
     """
-    from callosum.gate import DATABASE, LocalGate
+    from callosum.gate import LocalGate
     from callosum.rulebook import Rulebook
     from callosum.stores.memory import MemoryStore
-    from callosum.stores.sqlite import SqliteStore
+    from callosum.stores.opening import open_store
 
     store: Store = MemoryStore()
     if create or exists(settings):
-        store = SqliteStore(settings.state / DATABASE)
+        store = open_store(settings)
     return LocalGate(settings=settings, store=store, rules=Rulebook(None))
 
 

@@ -54,6 +54,10 @@ def serve(  # noqa: PLR0917  typer names them all
         list[str] | None,
         typer.Option("--allow-origin", metavar="ORIGIN", help="A further origin of web pages that may use it."),
     ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="URL", help="The store that servers share, as in postgresql://db/agents."),
+    ] = None,
     state: State = None,
     config: Config = None,
     ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,
@@ -63,6 +67,7 @@ def serve(  # noqa: PLR0917  typer names them all
         state,
         None,
         config,
+        store=store,
         server_host=host,
         server_port=port,
         server_socket=socket,

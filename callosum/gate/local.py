@@ -31,12 +31,12 @@ from callosum.policy.table import fallback as without_gate
 from callosum.rulebook import Rulebook, content_secret
 from callosum.settings import Settings, load
 from callosum.stores.base import Store
-from callosum.stores.sqlite import SqliteStore
+from callosum.stores.opening import open_store
 from callosum.worktree import located
 
 logger = logging.getLogger("callosum")
 
-DATABASE: Final = "gate.db"
+_SLEEP: Final = time.sleep
 UPKEEP_EVERY: Final = 1000
 """One decision in so many also forgets what nobody can ask for, and rotates the journal.
 
@@ -52,7 +52,7 @@ class LocalGate:
     """The gate embedded in this process, over a store that other processes may share.
 
     ``state`` is the state folder (default: settings). ``settings`` replaces the configuration that
-    would be looked up, ``store`` the SQLite file in the state folder. ``observer`` is handed each
+    would be looked up, ``store`` the one that the settings name. ``observer`` is handed each
     decision, each outcome and what else was journalled, after it is in the store; what it raises is logged and harms
     nobody.
     ``sleep`` is for tests. Close it, or use it as a context manager; usable from any thread.
@@ -71,9 +71,10 @@ class LocalGate:
         if settings is None:
             settings = load({"state": str(state)} if state is not None else None)
         self.settings = settings
-        self._sleep = sleep
         folder = Path(settings.state)
-        self.store: Store = store if store is not None else SqliteStore(folder / DATABASE)
+        self.store: Store = store if store is not None else open_store(settings)
+        # A store of several machines wakes who waits; other sleeps are the tests'.
+        self._sleep = getattr(self.store, "pause", sleep) if sleep is _SLEEP else sleep
         if rules is None:
             secret = content_secret(folder) if store is None else b""
             rules = Rulebook.of(settings, secret=secret)

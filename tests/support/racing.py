@@ -99,11 +99,12 @@ def race_for_calls(gate: LocalGate, me: str, on: str, flag: Path, attempts: int,
 RACES: dict[str, Callable[..., None]] = {"lock": race_for_locks, "call": race_for_calls}
 
 
-def run(folder: str, race: str, me: str, on: str, attempts: int, torn: bool, results: Any, start: Any) -> None:
+def run(
+    folder: str, race: str, me: str, on: str, attempts: int, make: Callable[[], Store], results: Any, start: Any
+) -> None:
     """One process. Tells how often it was let in, and how often it was not alone."""
     state = Path(folder)
-    make: type[SqliteStore] = TornStore if torn else SqliteStore
-    store: Store = make(state / "gate.db")
+    store = make()
     counts = Counts()
     with LocalGate(settings=Settings(state=state, rules=state / "rules.json"), store=store) as gate:
         start.wait()
@@ -114,16 +115,23 @@ def run(folder: str, race: str, me: str, on: str, attempts: int, torn: bool, res
 
 
 def contend(
-    folder: Path, race: str, keys: Sequence[str], attempts: int, *, torn: bool = False
+    folder: Path,
+    race: str,
+    keys: Sequence[str],
+    attempts: int,
+    *,
+    torn: bool = False,
+    make: Callable[[], Store] | None = None,
 ) -> dict[str, tuple[int, int]]:
-    """Runs one process a key, all on one file; returns what each saw."""
+    """Runs one process a key, all on one store (by default a file); returns what each saw."""
     (folder / "rules.json").write_text(RULES)
-    SqliteStore(folder / "gate.db").close()
+    make = make or partial(TornStore if torn else SqliteStore, folder / "gate.db")
+    make().close()
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     results, start = context.Queue(), context.Barrier(len(keys))
     processes = [
-        context.Process(target=run, args=(str(folder), race, f"s{number}", on, attempts, torn, results, start))
+        context.Process(target=run, args=(str(folder), race, f"s{number}", on, attempts, make, results, start))
         for number, on in enumerate(keys)
     ]
     for process in processes:

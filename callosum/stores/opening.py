@@ -1,0 +1,72 @@
+"""Opens the store that the settings name: by the scheme of its URL.
+
+``sqlite:///path``, ``postgresql://``, ``redis://``, ``memory:``; without a URL the SQLite file in the state folder. A
+driver is loaded only with the store that needs it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from callosum.errors import ConfigError
+from callosum.settings import Settings
+from callosum.stores.base import Store
+
+DATABASE: Final = "gate.db"
+"""The SQLite file in the state folder."""
+
+
+def open_store(settings: Settings) -> Store:
+    """Returns the store of these settings, opened; what it needs is made if it is absent.
+
+    Raises ``ConfigError`` where the URL cannot be used or its driver is not installed, ``StoreUnavailable`` where
+    the store cannot be reached.
+    """
+    scheme = scheme_of(settings)
+    if scheme == "sqlite":
+        from callosum.stores.sqlite import SqliteStore
+
+        return SqliteStore(file_of(settings))
+    if scheme == "memory":
+        from callosum.stores.memory import MemoryStore
+
+        return MemoryStore()
+    if scheme in ("postgresql", "postgres"):
+        try:
+            from callosum.stores.postgres import PostgresStore
+        except ImportError as error:
+            raise _missing("postgres", error) from error
+        return PostgresStore(settings.store)
+    if scheme in ("redis", "rediss", "valkey", "valkeys", "unix"):
+        try:
+            from callosum.stores.redis import RedisStore
+        except ImportError as error:
+            raise _missing("redis", error) from error
+        return RedisStore(settings.store)
+    raise ConfigError(f"there is no store for {scheme}: URLs; expected sqlite, postgresql or redis", at="store")
+
+
+def scheme_of(settings: Settings) -> str:
+    """What kind of store it is, in lower case: ``sqlite`` unless a URL says otherwise."""
+    return settings.store.partition(":")[0].lower() or "sqlite"
+
+
+def file_of(settings: Settings) -> Path:
+    """The file of a SQLite store: the one in the state folder, or the one that the URL names."""
+    if not settings.store:
+        return settings.state / DATABASE
+    split = urlsplit(settings.store)
+    if split.netloc or not split.path:
+        raise ConfigError("expected sqlite:///relative/path or sqlite:////absolute/path", at="store")
+    return settings.state / unquote(split.path[1:])
+
+
+def exists(settings: Settings) -> bool:
+    """Whether there is something to look at: a server's store always is, a file may not have been made yet."""
+    return scheme_of(settings) != "sqlite" or file_of(settings).exists()
+
+
+def _missing(extra: str, error: ImportError) -> ConfigError:
+    return ConfigError(f"{error}: pip install 'callosum-protocol[{extra}]'", at="store")

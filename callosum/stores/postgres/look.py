@@ -1,0 +1,515 @@
+"""Building a step's view, inside its transaction.
+
+What a view needs is asked for by a few statements that do not wait for one another: ``ask`` sends them, and all
+looks of a transaction that cannot meet are sent before the first is waited for. What few views need (an
+earlier answer, acts of the same content, an older act behind one that does not count) is fetched after that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from callosum.model import (
+    DAY,
+    HOUR,
+    LATEST,
+    MINUTE,
+    NO_MARK,
+    Action,
+    Find,
+    Key,
+    KeyView,
+    Mark,
+    Mode,
+    Scope,
+    State,
+    View,
+    overlap,
+    sees,
+)
+from callosum.stores.base import Probe
+from callosum.stores.postgres.link import Cursor, Line, Row
+from callosum.stores.rows import (
+    ACTION,
+    ACTION_WIDTH,
+    MARK,
+    MARK_WIDTH,
+    OPENERS,
+    above,
+    action_of,
+    answered,
+    bare,
+    before_of,
+    content_of,
+    extra_of,
+    mark_of,
+    scoped,
+    span,
+    stored_keys,
+)
+
+REMEMBERED: Final = DAY
+"""How long a call's identity is remembered."""
+NOW: Final = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
+_GENERATIONS: Final = 16
+_SEARCHED: Final = 20_000
+_WALK: Final = 64
+"""How many of a session's own actions on a key may hide the newest that counts."""
+_MARK_AT, _ACTION_AT, _MORE_AT = 2, 2 + MARK_WIDTH, 2 + MARK_WIDTH + ACTION_WIDTH
+
+_HEAD: Final = (
+    f"select {NOW}, (select max(seq) from journal), (select value from meta where name = 'observe'), "
+    "s.seen, s.parent, s.continues, (select max(seq) from journal where call = %(call)s::bytea), "
+    "array(select key from cover where key = any(%(above)s::text[])), "
+    "exists(select 1 from print where key = any(%(keys)s::text[]) and print = any(%(prints)s::bytea[])) "
+    "from (values(1)) v left join session s on s.namespace = %(space)s and s.name = %(me)s"
+)
+# Rows of one width: what it is ('m' a mark, 'l' live, 'a' an act below, 's' a change below that is news), the key
+# through which it was found, the mark, the action, the params of an approved question.
+_MARKED: Final = f"'m', k.name, {MARK}, {ACTION}, null::bytea"
+_LIVING: Final = (
+    f"'l', l.key, null::text, null::bigint, null::bigint, null::int, null::bytea, null::bigint, {ACTION}, "
+    "case when j.approved > 0 and j.session = %(me)s then (select value from meta where name = 'params:' || j.seq) end"
+)
+_AROUND: Final = (
+    f"select {_MARKED} from unnest(%(names)s::text[]) k(name) join mark m on m.key = k.name and m.session = %(me)s "
+    "left join journal j on j.seq = m.acted "
+    f"union all select {_MARKED} from unnest(%(names)s::text[]) k(name) cross join lateral (select * from mark "
+    "where key = k.name and session <> %(me)s and acted is not null "
+    f"order by changed desc limit {LATEST}) m join journal j on j.seq = m.acted"
+)
+_LIVE: Final = (
+    f"select {_LIVING} from live l join journal j on j.seq = l.id where l.key = any(%(names)s::text[]) and l.open > 0 "
+    f"union all select {_LIVING} from unnest(%(names)s::text[]) k(name) cross join lateral (select * from live "
+    f"where key = k.name and open = 0 order by id desc limit {LATEST}) l join journal j on j.seq = l.id"
+)
+_BELOW_LIVE: Final = (
+    f"select {_LIVING} from (select * from live where key >= %(low)s and key < %(high)s "
+    "order by open desc, id desc limit 1000) l join journal j on j.seq = l.id"
+)
+_BELOW: Final = (
+    f"select 'a', m.key, {MARK}, {ACTION}, null::bytea from (select * from mark where key >= %(low)s "
+    "and key < %(high)s and session <> %(me)s and acted is not null "
+    f"order by changed desc limit {LATEST}) m join journal j on j.seq = m.acted"
+)
+# What the session has looked at below a tree, and others changed after that look. Its own finished
+# write counts as a look, unless the report was late.
+_BELOW_STALE: Final = (
+    f"select 's', m.key, {MARK}, {ACTION}, null::bytea from mark o left join journal w on w.seq = o.acted "
+    "join mark m on m.key = o.key and m.session <> o.session and m.acted is not null join journal j on j.seq = m.acted "
+    "cross join lateral (select greatest(o.read, case when w.state = 'done' and w.ended > 0 "
+    "and w.ended <= w.expires then w.seq else 0 end) as at) look "
+    "where o.key >= %(low)s and o.key < %(high)s and o.session = %(me)s and look.at > 0 "
+    "and (j.ended = 0 or j.ended > look.at) "
+    f"order by m.changed desc limit {LATEST}"
+)
+_CHAIN: Final = (
+    "with recursive c(name, n) as (select coalesce(%(start)s, (select {link} from session where namespace = %(space)s "
+    "and name = %(me)s)), 1 union all select s.{link}, c.n + 1 from c join session s on s.namespace = %(space)s "
+    f"and s.name = c.name where s.{{link}} is not null and c.n < {_GENERATIONS}) "
+)
+_PARENTS: Final = _CHAIN.format(link="parent") + "select name from c where name is not null order by n"
+_INHERITED: Final = _CHAIN.format(link="continues") + (
+    f"select c.n, k.name, {MARK}, {ACTION} from c cross join unnest(%(keys)s::text[]) k(name) "
+    "join mark m on m.key = k.name and m.session = c.name left join journal j on j.seq = m.acted order by c.n"
+)
+_FOUND: Final = f"select {ACTION}, j.event, j.verdict from journal j where j.seq = %(id)s"
+_EARLIER: Final = f"select {ACTION}, j.event, j.verdict, j.body from journal j where j.seq = %s"
+_BY_IDS: Final = f"select {ACTION}, j.event, j.verdict from journal j where j.seq = any(%s::bigint[])"
+_QUEUES: Final = (
+    "select l.key, j.session, j.state, j.expires from live l join journal j on j.seq = l.id "
+    "where l.open > 0 and j.namespace = %(space)s and (j.state = 'queued' or (j.state = 'open' and j.session = %(me)s))"
+)
+_TWINS: Final = (
+    f"select p.key, {ACTION} from unnest(%(keys)s::text[]) k(name) cross join (values(true), (false)) o(own) "
+    "cross join lateral (select p.key, p.id from print p join journal j on j.seq = p.id where p.key = k.name "
+    "and p.print = any(%(prints)s::bytea[]) and (j.session = %(me)s) = o.own "
+    "and j.state in ('open', 'done', 'unknown') order by p.id desc limit 8) p join journal j on j.seq = p.id"
+)
+_UNREPORTED: Final = (
+    "select seq, state, keys, content, extra from journal where session = %(me)s and namespace = %(space)s "
+    "and ended = 0 and seq > %(since)s and state in ('open', 'done') and (call is null or seq > coalesce("
+    f"(select seq from journal order by seq desc limit 1 offset {_SEARCHED}), 0)) "
+    "union select j.seq, j.state, j.keys, j.content, j.extra from live l join journal j on j.seq = l.id "
+    "where l.open = 0 and j.session = %(me)s and j.namespace = %(space)s and j.state = 'unknown'"
+)
+
+
+_Walk = tuple[list[Action], int, str, Key]
+"""A list of acts, the older act to look for, the key it is found through, and the key that is asked for."""
+
+
+class Memory:
+    """What a process may remember between transactions: facts that never change, or hardly ever.
+
+    ``covers``: keys in use that cover others. ``rows``: names that have a row in ``turn``. ``actions``: the keys, with
+    their namespace, of actions that were seen. ``sessions``: sessions without parent and predecessor, with the
+    moment of that and when the session was last noted, believed for a minute.
+    """
+
+    def __init__(self) -> None:
+        self.covers: set[str] = set()
+        self.rows: set[str] = set()
+        self.actions: dict[int, tuple[str, ...]] = {}
+        self.sessions: dict[tuple[str, str], tuple[int, int]] = {}
+
+    def add_action(self, id: int, names: tuple[str, ...]) -> None:
+        """Notes the keys of an action."""
+        if len(self.actions) > 10_000:
+            self.actions.clear()
+        self.actions[id] = names
+
+    def add_rows(self, names: Iterable[str]) -> None:
+        """Notes rows that are there for all to see."""
+        if len(self.rows) > 200_000:
+            self.rows.clear()
+        self.rows.update(names)
+
+
+class Again(Exception):
+    """The transaction must be run again with the rows of these keys taken too (none: of covers newly known)."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        super().__init__()
+        self.names = frozenset(names)
+
+
+class Look:
+    """One step's look at the store: ``ask``, then, once the line was synced, ``head`` and ``view``.
+
+    ``names`` are the scope's keys with their namespace. ``fresh``: the session need not be noted again.
+    """
+
+    def __init__(self, line: Line, scope: Scope, memory: Memory, probe: Probe) -> None:
+        self.line = line
+        self.scope = scope
+        self.memory = memory
+        self.names = [scoped(scope.namespace, key.name) for key in scope.keys]
+        self.fresh = True
+        self.clock = 0
+        self.last = 0
+        self._probe = probe
+        self._above = list(dict.fromkeys(other for name in self.names for other in above(name)))
+        self._params: dict[str, Any] = {
+            "space": scope.namespace,
+            "me": scope.session,
+            "call": scope.call,
+            "above": self._above,
+            "keys": self.names,
+            "prints": list(scope.prints),
+        }
+        self._sent: list[Cursor] = []
+        self._below: list[tuple[Key, Cursor]] = []
+
+    # --- asking ---
+
+    def ask(self) -> None:
+        """Sends what nearly every view of such a scope needs."""
+        scope, send, params = self.scope, self.line.send, self._params
+        self._head = send(_HEAD, params)
+        covers = self.memory.covers
+        trees = [name for name in self._above if name[-1] == "/" and name in covers]
+        wholes = [name[: name.index("|")] for name in self.names if "|" in name]
+        self._asked_below = {name for name in self._above if name[-1] == "|" and name in covers}
+        if self.names:
+            params["names"] = list(dict.fromkeys((*self.names, *trees, *wholes)))
+            self._sent = [send(f"{_AROUND} union all {_LIVE}" if scope.live else _AROUND, params)]
+            for key, name in zip(scope.keys, self.names, strict=True):
+                if name[-1] == "/" and key.mode is not Mode.READ:
+                    self._ask_below(key, *span(name))
+                elif name + "|" in self._asked_below:
+                    self._ask_below(key, name + "|", name + "}")
+        known = self.memory.sessions.get((scope.namespace, scope.session))
+        self._kin: tuple[Cursor, Cursor] | None = None
+        if known is None or scope.parent or scope.continues:
+            self._kin = (
+                send(_PARENTS, {**params, "start": scope.parent or None}),
+                send(_INHERITED, {**params, "start": scope.continues or None}),
+            )
+        self._queues = send(_QUEUES, params) if scope.waits else None
+        find = scope.find
+        self._find = send(_FOUND, {"id": find.id}) if find is not None and find.id is not None else None
+
+    def _ask_below(self, key: Key, low: str, high: str) -> None:
+        params = {"me": self.scope.session, "low": low, "high": high}
+        statements = [_BELOW]
+        if self.scope.live:
+            statements.append(_BELOW_LIVE)
+        if key.mode is Mode.WRITE:
+            statements.append(_BELOW_STALE)
+        self._below += [(key, self.line.send(statement, params)) for statement in statements]
+
+    def head(self) -> None:
+        """Reads what tells whether the right rows were taken; raises ``Again`` if they were not."""
+        row = self._head.fetchone()
+        assert row is not None  # noqa: S101  a row of values always comes
+        self.clock, self.last = row[0], row[1] or 0
+        self._observe = int(row[2]) if row[2] is not None else 0
+        self._session = row[3:6]
+        self._earlier_id, used, self._has_twins = row[6:9]
+        new = [name for name in used if name not in self.memory.covers]
+        self.memory.covers.update(used)
+        if any(name[-1] == "/" for name in new):
+            raise Again
+        for key, name in zip(self.scope.keys, self.names, strict=True):
+            if name + "|" in new and not (name[-1] == "/" and key.mode is not Mode.READ):
+                self._ask_below(key, name + "|", name + "}")
+
+    # --- the view ---
+
+    def view(self, now: int) -> View:
+        """Returns all that the scope asks for; ``now`` is the step's moment."""
+        scope = self.scope
+        parents = self._ancestry(now)
+        found = self._found(now) if scope.find is not None else None
+        superseded: tuple[Action, ...] = ()
+        if found is not None and found.supersedes and not scope.keys:
+            rows = self.line.fetch(_BY_IDS, (list(found.supersedes),))
+            superseded = tuple(a for row in rows if (a := self._action_found(row)) is not None)
+        return View(
+            now,
+            self._places() if scope.keys else (),
+            self._earlier(),
+            found,
+            self._twins() if self._has_twins else (),
+            parents,
+            self._wanted(now) if self._queues is not None else (),
+            superseded,
+            self._observe,
+        )
+
+    def _ancestry(self, now: int) -> tuple[str, ...]:
+        """Where the session comes from; and whether it must be noted again."""
+        scope, memory = self.scope, self.memory
+        seen, parent, continues = self._session[0] or 0, self._session[1] or "", self._session[2] or ""
+        self.fresh = (
+            0 <= now - seen < HOUR
+            and (not scope.parent or scope.parent == parent)
+            and (not scope.continues or scope.continues == continues)
+        )
+        name = (scope.namespace, scope.session)
+        if not (parent or continues):
+            known = memory.sessions.get(name)
+            if known is None or not 0 <= now - known[0] < MINUTE:
+                if len(memory.sessions) > 10_000:
+                    memory.sessions.clear()
+                memory.sessions[name] = (now, seen)
+        else:
+            memory.sessions.pop(name, None)
+        if self._kin is None:
+            return ()
+        chain: list[str] = []
+        for (ancestor,) in self._kin[0].fetchall():
+            if ancestor in chain:
+                break
+            chain.append(ancestor)
+        return tuple(chain)
+
+    # --- keys ---
+
+    def _places(self) -> tuple[KeyView, ...]:
+        marked: dict[str, list[Row]] = {}
+        living: dict[str, list[Row]] = {}
+        for cursor in self._sent:
+            for row in cursor.fetchall():
+                (marked if row[0] == "m" else living).setdefault(row[1], []).append(row)
+        for rows in marked.values():
+            rows.sort(key=_changed, reverse=True)
+        inherited: dict[str, list[Row]] = {}
+        for row in self._kin[1].fetchall() if self._kin is not None else ():
+            inherited.setdefault(row[1], []).append(row)
+        below: dict[Key, list[Row]] = {}
+        for key, cursor in self._below:
+            below.setdefault(key, []).extend(cursor.fetchall())
+        walks: list[_Walk] = []
+        places = [
+            self._place(key, name, marked, living, inherited.get(name, []), below.get(key, ()), walks)
+            for key, name in zip(self.scope.keys, self.names, strict=True)
+        ]
+        if walks:
+            self._walk(walks)
+        return tuple(replace(place, latest=tuple(latest)) if latest else place for place, latest in places)
+
+    def _place(
+        self,
+        key: Key,
+        name: str,
+        marked: dict[str, list[Row]],
+        living: dict[str, list[Row]],
+        inherited: Sequence[Row],
+        below: Iterable[Row],
+        walks: list[_Walk],
+    ) -> tuple[KeyView, list[Action]]:
+        me, space = self.scope.session, self.scope.namespace
+        mark, own = NO_MARK, None
+        latest: list[Action] = []
+        for row in marked.get(name, ()):
+            if row[_MARK_AT] != me:
+                self._add(latest, row, key.name, key, walks)
+                continue
+            mark = mark_of(row[_MARK_AT:_ACTION_AT])
+            if row[_ACTION_AT] is not None:
+                own = action_of(row, _ACTION_AT, key.name, self._probe)
+        for row in inherited:
+            mark = _inherit(mark, row)
+        live = [self._living(row, key.name) for row in living.get(name, ())]
+        covering = self.memory.covers
+        related = [other for other in above(name) if other[-1] == "/" and other in covering]
+        if "|" in name and (whole := name[: name.index("|")]) not in related:
+            related.append(whole)
+        looked = 0
+        for other in related:
+            shown = bare(other, space)
+            for row in marked.get(other, ()):
+                if row[_MARK_AT] == me:
+                    mark, looked = _looked(key.name, shown, row[_MARK_AT + 1], mark, looked)
+                else:
+                    self._add(latest, row, shown, key, walks)
+            live += [self._living(row, shown) for row in living.get(other, ())]
+        stale: list[Action] = []
+        for row in below:
+            if row[1] == name:
+                continue
+            shown = bare(row[1], space)
+            if row[0] == "l":
+                live.append(self._living(row, shown))
+            elif row[0] == "a":
+                self._add(latest, row, shown, key, walks)
+            else:
+                stale.append(action_of(row, _ACTION_AT, shown, self._probe))
+        # A look at a tree tells less of a thing than a look at the thing itself.
+        from_above = looked > 0 and not mark.read and own is None
+        if from_above:
+            mark = replace(mark, read=looked)
+        live.sort(key=lambda action: action.id)
+        return KeyView(key, mark, tuple(live), (), own, tuple(stale), from_above), latest
+
+    def _living(self, row: Row, shown: str) -> Action:
+        action = action_of(row, _ACTION_AT, shown, self._probe)
+        return action if row[_MORE_AT] is None else replace(action, answer=row[_MORE_AT])
+
+    def _add(self, latest: list[Action], row: Row, shown: str, asking: Key, walks: list[_Walk]) -> None:
+        """A session's newest action; where it does not count, what may count behind it is looked for later."""
+        action = action_of(row, _ACTION_AT, shown, self._probe)
+        latest.append(action)
+        if not self._counts(action, asking):
+            before = before_of(row[_ACTION_AT + 10], shown)
+            if before:
+                walks.append((latest, before, shown, asking))
+
+    def _counts(self, action: Action, asking: Key) -> bool:
+        floor = self.scope.floor
+        if not floor or asking.mode is Mode.READ:
+            return True
+        return action.tier >= floor and not (asking.mode is action.mode is Mode.APPEND)
+
+    def _walk(self, walks: list[_Walk]) -> None:
+        """Adds each session's newest action that counts behind one that does not."""
+        for _ in range(_WALK):
+            rows = {row[0]: row for row in self.line.fetch(_BY_IDS, (list({walk[1] for walk in walks}),))}
+            further: list[_Walk] = []
+            for latest, at, shown, asking in walks:
+                row = rows.get(at)
+                if row is None:
+                    continue
+                action = action_of(row, 0, shown, self._probe)
+                if not self._counts(action, asking):
+                    if before := before_of(row[10], shown):
+                        further.append((latest, before, shown, asking))
+                elif action.state not in (State.FAILED, State.CANCELLED):
+                    latest.append(action)
+            walks = further
+            if not walks:
+                return
+
+    # --- the rest of a view ---
+
+    def _earlier(self) -> Action | None:
+        """The action that this call opened before, with the answer that was given."""
+        if self._earlier_id is None:
+            return None
+        (row,) = self.line.fetch(_EARLIER, (self._earlier_id,))
+        action = self._action_found(row)
+        return answered(action, row[-1]) if action is not None else None
+
+    def _twins(self) -> tuple[Action, ...]:
+        """Acts of the same content; others' and its own apart, so that many of its own cannot hide another's."""
+        found: dict[int, Action] = {}
+        for row in self.line.fetch(_TWINS, self._params):
+            found.setdefault(row[1], action_of(row, 1, bare(row[0], self.scope.namespace), self._probe))
+        return tuple(found[id] for id in sorted(found, reverse=True))
+
+    def _wanted(self, now: int) -> tuple[str, ...]:
+        """The sessions that wait for something this one holds, through trees too."""
+        assert self._queues is not None  # noqa: S101  asked for by the one who calls
+        me, rows = self.scope.session, self._queues.fetchall()
+        held = [key for key, session, state, _ in rows if session == me and state == "open"]
+        waiting = {
+            session: None
+            for key, session, state, expires in rows
+            if state == "queued" and session != me and expires > now and any(overlap(key, mine) for mine in held)
+        }
+        return tuple(waiting)
+
+    # --- reports ---
+
+    def _found(self, now: int) -> Action | None:
+        if self._find is not None:
+            row = self._find.fetchone()
+        else:
+            assert self.scope.find is not None  # noqa: S101  asked for by the one who calls
+            id = self._search(self.scope.find, now)
+            row = self.line.send(_FOUND, {"id": id}).fetchone() if id is not None else None
+        return self._action_found(row) if row is not None else None
+
+    def _action_found(self, row: Row) -> Action | None:
+        """The action in a row of ``_FOUND``, if it is one, of this namespace."""
+        event, verdict = row[ACTION_WIDTH : ACTION_WIDTH + 2]
+        if row[1] != self.scope.namespace or event not in OPENERS:
+            return None
+        return action_of(row, 0, "", self._probe, verdict)
+
+    def _search(self, find: Find, now: int) -> int | None:
+        """The id of the action that a report without an id means."""
+        rows = self.line.fetch(_UNREPORTED, {**self._params, "since": now - REMEMBERED})
+        if find.digest is not None:
+            rows = [row for row in rows if row[3] and content_of(row[3]).digest == find.digest]
+            rows.sort(key=lambda row: (row[1] == "unknown", row[0]))
+        else:
+            rows = [row for row in rows if not (row[4] and extra_of(row[4]).lock) and _is_on(row[2], find.key)]
+            rows.sort(key=lambda row: (row[1] == "unknown", -row[0]))
+        return int(rows[0][0]) if rows else None
+
+
+def _changed(row: Row) -> int:
+    """When the action in a row last changed its key; 0 where there is none."""
+    return row[_ACTION_AT + 7] or row[_ACTION_AT] or 0
+
+
+def _is_on(keys: str | None, name: str | None) -> bool:
+    """Whether an action has the key; with an empty name, whether it has none that shows."""
+    shown = [key.name for key in stored_keys(keys) if not key.name.startswith("=")] if keys else []
+    return name in shown if name else not shown
+
+
+def _looked(name: str, other: str, at: int, mark: Mark, above_it: int) -> tuple[Mark, int]:
+    """The mark with a look at what the key is a facet of, and the last look at a tree that sees the key."""
+    if name.startswith(f"{other}|"):
+        return (replace(mark, read=at) if at > mark.read else mark), above_it
+    return mark, max(above_it, at) if sees(other, name) else above_it
+
+
+def _inherit(mark: Mark, row: Row) -> Mark:
+    """A mark with what a predecessor's says beyond it; its finished write counts as its look."""
+    theirs = mark_of(row[_MARK_AT:_ACTION_AT])
+    read = theirs.read
+    acted, state = row[_ACTION_AT], row[_ACTION_AT + 6]
+    ended, expires = row[_ACTION_AT + 7] or 0, row[_ACTION_AT + 8] or 0
+    if acted is not None and state == "done" and 0 < ended <= expires:
+        read = max(read, acted)
+    if not mark.told and theirs.told:
+        mark = replace(theirs, read=mark.read, told_call=b"")
+    return replace(mark, read=read) if read > mark.read else mark

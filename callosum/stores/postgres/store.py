@@ -1,0 +1,604 @@
+"""The store over a PostgreSQL database.
+
+A transaction is two round trips: one takes the rows of its keys and looks, the other writes and commits.
+Durability: a batch with a durable scope is answered once its commit is as safe as the server's
+``synchronous_commit`` makes it; any other commits with ``synchronous_commit = off``: it survives the death
+of every process here, and a crash of the server may take its last moments.
+
+Moments are the database's clock, made to grow: each is after everything that was committed when its
+transaction looked, so also after all that was done on its keys. Two that get the same moment on different keys
+at once collide on the journal's primary key, and the later one is run again.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Final, TypeVar
+
+from msgspec import Struct
+
+from callosum.errors import StoreError, StoreUnavailable
+from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
+from callosum.process import alive
+from callosum.stores.base import Clock, Health, Kin, Nearby, Probe, Request
+from callosum.stores.postgres.apply import Apply, keys_of
+from callosum.stores.postgres.link import PATIENCE, Connections, Line, address_of, explain, lost, to_repeat
+from callosum.stores.postgres.look import NOW, REMEMBERED, Again, Look, Memory
+from callosum.stores.postgres.nearby import NEWEST, Around
+from callosum.stores.postgres.turns import Turns, in_order, meet, merged, of_scope
+from callosum.stores.postgres.wake import Bell
+from callosum.stores.rows import ACTION, ENTRY, FROM_ENTRY, OPENERS, action_of, answered, bare, entry_of, scoped
+
+_ROWS: Final = "select name from turn where name = any(%s::text[]) order by name for"
+_TAKE: Final = {
+    True: f"select count(*) from ({_ROWS} update) t",
+    False: f"select count(*) from ({_ROWS} share) t",
+}
+# The shared ones are counted, and so taken, first.
+_TAKE_BOTH: Final = (
+    f"with s as materialized ({_ROWS} share), t as materialized ({_ROWS} update) "
+    "select (select count(*) from s) + (select count(*) from t)"
+)
+_MAKE: Final = "insert into turn(name) select * from unnest(%s::text[]) on conflict do nothing"
+_LAZY: Final = "set local synchronous_commit = off"
+_WRITTEN: Final = "select 1 from journal where seq = %s and token = %s"
+_RERUNS: Final = 200
+"""How often a transaction is run again for others' sake before the store says that it is too busy."""
+
+# An entry leaves when nothing can ask for it: no live or remembered action, and no evidence.
+_LEAVES: Final = (
+    "from journal j where j.seq <= %(until)s and j.call is null and j.seq < (select max(seq) from journal) "
+    "and (j.state is null or (j.state in ('done', 'failed', 'cancelled') "
+    "and (j.seq < %(horizon)s or (j.tier < 2 and json_array_length(coalesce(j.keys, '[]')::json) < 2)) "
+    "and not exists (select 1 from mark m where m.key = j.key and m.session = j.session and m.acted = j.seq "
+    "and (j.seq >= %(horizon)s or exists (select 1 from mark o where o.key = m.key and o.session <> m.session "
+    "and o.read > 0 and o.read < m.changed))))) "
+    "and not exists (select 1 from journal a where a.seq = j.action and a.seq <> j.seq and (a.call is not null "
+    "or a.state in ('open', 'queued', 'asked', 'unknown'))) order by j.seq limit %(limit)s"
+)
+_UNDER_WAY: Final = (
+    "select t.transactionid::text::bigint from pg_locks r join pg_locks t "
+    "on t.virtualtransaction = r.virtualtransaction and t.pid = r.pid where r.relation = 'turn'::regclass "
+    "and r.database = (select oid from pg_database where datname = current_database()) "
+    "and t.locktype = 'transactionid' and t.mode = 'ExclusiveLock' and t.granted"
+)
+_TAIL_PATIENCE: Final = 12.0
+"""For how many seconds a reader of the journal waits for a transaction; a stalled one is ended before that."""
+_TABLES: Final = ("mark", "live", "print", "cover", "session", "meta", "turn")
+_OTHERS: Final = " + ".join(f"pg_total_relation_size('{table}')" for table in _TABLES)
+_SIZE: Final = (
+    "select pg_total_relation_size('journal'), (select n_live_tup from pg_stat_user_tables where relid = "
+    "'journal'::regclass), (select avg(pg_column_size(j.*)) from "
+    "(select * from journal order by seq desc limit 500) j), " + _OTHERS
+)
+_INDEXED: Final = 1.6
+"""How much more an entry takes with its indexes."""
+
+T = TypeVar("T")
+
+
+_Unsure = tuple[list[Applied | Exception], int, int]
+"""The answers of a run whose commit was sent and not confirmed, with the place and token of an entry of it."""
+
+
+class _Run(Struct):
+    """What is known of a batch from one run of its transaction to the next.
+
+    ``more``: keys whose rows must be taken too. ``shift``: how far to keep from the moment that collided.
+    """
+
+    more: frozenset[str] = frozenset()
+    shift: int = 0
+    unsure: _Unsure | None = None
+
+
+class _Done(Struct):
+    """What one run of a transaction has done: ``first`` and ``last`` are the places of its entries, 0 for none.
+
+    ``taken``: the rows were all there to be taken. ``wrote``: something was sent that changes the store.
+    """
+
+    turns: Turns
+    token: int
+    answers: list[Applied | Exception] = []
+    first: int = 0
+    last: int = 0
+    taken: bool = False
+    wrote: bool = False
+
+
+class PostgresStore:
+    """A store in the schema of a PostgreSQL database that ``url`` names; it is made if it is absent.
+
+    The database's clock is the clock; ``clock`` and ``probe`` are for tests.
+    """
+
+    def __init__(self, url: str, *, clock: Clock | None = None, probe: Probe = alive) -> None:
+        self.address = address_of(url)
+        self._clock = clock
+        self._probe = probe
+        self._connections = Connections(self.address)
+        self._memory = Memory()
+        self._bell = Bell(self._connections)
+        self._swept: dict[str, Any] = {"call": 0, "print": ("", b"", 0), "mark": ("", ""), "turn": ""}
+        self._read("select 1")
+
+    def close(self) -> None:
+        self._bell.close()
+        self._connections.close()
+
+    def pause(self, seconds: float) -> None:
+        """Waits until something ended that others may wait for, on whichever server; no longer than ``seconds``."""
+        self._bell.wait(seconds)
+
+    def stats(self) -> dict[str, int]:
+        """The figures of this process's connections, as ``psycopg_pool`` counts them."""
+        return self._connections.stats()
+
+    # --- transact ---
+
+    def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+        if not requests:
+            return []
+        try:
+            return self._run(requests)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            if len(requests) == 1:
+                raise
+        # One request of the batch cannot be stored: each alone, so that it fails alone.
+        answers: list[Applied | Exception] = []
+        for request in requests:
+            try:
+                answers += self._run([request])
+            except StoreUnavailable:
+                raise
+            except Exception as error:  # noqa: BLE001 - it is handed to the one who asked
+                answers.append(error)
+        return answers
+
+    def _run(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+        """Runs the transaction until one run of it is committed."""
+        run = _Run()
+        reruns = 0
+
+        def once() -> list[Applied | Exception]:
+            nonlocal reruns
+            while True:
+                try:
+                    return self._once(requests, run)
+                except Again as again:
+                    run.more |= again.names
+                    if reruns >= _RERUNS:
+                        raise StoreUnavailable("the keys of a transaction change as fast as it runs") from again
+                except Exception as error:
+                    if not to_repeat(error) or reruns >= _RERUNS:
+                        raise
+                    run.shift = random.randrange(1, 1000)  # noqa: S311  it keeps apart, it hides nothing
+                    time.sleep(random.uniform(0, min(0.001 * reruns, 0.05)))  # noqa: S311
+                reruns += 1
+
+        return self._patiently(once)
+
+    def _once(self, requests: Sequence[Request], run: _Run) -> list[Applied | Exception]:
+        """One transaction: takes the rows, looks, steps, writes and commits."""
+        turns = [self._turns(request, run.more) for request in requests]
+        done = _Done(merged(turns), secrets.randbits(62))
+        again: Again | None = None
+        with self._connections.line() as line:
+            self._make_shared(line, done.turns)
+            line.send("begin")
+            taken = self._take(line, done.turns)
+            if run.unsure is not None and self._confirmed(line, taken, done, run.unsure):
+                line.send("commit")
+                return run.unsure[0]
+            run.unsure = None
+            try:
+                for wave in _waves(requests, turns):
+                    self._wave(line, wave, taken, done, run.shift)
+            except Again as lacking:
+                if done.wrote:
+                    raise  # which gives the connection up, and so everything of this run
+                again = lacking
+            if again is not None or not any(scope.durable for scope, _ in requests):
+                line.send(_LAZY)
+            if done.first:
+                run.unsure = done.answers, done.first, done.token
+            line.send("commit")  # the end of the line waits for it
+        if done.taken:
+            self._memory.add_rows(done.turns)
+        if again is not None:
+            raise again
+        return done.answers
+
+    def _wave(self, line: Line, wave: Sequence[Request], taken: Iterable[Any], done: _Done, shift: int) -> None:
+        """Looks for several requests at once, then runs the step of each and sends what it writes."""
+        looks = [Look(line, scope, self._memory, self._probe) for scope, _ in wave]
+        for look in looks:
+            look.ask()
+        line.sync()
+        self._check_taken(taken, done)
+        for look in looks:
+            look.head()
+        for look, (_, step) in zip(looks, wave, strict=True):
+            clock = self._clock() if self._clock is not None else look.clock
+            view = look.view(max(clock, max(done.last, look.last) + 1 + shift))
+            self._memory.actions.update(keys_of(a for a in (view.found, view.earlier) if a is not None))
+            self._must_hold(done.turns, (*view.superseded, *((view.found,) if view.found else ())))
+            try:
+                change = step(view)
+            except Exception as error:  # noqa: BLE001 - a step that raises fails alone
+                done.answers.append(error)
+                continue
+            if not (change.entries or change.settles or change.moves or change.observe_until is not None):
+                done.answers.append(Applied(change, (), view.now))
+                continue
+            self._must_hold(done.turns, [settle.action for settle in change.settles])
+            done.wrote = True
+            applied = Apply(line, self._memory, look, view, done.token, self._bell.channel).write(change)
+            done.answers.append(applied)
+            done.first = done.first or (applied.ids[0] if applied.ids else 0)
+            done.last = applied.ids[-1] if applied.ids else view.now
+
+    def _confirmed(self, line: Line, taken: Iterable[Any], done: _Done, unsure: _Unsure) -> bool:
+        """Whether an earlier run was committed. Once the rows are taken it is over, one way or the other."""
+        _, seq, token = unsure
+        asked = line.send(_WRITTEN, (seq, token))
+        line.sync()
+        self._check_taken(taken, done)
+        return asked.fetchone() is not None
+
+    def _turns(self, request: Request, more: Iterable[str]) -> Turns:
+        scope = request[0]
+        find = scope.find
+        known = self._memory.actions.get(find.id, ()) if find is not None and find.id is not None else ()
+        return of_scope(scope, self._memory.covers, (*known, *more))
+
+    def _make_shared(self, line: Line, turns: Turns) -> None:
+        """Makes rows that others share in a transaction of their own, lest the first to use one keeps them waiting."""
+        missing = sorted(name for name, alone in turns.items() if not alone and name not in self._memory.rows)
+        if missing:
+            line.send(_MAKE, (missing,))
+            line.sync()
+            self._memory.add_rows(missing)
+
+    def _take(self, line: Line, turns: Turns) -> list[Any]:
+        missing = sorted(name for name in turns if name not in self._memory.rows)
+        if missing:
+            line.send(_MAKE, (missing,))
+        runs = list(in_order(turns))
+        if [alone for alone, _ in runs] == [False, True]:
+            return [line.send(_TAKE_BOTH, (runs[0][1], runs[1][1]))]
+        return [line.send(_TAKE[alone], (names,)) for alone, names in runs]
+
+    def _check_taken(self, taken: Iterable[Any], done: _Done) -> None:
+        """Raises ``Again`` where a row was missing that was there once: it has been forgotten since."""
+        if done.taken:
+            return
+        if sum(cursor.fetchone()[0] for cursor in taken) < len(done.turns):
+            self._memory.rows.difference_update(done.turns)
+            raise Again
+        done.taken = True
+
+    def _must_hold(self, turns: Turns, actions: Iterable[Action]) -> None:
+        """Raises ``Again`` if a key of an action was not taken."""
+        lacking = {name for names in keys_of(actions).values() for name in names if not turns.get(name, False)}
+        if lacking:
+            raise Again(lacking)
+
+    def _patiently(self, work: Callable[[], T]) -> T:
+        """Tries for a while where the database cannot be reached."""
+        until = time.monotonic() + PATIENCE
+        pause = 0.01
+        while True:
+            try:
+                return work()
+            except (StoreError, Again):
+                raise
+            except Exception as error:
+                if not lost(error):
+                    if type(error).__module__.startswith("psycopg"):
+                        raise explain(error, self.address) from error
+                    raise
+                if time.monotonic() + pause > until:
+                    raise explain(error, self.address) from error
+            time.sleep(pause)
+            pause = min(pause * 2, 0.5)
+            self._connections.purge()
+
+    # --- reading ---
+
+    def _read(self, query: str, params: Any = None) -> list[Any]:
+        return self._patiently(lambda: self._connections.read(query, params))
+
+    def action(self, namespace: str, id: int) -> Action | None:
+        if not -(2**63) <= id < 2**63:
+            return None
+        rows = self._read(f"select {ACTION}, j.event, j.verdict, j.body from journal j where j.seq = %s", (id,))
+        if not rows or rows[0][1] != namespace or rows[0][14] not in OPENERS:
+            return None
+        row = rows[0]
+        return answered(action_of(row, 0, "", self._probe, row[15]), row[16])
+
+    def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
+        query = (
+            f"select l.key, {ACTION}, j.verdict, j.body from live l join journal j on j.seq = l.id "
+            "where j.state = any(%(states)s::text[])"
+        )
+        params: dict[str, Any] = {"states": [state.value for state in states]}
+        if namespace is not None:
+            query += " and j.namespace = %(namespace)s"
+            params["namespace"] = namespace
+        if key is not None:
+            query += " and l.key = %(key)s"
+            params["key"] = scoped(namespace or DEFAULT_NAMESPACE, key)
+        found: dict[int, Action] = {}
+        for row in self._read(f"{query} order by l.id, l.key", params):
+            if row[1] not in found:
+                action = action_of(row, 1, bare(row[0], row[2]) if key is not None else "", self._probe, row[15])
+                found[action.id] = answered(action, row[16])
+        return [found[id] for id in sorted(found)]
+
+    def recent(
+        self,
+        namespace: str,
+        key: str | None = None,
+        limit: int = 20,
+        *,
+        floor: int = 0,
+        besides: Sequence[str] = (),
+        within: int = 20_000,
+    ) -> list[Action]:
+        query = (
+            f"select {ACTION} from journal j where {NEWEST} and j.state in ('open', 'done', 'failed', 'cancelled', "
+            "'unknown') and j.namespace = %(namespace)s and j.tier >= %(floor)s "
+            "and not (j.session = any(%(besides)s::text[]))"
+        )
+        params: dict[str, Any] = {
+            "within": within, "namespace": namespace, "floor": floor, "besides": list(besides), "limit": limit,
+        }  # fmt: skip
+        if key is not None:
+            query += " and j.key = %(key)s"
+            params["key"] = scoped(namespace, key)
+        rows = self._read(f"{query} order by j.seq desc limit %(limit)s", params)
+        return [action_of(row, 0, key or "", self._probe) for row in rows]
+
+    def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
+        return Around(self._read, namespace, sessions, self._probe).touched(limit)
+
+    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
+        return Around(self._read, namespace, sessions, self._probe).nearby(keys)
+
+    def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
+        return Around(self._read, namespace, sessions, self._probe).underway(floor, limit)
+
+    def kin(self, namespace: str, session: str) -> Kin:
+        rows = self._read(
+            "select parent, continues from session where namespace = %s and name = %s", (namespace, session)
+        )
+        return Kin(rows[0][0] or "", rows[0][1] or "") if rows else Kin()
+
+    def _moments(self) -> tuple[int, int]:
+        """The clock, and the newest entry."""
+        ((clock, last),) = self._read(f"select {NOW}, max(seq) from journal")
+        return (self._clock() if self._clock is not None else clock), last or 0
+
+    def now(self) -> int:
+        return max(self._moments())
+
+    def observing(self) -> int:
+        rows = self._read("select value from meta where name = 'observe'")
+        return int(rows[0][0]) if rows else 0
+
+    def entries(
+        self,
+        *,
+        after: int = 0,
+        limit: int = 500,
+        namespace: str | None = None,
+        session: str | None = None,
+        key: str | None = None,
+        newest: bool = False,
+    ) -> list[Entry]:
+        where = ["j.seq > %(after)s"]
+        params: dict[str, Any] = {"after": after, "limit": limit}
+        for column, value in (("namespace", namespace), ("session", session)):
+            if value is not None:
+                where.append(f"j.{column} = %({column})s")
+                params[column] = value
+        if key is not None:
+            where.append("coalesce(j.key, a.key) = %(key)s")
+            params["key"] = scoped(namespace or DEFAULT_NAMESPACE, key)
+        order = f"order by j.seq {'desc' if newest else 'asc'} limit %(limit)s"
+        under_way = "array(select (x::text::numeric %% 4294967296)::bigint from pg_snapshot_xip(s) x)"
+        rows = self._read(
+            f"select {ENTRY}, {under_way} from pg_current_snapshot() s, {FROM_ENTRY} "
+            f"where {' and '.join(where)} {order}",
+            params,
+        )
+        if rows and rows[0][-1]:
+            # Whatever was under way at that look may still come before the last of these, nothing later can.
+            self._await(set(rows[0][-1]))
+            params["last"] = max(row[0] for row in rows)
+            where.append("j.seq <= %(last)s")
+            rows = self._read(f"select {ENTRY} from {FROM_ENTRY} where {' and '.join(where)} {order}", params)
+        found = [entry_of(row) for row in rows]
+        return found[::-1] if newest else found
+
+    def _await(self, under_way: set[int]) -> None:
+        """Waits for those of these transactions that are steps."""
+        until = time.monotonic() + _TAIL_PATIENCE
+        pause = 0.001
+        while True:
+            under_way &= {row[0] for row in self._read(_UNDER_WAY)}
+            if not under_way:
+                return
+            if time.monotonic() > until:
+                raise StoreUnavailable("a transaction on the journal does not come to its end")
+            time.sleep(pause)
+            pause = min(pause * 2, 0.05)
+
+    # --- upkeep: each part goes on from where it stopped, so that a round costs its budget and not the
+    # size of the table ---
+
+    def maintain(self, horizon: int, budget: int = 2000) -> int:
+        gone = self._forget_calls(budget)
+        gone += self._forget_prints(horizon, budget)
+        gone += self._forget_marks(horizon, budget)
+        self._forget_turns(budget)
+        return gone
+
+    def _forget_calls(self, budget: int) -> int:
+        """In small steps along the journal; what was gone through stays gone through."""
+        clock, _ = self._moments()
+        rows = self._read(
+            "select seq, call is not null from journal where seq > %s and seq < %s order by seq limit %s",
+            (self._swept["call"], clock - REMEMBERED, budget),
+        )
+        if rows:
+            self._swept["call"] = rows[-1][0]
+        old = [seq for seq, remembered in rows if remembered]
+        if old:
+            self._read("update journal set call = null where seq = any(%s::bigint[]) returning 1", (old,))
+        return len(old)
+
+    def _forget_prints(self, horizon: int, budget: int) -> int:
+        rows = self._read(
+            "select key, print, id from print where (key, print, id) > (%s, %s::bytea, %s) "
+            "order by key, print, id limit %s",
+            (*self._swept["print"], budget),
+        )
+        self._swept["print"] = tuple(rows[-1]) if len(rows) == budget else ("", b"", 0)
+        old = [row for row in rows if row[2] < horizon]
+        if old:
+            self._read(
+                "delete from print p using unnest(%s::text[], %s::bytea[], %s::bigint[]) as o(key, print, id) "
+                "where (p.key, p.print, p.id) = (o.key, o.print, o.id) returning 1",
+                tuple(list(column) for column in zip(*old, strict=True)),
+            )
+        return len(old)
+
+    def _forget_marks(self, horizon: int, budget: int) -> int:
+        """Marks live as long as their session's last call plus the longest window."""
+        rows = self._read(
+            "select m.key, m.session from mark m where (m.key, m.session) > (%s, %s) "
+            "order by m.key, m.session limit %s",
+            (*self._swept["mark"], budget),
+        )
+        whole = len(rows) < budget
+        self._swept["mark"] = ("", "") if whole else tuple(rows[-1])
+        gone = 0
+        if rows:
+            keys, sessions = zip(*rows, strict=True)
+            # A change outlives its session while somebody's older look is kept: stale has no window.
+            gone = len(
+                self._read(
+                    "delete from mark m using unnest(%(keys)s::text[], %(sessions)s::text[]) as o(key, session) "
+                    "where m.key = o.key and m.session = o.session and greatest(m.changed, m.read) < %(before)s "
+                    "and not exists (select 1 from session s where s.name = m.session and s.seen >= %(before)s "
+                    'and m.key collate "C" between s.namespace || chr(31) and s.namespace || chr(32)) '
+                    "and not exists (select 1 from session s where s.name = m.session and s.seen >= %(before)s "
+                    "and s.namespace = %(default)s and position(chr(31) in m.key) = 0) "
+                    "and not exists (select 1 from mark w where w.key = m.key and w.session <> m.session "
+                    "and w.read > 0 and w.read < m.changed) returning 1",
+                    {"keys": list(keys), "sessions": list(sessions), "before": horizon - HOUR,
+                     "default": DEFAULT_NAMESPACE},
+                )
+            )  # fmt: skip
+        if whole:
+            self._read("delete from session where seen < %s returning 1", (horizon - HOUR,))
+        return gone
+
+    def _forget_turns(self, budget: int) -> None:
+        """Rows of keys that nobody has a mark on; one that is taken just now stays."""
+        rows = self._read(
+            "select name from turn where name > %s and name > chr(32) order by name limit %s",
+            (self._swept["turn"], budget),
+        )
+        self._swept["turn"] = rows[-1][0] if len(rows) == budget else ""
+        if rows:
+            self._read(
+                "delete from turn where name in (select t.name from turn t where t.name = any(%s::text[]) "
+                "and not exists (select 1 from mark where key = t.name) "
+                "and not exists (select 1 from live where key = t.name) "
+                "and not exists (select 1 from cover where key = t.name) "
+                "order by t.name for update of t skip locked) returning 1",
+                ([row[0] for row in rows],),
+            )
+
+    def take(
+        self,
+        until: int,
+        horizon: int,
+        limit: int = 5000,
+        *,
+        delete: bool = False,
+        only: Collection[int] | None = None,
+    ) -> list[Entry]:
+        params = {"until": until, "horizon": horizon, "limit": limit, "only": None if only is None else list(only)}
+        if not delete:
+            query = f"select {ENTRY} from {FROM_ENTRY} where j.seq in (select j.seq {_LEAVES}) order by j.seq"
+            return [entry_of(row) for row in self._read(query, params)]
+        self._read(
+            f"delete from journal where seq in (select j.seq {_LEAVES}) "
+            "and (%(only)s::bigint[] is null or seq = any(%(only)s::bigint[])) returning 1",
+            params,
+        )
+        return []
+
+    def size(self) -> int:
+        ((whole, entries, width, others),) = self._read(_SIZE)
+        # What was deleted leaves room in the table, which the server keeps.
+        used = int(entries * float(width) * _INDEXED) if entries and width else whole
+        return int(min(whole, used) + others)
+
+    def check(self) -> Health:
+        ((version, schema, entries, last, live, size, fsync, sync),) = self._read(
+            "select current_setting('server_version'), (select version from schema_version), "
+            "(select count(*) from journal), (select max(seq) from journal), (select count(distinct id) from live), "
+            f"pg_total_relation_size('journal') + {_OTHERS}, "
+            "current_setting('fsync'), current_setting('synchronous_commit')"
+        )
+        clock, _ = self._moments()
+        ahead = max(0, (last or 0) - clock) / SECOND
+        problems = []
+        if ahead > 1:
+            problems.append(f"the store's time is {ahead:.0f} s ahead of the clock: leases end that much later")
+        if fsync != "on":
+            problems.append("the server's fsync is off: what it confirmed may be lost when its machine stops")
+        if sync == "off":
+            problems.append("synchronous_commit is off by default: decisions of tiers 3 and 4 may be lost in a crash")
+        return Health(
+            engine=f"PostgreSQL {version.split()[0]}",
+            place=self.address.place,
+            schema=schema,
+            entries=entries,
+            live=live,
+            size=size,
+            log_size=0,
+            ahead=ahead,
+            problems=tuple(problems),
+        )
+
+
+def _waves(requests: Sequence[Request], turns: Sequence[Turns]) -> list[list[Request]]:
+    """The requests in their order, in groups that can look at once because none can see what another changes."""
+    waves: list[list[Request]] = []
+    held: list[Turns] = []
+    sessions: set[tuple[str, str]] = set()
+    for request, mine in zip(requests, turns, strict=True):
+        scope = request[0]
+        session = (scope.namespace, scope.session)
+        # A report may turn out to be about anything, and a session's kin are what its last call said.
+        alone = scope.find is not None or session in sessions or any(meet(mine, other) for other in held)
+        if not waves or alone:
+            waves.append([])
+            held, sessions = [], set()
+        waves[-1].append(request)
+        held.append(mine)
+        sessions |= {session}
+    return waves

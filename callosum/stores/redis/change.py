@@ -1,0 +1,304 @@
+"""From a step's change to the commands that ``apply.lua`` runs."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from callosum.model import Change, Content, Entry, Event, Key, Mode, Opening, Scope, Settle, State
+from callosum.stores.redis.names import QUEUE, Space, changed_by, cover, known_by, of_action, of_call, of_reports
+from callosum.stores.redis.records import NOTHING, Act, Known, Own, Record, acts_on, encode, line_of
+from callosum.stores.redis.view import Seen
+
+_ENDED: Final = frozenset({State.FAILED, State.CANCELLED})
+_WAITS: Final = frozenset({State.QUEUED, State.ASKED, State.OPEN})
+_NOBODY: Final = "0" * 16
+_SELDOM: Final = 64
+_UNREPORTED: Final = 1000
+"""How many calls without a lease a session may leave unreported before the oldest cannot be found without an id."""
+
+
+class Commands:
+    """Commands as ``apply.lua`` reads them: their sizes, and all their words in one text."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.words: list[bytes] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.sizes)
+
+    def add(self, mark: bytes, command: tuple[bytes | str | int, ...]) -> None:
+        """Adds one. ``mark`` is what an id of its own begins with."""
+        words = [word if isinstance(word, bytes) else str(word).encode() for word in command]
+        self.sizes.append(1 if any(mark in word for word in words) else 0)
+        self.sizes.append(len(words))
+        self.sizes += [len(word) for word in words]
+        self.words += words
+
+    def extend(self, other: Commands) -> None:
+        """Adds all of another's."""
+        self.sizes += other.sizes
+        self.words += other.words
+
+
+def missing(seen: Seen, scope: Scope, change: Change) -> tuple[set[int], set[tuple[str, str]]]:
+    """What a change is about that the look for it did not bring."""
+    me = scope.session
+    acts = {settle.action.id for settle in change.settles} | {entry.action for entry in change.entries if entry.action}
+    places = {(move.key, me) for move in change.moves}
+    if change.open is not None:
+        places.update((key.name, me) for key in change.entries[-1].keys)
+    for settle in change.settles:
+        if settle.ended or settle.state in _ENDED:
+            places.update((key.name, settle.action.session) for key in settle.action.keys)
+    return acts.difference(seen.records), {
+        place for place in places if place not in seen.known and not (place[1] == me and place[0] in seen.names)
+    }
+
+
+class Write:
+    """The commands of one change.
+
+    ``changed`` are the names under which it is seen, ``depends`` those of what it writes anew and must not have been
+    changed meanwhile (``names``). ``opened`` is the action it opens, ``noted`` whether its session was noted lately.
+    """
+
+    def __init__(self, space: Space, scope: Scope, seen: Seen, own: Own, first: int, *, noted: bool) -> None:
+        self.space = space
+        self.scope = scope
+        self.seen = seen
+        self.own = own
+        self._mark = own.mark.encode()
+        self.first = first
+        self.commands = Commands()
+        self.opened: tuple[int, Record] | None = None
+        self.changed: set[str] = set()
+        self.depends: set[str] = set()
+        self.noted = noted
+        self.wakes = False
+        self.docs: dict[tuple[str, str], Known] = {}
+        self._settled: dict[int, Record] = {}
+
+    def write(self, change: Change) -> None:
+        """Writes all of it. Raises what cannot be stored."""
+        for settle in change.settles:
+            self._settle(settle)
+        self.own.count = max(self.own.count, self.first - self.own.base + len(change.entries))
+        last = self.first + len(change.entries) - 1
+        opening = change.open
+        for id, entry in enumerate(change.entries, self.first):
+            self._entry(id, entry, own=id == last and opening is not None)
+        if change.entries:
+            entry = change.entries[-1]
+            if opening is not None:
+                self._open(last, entry, opening)
+            elif entry.event is Event.INTERCEPT:
+                self._keep(last, entry, Opening(State.ASKED, 0, content=change.content or Content()), opened=False)
+        reading = {key.name for key in self.scope.keys if key.mode is Mode.READ}
+        for move in change.moves:
+            by = self.own(last) if opening is not None and move.key in reading else _NOBODY
+            self._know(move.key, self.scope.session, self._known(move.key, self.scope.session).marked(move.mark, by))
+        if change.entries:
+            self._session()
+        for (name, session), known in self.docs.items():
+            self._doc(name, session, known)
+
+    def _do(self, *command: bytes | str | int) -> None:
+        self.commands.add(self._mark, command)
+
+    # --- entries ---
+
+    def _entry(self, id: int, entry: Entry, *, own: bool) -> None:
+        about = self.seen.records.get(entry.action) if entry.action and not own else None
+        if about is not None:
+            entry = replace(entry, tool=about.tool, tier=about.tier, keys=about.keys, run=entry.run or about.run)
+        line = line_of(replace(entry, seq=0, action=0 if own else entry.action))
+        self._do("XADD", self.space.key("log"), f"{self.own(id)}-0", "o" if own else "e", line)
+
+    def _keep(self, id: int, entry: Entry, opening: Opening, *, opened: bool) -> Record:
+        """Keeps the decision's own entry as an action, or as a refused call that a person may still approve."""
+        acts = opened and opening.state in (State.OPEN, State.DONE)
+        host = opening.host
+        record = Record(
+            entry.session,
+            entry.keys,
+            opening.state.value,
+            entry.tool,
+            entry.tier or 0,
+            0,
+            opening.expires,
+            opening.limit,
+            entry.run,
+            entry.rule,
+            opening.lock,
+            (host.pid, host.started, host.machine) if host is not None else (),
+            encode(opening.content),
+            tuple([self.own(other) for other in opening.supersedes]),
+            0,
+            (entry.verdict.value if entry.verdict is not None else "allow"),
+            opened,
+            (self.scope.call or b"") if acts else b"",
+            tuple([print_ for print_ in opening.prints if print_]) if acts else (),
+            opening.params or b"",
+        )
+        at = self.own(id)
+        self._do("HSET", self.space.key("a"), at, record.blob())
+        if entry.keys:
+            self._do("ZADD", self.space.key("t", entry.session), at, at)
+        if opened:
+            self._do("ZADD", self.space.key("ids"), at, at)
+        return record
+
+    def _open(self, id: int, entry: Entry, opening: Opening) -> None:
+        """An entry that becomes an action, with all that lets others find it."""
+        space, at, state = self.space, self.own(id), opening.state
+        record = self._keep(id, entry, opening, opened=True)
+        self.opened = (id, record)
+        self.changed.add(of_reports(entry.session))
+        if record.call:
+            self._do("ZADD", space.key("calls"), at, record.call.hex())
+            self.changed.add(of_call(record.call))
+        if state is not State.DONE:
+            self._live(at, entry.keys, state)
+        if state is State.OPEN:
+            self._do("ZADD", space.key("h", entry.session), at, at)
+        elif state is State.DONE:
+            self._do("ZADD", space.key("u", entry.session), at, at)
+            if id % _SELDOM == 0:
+                self._do("ZREMRANGEBYRANK", space.key("u", entry.session), 0, -_UNREPORTED - 1)
+        for key in entry.keys:
+            if beneath := cover(key.name):
+                self._do("SADD", space.key("cov"), beneath)
+            if not acts_on(record, key):
+                continue
+            known = self._known(key.name, entry.session)
+            self._know(key.name, entry.session, known.acted(Act(at, record.tier, key.mode.value, at)))
+            self.changed.update(changed_by(key.name))
+            if record.prints:
+                members = [f"{print_.hex()}:{at}:{entry.session}" for print_ in record.prints]
+                self._do("ZADD", space.key("p", key.name), *(part for one in members for part in (0, one)))
+                dated = (part for one in members for part in (at, f"{key.name}\0{one}"))
+                self._do("ZADD", space.key("prints"), *dated)
+
+    # --- settling ---
+
+    def _settle(self, settle: Settle) -> None:
+        id, state = settle.action.id, settle.state
+        before = self._settled.get(id) or self.seen.records[id]
+        was = State(before.state) if before.opened else None
+        after = replace(
+            before,
+            state=state.value,
+            ended=settle.ended,
+            expires=before.expires if settle.expires is None else settle.expires,
+            approved=before.approved if settle.approved is None else settle.approved,
+            opened=True,
+            params=before.params if state is State.ASKED else b"",
+        )
+        at = f"{id:016d}"
+        self._do("HSET", self.space.key("a"), at, after.blob())
+        self._settled[id] = after
+        self.changed.update((of_action(id), of_reports(before.session)))
+        self.depends.add(of_action(id))
+        if not before.opened:
+            self._do("ZADD", self.space.key("ids"), at, at)
+        if was is not state:
+            self._moves_on(at, before, was, state)
+        if after.ended:
+            self._do("ZREM", self.space.key("u", before.session), at)
+        for key in before.keys:
+            if state in _ENDED and was is not State.QUEUED:
+                self._take_back(at, before, key)
+            elif state is State.DONE and after.ended and acts_on(after, key):
+                known = self._known(key.name, before.session)
+                self._know(key.name, before.session, known.reported(at, f"{settle.ended:016d}"))
+                self.changed.update(changed_by(key.name))
+        self.wakes = True
+
+    def _moves_on(self, at: str, record: Record, was: State | None, state: State) -> None:
+        """Out of one list of what is live, and into another."""
+        space = self.space
+        if was in _WAITS or was is State.UNKNOWN:
+            self._do("ZREM", space.key("open"), at)
+            for key in record.keys:
+                self._do("ZREM", space.key("n" if was is State.UNKNOWN else "l", key.name), at)
+                self.changed.update(changed_by(key.name))
+        if was is State.QUEUED:
+            self._do("ZREM", space.key("q"), at)
+            self.changed.add(QUEUE)
+        if was in (State.OPEN, State.UNKNOWN) and state not in (State.OPEN, State.UNKNOWN):
+            self._do("ZREM", space.key("h", record.session), at)
+        if state in _WAITS or state is State.UNKNOWN:
+            self._live(at, record.keys, state)
+            if state in (State.OPEN, State.UNKNOWN):
+                self._do("ZADD", space.key("h", record.session), at, at)
+        else:
+            for key in record.keys:
+                self._do("?live", key.name)
+
+    def _live(self, at: str, keys: tuple[Key, ...], state: State) -> None:
+        space = self.space
+        self._do("ZADD", space.key("open"), at, at)
+        for key in keys:
+            self._do("ZADD", space.key("n" if state is State.UNKNOWN else "l", key.name), at, at)
+            self._do("ZADD", space.key("live"), 0, key.name)
+            self.changed.update(changed_by(key.name))
+        if state is State.QUEUED:
+            self._do("ZADD", space.key("q"), at, at)
+            self.changed.add(QUEUE)
+
+    def _take_back(self, at: str, record: Record, key: Key) -> None:
+        """A failed or cancelled action is nobody's latest, and a look that failed was none."""
+        session = record.session
+        known = self._known(key.name, session)
+        without = known.without(at)
+        if without != known:
+            self._know(key.name, session, without)
+            if without.acts != known.acts:
+                self.changed.update(changed_by(key.name))
+        for print_ in record.prints:
+            member = f"{print_.hex()}:{at}:{session}"
+            self._do("ZREM", self.space.key("p", key.name), member)
+            self._do("ZREM", self.space.key("prints"), f"{key.name}\0{member}")
+            self.changed.update(changed_by(key.name))
+
+    # --- what sessions know ---
+
+    def _known(self, name: str, session: str) -> Known:
+        place = (name, session)
+        return self.docs.get(place) or self.seen.known.get(place, NOTHING)
+
+    def _know(self, name: str, session: str, known: Known) -> None:
+        self.docs[name, session] = known
+
+    def _doc(self, name: str, session: str, known: Known) -> None:
+        space, before = self.space, self.seen.known.get((name, session))
+        self._do("HSET", space.key("m", name), session, known.blob())
+        self.changed.add(known_by(name, session))
+        self.depends.add(known_by(name, session))
+        if before is None or before is NOTHING:
+            self._do("ZADD", space.key("sk", session), 0, name)
+            if beneath := cover(name):
+                self._do("SADD", space.key("cov"), beneath)
+        had = before is not None and bool(before.acts)
+        if known.acts:
+            changed = known.changed
+            if not had:
+                self._do("ZADD", space.key("names"), 0, name)
+            if before is None or before.changed != changed:
+                self._do("ZADD", space.key("c", name), changed, session)
+                self._do("ZADD", space.key("chg"), "GT", changed, name)
+        elif had:
+            self._do("ZREM", space.key("c", name), session)
+            self._do("?names", name)
+
+    def _session(self) -> None:
+        scope, space = self.scope, self.space
+        if not self.noted:
+            self._do("ZADD", space.key("seen"), self.own(self.first), scope.session)
+        said = {"parent": scope.parent, "continues": scope.continues}
+        if any(said.values()):
+            fields = [part for name, value in said.items() if value for part in (name, value)]
+            self._do("HSET", space.key("s", scope.session), *fields)

@@ -1,0 +1,115 @@
+"""Names: which keys of Redis a namespace has, and which context keys meet one another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from callosum.model import Key
+
+PREFIX: Final = "callosum"
+"""What every key of a store begins with, unless the URL says otherwise."""
+
+
+class Space:
+    """The keys of one namespace. They share a hash tag, so a Redis Cluster keeps them in one slot.
+
+    ``tag`` stands in front of each: ``callosum:{default}:log`` is the journal of the namespace ``default``.
+    Bytes that would end the tag early are written as ``%xx``.
+    """
+
+    def __init__(self, prefix: str, namespace: str) -> None:
+        self.namespace = namespace
+        self.tag = f"{prefix}:{{{_written(namespace)}}}:"
+
+    def key(self, name: str, of: str = "") -> str:
+        """A key; ``of`` is the context key or the session whose it is."""
+        return f"{self.tag}{name}:{of}" if of else self.tag + name
+
+
+def _written(namespace: str) -> str:
+    return namespace.replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
+
+
+def above(name: str) -> list[str]:
+    """Returns the trees above a key, and for a key without a facet what its facets begin with (``doc:plan|``)."""
+    bar = name.find("|")
+    found = [] if bar >= 0 else [name + "|"]
+    end = len(name) - 1 if bar < 0 else bar
+    colon = name.find(":")
+    if 0 <= colon < len(name) - 1 and name[colon + 1] not in "/|":
+        found.append(name[: colon + 1] + "/")
+    place = name.find("/", 0, end)
+    while place >= 0:
+        found.append(name[: place + 1])
+        place = name.find("/", place + 1, end)
+    return found
+
+
+def span(name: str) -> tuple[str, str]:
+    """The range of keys, from and up to, that a tree covers."""
+    if name.find(":") == len(name) - 2:
+        return name[:-1], name[:-2] + ";"
+    return name, name[:-1] + "0"
+
+
+def cover(name: str) -> str:
+    """What must be noted of a key so that others find it from below: its tree or its bar; ``""`` for a plain key."""
+    bar = name.find("|")
+    return name[: bar + 1] if bar >= 0 else name if name[-1:] == "/" else ""
+
+
+# --- what a transaction looks at and what it changes --------------------------------------------------
+#
+# Every change leaves its moment under these names; a transaction may be applied if none of the names that
+# it looked at was changed after it looked. ``K`` is a key, ``K\0`` what lies below a tree, ``K|`` the facets
+# of a key, ``K\0\0S`` what the session S knows of it. Others begin with \1.
+
+
+def looked_at(keys: Iterable[Key], sessions: Iterable[str]) -> set[str]:
+    """The names that a look at these keys depends on, made by the first of ``sessions`` and those it continues."""
+    found: set[str] = set()
+    who = list(sessions)
+    for key in keys:
+        name = key.name
+        found.add(name)
+        found.update(above(name))
+        if name[-1:] == "/":
+            found.add(name + "\0")
+        if "|" in name:
+            found.add(name[: name.index("|")])
+        found.update(f"{name}\0\0{session}" for session in who)
+    return found
+
+
+def changed_by(name: str) -> list[str]:
+    """The names under which a change of a key is seen: by itself, from above it, and from what it is a facet of."""
+    found = [name]
+    found += [tree + "\0" for tree in above(name) if tree[-1] == "/"]
+    if "|" in name:
+        found.append(name[: name.index("|") + 1])
+    return found
+
+
+def known_by(name: str, session: str) -> str:
+    """The name of what a session knows of a key."""
+    return f"{name}\0\0{session}"
+
+
+def of_call(call: bytes) -> str:
+    """The name of a call's identity."""
+    return f"\1c{call.hex()}"
+
+
+def of_action(id: int) -> str:
+    """The name of an action."""
+    return f"\1a{id}"
+
+
+def of_reports(session: str) -> str:
+    """The name of what a session has not reported."""
+    return f"\1u{session}"
+
+
+QUEUE: Final = "\1q"
+"""The name of the namespace's waiting lines."""

@@ -1,0 +1,250 @@
+"""What is kept in Redis of an action, of what a session knows of a key, and of a journal entry.
+
+Ids stand in these as 16 digits, so that a transaction can leave room for its own: they are known for
+certain only when it is applied (``Own``).
+"""
+
+from __future__ import annotations
+
+import secrets
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callosum.model import Action, Content, Entry, Host, Key, Mark, Mode, State, Verdict
+from callosum.stores.base import Probe
+
+KEPT: Final = 64
+"""How many of a session's acts on a key are kept, for when the newest are taken back."""
+_READS: Final = 32
+
+_STATES: Final = {state.value: state for state in State}
+_VERDICTS: Final = {verdict.value: verdict for verdict in Verdict}
+encode: Final = msgspec.msgpack.Encoder().encode
+_content_of: Final = msgspec.msgpack.Decoder(Content).decode
+_entry_of: Final = msgspec.json.Decoder(Entry).decode
+_encode_json: Final = msgspec.json.Encoder().encode
+
+
+class Own:
+    """The ids that a transaction will have. ``base`` is the moment it hopes for, and its first id.
+
+    In what it writes they are ``mark`` and six digits, which no other text can contain but by guessing it.
+    """
+
+    def __init__(self, base: int) -> None:
+        self.base = base
+        self.mark = "".join(secrets.choice(string.ascii_letters) for _ in range(10))
+        self.count = 0
+
+    def __call__(self, id: int) -> str:
+        """An id as it is written."""
+        at = id - self.base
+        return f"{self.mark}{at:06d}" if 0 <= at < self.count else f"{id:016d}"
+
+    def told(self, text: bytes) -> bytes:
+        """What was written with these ids, as it is once they are what was hoped for."""
+        for at in range(self.count):
+            text = text.replace(f"{self.mark}{at:06d}".encode(), f"{self.base + at:016d}".encode())
+        return text
+
+
+class Record(Struct, array_like=True, gc=False):
+    """An action, or a refused call (``opened`` False). ``params`` are those of a question, while it is pending."""
+
+    session: str
+    keys: tuple[Key, ...]
+    state: str
+    tool: str
+    tier: int
+    ended: int
+    expires: int
+    limit: int
+    run: str
+    rule: str
+    lock: bool
+    host: tuple[Any, ...]
+    content: bytes
+    supersedes: tuple[str, ...]
+    approved: int
+    verdict: str
+    opened: bool
+    call: bytes
+    prints: tuple[bytes, ...]
+    params: bytes
+
+    def action(self, id: int, namespace: str, probe: Probe) -> Action:
+        """The action, as it is found through its first key."""
+        first = self.keys[0] if self.keys else Key("")
+        host = Host(*self.host) if self.host else None
+        return Action(
+            id,
+            namespace,
+            self.session,
+            self.tool,
+            self.tier,
+            _STATES[self.state],
+            id,
+            self.ended,
+            self.expires,
+            self.limit,
+            self.run,
+            self.rule,
+            self.lock,
+            host,
+            probe(host) if host is not None and self.state == "open" else None,
+            _content_of(self.content),
+            self.keys,
+            first.name,
+            first.mode,
+            tuple([int(other) for other in self.supersedes]),
+            self.approved,
+            _VERDICTS[self.verdict],
+        )
+
+    def blob(self) -> bytes:
+        """As it is stored: in front, for ``look.lua``, whose it is, its keys and what it repeats."""
+        front = encode((self.session, [key.name for key in self.keys], self.supersedes))
+        return b"%06d" % len(front) + front + encode(self)
+
+
+_record: Final = msgspec.msgpack.Decoder(Record).decode
+
+
+def record_of(blob: bytes) -> Record:
+    """What ``Record.blob`` wrote."""
+    return _record(memoryview(blob)[6 + int(blob[:6]) :])
+
+
+class Act(Struct, array_like=True, gc=False):
+    """One of a session's acts on a key. ``changed``: when that last changed the key; ``settled``: it has its report."""
+
+    id: str
+    tier: int
+    mode: str
+    changed: str
+    settled: bool = False
+
+    def covers(self, other: Act) -> bool:
+        """Whether whoever sees this need not see an older one."""
+        return self.tier >= other.tier and self.mode in ("write", other.mode)
+
+
+class Known(Struct, array_like=True, gc=False):
+    """What a session knows of a key and did there. ``reads``: its looks, each with the action that looked."""
+
+    read: int = 0
+    told: int = 0
+    kind: int = 0
+    told_at: int = 0
+    told_call: bytes = b""
+    told_run: str = ""
+    before: int = 0
+    before_kind: int = 0
+    pauses: tuple[int, ...] = ()
+    reads: tuple[tuple[int, str], ...] = ()
+    acts: tuple[Act, ...] = ()
+
+    @property
+    def mark(self) -> Mark:
+        """The session's mark."""
+        return Mark(
+            self.read,
+            self.told,
+            self.kind,
+            self.told_at,
+            self.told_call,
+            self.told_run,
+            self.before,
+            self.before_kind,
+            self.pauses,
+        )
+
+    def marked(self, mark: Mark, by: str) -> Known:
+        """With another mark; ``by`` is the action that looked (sixteen zeros for none)."""
+        reads = (*self.reads, (mark.read, by))[-_READS:] if mark.read > self.read else self.reads
+        return Known(
+            mark.read,
+            mark.told,
+            mark.told_kind,
+            mark.told_at,
+            mark.told_call,
+            mark.told_run,
+            mark.before,
+            mark.before_kind,
+            mark.pauses,
+            reads,
+            self.acts,
+        )
+
+    def acted(self, act: Act) -> Known:
+        """With one act more, the newest. What it hides for good is forgotten."""
+        kept: list[Act] = [act]
+        for older in self.acts:
+            if not any(newer.settled and newer.covers(older) for newer in kept):
+                kept.append(older)
+        return replace(self, acts=tuple(kept[:KEPT]))
+
+    def reported(self, id: str, changed: str) -> Known:
+        """With an act that has its report."""
+        return replace(
+            self,
+            acts=tuple([replace(act, changed=changed, settled=True) if act.id == id else act for act in self.acts]),
+        )
+
+    def without(self, id: str) -> Known:
+        """Without what a failed or cancelled action did, or saw."""
+        reads = tuple([read for read in self.reads if read[1] != id])
+        read = self.read if reads == self.reads else max((read[0] for read in reads), default=0)
+        return replace(self, read=read, reads=reads, acts=tuple([act for act in self.acts if act.id != id]))
+
+    @property
+    def changed(self) -> str:
+        """The moment at which the session last changed the key, ``""`` if it did not."""
+        return max((act.changed for act in self.acts), default="")
+
+    def blob(self) -> bytes:
+        """As it is stored: in front, for the scripts, which actions matter and the last look."""
+        shown: list[Act] = []
+        for act in self.acts:
+            if not any(newer.covers(act) for newer in shown):
+                shown.append(act)
+        return f"{','.join(act.id for act in shown)};{self.read};".encode() + encode(self)
+
+
+_known: Final = msgspec.msgpack.Decoder(Known).decode
+NOTHING: Final = Known()
+
+
+def known_of(blob: bytes) -> Known:
+    """What ``Known.blob`` wrote."""
+    _, _, packed = blob.split(b";", 2)
+    return _known(packed)
+
+
+def line_of(entry: Entry) -> bytes:
+    """An entry as the stream keeps it: JSON, without its place."""
+    return _encode_json(entry)
+
+
+def entry_of(id: bytes, fields: Mapping[bytes, bytes] | Sequence[bytes]) -> Entry:
+    """The entry at a place of the stream. The field ``o`` holds one that is about itself."""
+    seq = int(id.partition(b"-")[0])
+    ((name, line),) = fields.items() if isinstance(fields, Mapping) else [tuple(fields)]
+    entry = _entry_of(line)
+    return replace(entry, seq=seq, action=seq if name == b"o" else entry.action)
+
+
+def answer_in(line: bytes) -> bytes:
+    """The answer that stands in the entry of a decision."""
+    body = _entry_of(line).body
+    return _encode_json(body) if body else b""
+
+
+def acts_on(record: Record, key: Key) -> bool:
+    """Whether an action is one of its session's acts on a key: not a lock, not a look, not taken back."""
+    return not record.lock and key.mode is not Mode.READ and record.state in ("open", "done", "unknown")

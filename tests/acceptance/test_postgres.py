@@ -1,0 +1,393 @@
+"""The PostgreSQL store under races and faults: several processes and servers, lost connections, a server that dies.
+
+Beside each race stands its torn control, which must be caught.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+import psycopg
+import pytest
+
+from callosum.client import CallosumClient
+from callosum.errors import StoreError, StoreUnavailable
+from callosum.gate import LocalGate
+from callosum.model import Applied, Call, Change, Decision, Entry, Event, Key, Opening, Scope, State, View
+from callosum.settings import Settings
+from callosum.stores.base import Request
+from callosum.stores.postgres import PostgresStore
+from callosum.stores.postgres.link import Line
+from callosum.testing.script import Script, ids
+from tests.support.postgres import Server, binaries, postgres, postgres_url, schema_of, server  # noqa: F401
+from tests.support.racing import contend
+from tests.support.serving import hosted
+from tests.support.world import RULES
+
+PROCESSES = 6
+FLAT = ["/repo/a.py"] * PROCESSES
+TREE_AND_FILE = ["/repo/", "/repo/a.py"] * (PROCESSES // 2)
+CASES = pytest.mark.parametrize(
+    ("race", "keys"),
+    [
+        pytest.param("lock", FLAT, id="lock-flat"),
+        pytest.param("call", TREE_AND_FILE, id="call-tree-and-file"),
+    ],
+)
+
+
+def _same(change: Change, _: View) -> Change:
+    return change
+
+
+class TornStore(PostgresStore):
+    """The mistake that a store must not make: it looks in one transaction and writes in another."""
+
+    def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+        answers: list[Applied | Exception] = []
+        for scope, step in requests:
+            seen: list[View] = []
+
+            def look(view: View, seen: list[View] = seen) -> Change:
+                seen.append(view)
+                return Change()
+
+            super().transact([(scope, look)])
+            os.sched_yield()
+            try:
+                change = step(seen[-1])
+            except Exception as error:  # noqa: BLE001
+                answers.append(error)
+                continue
+            answers += super().transact([(scope, partial(_same, change))])
+        return answers
+
+
+@CASES
+def test_one_holder_at_a_time(tmp_path: Path, postgres_url: str, race: str, keys: list[str]) -> None:  # noqa: F811
+    attempts = 60
+    seen = contend(tmp_path, race, keys, attempts, make=partial(PostgresStore, postgres_url))
+    assert sum(together for _, together in seen.values()) == 0
+    admitted = [admitted for admitted, _ in seen.values()]
+    assert sum(admitted) >= attempts / 10, "hardly anybody was let in"
+    assert min(admitted) > 0, "somebody never had a turn"
+    store = PostgresStore(postgres_url)
+    assert not store.check().problems
+    assert store.live(None, list(State)) == []
+    store.close()
+
+
+@CASES
+def test_a_torn_store_is_caught(tmp_path: Path, postgres_url: str, race: str, keys: list[str]) -> None:  # noqa: F811
+    """The negative control."""
+    together = 0
+    for number in range(10):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        try:
+            seen = contend(folder, race, keys, 40, make=partial(TornStore, postgres_url))
+        except AssertionError:
+            together += 1  # somebody's lease was taken from under it
+        else:
+            together += sum(count for _, count in seen.values())
+        if together:
+            break
+    assert together > 0
+
+
+# --- one store, several connections ---------------------------------------------------------------
+
+
+def _store(url: str) -> PostgresStore:
+    return PostgresStore(url)
+
+
+def test_overlapping_keys_in_every_order_never_deadlock(postgres_url: str) -> None:  # noqa: F811
+    """Trees and what lies in them, facets and what they belong to, from eight threads and three stores."""
+    stores = [_store(postgres_url) for _ in range(3)]
+    keys = ["file:/r/", "file:/r/a", "file:/r/b/", "file:/r/b/c", "doc:x", "doc:x|note", "doc:/"]
+    done: list[int] = []
+    faults: list[BaseException] = []
+
+    def worker(number: int) -> None:
+        script = Script(stores[number % 3])
+        try:
+            for turn in range(12):
+                mine = [keys[(number * 3 + turn * step) % len(keys)] for step in (1, 2, 3)]
+                id = script.act(f"s{number}", *dict.fromkeys(mine), tier=3, state=State.OPEN)
+                script.end(f"s{number}", id)
+                done.append(id)
+        except BaseException as fault:  # noqa: BLE001
+            faults.append(fault)
+
+    threads = [threading.Thread(target=worker, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    assert len(set(done)) == 96
+    assert len(stores[0].entries(limit=1000)) == 192
+    with psycopg.connect(stores[0].address.conninfo) as connection:
+        row = connection.execute("select deadlocks from pg_stat_database where datname = 'postgres'").fetchone()
+    assert row == (0,)
+    for store in stores:
+        store.close()
+
+
+def test_a_reader_of_the_journal_skips_nothing_that_commits_late(postgres_url: str) -> None:  # noqa: F811
+    """The later moment is committed first; a reader that goes on from it still sees the earlier one."""
+    slow, quick = _store(postgres_url), _store(postgres_url)
+    looked, goes_on = threading.Event(), threading.Event()
+
+    def hesitates(_: View) -> Change:
+        looked.set()
+        assert goes_on.wait(30)
+        return Change((Entry(Event.INTERCEPT, "slow", tool="tool"),))
+
+    thread = threading.Thread(target=lambda: Script(slow).run(Scope("default", "slow", (Key("doc:1"),)), hesitates))
+    thread.start()
+    assert looked.wait(30)
+    late = Script(quick).act("quick", "doc:2")
+    pages: list[list[int]] = []
+    reader = threading.Thread(target=lambda: pages.append([e.seq for e in quick.entries(after=0)]))
+    reader.start()
+    reader.join(0.3)
+    assert reader.is_alive(), "the reader must wait for the one that is under way"
+    goes_on.set()
+    thread.join()
+    reader.join()
+    seen = pages[0]
+    after = [entry.seq for entry in quick.entries(after=seen[-1])]
+    assert sorted({*seen, *after}) == sorted(seen + after)
+    assert len(seen + after) == 2
+    assert seen[-1] == late
+    slow.close()
+    quick.close()
+
+
+def test_a_notice_ends_a_wait(postgres_url: str) -> None:  # noqa: F811
+    """A waiter on another server is woken as soon as the holder ends."""
+    here, there = _store(postgres_url), _store(postgres_url)
+    script = Script(there)
+    held = script.act("doug", "doc:1", tier=4, state=State.OPEN)
+    script.act("mira", "doc:1", tier=4, state=State.QUEUED)
+    here.pause(0)
+    assert here._bell.listening(20)
+    before = here._bell._count
+    waiter = threading.Thread(target=here.pause, args=(60,))
+    waiter.start()
+    script.end("doug", held)
+    waiter.join(30)
+    assert not waiter.is_alive()
+    assert here._bell._count > before
+    here.close()
+    there.close()
+
+
+def test_stores_that_start_together_make_the_schema_once(postgres: Server, postgres_url: str) -> None:  # noqa: F811
+    faults: list[BaseException] = []
+    start = threading.Barrier(6)
+
+    def opens() -> None:
+        start.wait()
+        try:
+            _store(postgres_url).close()
+        except BaseException as fault:  # noqa: BLE001
+            faults.append(fault)
+
+    threads = [threading.Thread(target=opens) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+
+
+def test_a_newer_schema_is_used_if_it_says_that_it_can_be(postgres: Server, postgres_url: str) -> None:  # noqa: F811
+    """A server of the version before goes on beside newer ones; one that is too old says so."""
+    store = _store(postgres_url)
+    schema = schema_of(postgres_url)
+    with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
+        connection.execute(f"alter table {schema}.journal add column later text")
+        connection.execute(f"update {schema}.schema_version set version = 99, oldest = 1")  # noqa: S608
+        other = _store(postgres_url)
+        assert Script(other).act("mira", "doc:1") > 0
+        assert Script(store).place("doug", "doc:1").latest
+        connection.execute(f"update {schema}.schema_version set oldest = 99")  # noqa: S608
+    with pytest.raises(StoreError, match="newer Callosum"):
+        _store(postgres_url)
+    store.close()
+    other.close()
+
+
+def test_a_schema_of_somebody_else_is_left_alone(postgres: Server, postgres_url: str) -> None:  # noqa: F811
+    schema = schema_of(postgres_url)
+    with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
+        connection.execute(f"create schema {schema}")
+        connection.execute(f"create table {schema}.journal(mine int)")
+        with pytest.raises(StoreError, match="not Callosum's"):
+            _store(postgres_url)
+        assert connection.execute(f"select count(*) from {schema}.journal").fetchone() == (0,)  # noqa: S608
+
+
+def test_nobody_there_is_said_soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="PostgreSQL at"):
+        PostgresStore(f"postgresql:///postgres?host={tmp_path}")
+
+
+# --- connections that are lost ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arrives", [True, False], ids=["after-the-commit", "before-the-commit"])
+def test_a_commit_that_was_not_confirmed_is_asked_about(
+    postgres_url: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    arrives: bool,
+) -> None:
+    """The connection dies with the commit on its way: whether or not it arrived, the entry is there once."""
+    store = _store(postgres_url)
+    script = Script(store)
+    script.act("mira", "doc:1")
+    send, lost = Line.send, list[Line]()
+
+    def loses(line: Line, query: str, params: object = None) -> object:
+        if query != "commit" or lost:
+            return send(line, query, params)  # type: ignore[arg-type]
+        lost.append(line)
+        if arrives:
+            send(line, query)
+            line.sync()
+        line._connection.close()
+        raise psycopg.OperationalError("the network is gone")
+
+    monkeypatch.setattr(Line, "send", loses)
+    id = script.act("mira", "doc:1", tier=3, state=State.OPEN)
+    monkeypatch.undo()
+    assert lost
+    assert [entry.seq for entry in store.entries()][1:] == [id]
+    assert ids(script.place("doug", "doc:1").live) == [id]
+    store.close()
+
+
+class Load:
+    """Sessions that act without a pause, and remember what they were told is done."""
+
+    def __init__(self, url: str, sessions: int) -> None:
+        self.store = PostgresStore(url)
+        self.done: list[tuple[str, int]] = []
+        self.faults: list[BaseException] = []
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._work, args=(number,)) for number in range(sessions)]
+
+    def _work(self, number: int) -> None:
+        session = f"s{number}"
+        count = 0
+        while not self._stop.is_set():
+            count += 1
+            name = f"{session}-{count}"
+
+            def step(view: View, name: str = name, session: str = session) -> Change:
+                entry = Entry(Event.INTERCEPT, session, tool="tool", tier=3, body={"name": name}, keys=(Key("doc:1"),))
+                return Change((entry,), Opening(State.DONE, view.now + 1))
+
+            try:
+                key = Key("doc:1") if count % 2 else Key(f"doc:{session}")
+                (answer,) = self.store.transact([(Scope("default", session, (key, Key("doc:1")), durable=True), step)])
+                assert isinstance(answer, Applied)
+                self.done.append((name, answer.ids[0]))
+            except StoreUnavailable:
+                continue
+            except BaseException as fault:  # noqa: BLE001
+                self.faults.append(fault)
+                return
+
+    def more(self, count: int) -> None:
+        """Waits until so many more are done."""
+        until = len(self.done) + count
+        deadline = time.monotonic() + 60
+        while len(self.done) < until:
+            assert not self.faults, self.faults
+            assert time.monotonic() < deadline, "nothing goes on"
+            self._stop.wait(0.005)
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def check(self) -> None:
+        """All that was confirmed is there, at its place, and nothing is there twice."""
+        assert not self.faults, self.faults
+        written = [(entry.body["name"], entry.seq) for entry in self.store.entries(limit=1_000_000)]
+        assert set(self.done) <= set(written)
+        assert len({name for name, _ in written}) == len(written)
+        self.store.close()
+
+
+def test_backends_that_are_killed_lose_and_double_nothing(postgres: Server, postgres_url: str) -> None:  # noqa: F811
+    with (
+        psycopg.connect(postgres.conninfo, autocommit=True) as connection,
+        Load(postgres_url, 6) as load,
+    ):
+        for _ in range(8):
+            load.more(15)
+            connection.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'callosum'"
+            )
+        load.more(30)
+    load.check()
+
+
+def test_a_server_that_is_stopped_hard_under_load_loses_nothing_confirmed() -> None:
+    if binaries() is None:
+        pytest.skip("no PostgreSQL here; the other tests say so loudly")
+    with server(on_disk=True) as own:
+        with Load(own.url("load"), 6) as load:
+            for _ in range(2):
+                load.more(25)
+                own.stop(hard=True)
+                own.start()
+            load.more(25)
+        load.check()
+
+
+# --- servers ------------------------------------------------------------------------------------------
+
+
+def test_two_servers_on_one_store_are_one_gate(tmp_path: Path, postgres_url: str) -> None:  # noqa: F811
+    """What one lets in, the other sees, tells of, and may be reported to; a waiter of the one is let in by the other."""
+    (tmp_path / "rules.json").write_text(RULES)
+    with ExitStack() as stack:
+        clients = []
+        for name in ("one", "two"):
+            settings = Settings(state=tmp_path / name, rules=tmp_path / "rules.json", store=postgres_url)
+            gate = stack.enter_context(LocalGate(settings=settings))
+            address = stack.enter_context(hosted(gate, tmp_path / name))
+            clients.append(stack.enter_context(CallosumClient(address, deadline=30)))
+        one, two = clients
+        held = one.intercept(Call("mira", "now4", {"on": "/r/a"}, call_id="1"))
+        assert held.proceed
+        assert two.intercept(Call("doug", "now4", {"on": "/r/"}, call_id="2")).verdict == "block"
+        waited: list[Decision] = []
+        call = Call("anna", "now4", {"on": "/r/a"}, call_id="3", wait=20)
+        waiter = threading.Thread(target=lambda: waited.append(two.intercept(call)))
+        waiter.start()
+        while not two.status("file:/r/a").waiting:
+            os.sched_yield()
+        assert two.complete("mira", id=held.id).ok
+        waiter.join(30)
+        assert waited[0].proceed
+        assert one.complete("anna", id=waited[0].id).ok

@@ -1,0 +1,417 @@
+"""Redis killed, full, turned into a replica, without its scripts or with the wrong settings; and under many at once."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.errors import ConfigError, StoreError, StoreUnavailable
+from callosum.gate import LocalGate
+from callosum.model import Change, Event, Opening, State, View
+from callosum.settings import Settings
+from callosum.stores.opening import open_store
+from callosum.stores.redis import RedisStore
+from callosum.testing.script import Script
+from tests.support.redis_server import RedisServer, redis_server, serving  # noqa: F401  a fixture
+from tests.support.world import RULES, Call
+
+KEY = "doc:plan"
+
+
+@pytest.fixture
+def own_server() -> Iterator[RedisServer]:
+    """A server for one test, which may kill it."""
+    yield from serving("--repl-diskless-sync-delay", "0")
+
+
+def server_with(folder: str, *options: str, **more: str) -> Iterator[RedisServer]:
+    server = RedisServer(Path(folder), *options, **more)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def together(number: int, work: Any) -> None:
+    """Runs ``work(0)`` to ``work(number - 1)`` at once; raises what one of them raised."""
+    faults: list[BaseException] = []
+    start = threading.Barrier(number)
+
+    def run(place: int) -> None:
+        start.wait()
+        try:
+            work(place)
+        except BaseException as error:  # noqa: BLE001
+            faults.append(error)
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if faults:
+        raise faults[0]
+
+
+# --- killed and started again ---------------------------------------------------------------------------
+
+
+def test_nothing_acknowledged_is_lost_when_the_server_is_killed(own_server: RedisServer) -> None:
+    """Under load, three times; the clients go on by themselves, and nothing is stored twice."""
+    store = RedisStore(own_server.url())
+    acknowledged: list[tuple[str, int]] = []
+    refused: list[str] = []
+    stop = threading.Event()
+    kills = 3
+
+    def worker(place: int) -> None:
+        script, number = Script(store), 0
+        while not stop.is_set():
+            number += 1
+            name = f"{place}-{number}"
+            try:
+                id = script.act(
+                    f"s{place}",
+                    KEY if number % 4 == 0 else f"doc:{place}",
+                    state=State.OPEN,
+                    tier=4,
+                    durable=True,
+                    body={"name": name},
+                )
+                acknowledged.append((name, id))
+                script.end(f"s{place}", id)
+            except StoreUnavailable:
+                refused.append(name)
+
+    def killer() -> None:
+        for _ in range(kills):
+            known = len(acknowledged)
+            while len(acknowledged) < known + 60:
+                time.sleep(0.005)
+            own_server.kill()
+            own_server.start()
+        known = len(acknowledged)
+        while len(acknowledged) < known + 60:
+            time.sleep(0.005)
+        stop.set()
+
+    together(7, lambda place: killer() if place == 6 else worker(place))
+    entries = store.entries(limit=1_000_000)
+    opened = [entry for entry in entries if entry.event is Event.INTERCEPT]
+    names = [entry.body["name"] for entry in opened]
+    assert len(names) == len(set(names)), "a call was stored twice"
+    assert set(acknowledged) <= {(entry.body["name"], entry.seq) for entry in opened}
+    ended = [entry.action for entry in entries if entry.event is Event.COMPLETE]
+    assert len(ended) == len(set(ended)), "a report was stored twice"
+    assert [entry.seq for entry in entries] == sorted({entry.seq for entry in entries})
+    # What was answered with a fault is there or not; of what is there all is there.
+    assert set(names) <= {name for name, _ in acknowledged} | set(refused)
+    live = {action.id for action in store.live(None, list(State))}
+    assert live == {entry.seq for entry in opened} - set(ended)
+    store.close()
+
+
+def test_a_transaction_that_is_sent_twice_is_applied_once(
+    redis_server: RedisServer,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the driver does when it does not know whether the first one arrived."""
+    store = RedisStore(redis_server.url())
+    script = Script(store)
+    sent: list[Any] = []
+    run = store.link.run
+
+    def twice(script_: Any, clock: str, *args: Any) -> Any:
+        answer = run(script_, clock, *args)
+        if len(args) > 6:  # a change
+            sent.append((answer, run(script_, clock, *args)))
+        return answer
+
+    monkeypatch.setattr(store.link, "run", twice)
+    id = script.act("mira", KEY, state=State.OPEN, tier=3)
+    script.end("mira", id)
+    assert len(sent) == 2
+    assert all(first == again for first, again in sent)
+    assert len(store.entries()) == 2
+    store.close()
+
+
+def test_a_server_that_is_away_is_unavailable_and_comes_back(own_server: RedisServer) -> None:
+    store = RedisStore(own_server.url())
+    script = Script(store)
+    before = script.act("mira", KEY)
+    own_server.kill()
+    for what in (lambda: script.act("mira", KEY), store.entries, store.check, store.now):
+        with pytest.raises(StoreUnavailable):
+            what()
+    own_server.start()
+    assert script.act("mira", KEY) > before
+    store.close()
+
+
+def test_scripts_that_the_server_forgot_are_sent_again(redis_server: RedisServer) -> None:  # noqa: F811
+    store = RedisStore(redis_server.url())
+    script = Script(store)
+    for _ in range(3):
+        with redis_server.client() as client:
+            client.script_flush()
+        id = script.act("mira", KEY, state=State.OPEN, tier=3, durable=True)
+        script.end("mira", id)
+    assert len(store.entries()) == 6
+    store.close()
+
+
+# --- a server that cannot write -------------------------------------------------------------------------
+
+
+def test_a_full_server_is_unavailable_and_stores_nothing_by_half(own_server: RedisServer) -> None:
+    store = RedisStore(own_server.url())
+    script = Script(store)
+    script.act("mira", KEY)
+    with own_server.client() as client:
+        client.config_set("maxmemory", "1")
+        with pytest.raises(StoreUnavailable, match=r"OOM|memory"):
+            script.act("mira", KEY, state=State.OPEN, tier=4)
+        client.config_set("maxmemory", "0")
+    assert len(store.entries()) == 1
+    assert store.live(None, list(State)) == []
+    script.act("mira", KEY)
+    store.close()
+
+
+def test_a_replica_is_refused(own_server: RedisServer) -> None:
+    """When a store is opened, and when the server becomes one later."""
+    url = own_server.url()
+    store = RedisStore(url)
+    script = Script(store)
+    script.act("mira", KEY)
+    with tempfile.TemporaryDirectory() as folder:
+        for other in server_with(folder, "--replicaof", "127.0.0.1", str(own_server.port)):
+            with pytest.raises(StoreUnavailable, match="replica"):
+                RedisStore(other.url())
+            with own_server.client() as client:
+                client.replicaof("127.0.0.1", str(other.port))
+            with pytest.raises(StoreUnavailable):
+                script.act("mira", KEY)
+    store.close()
+
+
+# --- what the server's settings promise -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("appendonly", "fsync", "said"),
+    [("no", "everysec", "appendonly no"), ("yes", "everysec", "appendfsync everysec"), ("yes", "no", "appendfsync no")],
+)
+def test_a_server_that_cannot_keep_its_promise_is_refused(appendonly: str, fsync: str, said: str) -> None:
+    """Unless the loss is accepted, which ``check`` then says; a server that can wait for its disk may do so."""
+    with tempfile.TemporaryDirectory() as folder:
+        for server in server_with(folder, appendonly=appendonly, fsync=fsync):
+            with server.client() as client:
+                version = client.info("server")["redis_version"]
+            if appendonly == "yes" and tuple(int(part) for part in version.split(".")[:2]) >= (7, 2):
+                store = RedisStore(server.url())
+                assert Script(store).act("mira", KEY, durable=True)
+                assert not store.check().problems
+            else:
+                with pytest.raises(ConfigError, match=said):
+                    RedisStore(server.url())
+            store = RedisStore(server.url(durability="server"))
+            assert Script(store).act("mira", KEY, durable=True)
+            (problem,) = store.check().problems
+            assert said in problem
+            store.close()
+
+
+def test_a_server_that_may_evict_leases_is_refused() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for server in server_with(folder, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"):
+            with pytest.raises(ConfigError, match="noeviction"):
+                RedisStore(server.url())
+
+
+def test_a_durable_batch_waits_for_replicas(own_server: RedisServer) -> None:
+    """With none there it is not acknowledged."""
+    store = RedisStore(own_server.url(replicas="1"))
+    script = Script(store)
+    script.act("mira", KEY)  # not durable: nobody waits
+    with tempfile.TemporaryDirectory() as folder:
+        for other in server_with(folder, "--replicaof", "127.0.0.1", str(own_server.port)):
+            with other.client() as client:
+                while client.info("replication").get("master_link_status") != "up":
+                    time.sleep(0.01)
+            assert script.act("mira", KEY, tier=4, durable=True)
+    store.close()
+
+
+def test_a_foreign_schema_and_a_bad_url_are_refused(redis_server: RedisServer) -> None:  # noqa: F811
+    url = redis_server.url()
+    store = RedisStore(url)
+    with redis_server.client() as client:
+        client.set(f"{store.link.prefix}:schema", "99")
+    with pytest.raises(StoreError, match="schema"):
+        RedisStore(url)
+    with pytest.raises(ConfigError, match="durability"):
+        RedisStore(redis_server.url(durability="perhaps"))
+    with pytest.raises(ConfigError):
+        RedisStore("http://127.0.0.1/")
+    with pytest.raises(StoreUnavailable):
+        RedisStore("redis://127.0.0.1:1/0")
+    store.close()
+
+
+def test_the_settings_name_it_by_its_url(redis_server: RedisServer, tmp_path: Path) -> None:  # noqa: F811
+    for url in (redis_server.url(), redis_server.url().replace("redis://", "valkey://")):
+        store = open_store(Settings(state=tmp_path, store=url))
+        assert isinstance(store, RedisStore)
+        assert store.check().engine.startswith(("Redis ", "Valkey "))
+        store.close()
+
+
+def test_the_password_is_in_no_text(own_server: RedisServer) -> None:
+    with own_server.client() as client:
+        client.config_set("requirepass", "not-a-real-one")
+    url = f"redis://:not-a-real-one@127.0.0.1:{own_server.port}/0"
+    store = RedisStore(url)
+    assert "not-a-real" not in store.check().place
+    store.close()
+    with pytest.raises(StoreUnavailable) as told:
+        RedisStore(url.replace("not-a-real-one", "not-a-real-two"))
+    assert "not-a-real" not in str(told.value)
+
+
+# --- many at once ---------------------------------------------------------------------------------------
+
+
+def test_a_crowd_on_one_key_is_served_to_the_last(redis_server: RedisServer) -> None:  # noqa: F811
+    """Every one of sixteen changes the same key thirty times; each change sees the one before it."""
+    store = RedisStore(redis_server.url())
+    longest = [0.0]
+
+    def worker(place: int) -> None:
+        for _ in range(30):
+            began = time.monotonic()
+
+            def step(view: View) -> Change:
+                seen = view.keys[0].latest + ((view.keys[0].own,) if view.keys[0].own else ())
+                count = max((int(action.rule or 0) for action in seen), default=0)
+                entry = Script(store).entry(f"s{place}", [KEY], rule=str(count + 1))
+                return Change((entry,), Opening(State.DONE, view.now + 1))
+
+            script = Script(store)
+            script.run(script.scope(f"s{place}", [KEY]), step)
+            longest[0] = max(longest[0], time.monotonic() - began)
+
+    together(16, worker)
+    counted = [int(entry.rule) for entry in store.entries(limit=1000)]
+    assert counted == list(range(1, 481))
+    assert longest[0] < 10
+    with redis_server.client() as client:
+        assert client.hlen(f"{store.link.prefix}:{{default}}:turn") == 0
+    store.close()
+
+
+def test_ids_are_true_when_moments_are_taken_meanwhile(redis_server: RedisServer, tmp_path: Path) -> None:  # noqa: F811
+    """Many on keys of their own: every answer names the entry that the journal has, and time only grows."""
+    (tmp_path / "rules.json").write_text(RULES)
+    store = RedisStore(redis_server.url())
+    given: list[tuple[int, str]] = []
+    with LocalGate(settings=Settings(state=tmp_path, rules=tmp_path / "rules.json"), store=store) as gate:
+
+        def worker(place: int) -> None:
+            for number in range(30):
+                decision = gate.intercept(
+                    Call(f"s{place}", "act3", {"on": f"own-{place}"}, call_id=f"{place}-{number}")
+                )
+                assert decision.proceed
+                assert decision.lease is not None
+                assert decision.lease.token == decision.id
+                given.append((decision.id, f"s{place}"))
+                assert gate.complete(f"s{place}", id=decision.id).ok
+
+        together(8, worker)
+        entries = store.entries(limit=10_000)
+        assert {(e.seq, e.session) for e in entries if e.event is Event.INTERCEPT} == set(given)
+        assert len(entries) == 480
+        assert all(e.action in {id for id, _ in given} for e in entries)
+        assert store.live(None, list(State)) == []
+
+
+def test_a_reader_that_goes_on_misses_nothing(redis_server: RedisServer) -> None:  # noqa: F811
+    """While eight write in four namespaces."""
+    store = RedisStore(redis_server.url())
+    done = threading.Event()
+    seen: list[int] = []
+
+    def worker(place: int) -> None:
+        if place == 8:
+            while True:
+                finished = done.is_set()
+                page = store.entries(after=seen[-1] if seen else 0, limit=50)
+                seen.extend(entry.seq for entry in page)
+                if finished and not page:
+                    return
+        script = Script(store, f"space-{place % 4}")
+        for _ in range(40):
+            script.act(f"s{place}", f"doc:{place}")
+        written.append(place)
+        if len(written) == 8:
+            done.set()
+
+    written: list[int] = []
+    together(9, worker)
+    assert seen == [entry.seq for entry in store.entries(limit=10_000)]
+    assert len(seen) == 320
+    store.close()
+
+
+def test_a_ticket_of_one_who_died_ends(redis_server: RedisServer) -> None:  # noqa: F811
+    """The others wait for it, two seconds at the most."""
+    store = RedisStore(redis_server.url())
+    script = Script(store)
+    script.act("mira", KEY)
+    space = store._space("default")
+    from callosum.stores.redis.records import encode  # noqa: PLC0415
+    from callosum.stores.redis.store import _TURN_SCRIPT  # noqa: PLC0415
+
+    store._run(_TURN_SCRIPT, space, "dead", "", encode([KEY]), 300_000)
+    began = time.monotonic()
+    script.act("doug", "doc:other")
+    assert time.monotonic() - began < 0.25
+    script.act("doug", KEY)
+    assert time.monotonic() - began > 0.25
+    store.close()
+
+
+def test_who_waits_is_woken_by_another_process(own_server: RedisServer) -> None:
+    """As soon as something ended; also after the server was away; otherwise when the time is up."""
+    url = own_server.url()
+    store, other = RedisStore(url), RedisStore(url)
+    script = Script(other)
+    id = script.act("mira", KEY, state=State.OPEN, tier=4)
+    began = time.monotonic()
+    store.pause(0)
+    assert store._wake.subscribed(10)
+    for _ in range(2):
+        ender = threading.Timer(0.2, partial(script.end, "mira", id))
+        ender.start()
+        began = time.monotonic()
+        while id in {action.id for action in store.live("default", [State.OPEN])}:
+            store.pause(20)
+        assert time.monotonic() - began < 10
+        ender.join()
+        own_server.kill()
+        own_server.start()
+        id = script.act("mira", KEY, state=State.OPEN, tier=4)
+        deadline = time.monotonic() + 20
+        while not store._wake.subscribed(0.05):
+            assert time.monotonic() < deadline
+    store.close()
+    other.close()

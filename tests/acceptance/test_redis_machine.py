@@ -1,0 +1,60 @@
+"""Any sequence of calls, reports, crashes and pauses: the store in Redis answers as the model in memory does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import rule
+
+from callosum.stores.redis import RedisStore
+from tests.property.test_machine import Gates
+from tests.support.redis_server import RedisServer, serving
+from tests.support.world import World
+
+_running: list[RedisServer] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def redis_server() -> Iterator[None]:
+    for server in serving():
+        _running.append(server)
+        yield
+        _running.clear()
+
+
+class GatesOverRedis(Gates):
+    """The second gate is over Redis; ``turn`` lets another process's connections go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.real.gate.close()
+        url = _running[0].url()
+        self.real = World(self.folder, lambda clock, probe: RedisStore(url, clock=clock, probe=probe), clock=self.clock)
+        self.real.living = self.model.living
+        self.others.close()
+        self.others = RedisStore(url, clock=self.clock)  # type: ignore[assignment]
+
+    @rule()
+    def turn(self) -> None:
+        store, others = self.real.store, self.others
+        assert isinstance(store, RedisStore)
+        assert isinstance(others, RedisStore)
+        store.link, others.link = others.link, store.link
+        store._observe = others._observe = (0.0, 0)
+
+
+TestGatesOverRedis = GatesOverRedis.TestCase
+DEEP = "CALLOSUM_EXAMPLES" in os.environ
+TestGatesOverRedis.settings = settings(
+    phases=tuple(Phase) if os.environ.get("CALLOSUM_SHRINK") else (Phase.explicit, Phase.generate),
+    max_examples=int(os.environ.get("CALLOSUM_EXAMPLES", "30")),
+    stateful_step_count=60 if DEEP else 30,
+    derandomize=not DEEP,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)

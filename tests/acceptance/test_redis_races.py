@@ -1,0 +1,68 @@
+"""Eight processes on one Redis, all wanting the same: never two holders at a time; beside each race its torn control."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from callosum.model import State
+from callosum.stores.redis import RedisStore
+from tests.support.redis_racing import contend
+from tests.support.redis_server import RedisServer, redis_server  # noqa: F401  a fixture
+
+PROCESSES = 8
+FLAT = ["/repo/a.py"] * PROCESSES
+TREE_AND_FILE = ["/repo/", "/repo/a.py"] * (PROCESSES // 2)
+CASES = pytest.mark.parametrize(
+    ("race", "keys", "attempts"),
+    [
+        pytest.param("lock", FLAT, 300, id="lock-flat"),
+        pytest.param("lock", TREE_AND_FILE, 100, id="lock-tree-and-file"),
+        pytest.param("call", FLAT, 200, id="call-flat"),
+        pytest.param("call", TREE_AND_FILE, 100, id="call-tree-and-file"),
+    ],
+)
+
+
+@CASES
+def test_one_holder_at_a_time(
+    tmp_path: Path,
+    redis_server: RedisServer,  # noqa: F811
+    race: str,
+    keys: list[str],
+    attempts: int,
+) -> None:
+    url = redis_server.url()
+    seen = contend(tmp_path, url, race, keys, attempts)
+    assert sum(together for _, together in seen.values()) == 0
+    admitted = [admitted for admitted, _ in seen.values()]
+    assert sum(admitted) >= attempts / 10, "hardly anybody was let in"
+    assert min(admitted) > 0, "somebody never had a turn"
+    store = RedisStore(url)
+    assert not store.check().problems
+    assert store.live(None, list(State)) == []
+    store.close()
+
+
+@CASES
+def test_a_torn_store_is_caught(
+    tmp_path: Path,
+    redis_server: RedisServer,  # noqa: F811
+    race: str,
+    keys: list[str],
+    attempts: int,
+) -> None:
+    together = 0
+    for number in range(10):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        try:
+            seen = contend(folder, redis_server.url(), race, keys, 30, torn=True)
+        except AssertionError:
+            together += 1  # somebody's lease was taken from under it
+        else:
+            together += sum(count for _, count in seen.values())
+        if together:
+            break
+    assert together > 0

@@ -1,0 +1,79 @@
+"""The machine of ``test_machine`` over PostgreSQL: it answers as the model in memory does.
+
+Fewer sequences, since each call is several round trips; ``CALLOSUM_EXAMPLES`` tries that many others.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from callosum.stores.postgres import PostgresStore
+from callosum.stores.postgres.look import Memory
+from callosum.testing import ManualClock
+from tests.property.test_machine import Gates
+from tests.support.postgres import Server, postgres, schema_of  # noqa: F401
+from tests.support.world import World, gate_time
+
+DEEP = "CALLOSUM_EXAMPLES" in os.environ
+
+
+class PostgresGates(Gates):
+    """``other`` is what another process remembers, which has not seen what the first did meanwhile."""
+
+    server: Server
+
+    def __init__(self) -> None:
+        RuleBasedStateMachine.__init__(self)
+        self.folder = Path(tempfile.mkdtemp(prefix="callosum-"))
+        self.clock = ManualClock()
+        self.url = self.server.url()
+        self.model = World(self.folder, clock=self.clock)
+        self.real = World(
+            self.folder, lambda clock, probe: PostgresStore(self.url, clock=clock, probe=probe), clock=self.clock
+        )
+        self.real.living = self.model.living
+        self.other = Memory()
+        self.time = gate_time(self.clock)
+        self.time.__enter__()
+        self.tokens: dict[str, int] = {}
+        self.entries = 0
+        self.calls = 0
+        self.pids = 0
+
+    def teardown(self) -> None:
+        self.time.__exit__(None, None, None)
+        assert not [p for p in self.real.store.check().problems if "ahead" not in p]
+        self.real.gate.close()
+        self.server.drop(schema_of(self.url))
+
+    @rule()
+    def turn(self) -> None:
+        """Another process goes on, which remembers only what it saw itself."""
+        store = self.real.store
+        assert isinstance(store, PostgresStore)
+        store._memory, self.other = self.other, store._memory
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _server(postgres: Server) -> None:  # noqa: F811
+    PostgresGates.server = postgres
+
+
+TestPostgresGates = PostgresGates.TestCase
+TestPostgresGates.settings = settings(
+    phases=tuple(Phase) if os.environ.get("CALLOSUM_SHRINK") else (Phase.explicit, Phase.generate),
+    max_examples=int(os.environ.get("CALLOSUM_EXAMPLES", "12")),
+    stateful_step_count=60 if DEEP else 30,
+    derandomize=not DEEP,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)
+del Gates

@@ -1,0 +1,166 @@
+"""A PostgreSQL server of the tests' own: private, on a Unix socket in a temporary folder, stopped by its pid."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+PLACES = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/pgsql/bin")
+ABSENT = "no PostgreSQL binaries here (initdb, postgres): install postgresql, or set CALLOSUM_POSTGRES_BIN"
+_schemas = count(1)
+
+
+def binaries() -> Path | None:
+    """The folder with ``initdb`` and ``postgres``; the newest where there are several."""
+    named = os.environ.get("CALLOSUM_POSTGRES_BIN")
+    if named:
+        return Path(named)
+    found = [path for place in PLACES for path in Path("/").glob(place[1:])]
+    on_path = shutil.which("initdb")
+    if on_path:
+        found.append(Path(on_path).resolve().parent)
+    fit = [path for path in found if (path / "initdb").exists() and (path / "postgres").exists()]
+    return max(
+        fit, key=lambda path: [int(part) for part in path.parent.name.split(".") if part.isdigit()], default=None
+    )
+
+
+def _as_nobody() -> Sequence[str]:
+    """PostgreSQL refuses to run as root: then it runs as a user without rights."""
+    if os.geteuid() != 0:
+        return ()
+    return ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+
+class Server:
+    """One server. ``url`` names a fresh schema each time it is called."""
+
+    def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
+        bin_ = binaries()
+        if bin_ is None:
+            raise RuntimeError(ABSENT)
+        self._bin = bin_
+        self.folder = folder
+        self._data = folder / "data"
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+        if os.geteuid() == 0:
+            os.chown(folder, 65534, 65534)
+        subprocess.run(
+            [*_as_nobody(), str(bin_ / "initdb"), "-D", str(self._data), "-U", "callosum", "-A", "trust",
+             "-E", "UTF8", "--locale=C", "--no-sync"],
+            check=True, capture_output=True, cwd=folder,
+        )  # fmt: skip
+
+    def start(self) -> None:
+        settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.folder),
+            "max_connections": "200",
+            "shared_buffers": "64MB",
+            "logging_collector": "off",
+        }
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*_as_nobody(), str(self._bin / "postgres"), "-D", str(self._data), *options, *self._options],
+                stdout=log, stderr=log, cwd=self.folder,
+            )  # fmt: skip
+        until = time.monotonic() + 60
+        while True:
+            try:
+                psycopg.connect(self.conninfo, connect_timeout=2).close()
+            except psycopg.OperationalError:
+                if self._process.poll() is not None or time.monotonic() > until:
+                    raise RuntimeError((self.folder / "log").read_text()[-2000:]) from None
+                time.sleep(0.02)
+            else:
+                return
+
+    @property
+    def conninfo(self) -> str:
+        return f"host={self.folder} user=callosum dbname=postgres"
+
+    def url(self, schema: str | None = None, **more: str) -> str:
+        schema = schema or f"t{os.getpid()}_{next(_schemas)}"
+        extra = "".join(f"&{name}={value}" for name, value in more.items())
+        return f"postgresql://callosum@/postgres?host={quote(str(self.folder), safe='')}&schema={schema}{extra}"
+
+    def contents(self, url: str) -> object:
+        """What stands in all tables of a schema, but for the rows that are only locked."""
+        with psycopg.connect(self.conninfo, autocommit=True) as connection:
+            connection.execute(f"set search_path to {schema_of(url)}")
+            tables = ("journal", "mark", "live", "print", "cover", "session", "meta")
+            return [connection.execute(f"select * from {table} t order by t").fetchall() for table in tables]  # noqa: S608
+
+    def drop(self, schema: str) -> None:
+        with psycopg.connect(self.conninfo, autocommit=True) as connection:
+            connection.execute(f'drop schema if exists "{schema}" cascade')
+
+    def stop(self, *, hard: bool = False) -> None:
+        """``hard``: at once, with nothing written that was not (``immediate``): what a crash leaves."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(signal.SIGQUIT if hard else signal.SIGINT)
+        try:
+            process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def schema_of(url: str) -> str:
+    """The schema that a URL names."""
+    return url.partition("schema=")[2].partition("&")[0]
+
+
+@contextmanager
+def server(*options: str, on_disk: bool = False) -> Iterator[Server]:
+    """A started server; its folder goes with it. Where durability is not the subject it is in memory, if it can be."""
+    memory = Path("/dev/shm")
+    in_memory = not on_disk and memory.is_dir() and shutil.disk_usage(memory).free > 500_000_000
+    # A socket's path may have no more than 107 characters.
+    folder = Path(tempfile.mkdtemp(prefix="callosum-pg-", dir=memory if in_memory else "/tmp"))
+    folder.chmod(0o755)
+    try:
+        own = Server(folder, options)
+        own.start()
+        try:
+            yield own
+        finally:
+            own.stop()
+    finally:
+        with suppress(OSError):
+            shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """The server of this test session. Where there are no binaries: skipped, a failure where they are required."""
+    if binaries() is None:
+        if os.environ.get("CALLOSUM_SERVERS") == "required":
+            pytest.fail(ABSENT)
+        pytest.skip(ABSENT)
+    with server() as own:
+        yield own
+
+
+@pytest.fixture
+def postgres_url(postgres: Server) -> Iterator[str]:
+    """A schema of the test's own."""
+    url = postgres.url()
+    yield url
+    postgres.drop(schema_of(url))

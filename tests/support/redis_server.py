@@ -1,0 +1,122 @@
+"""A private Redis (or Valkey) on a free port of the loopback, in a folder of its own.
+
+Where there is no ``redis-server`` the tests that need one are skipped with the reason; with ``CALLOSUM_SERVERS=required`` they fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_NUMBERS = itertools.count()
+
+
+def binary() -> str:
+    found = shutil.which("redis-server") or shutil.which("valkey-server")
+    if found is None:
+        reason = "there is no redis-server and no valkey-server here (apt-get install redis-server)"
+        if os.environ.get("CALLOSUM_SERVERS") == "required":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return found
+
+
+def free_port() -> int:
+    """Below the ones that the system gives out; a cluster's second port is ten thousand higher."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
+
+
+class RedisServer:
+    """One server process. By default every write is on disk before it is answered."""
+
+    def __init__(self, folder: Path, *options: str, appendonly: str = "yes", fsync: str = "always") -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.options = [*options, "--appendonly", appendonly, "--appendfsync", fsync]
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def address(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def url(self, **query: str) -> str:
+        """An address with a prefix that nobody else has."""
+        facts = {"prefix": f"t{os.getpid()}-{next(_NUMBERS)}", **query}
+        return f"{self.address}?{'&'.join(f'{name}={value}' for name, value in facts.items())}"
+
+    def client(self) -> Any:
+        import redis  # noqa: PLC0415 - an extra
+
+        return redis.Redis(port=self.port)
+
+    def writes(self) -> int:
+        """A number that grows with every write."""
+        with self.client() as client:
+            return int(client.info("persistence")["rdb_changes_since_last_save"])
+
+    def start(self) -> None:
+        place = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        log = ["--daemonize", "no", "--logfile", str(self.folder / "redis.log")]
+        self.process = subprocess.Popen(
+            [binary(), *place, *log, "--save", "", *self.options], stdout=subprocess.DEVNULL
+        )
+        self.until_ready()
+
+    def until_ready(self, seconds: float = 20) -> None:
+        deadline = time.monotonic() + seconds
+        with self.client() as client:
+            while True:
+                try:
+                    client.ping()
+                except Exception:  # noqa: BLE001 - whatever it is, it is tried again until the time is up
+                    assert self.process is not None
+                    if time.monotonic() > deadline or self.process.poll() is not None:
+                        pytest.fail(f"redis-server does not start: {(self.folder / 'redis.log').read_text()[-2000:]}")
+                    time.sleep(0.01)
+                else:
+                    return
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        """Its folder goes with it, so it need not put anything in order."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.kill()
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    yield from serving()
+
+
+def serving(*options: str, **more: str) -> Iterator[RedisServer]:
+    """Starts a server and stops it afterwards: for fixtures."""
+    pytest.importorskip("redis")
+    with tempfile.TemporaryDirectory(prefix="callosum-redis-") as folder:
+        server = RedisServer(Path(folder), *options, **more)
+        try:
+            yield server
+        finally:
+            server.stop()

@@ -1,0 +1,68 @@
+"""Which store a URL names, and what is said of one that cannot be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from callosum.errors import ConfigError
+from callosum.settings import Settings, load
+from callosum.stores.memory import MemoryStore
+from callosum.stores.opening import exists, file_of, open_store
+from callosum.stores.postgres.link import POOL, address_of
+from callosum.stores.sqlite import SqliteStore
+
+
+def test_without_a_url_it_is_the_file_in_the_state_folder(tmp_path: Path) -> None:
+    settings = Settings(state=tmp_path)
+    assert not exists(settings)
+    store = open_store(settings)
+    assert isinstance(store, SqliteStore)
+    assert store.path == tmp_path / "gate.db"
+    store.close()
+    assert exists(settings)
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [("sqlite:///other.db", "/state/other.db"), ("sqlite:////var/a%20b.db", "/var/a b.db"), ("", "/state/gate.db")],
+)
+def test_a_sqlite_url_names_a_file(url: str, path: str) -> None:
+    assert file_of(Settings(state=Path("/state"), store=url)) == Path(path)
+
+
+def test_a_store_in_memory(tmp_path: Path) -> None:
+    assert isinstance(open_store(Settings(state=tmp_path, store="memory:")), MemoryStore)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("mysql://db/agents", "no store for mysql: URLs"),
+        ("sqlite://host/file", "expected sqlite:///"),
+        ("postgresql://db/agents?pool=none", "pool: expected a number"),
+        ("postgresql://db/agents?schema=Bad-Name", "schema: expected lower-case"),
+        ("postgresql://db/agents?nonsense=1", "nonsense"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_told(tmp_path: Path, url: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        open_store(Settings(state=tmp_path, store=url))
+
+
+def test_the_setting_is_a_url(tmp_path: Path) -> None:
+    found = load({"state": tmp_path}, {"CALLOSUM_STORE": "postgresql://db/agents"}, tmp_path)
+    assert found.store == "postgresql://db/agents"
+    with pytest.raises(ConfigError, match="--store: expected a URL"):
+        load({"state": tmp_path, "store": "agents"}, {}, tmp_path)
+
+
+def test_what_of_a_url_is_libpqs_and_what_is_ours() -> None:
+    """And a password is never shown."""
+    address = address_of("postgresql://gate:secret@db:5433/agents?schema=own&sslmode=require&host=/run/x")
+    assert (address.schema, address.pool) == ("own", POOL)
+    assert "sslmode=require" in address.conninfo
+    assert "schema" not in address.conninfo
+    assert "secret" not in address.place
+    assert "port=5433 dbname=agents user=gate" in address.place
