@@ -30,6 +30,8 @@ from callosum.model import Outcome
 name: Final = "claude-code"
 informs_before: Final = True
 
+LOOKS: Final = frozenset("Read Grep Glob LS NotebookRead TodoRead WebFetch WebSearch".split())
+"""Tools of Claude Code's own that only look: how they end is told by their batch, without a hook of their own."""
 _NOTICE: Final = "<task-notification>"
 _TASK: Final = re.compile(r"<task-id>\s*([^<\s]{1,200})\s*</task-id>")
 _STATUS: Final = re.compile(r"<status>\s*([a-z_]{1,40})\s*</status>")
@@ -127,12 +129,16 @@ def _batch(payload: Mapping[str, Any], actor: Actor) -> tuple[Told, ...]:
         id = name_if(call, "tool_use_id") if isinstance(call, Mapping) else None
         if id is not None:
             said = call.get("tool_response")
-            # What else is not reported by now has run, and its report was lost.
-            denied = isinstance(said, str) and _DENIED.search(said[:2000])
-            ended.setdefault(Outcome.CANCELLED if denied else Outcome.UNKNOWN, []).append(id)
+            if isinstance(said, str) and len(said) < _SENTENCE and _DENIED.search(said):
+                outcome = Outcome.CANCELLED
+            else:  # it has run: a look is reported here alone, the report of anything else was lost
+                outcome = Outcome.DONE if call.get("tool_name") in LOOKS else Outcome.UNKNOWN
+            ended.setdefault(outcome, []).append(id)
     return tuple(Closed(actor, tuple(ids), outcome) for outcome, ids in ended.items())
 
 
+_SENTENCE: Final = 1000
+"""A denial is shorter, in characters; what a tool found may be longer and hold any word."""
 _DENIED: Final = re.compile(
     r"needs? approval|requires? (?:approval|permission)|requested permissions?|was blocked|\bdenied\b|was rejected"
     r"|doesn't want to|not allowed|hook error|haven't granted",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from callosum.hosts.claude_code.hook import LOOKS
 from callosum.hosts.entries import MARK, Group, ours
 
 OLDEST: Final = (2, 1, 295)
@@ -17,7 +18,12 @@ _EVENTS: Final = (
 ).split()
 _CLOSED: Final = frozenset(("PreToolUse", "ConfigChange"))
 """Where a hook that fails must stop what it was asked about."""
-_OF_TOOLS: Final = frozenset(("PreToolUse", "PostToolUse", "PostToolUseFailure"))
+_MATCHERS: Final = {
+    "PreToolUse": "*",
+    "PostToolUse": f"^(?!({'|'.join(sorted(LOOKS))})$)",
+    "PostToolUseFailure": "*",
+}
+"""Of a look, whose end changes nothing, the batch tells enough: a hook less for most calls."""
 _NOT_BY_HTTP: Final = frozenset(("SessionStart", "ConfigChange"))
 """What Claude Code calls no HTTP hook for, and what only a command can refuse."""
 _SECONDS: Final = 20
@@ -57,4 +63,5 @@ def _group(event: str, script: str, url: str | None) -> Group:
     hook["timeout"] = _SECONDS
     if event in _CLOSED:
         hook["onFailure"] = "block"
-    return {"matcher": "*", "hooks": [hook]} if event in _OF_TOOLS else {"hooks": [hook]}
+    matcher = _MATCHERS.get(event)
+    return {"hooks": [hook]} if matcher is None else {"matcher": matcher, "hooks": [hook]}

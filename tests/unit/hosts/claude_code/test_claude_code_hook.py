@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from callosum.corpus.events import InputReceived
 from callosum.errors import ConfigError
 from callosum.hosts.claude_code import hook as claude_code
+from callosum.hosts.claude_code.setup import entries
 from callosum.hosts.told import Answer, Before, Closed, Heard, Place
 from callosum.model import Outcome, Verdict
 from tests.support.hooked import SENTENCE, Hooked, answer_of, hooked
@@ -127,6 +129,17 @@ def test_what_ran_and_was_not_reported_may_have_happened(said: object) -> None:
     assert [told.outcome for told in claude_code.read(batch, Place("x")) if isinstance(told, Closed)] == [
         Outcome.UNKNOWN
     ]
+
+
+def test_of_a_look_the_batch_tells_enough() -> None:
+    found = "x" * 2000 + " access denied"
+    batch = event("PostToolBatch", tool_calls=[{"tool_name": "Read", "tool_use_id": "t", "tool_response": found}])
+    assert [told.outcome for told in claude_code.read(batch, Place("x")) if isinstance(told, Closed)] == [Outcome.DONE]
+    matcher = re.compile(entries("/hook")["PostToolUse"]["matcher"])
+    for tool in ("Read", "Grep", "WebFetch"):
+        assert not matcher.match(tool)
+    for tool in ("Bash", "Write", "ReadMcpResourceTool", "mcp__mail__Read", MAIL, "Agent"):
+        assert matcher.match(tool)
 
 
 # --- what is printed ----------------------------------------------------------------------------------------
