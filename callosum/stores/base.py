@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
+from callosum.errors import StoreUnavailable
 from callosum.model import Action, Applied, Entry, Host, Scope, State, Step
 
 Request = tuple[Scope, Step]
@@ -20,6 +21,24 @@ Clock = Callable[[], int]
 """Now, in microseconds since 1970. The store makes it grow."""
 Probe = Callable[[Host], "bool | None"]
 """Whether a host process lives; None where that cannot be told."""
+
+
+def each_alone(
+    run: Callable[[Sequence[Request]], list[Applied | Exception]], requests: Sequence[Request]
+) -> list[Applied | Exception]:
+    """Runs each request of a batch in a transaction of its own: one of them cannot be stored, and is to fail alone.
+
+    Its error stands in its place among the answers. Raises ``StoreUnavailable``, which concerns them all.
+    """
+    answers: list[Applied | Exception] = []
+    for request in requests:
+        try:
+            answers += run([request])
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - it is handed to the one who asked
+            answers.append(error)
+    return answers
 
 
 class Health(Struct, frozen=True):

@@ -23,7 +23,7 @@ from msgspec import Struct
 from callosum.errors import StoreError, StoreUnavailable
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.process import alive
-from callosum.stores.base import Clock, Health, Kin, Nearby, Probe, Request
+from callosum.stores.base import Clock, Health, Kin, Nearby, Probe, Request, each_alone
 from callosum.stores.postgres.apply import Apply, keys_of
 from callosum.stores.postgres.link import PATIENCE, Connections, Line, address_of, explain, lost, to_repeat
 from callosum.stores.postgres.look import NOW, REMEMBERED, Again, Look, Memory
@@ -150,16 +150,7 @@ class PostgresStore:
         except Exception:
             if len(requests) == 1:
                 raise
-        # One request of the batch cannot be stored: each alone, so that it fails alone.
-        answers: list[Applied | Exception] = []
-        for request in requests:
-            try:
-                answers += self._run([request])
-            except StoreUnavailable:
-                raise
-            except Exception as error:  # noqa: BLE001 - it is handed to the one who asked
-                answers.append(error)
-        return answers
+        return each_alone(self._run, requests)
 
     def _run(self, requests: Sequence[Request]) -> list[Applied | Exception]:
         """Runs the transaction until one run of it is committed."""

@@ -18,7 +18,7 @@ from typing import Final
 from callosum.errors import StoreUnavailable
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.process import alive
-from callosum.stores.base import Clock, Health, Kin, Nearby, Probe, Request
+from callosum.stores.base import Clock, Health, Kin, Nearby, Probe, Request, each_alone
 from callosum.stores.rows import (
     ACTION,
     ENTRY,
@@ -95,16 +95,7 @@ class SqliteStore:
         except Exception:
             if len(requests) == 1:
                 raise
-        # One request of the batch cannot be stored: each alone, so that it fails alone.
-        answers: list[Applied | Exception] = []
-        for request in requests:
-            try:
-                answers += self._synced([request])
-            except StoreUnavailable:
-                raise
-            except Exception as error:  # noqa: BLE001 - it is handed to the one who asked
-                answers.append(error)
-        return answers
+        return each_alone(self._synced, requests)
 
     def attempt(self, requests: Sequence[Request]) -> tuple[list[Applied | Exception], int] | None:
         self._connections.written += len(requests)
