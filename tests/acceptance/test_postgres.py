@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -22,12 +21,11 @@ from callosum.errors import StoreError, StoreUnavailable
 from callosum.gate import LocalGate
 from callosum.model import Applied, Call, Change, Decision, Entry, Event, Key, Opening, Scope, State, View
 from callosum.settings import Settings
-from callosum.stores.base import Request
 from callosum.stores.postgres import PostgresStore
 from callosum.stores.postgres.link import Line
 from callosum.testing.script import Script, ids
 from tests.support.postgres import Server, binaries, postgres, postgres_url, schema_of, server  # noqa: F401
-from tests.support.racing import contend
+from tests.support.racing import Torn, contend
 from tests.support.serving import hosted
 from tests.support.world import RULES
 
@@ -43,31 +41,8 @@ CASES = pytest.mark.parametrize(
 )
 
 
-def _same(change: Change, _: View) -> Change:
-    return change
-
-
-class TornStore(PostgresStore):
-    """The mistake that a store must not make: it looks in one transaction and writes in another."""
-
-    def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
-        answers: list[Applied | Exception] = []
-        for scope, step in requests:
-            seen: list[View] = []
-
-            def look(view: View, seen: list[View] = seen) -> Change:
-                seen.append(view)
-                return Change()
-
-            super().transact([(scope, look)])
-            os.sched_yield()
-            try:
-                change = step(seen[-1])
-            except Exception as error:  # noqa: BLE001
-                answers.append(error)
-                continue
-            answers += super().transact([(scope, partial(_same, change))])
-        return answers
+class TornStore(Torn, PostgresStore):
+    """Over a database."""
 
 
 @CASES

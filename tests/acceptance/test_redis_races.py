@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from callosum.model import State
 from callosum.stores.redis import RedisStore
-from tests.support.redis_racing import contend
+from tests.support.racing import Torn, contend
 from tests.support.redis_server import RedisServer, redis_server  # noqa: F401  a fixture
 
 PROCESSES = 8
@@ -25,6 +26,10 @@ CASES = pytest.mark.parametrize(
 )
 
 
+class TornStore(Torn, RedisStore):
+    """Over a server."""
+
+
 @CASES
 def test_one_holder_at_a_time(
     tmp_path: Path,
@@ -34,7 +39,7 @@ def test_one_holder_at_a_time(
     attempts: int,
 ) -> None:
     url = redis_server.url()
-    seen = contend(tmp_path, url, race, keys, attempts)
+    seen = contend(tmp_path, race, keys, attempts, make=partial(RedisStore, url))
     assert sum(together for _, together in seen.values()) == 0
     admitted = [admitted for admitted, _ in seen.values()]
     assert sum(admitted) >= attempts / 10, "hardly anybody was let in"
@@ -58,7 +63,7 @@ def test_a_torn_store_is_caught(
         folder = tmp_path / str(number)
         folder.mkdir()
         try:
-            seen = contend(folder, redis_server.url(), race, keys, 30, torn=True)
+            seen = contend(folder, race, keys, 30, make=partial(TornStore, redis_server.url()))
         except AssertionError:
             together += 1  # somebody's lease was taken from under it
         else:

@@ -24,10 +24,14 @@ def _same(change: Change, _: View) -> Change:
     return change
 
 
-class TornStore(SqliteStore):
-    """The mistake that a store must not make: it looks in one transaction and writes in another."""
+class Torn:
+    """The mistake that a store must not make: it looks in one transaction and writes in another.
+
+    To be put before a real store: ``class TornStore(Torn, SqliteStore)``.
+    """
 
     def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+        transact: Callable[[Sequence[Request]], list[Applied | Exception]] = super().transact  # type: ignore[misc]
         answers: list[Applied | Exception] = []
         for scope, step in requests:
             seen: list[View] = []
@@ -36,15 +40,19 @@ class TornStore(SqliteStore):
                 seen.append(view)
                 return Change()
 
-            super().transact([(scope, look)])
+            transact([(scope, look)])
             os.sched_yield()
             try:
                 change = step(seen[-1])
             except Exception as error:  # noqa: BLE001
                 answers.append(error)
                 continue
-            answers += super().transact([(scope, partial(_same, change))])
+            answers += transact([(scope, partial(_same, change))])
         return answers
+
+
+class TornStore(Torn, SqliteStore):
+    """Over a file."""
 
 
 class Counts:
