@@ -647,6 +647,13 @@ class StoreContract:
         script.end("doug", theirs := script.act("doug", "file:/repo/a.py", tier=1))
         assert ids(script.place("mira", "file:/repo/").stale) == [theirs]
 
+    def test_an_own_write_without_a_report_is_no_look_below_a_tree(self, script: Script, clock: ManualClock) -> None:
+        """Nobody knows whether it happened, and so what the session knows of the thing."""
+        script.act("mira", "file:/repo/a.py", tier=1)
+        clock.advance(1)
+        script.end("doug", script.act("doug", "file:/repo/a.py", tier=1))
+        assert script.place("mira", "file:/repo/").stale == ()
+
     def test_a_write_without_a_report_is_stale_below_a_tree(self, script: Script, clock: ManualClock) -> None:
         """It counts as still changing."""
         theirs = script.act("doug", "file:/repo/a.py", tier=1)

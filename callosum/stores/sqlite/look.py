@@ -94,13 +94,13 @@ _LATEST_BELOW: Final = (
     f"where m.key >= ? and m.key < ? and m.session <> ? and m.changed > 0 order by m.changed desc limit {LATEST}"
 )
 # What the session has looked at below a tree, and others changed after that look. Its own finished
-# write counts as a look, unless the report was late.
+# write counts as a look, unless the report was late; one without a report does not.
+_LOOKED: Final = "w.state = 'done' and w.ended > 0 and w.ended <= w.expires"
 _STALE_BELOW: Final = (
     f"select m.key, {ACTION} from mark o left join journal w on w.seq = o.acted "
     "join mark m on m.key = o.key and m.session <> o.session and m.changed > 0 join journal j on j.seq = m.acted "
-    "where o.key >= ? and o.key < ? and o.session = ? and (o.read > 0 or w.state = 'done') "
-    "and (j.ended = 0 or j.ended > max(o.read, case when w.state = 'done' and w.ended > 0 "
-    "and w.ended <= w.expires then w.seq else 0 end)) "
+    f"where o.key >= ? and o.key < ? and o.session = ? and (o.read > 0 or {_LOOKED}) "
+    f"and (j.ended = 0 or j.ended > max(o.read, case when {_LOOKED} then w.seq else 0 end)) "
     f"order by m.changed desc limit {LATEST}"
 )
 _EARLIER: Final = "select seq from journal where call = ? order by seq desc limit 1"
