@@ -83,6 +83,30 @@ LOOK_BACK: Final = 5_000
 """How many journal entries of all sessions ``Store.touched`` looks back over."""
 
 
+class Pool(Struct, frozen=True):
+    """The connections that this process has to its store now.
+
+    ``limit`` at the most, of them ``open`` ones, of these ``idle``; ``waiting`` threads wait for one. Since it was opened:
+    ``waits`` for a connection, of which ``timeouts`` got none, and ``lost`` connections.
+    """
+
+    limit: int
+    open: int = 0
+    idle: int = 0
+    waiting: int = 0
+    waits: int = 0
+    timeouts: int = 0
+    lost: int = 0
+
+
+class Pooled(Protocol):
+    """What a store with connections over a network offers beside ``Store``."""
+
+    def pool(self) -> Pool:
+        """Returns the state of this process's connections. Cheap; asks nobody."""
+        ...
+
+
 class Prompt(Protocol):
     """What a store can offer to a caller that must not wait, such as an event loop."""
 
