@@ -35,7 +35,9 @@ destruction* anywhere in the line.
 
 _ABOUT: Final = {
     "tools": """Tools of the catalogues, judged by name, description and schema, without arguments. Labels come from
-running the tool, from its authors' types, or from MCP hints; where they come from hints, the hints are hidden.""",
+running the tool, from its authors' types, or from MCP hints; where they come from hints, the hints are hidden. Hints
+are claims, and some are wrong: a tool that sends SMS is declared to be read-only, a search is not. Those count as
+misses here.""",
     "conflicts": """Pairs of calls of two different tasks. Both orders were run from one state; the label is what came
 out. A pair is played without regard to its label. Two changes: one session's is done, and half a minute later the
 other asks, in both orders; it counts as found if in both the one who asks is told, and as a false alarm if in either.

@@ -31,14 +31,14 @@ class Hasher:
         self.words = Sketcher(key).sketch
         """The sketch of a call's text; see ``wording``."""
 
-    def digest(self, tool: str, params: Mapping[str, Any]) -> bytes:
-        """Returns 16 bytes that are equal for calls of one tool that say the same.
+    def digest(self, tool: str, params: Mapping[str, Any], *, whole: bool = False) -> bytes:
+        """Returns 16 bytes that are equal for calls of one tool that say the same. ``whole``: as ``normal.said`` tells.
 
         Order of keys, space around texts, ``1.0`` for ``1``, nulls, params whose names begin with
         ``_`` and mere metadata make no difference.
         """
         state = self._digest.copy()
-        state.update(encode(tool, params))
+        state.update(encode(tool, params, whole=whole))
         return state.digest()
 
     def whole(self, text: str) -> bytes:

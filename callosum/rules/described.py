@@ -29,7 +29,8 @@ _AFTERWARDS: Final = re.compile(
     r"(?:marked|deleted|removed|archived|consumed|charged|billed|notified|emailed|sent|reset|cleared|cancell?ed)\b"
     r"[^.\n]{0,60}\b(?:after|once|afterwards|automatically|upon|when this)\b"
     r"|\b(?:also|then|automatically) "
-    r"(?:marks|deletes|removes|archives|consumes|charges|notifies|emails|sends|triggers|clears|cancels) ",
+    r"(?:marks|deletes|removes|archives|consumes|charges|notifies|emails|sends|triggers|clears|cancels) "
+    r"|\bor (?:creates?|adds?|registers?) (?:\w+ ){0,4}if (?:not|none|no|it|they|there)\b",
     re.IGNORECASE,
 )
 
@@ -54,6 +55,23 @@ def acts_besides(description: str | None) -> bool:
     return _read(description[:MAX_TEXT])[1] if description else False
 
 
+def keeps(name: Name, description: str | None, given: Mapping[str, Any]) -> bool:
+    """Tells whether what is downloaded is kept on this machine; so it is where nothing says otherwise.
+
+    ``given`` are arguments or a schema's properties. What comes back as an answer is kept nowhere.
+    """
+    if not description or not given or name.place == "file" or not LEFT.isdisjoint(given):
+        return True
+    return _KEPT.search(description[:MAX_TEXT]) is not None
+
+
+_KEPT: Final = re.compile(
+    r"\b(?:sav(?:e|es|ed|ing)|stor(?:e|es|ed|ing)|writ(?:e|es|ten)|disk|local\w*|location|director(?:y|ies)|output\w*)\b"
+    r"|/tmp\b",
+    re.IGNORECASE,
+)
+
+
 def final(description: str | None) -> bool:
     """Tells whether a description says that the act cannot be undone."""
     return _read(description[:MAX_TEXT])[2] if description else False
@@ -76,11 +94,18 @@ def settled(name: Name, description: str | None) -> str:
         return said
     if name.rival:
         return name.rival if (grave == 0) == (lex.VERBS[name.rival][0] == 0) else ""
+    if said in lex.RUNS and name.verb == "test" and not _TRYING.search(description[:_OPENING] if description else ""):
+        return said  # ``test_workflow``: "Run a workflow"
     if said in lex.GENERIC or said in lex.YIELDS or lex.VERBS[said][1] < lex.STRONG:
         return ""
     if grave == 0:
         return "" if name.firm or name.tier == 0 else said
     return said if name.tier == 0 and (not name.firm or name.verb in lex.TRIES) else ""
+
+
+_OPENING: Final = 80
+_TRYING: Final = re.compile(r"\b(?:test|check|diagnos|valid|verif|connect|dry|simulat)", re.IGNORECASE)
+"""What a run that only tries something speaks of."""
 
 
 def properties(schema: Mapping[str, Any] | None) -> Mapping[str, Any]:
@@ -109,12 +134,18 @@ def _spellings(*names: str) -> frozenset[str]:
 
 _FILES: Final = ("path", "file", "dir", "directory", "folder", "filename", "file_path", "dir_path", "file_name")
 OUTPUTS: Final = _spellings(
-    *(f"{way}_{what}" for way in ("output", "out", "save", "download", "export", "local_output") for what in _FILES),
+    *(
+        f"{way}_{what}"
+        for way in ("output", "out", "save", "download", "export", "local_output", "local")
+        for what in _FILES
+    ),
     *(f"{way}_to" for way in ("output", "save", "write", "download", "export", "dump")),
     *("save_as", "outdir", "outfile"),
 )
 """Params that say where what was looked at is written."""
 _TARGETS: Final = _spellings(*_FILES)
+LEFT: Final = OUTPUTS | _TARGETS
+"""Without any of these a look leaves no file."""
 
 
 def outputs(name: Name, given: Mapping[str, Any]) -> list[str]:

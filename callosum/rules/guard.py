@@ -55,7 +55,7 @@ _PATCH: Final = 4
 class Guard:
     """Knows what must not be touched. ``protected`` are absolute paths, ``ports`` Callosum's own."""
 
-    __slots__ = ("_hints", "_port", "_roles", "_roots", "_touches")
+    __slots__ = ("_hints", "_port", "_roots", "_touches")
 
     def __init__(self, protected: tuple[str, ...] = (), ports: tuple[int, ...] = (7700,)) -> None:
         roots = [keys.path(one).rstrip("/") or "/" for one in protected if one.strip()]
@@ -70,35 +70,23 @@ class Guard:
             *(str(port) for port in ports),
             *(one.lower() for one in self._roots if one != "/"),
         )
-        self._roles: dict[str, int] = {}
         # Sessions touch the same few files again and again.
         self._touches = lru_cache(maxsize=2048)(self.touches)
 
-    def reason(self, params: Mapping[str, Any], cwd: str | None) -> tuple[str, bool] | None:
-        """Returns why a call is a danger to the gate, None if it is none.
+    def reason(
+        self, params: Mapping[str, Any], which: tuple[tuple[str, int], ...], cwd: str | None
+    ) -> tuple[str, bool] | None:
+        """Returns why a call is a danger to the gate, None if it is none; ``which`` are its params to look at.
 
         The flag tells that it holds for a changing call only: reading the file is harmless.
         """
-        roles = self._roles
-        for name, value in params.items():
-            role = roles.get(name)
-            if role is None:
-                if type(value) is int:
-                    continue
-                role = self._learn(name)
-            if role and value:
-                found = self._look(role, value, cwd)
+        for name, role in which:
+            value = params[name]
+            if value:
+                found = self._text(role, value, cwd) if type(value) is str else self._look(role, value, cwd)
                 if found is not None:
                     return found
         return None
-
-    def _learn(self, name: Any) -> int:
-        role = _role(name) if isinstance(name, str) else 0
-        if len(self._roles) >= 4096:
-            self._roles.clear()
-        if not isinstance(name, str) or len(name) <= 64:
-            self._roles[name] = role
-        return role
 
     def _look(self, role: int, value: Any, cwd: str | None, depth: int = 0) -> tuple[str, bool] | None:
         if type(value) is str:
@@ -289,6 +277,11 @@ def _runs_callosum(program: str, argv: list[str]) -> bool:
                 word in ("rules", "hooks", "lock", "server", "approvals") and bool(_VERBS.intersection(words))
             )
     return False
+
+
+def guarded(names: tuple[Any, ...]) -> tuple[tuple[str, int], ...]:
+    """Returns those of a call's params at which the guard looks, with what each holds."""
+    return tuple([(name, role) for name in names if isinstance(name, str) and (role := _role(name))])
 
 
 def _role(name: str) -> int:

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import msgspec
 
-from callosum.model import Key, Mode
+from callosum.model import Key
 from callosum.rules import keys, many
 from callosum.rules import lexicon as lex
 from callosum.rules.arguments import role_of
+from callosum.rules.keys import READ
 from callosum.rules.name import read_name
 
 MAX_NODES: Final = 5_000
@@ -60,7 +61,7 @@ def harvest(tool: str, looked: tuple[Key, ...], result: Any) -> tuple[Key, ...]:
             made[keys.fit(prefix + one)] = None
             if len(made) >= keys.MAX_KEYS:
                 break
-    return tuple([Key(one, Mode.READ) for one in made])
+    return tuple([Key(one, READ) for one in made])
 
 
 @lru_cache(maxsize=1024)

@@ -14,18 +14,21 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from callosum.model import Key
 from callosum.rules import acts, described, many, money, opaque, opposites, sql, targets
 from callosum.rules import lexicon as lex
+from callosum.rules import shape as shapes
 from callosum.rules.keys import merge, spell
 from callosum.rules.name import MAX_NAME, Name, read_name, words
 
 if TYPE_CHECKING:
     from callosum.model import Call
+    from callosum.rules.shape import Shape
 
 
 class Look(NamedTuple):
     """What a tool's name says together with the verb in its arguments (``action``, ``method``).
 
     ``tier`` is without what other arguments add. ``settles``: doing it twice is the same as once.
-    ``whole``: afterwards the resource holds what the call says. ``sure``: a verb was found.
+    ``whole``: afterwards the resource holds what the call says. ``sure``: a verb was found. ``open``: the
+    description may know better. ``apart``: it may stand for a command, or change no more than its own session.
     """
 
     name: Name
@@ -37,6 +40,8 @@ class Look(NamedTuple):
     stance: str
     whole: bool
     sure: bool
+    open: bool
+    apart: bool
     why: tuple[str, ...]
 
 
@@ -52,12 +57,12 @@ class Judgement(NamedTuple):
     why: tuple[str, ...]
 
 
-def look(tool: str, params: Mapping[str, Any]) -> Look:
-    """Returns what the name of a tool and the verb among its arguments say."""
+def look(tool: str, params: Mapping[str, Any], shape: Shape) -> Look:
+    """Returns what the name of a tool and the verb among its arguments say. ``shape`` is that of its params."""
+    if not shape.telling and len(tool) <= MAX_NAME:
+        return _look(tool, "", "")
     short = tool if len(tool) <= MAX_NAME else tool[:MAX_NAME]
     seen = _look(short, "", "")
-    if "name" not in params and _TELLING.isdisjoint(params) and short is tool:
-        return seen
     if not acts.NAMING.isdisjoint(params) or ("name" in params and acts.calls_others(seen.name)):
         seen = _look(short, *acts.said(short, params))
     if not acts.BATCHES.isdisjoint(params):
@@ -67,13 +72,23 @@ def look(tool: str, params: Mapping[str, Any]) -> Look:
                 seen = other._replace(why=(f"one of the calls in it is {other.why[0]}", *other.why[1:]))
     if short is not tool and seen.effect == "read":
         return seen._replace(tier=1, effect="write", why=("its name is too long to be read as a whole",))
-    if seen.effect == "write" and not _ANSWERING.isdisjoint(params):
+    if seen.effect == "write" and not opposites.ANSWERING.isdisjoint(params):
         return seen._replace(stance=opposites.answered(params, seen.name, seen.stance))
     return seen
 
 
-_ANSWERING: Final = opposites.ANSWERING
-_TELLING: Final = _ANSWERING | acts.NAMING
+def holds(seen: Look, params: Mapping[str, Any]) -> bool:
+    """Tells whether afterwards one resource holds what the call says and nothing else, so that a repeat is harmless.
+
+    What is created under a bare name may stand beside another of that name, as in a drive or a wiki: a repeat makes
+    two. At a path there is one.
+    """
+    if seen.verb != "create" or not seen.whole:
+        return seen.whole
+    return all("/" in value or "\\" in value for name in _BARE if type(value := params.get(name)) is str)
+
+
+_BARE: Final = ("filename", "file_name", "fileName", "name", "title")
 
 
 @lru_cache(maxsize=4096)
@@ -116,9 +131,10 @@ def _look(tool: str, said: str, where: str) -> Look:
         and verb in lex.REPEATS
         and not (name.head in lex.HARMLESS_TWICE and verb in ("create", "add", "make"))
     )
-    return Look(
-        name, verb, lifted, effect, repeats, settles, opposites.stance(verb, sided), verb in lex.WHOLE, sure, why
-    )
+    leaves_open = not sure or bool(name.rival) or not name.firm or name.verb in lex.TRIES or name.verb in lex.BRINGS
+    side = opposites.stance(verb, sided)
+    apart = targets.stands_apart(name)
+    return Look(name, verb, lifted, effect, repeats, settles, side, verb in lex.WHOLE, sure, leaves_open, apart, why)
 
 
 _ROWS: Final = frozenset("row record query sql table data database column db field distinct where statement".split())
@@ -197,24 +213,28 @@ def _outward(verb: str, nouns: set[str], head: str) -> tuple[int, str]:
 
 
 _DATABASE: Final = frozenset("sql db database mysql postgres postgresql sqlite table cypher".split())
-_SPOKEN: Final = frozenset(lex.SQL_PARAMS) | opaque.DOCUMENTED | opaque.PIPELINED
-"""Params that may hold a statement of a language."""
 _GRAPHS: Final = frozenset(("graphql", "gql", "graph", "ql"))
 
 
-def judge(call: Call, params: Mapping[str, Any]) -> Judgement:
+def judge(call: Call, params: Mapping[str, Any], shape: Shape) -> Judgement:
     """Returns what a call is taken for that no rule names. Never tier 0 without a sign of harmlessness."""
-    params = opaque.unwrap(params)
-    seen = look(call.tool, params)
-    told = described.properties(call.schema)
+    if shape.wrapped:
+        params = opaque.unwrap(params)
+        shape = shapes.of(params)
+    seen = look(call.tool, params, shape)
+    told = described.properties(call.schema) if call.schema else {}
     name = seen.name
-    if not seen.sure or name.rival or not name.firm or name.verb in lex.TRIES:
+    if seen.open:
         seen = _settled(call, params, told, seen)
     statement = None
-    if not _SPOKEN.isdisjoint(params):
+    if shape.spoken:
         seen, statement = _stated(params, seen)
     tier, effect, why, verb = seen.tier, seen.effect, seen.why, seen.verb
-    if 0 < tier < 4 and money.moves(params, told, name, verb):
+    if (
+        0 < tier < 4
+        and (told or shape.money.amount)
+        and money.moves(shape.money, shapes.of(told).money if told else None, name, verb)
+    ):
         tier, why = 4, (*why, "money moves: an amount and who gets it")
     touched: tuple[Key, ...] = ()
     way = effect
@@ -222,7 +242,7 @@ def judge(call: Call, params: Mapping[str, Any]) -> Judgement:
         if call.annotations and _changes(call.annotations):
             tier, effect, way, why = 1, "write", "write", (*why, "but its author's hints say that it changes something")
         else:
-            besides, touched = _besides(call, params, told, name, verb)
+            besides, touched = _besides(call, params, told, name, verb, shape)
             if besides:
                 tier, effect, why = 1, "write", (*why, besides)
     elif tier < 4 and call.description and described.final(call.description):
@@ -234,11 +254,12 @@ def judge(call: Call, params: Mapping[str, Any]) -> Judgement:
         keys: tuple[Key, ...] = sql.within(statement.keys, params)
         why = (*why, "its keys are the tables")
     else:
-        keys = targets.derive(call, params, name, verb, tier, way)
+        apart = targets.alone(call, params, name) if seen.apart else None
+        keys = targets.derive(call, params, name, verb, tier, way, shape) if apart is None else apart
         if touched:
             keys = merge([*touched, *keys])[0]
         why = (*why, targets.told(keys))
-    return Judgement(tier, effect, keys, seen.repeats and effect == "write", seen.stance, seen.whole, why)
+    return Judgement(tier, effect, keys, seen.repeats and effect == "write", seen.stance, holds(seen, params), why)
 
 
 def _stated(params: Mapping[str, Any], seen: Look) -> tuple[Look, sql.Statement | None]:
@@ -272,7 +293,7 @@ def _changes(hints: Mapping[str, Any]) -> bool:
 
 
 def _besides(
-    call: Call, params: Mapping[str, Any], told: Mapping[str, Any], name: Name, verb: str
+    call: Call, params: Mapping[str, Any], told: Mapping[str, Any], name: Name, verb: str, shape: Shape
 ) -> tuple[str, tuple[Key, ...]]:
     """Returns what a look does besides looking, ``""`` if nothing shows, and the keys of what it changes by that."""
     if call.description:
@@ -280,8 +301,8 @@ def _besides(
             return "but its description tells of something that it does as well", many.touched(name)
     elif "unread" in name.words and not lex.MESSAGES.isdisjoint(name.nouns):
         return "but what is unread may count as read afterwards", many.touched(name)
-    where = described.outputs(name, params)
-    if where or (told and described.outputs(name, told)):
+    where = described.outputs(name, params) if shape.leaving else []
+    if where or (told and not params and described.outputs(name, told)):
         left = [Key(one) for path in where for one in spell("file:", path, call.cwd)]
         return "but it can leave a file where its params say", tuple(left)
     if verb in _ASKS and any(params.get(one) for one in ("body", "data", "json", "payload")):
@@ -299,6 +320,13 @@ def _settled(call: Call, params: Mapping[str, Any], told: Mapping[str, Any], see
         known = _described(call.tool if len(call.tool) <= 256 else call.tool[:256], lead)
         if not (seen.sure and not seen.name.sure and seen.verb != seen.name.verb):
             return known  # unless an argument named the act
+    if seen.verb in lex.BRINGS and not described.keeps(seen.name, call.description, params or told):
+        return seen._replace(
+            tier=0,
+            effect="read",
+            repeats=False,
+            why=(f'judged by the verb "{seen.verb}" and its description: what it brings is its answer',),
+        )
     if not seen.sure and _converts(seen.name.words, params or _typed(told)):
         return seen._replace(
             tier=0,
@@ -339,6 +367,8 @@ def _described(tool: str, verb: str) -> Look:
         opposites.stance(verb, name),
         False,
         True,
+        False,
+        targets.stands_apart(name),
         tuple([one.replace("judged by the", "judged by its description, which amounts to the") for one in why]),
     )
 

@@ -18,6 +18,11 @@ from typing import Any, Final
 
 from callosum.model import MAX_KEY, Key, Mode
 
+READ: Final = Mode.READ
+WRITE: Final = Mode.WRITE
+APPEND: Final = Mode.APPEND
+"""The modes by a name that is found at once: a member looked up in its class costs as much as making a key."""
+
 MAX_KEYS: Final = 64
 """How many keys one call can have."""
 MAX_VALUE: Final = 65_536
@@ -254,11 +259,19 @@ def _shorten(value: str, limit: int) -> str:
 def default_mode(name: str, effect: str) -> Mode:
     """Returns what a call does to a key where no rule says it."""
     if effect == "read":
-        return Mode.READ
-    return Mode.APPEND if name.startswith("channel:") else Mode.WRITE
+        return READ
+    return APPEND if name.startswith("channel:") else WRITE
 
 
-_FORCE: Final = {Mode.READ: 0, Mode.APPEND: 1, Mode.WRITE: 2}
+def only_read(found: tuple[Key, ...]) -> bool:
+    """Tells whether nothing is changed through any of some keys."""
+    for key in found:  # noqa: SIM110 - a generator costs more than the loop
+        if key.mode is not READ:
+            return False
+    return True
+
+
+_FORCE: Final = {READ: 0, APPEND: 1, WRITE: 2}
 
 
 def merge(keys: list[Key]) -> tuple[tuple[Key, ...], bool]:

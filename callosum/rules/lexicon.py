@@ -22,11 +22,11 @@ suggest recommend classify discover wait sleep think reason echo print lint audi
 interpret measure tally identify determine recall predict guess infer distinguish extract visualize
 visualise has is can exists contains select subtract multiply divide explore introspect locate scrape crawl
 transcribe recognize recognise blame geocode outline decode tokenize nslookup dig observe assess investigate
-troubleshoot rerank teach
+troubleshoot rerank teach gather contrast correlate collate interrogate survey weigh calc tabulate
 """
 _READ_LOOSE: Final = """
 compute count check sort sum average search query monitor watch translate preview trace profile test probe
-sample hear listen look see poll ask research render score rank match encode hash
+sample hear listen look see poll ask research render score rank match encode hash filter normalize normalise
 """
 _REDIS_READ: Final = """
 hget hgetall hmget hkeys hvals hlen hexists hscan lrange llen lindex smembers sismember scard sscan sinter sunion
@@ -145,6 +145,7 @@ SENT: Final = _words("details detail info information status")
 """... unless the verb sends such a thing: ``post_status``."""
 GENERIC: Final = _words("manage handle process execute run invoke call do use exec perform apply request set type")
 """Verbs that say only that something is done; what, the arguments say."""
+RUNS: Final = _words("run execute invoke")
 YIELDS: Final = _words("export download generate capture load render make produce build")
 """Verbs whose act may be no more than the answer it gives: in a description they raise nothing."""
 TRIES: Final = _words(
@@ -152,6 +153,8 @@ TRIES: Final = _words(
     "analyse translate match score poll sample ping"
 )
 """Verbs that look by doing something; what they do, the description may tell."""
+BRINGS: Final = _words("download")
+"""Verbs that bring something here; whether it is kept, the description may tell."""
 PICTURES: Final = _words("screenshot snapshot screencast capture recording echo print dump pdf")
 """Words of tools whose answer is a file where a path is given."""
 COMPUTED: Final = _words(
@@ -213,6 +216,9 @@ ADDRESSED: Final = _words(
     "send email mail reply respond forward invite notify message dm text contact call dial mention ping announce"
 )
 """Verbs whose act is for those it is addressed to."""
+POSTS: Final = _words("post share text")
+SAYINGS: Final = _words("tweet reply mention")
+"""Verbs that are what is posted, too."""
 PAYS: Final = _words(
     "pay purchase buy refund withdraw reimburse payout wire remit deposit charge send transfer make "
     "create schedule initiate donate fund"
@@ -282,6 +288,8 @@ ACTION_PARAMS: Final = (
     "request_type",
     "type_of_action",
 )
+TITLES: Final = ("title", "symbol", "ticker")
+"""Params that name a thing where it has no id."""
 TOOL_PARAMS: Final = (
     "tool", "tool_name", "toolName", "tool_slug", "action_name", "actionName", "operation_name", "operationName",
     "operation_id", "operationId", "function", "function_name", "functionName", "method_name", "methodName",
@@ -299,7 +307,7 @@ SCOPES: Final = _words(
 """Ids that say where, not what; they are targets only where the tool is about them."""
 IGNORED: Final = _words(
     "limit offset page per_page page_size pagesize cursor sort order_by orderby direction format "
-    "max_results maxresults count top skip fields include exclude verbose timeout language locale"
+    "max_results maxresults count top skip fields include exclude verbose timeout language locale since"
 )
 HTTP: Final = {"get": 0, "head": 0, "options": 0, "trace": 0, "post": 2, "put": 1, "patch": 1, "delete": 4}
 

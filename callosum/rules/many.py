@@ -10,7 +10,8 @@ precisely is a facet of the tree:
 ``file:/w/|names``  the names in a directory, not what is in the files
 
 A search does not meet a change of one thing: whether that is among what was found, its words alone
-cannot tell. A change of all meets every search.
+cannot tell. A change of all meets every search. A list of those in a state of work (``open``) or
+changed since a time is no search: what is new or changed may well be among them.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from callosum.model import Key, Mode
+from callosum.model import Key
 from callosum.rules import keys, slots
 from callosum.rules import lexicon as lex
 from callosum.rules.arguments import part_of
+from callosum.rules.keys import APPEND, READ, WRITE
 from callosum.rules.opposites import NEW
 
 if TYPE_CHECKING:
@@ -109,13 +111,13 @@ def _paid(noun: str) -> list[Key]:
 def touched(name: Name) -> tuple[Key, ...]:
     """What a look changes that changes what it looks at (``marked as read after``)."""
     noun = kind(name)
-    return (Key(keys.fit(f"{noun}:{SOME}"), Mode.APPEND),) if noun else ()
+    return (Key(keys.fit(f"{noun}:{SOME}"), APPEND),) if noun else ()
 
 
 def planned(name: Name, entity: str) -> list[Key]:
     """What a payment that is planned adds to the list of those; nothing where it is made at once."""
     kept = of(name, entity)
-    return [Key(f"{kept}:{NEW}", Mode.APPEND)] if kept != entity else []
+    return [Key(f"{kept}:{NEW}", APPEND)] if kept != entity else []
 
 
 def _only_dates(params: Mapping[str, Any]) -> bool:
@@ -123,7 +125,7 @@ def _only_dates(params: Mapping[str, Any]) -> bool:
 
 
 def _look(name: str) -> Key:
-    return Key(keys.fit(name), Mode.READ)
+    return Key(keys.fit(name), READ)
 
 
 def directory(path: str, cwd: str | None) -> list[Key]:
@@ -136,9 +138,9 @@ def renamed(files: list[Key]) -> list[Key]:
     found: dict[str, None] = {}
     for key in files:
         above = key.name.rstrip("/").rpartition("/")[0]
-        if key.mode is not Mode.READ and key.name[:5] == "file:" and above:
+        if key.mode is not READ and key.name[:5] == "file:" and above:
             found[f"{above}/{NAMES}"] = None
-    return [Key(keys.fit(one), Mode.APPEND) for one in found]
+    return [Key(keys.fit(one), APPEND) for one in found]
 
 
 def lists(name: Name, verb: str, entity: str) -> bool:
@@ -154,16 +156,16 @@ def changes(found: Arguments, name: Name, verb: str, params: Mapping[str, Any], 
     if owned:
         if owned == name.place and verb in lex.INTO and (held := _held(params)):
             return parts(own(owned, found), [held], adds=verb not in REMOVES)
-        return [Key(own(owned, found), Mode.APPEND if adds or verb in lex.PAYS else Mode.WRITE)]
+        return [Key(own(owned, found), APPEND if adds or verb in lex.PAYS else WRITE)]
     noun = kind(name)
     if not noun:
         return []
     if (adds and verb in lex.CREATES) or (verb == "set" and noun in ("alarm", "reminder", "timer")):
-        return [Key(keys.fit(f"{noun}:{NEW}"), Mode.APPEND)]
+        return [Key(keys.fit(f"{noun}:{NEW}"), APPEND)]
     if "all" in name.words:
-        return [Key(keys.fit(f"{noun}:{ALL}"), Mode.WRITE)]
+        return [Key(keys.fit(f"{noun}:{ALL}"), WRITE)]
     if name.head in lex.ASPECTS and verb in lex.SETS:
-        return [Key(keys.fit(own(noun, found)), Mode.WRITE)]
+        return [Key(keys.fit(own(noun, found)), WRITE)]
     return []
 
 
@@ -173,9 +175,9 @@ REMOVES: Final = frozenset("remove unassign detach".split())
 
 def parts(container: str, held: list[str], *, adds: bool) -> list[Key]:
     """The keys of what is put into a container or taken out of it: others of its things are nobody's concern."""
-    mode = Mode.APPEND if adds else Mode.WRITE
+    mode = APPEND if adds else WRITE
     return [
-        Key(container, Mode.APPEND),
+        Key(container, APPEND),
         *(Key(keys.fit(f"{container}/{keys.clean(one).rstrip('/ ')}"), mode) for one in held),
     ]
 

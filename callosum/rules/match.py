@@ -76,12 +76,15 @@ def _entry(place: int, rule: Rule, known: str | None = None) -> _Entry:
 
 
 class Candidates:
-    """The rules that can match one tool's name, ready to be searched."""
+    """The rules that can match one tool's name, ready to be searched.
 
-    __slots__ = ("_by_name", "_by_value", "_last", "_none", "_patterns")
+    ``none``: whatever the params hold, it is ``last`` that matches.
+    """
+
+    __slots__ = ("_by_name", "_by_value", "_patterns", "last", "none")
 
     def __init__(self, rules: Iterable[tuple[int, Rule, Any]]) -> None:
-        self._last = NOTHING
+        self.last = NOTHING
         self._by_value: dict[str, dict[Any, list[_Entry]]] = {}
         self._by_name: dict[str, list[_Entry]] = {}
         patterns: list[tuple[_Entry, str, Any]] = []
@@ -92,10 +95,10 @@ class Candidates:
             elif rule.params or rule.present:
                 plain.append((place, rule))
             else:
-                self._last = place
+                self.last = place
                 break  # nothing after it can ever match
         self._patterns = _PatternSet(patterns)
-        self._none = not patterns and not plain
+        self.none = not patterns and not plain
         common = Counter((name, scalar(value)) for _, rule in plain for name, values in rule.params for value in values)
         for place, rule in plain:
             if rule.params:
@@ -111,9 +114,7 @@ class Candidates:
 
     def first(self, params: Mapping[str, Any]) -> int:
         """Returns the place of the first rule that matches, ``NOTHING`` if none does."""
-        best = self._last
-        if self._none:
-            return best
+        best = self.last
         for name, table in self._by_value.items():
             value = params.get(name)
             if type(value) is not str:
@@ -200,10 +201,12 @@ class Index:
                 else:
                     self._exact.setdefault(tool, set()).add(place)
 
-    def candidates(self, tool: str) -> Candidates:
-        """Returns the rules that can match a tool's name."""
+    def first(self, tool: str, params: Mapping[str, Any]) -> int:
+        """Returns the place of the first rule that matches a call, ``NOTHING`` if none does."""
         known = self._memo.get(tool)
-        return known if known is not None else self._find(tool)
+        if known is None:
+            known = self._find(tool)
+        return known.last if known.none else known.first(params)
 
     @property
     def names(self) -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from callosum.rules.name import Name
 
 _AMOUNT: Final = frozenset(
@@ -24,34 +24,28 @@ _VERBS: Final = frozenset(
 )
 _MOST: Final = 64
 _LONG: Final = 64
-_LONGEST: Final = 1024
-"""How many characters of names are kept as they are."""
 
 
-def moves(params: Mapping[str, Any], told: Mapping[str, Any], name: Name, verb: str) -> bool:
+class Money(NamedTuple):
+    """Whether there is an amount among the names of params, an account it can go to, somebody who gets it."""
+
+    amount: bool
+    account: bool
+    payee: bool
+
+
+def of(names: Iterable[Any]) -> Money:
+    """Returns what the names of params say of money."""
+    few = [one for one in islice(names, _MOST) if isinstance(one, str) and len(one) <= _LONG]
+    found = [one.lower().replace("_", "").replace("-", "") for one in few]
+    return Money(not _AMOUNT.isdisjoint(found), not _ACCOUNT.isdisjoint(found), not _PAYEE.isdisjoint(found))
+
+
+def moves(given: Money, told: Money | None, name: Name, verb: str) -> bool:
     """Tells whether a write moves money, by the names of its params and of the schema's (``told``)."""
-    amount, account, payee = _shape(_names(params))
-    if told:
-        more = _shape(_names(told))
-        amount, account, payee = amount or more[0], account or more[1], payee or more[2]
+    amount, account, payee = given
+    if told is not None:
+        amount, account, payee = amount or told[0], account or told[1], payee or told[2]
     if not amount:
         return False
     return account or "transaction" in name.nouns or (payee and verb in _VERBS)
-
-
-def _names(params: Mapping[str, Any]) -> tuple[str, ...]:
-    if len(params) <= _MOST:
-        names = tuple(params)
-        try:
-            if len("".join(names)) <= _LONGEST:
-                return names
-        except TypeError:  # a name that is no text
-            pass
-    return tuple([one for one in islice(params, _MOST) if isinstance(one, str) and len(one) <= _LONG])
-
-
-@lru_cache(maxsize=1024)
-def _shape(names: tuple[str, ...]) -> tuple[bool, bool, bool]:
-    """Whether there is an amount among the names, an account it can go to, somebody who gets it."""
-    found = [one.lower().replace("_", "").replace("-", "") for one in names]
-    return not _AMOUNT.isdisjoint(found), not _ACCOUNT.isdisjoint(found), not _PAYEE.isdisjoint(found)

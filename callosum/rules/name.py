@@ -26,7 +26,7 @@ _JOINED: Final = re.compile(
         for one in (
             "create or update", "add or update", "get or create", "find or create", "check out", "check in", "set up",
             "log in", "log out", "sign in", "sign out", "sign up", "roll back", "un subscribe", "clean up", "shut down",
-            "tear down", "look up", "back up", "opt out", "opt in",
+            "tear down", "look up", "back up", "opt out", "opt in", "merge requests?", "pull requests?",
         )
     )
     + r")(?![a-z])(?!(?<=[A-Z])[A-Z])"
@@ -37,6 +37,7 @@ _JOINS: Final = {
     "signout": "logout", "signup": "signup", "rollback": "rollback", "unsubscribe": "unsubscribe",
     "cleanup": "clear", "shutdown": "stop", "teardown": "teardown", "checkin": "checkin", "lookup": "lookup",
     "backup": "backup", "optout": "unsubscribe", "optin": "subscribe",
+    **dict.fromkeys(("mergerequest", "mergerequests", "pullrequest", "pullrequests"), "pr"),
 }  # fmt: skip
 
 
@@ -173,6 +174,11 @@ def _verb(found: list[str]) -> tuple[int, str, str]:
     ]
     strong = [one for one in known if one[3] == lex.STRONG]
     last = len(found) - 1
+    if len(strong) > 1:  # ``list_users_to_delete``, ``find_by_zip``: what follows a preposition says which ones
+        border = next((at for at in range(strong[0][0] + 1, last) if found[at] in lex.PREPOSITIONS), last)
+        strong = [one for one in strong if one[0] <= border]
+    if len(strong) == 1 and strong[0][0] == last == 1 and found[0] in lex.POSTS and found[1] in lex.SAYINGS:
+        return 0, found[0], ""  # ``post_tweet``: the second is what is posted
     if strong:
         first, end = strong[0], strong[-1]
         if first[1] in lex.LISTS and end[2] > 0 and (first[0] or end[0] == last):

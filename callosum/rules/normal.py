@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +12,10 @@ MAX_TEXT: Final = 16_384
 """How many characters are taken of the text of an object that JSON does not know."""
 MAX_NODES: Final = 20_000
 MAX_DEPTH: Final = 40
+
+_FEW: Final = 64
+_TEXTS: Final = {str}
+_strip: Final = str.strip
 
 METADATA: Final = frozenset(
     "idempotencyKey idempotency_key idempotencyToken idempotency_token clientToken client_token "
@@ -22,20 +26,30 @@ ABOUT_COMMAND: Final = frozenset("description timeout timeout_ms timeoutMs expla
 """Params beside a ``command`` that only tell about it."""
 
 
-def encode(tool: str, params: Mapping[str, Any]) -> bytes:
-    """Returns the normalised call as bytes, whatever the params hold. Never raises."""
+def said(names: Iterable[Any]) -> bool:
+    """Tells whether all params of these names say what a call does: none is about the attempt or for the gate alone."""
+    return all(type(name) is str and name[:1] not in ("", "_") and name not in _BESIDES for name in names)
+
+
+def encode(tool: str, params: Mapping[str, Any], *, whole: bool = False) -> bytes:
+    """Returns the normalised call as bytes, whatever the params hold. Never raises. ``whole``: as ``said`` tells."""
     try:
         flat: dict[str, Any] = {}
-        left_out = METADATA | ABOUT_COMMAND if "command" in params else METADATA
-        check = not left_out.isdisjoint(params)
+        if not whole:
+            left_out = METADATA | ABOUT_COMMAND if "command" in params else METADATA
+            params = {name: one for name, one in params.items() if name[0] != "_" and name not in left_out}
         for name, value in params.items():
-            if value is None or name[0] == "_" or (check and name in left_out):
+            if value is None:
                 continue
             kind = type(value)
             if kind is str:
                 flat[name] = value.strip()
+            elif kind is int or kind is bool:
+                flat[name] = value
+            elif kind is list and len(value) <= _FEW and set(map(type, value)) == _TEXTS:
+                flat[name] = list(map(_strip, value))
             else:
-                flat[name] = value if kind is int or kind is bool else _normal(value)
+                flat[name] = _normal(value)
         return _encode((tool, flat))
     except (TypeError, ValueError, LookupError, OverflowError, RecursionError, AttributeError):
         return _slow(tool, params)
@@ -87,6 +101,7 @@ def _own(kind: type, name: str) -> type | None:
     return next((one for one in kind.__mro__ if name in vars(one)), None)
 
 
+_BESIDES: Final = METADATA | ABOUT_COMMAND
 _encode: Callable[[Any], bytes] = msgspec.json.Encoder(order="deterministic", enc_hook=_plain).encode
 
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from callosum.model import Key, Mode
+from callosum.model import Key
+from callosum.rules.keys import APPEND
 
 if TYPE_CHECKING:
     from callosum.rules.name import Name
@@ -191,9 +192,9 @@ def about_itself(taken: str, keys: tuple[Key, ...]) -> str:
 
     What it puts there may be named (``channel:c|user/bob``): about that it does take a side.
     """
-    if not taken or not keys or keys[0].mode is not Mode.APPEND:
+    if not taken or not keys or keys[0].mode is not APPEND:
         return taken
-    return taken if any(key.mode is not Mode.APPEND or _a_thing(key.name) for key in keys) else ""
+    return taken if any(key.mode is not APPEND or _a_thing(key.name) for key in keys) else ""
 
 
 def _a_thing(name: str) -> bool:

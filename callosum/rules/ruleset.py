@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from callosum.model import HOUR, Call, Classification, Content, Key, Mode, Tier, Verdict
 from callosum.rules import keys, shell
+from callosum.rules import shape as shapes
 from callosum.rules.content import Hasher, brief
 from callosum.rules.guard import Guard
-from callosum.rules.judge import Judgement, judge, look
+from callosum.rules.judge import Judgement, holds, judge, look
+from callosum.rules.keys import APPEND
 from callosum.rules.match import NOTHING, Index
 from callosum.rules.opposites import about_itself
 from callosum.rules.parse import KeyTemplate, Rule, default_rules, parse_rules
@@ -21,6 +23,8 @@ from callosum.rules.template import Derive, compile_template
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from callosum.rules.shape import Shape
 
 WHOLE: Final = ("content", "contents", "file_text", "text")
 """Params that hold all that a written file will hold."""
@@ -149,7 +153,7 @@ class RuleSet:
 
         Two sets with the same default rules whose deciding rules are equal classify a call alike.
         """
-        place = self._index.candidates(call.tool).first(call.params)
+        place = self._index.first(call.tool, call.params)
         return None if place == NOTHING else self.rules[place]
 
     def highest_tiers(self) -> dict[str, int]:
@@ -178,38 +182,37 @@ class RuleSet:
         return self._hasher.digest(tool, params)
 
     def _classify(self, call: Call, params: Mapping[str, Any]) -> Classification:
-        danger = self._guard.reason(params, call.cwd)
-        if danger is not None:
+        shape = shapes.of(params)
+        if shape.guarded and (danger := self._guard.reason(params, shape.guarded, call.cwd)) is not None:
             reason, writes = danger
-            if not writes or look(call.tool, params).effect != "read":
-                return self._guarded(call, params, reason)
-        place = self._index.candidates(call.tool).first(params)
+            if not writes or look(call.tool, params, shape).effect != "read":
+                return self._guarded(call, params, shape, reason)
+        place = self._index.first(call.tool, params)
         if place == NOTHING:
-            return self._judged(call, params, None, self._line(call, params))
+            line = self._line(call, params) if shell.runs_commands(call.tool) else None
+            return self._judged(call, params, shape, None, line)
         compiled = self._compiled[place]
         if compiled.floor:
-            return self._beyond(call, params, compiled)
-        if compiled.commands and (seen := self._line(call, params, named=True)) is not None:
-            return self._judged(call, params, None, seen, compiled)
-        return self._ruled(call, params, compiled)
+            return self._beyond(call, params, shape, compiled)
+        if compiled.commands and (seen := self._line(call, params)) is not None:
+            return self._judged(call, params, shape, None, seen, compiled)
+        return self._ruled(call, params, shape, compiled)
 
-    def _line(self, call: Call, params: Mapping[str, Any], *, named: bool = False) -> Judgement | None:
-        """Judges the command line of a call, None where it has none. ``named``: a rule says that it runs some."""
-        if not named and not shell.runs_commands(call.tool):
-            return None
+    def _line(self, call: Call, params: Mapping[str, Any]) -> Judgement | None:
+        """Judges the command line of a call to a tool that runs some, None where it has none."""
         found = shell.of_call(params, call.cwd, self._shell, call.worktree)
         if found is None:
             return None
         tier, effect, touched, repeats, stance, why = found
         return Judgement(tier, effect, touched, repeats, stance, whole=False, why=why)
 
-    def _guarded(self, call: Call, params: Mapping[str, Any], reason: str) -> Classification:
+    def _guarded(self, call: Call, params: Mapping[str, Any], shape: Shape, reason: str) -> Classification:
         return Classification(
             Tier.CRITICAL,
             _GUARD_KEYS,
             "self-guard",
             "write",
-            self._content(call, params, repeats=False, stance=""),
+            self._content(call, params, shape, repeats=False, stance=""),
             HOUR,
             None,
             Verdict.BLOCK,
@@ -217,27 +220,31 @@ class RuleSet:
             (f"the gate guards itself: {reason}",),
         )
 
-    def _beyond(self, call: Call, params: Mapping[str, Any], floor: _Compiled) -> Classification:
+    def _beyond(self, call: Call, params: Mapping[str, Any], shape: Shape, floor: _Compiled) -> Classification:
         """A rule that names no tool: the default set and the judge may raise what it says."""
-        place = self._defaults.candidates(call.tool).first(params)
+        place = self._defaults.first(call.tool, params)
         if place == NOTHING:
-            return self._judged(call, params, floor, self._line(call, params))
+            line = self._line(call, params) if shell.runs_commands(call.tool) else None
+            return self._judged(call, params, shape, floor, line)
         compiled = self._compiled[self._user + place]
-        if compiled.commands and (seen := self._line(call, params, named=True)) is not None:
-            return self._judged(call, params, floor, seen, compiled)
-        return self._ruled(call, params, compiled, floor.rule.tier)
+        if compiled.commands and (seen := self._line(call, params)) is not None:
+            return self._judged(call, params, shape, floor, seen, compiled)
+        return self._ruled(call, params, shape, compiled, floor.rule.tier)
 
-    def _ruled(self, call: Call, params: Mapping[str, Any], compiled: _Compiled, floor: int = 0) -> Classification:
+    def _ruled(
+        self, call: Call, params: Mapping[str, Any], shape: Shape, compiled: _Compiled, floor: int = 0
+    ) -> Classification:
         rule = compiled.rule
         tier, effect, why = rule.tier, rule.effect, compiled.why
         if floor > tier:
             tier, effect = floor, "write"
             why = (*why, f"raised to tier {tier} by the rule for all tools")
-        if "_tier" in params:
-            tier, effect, why = _raised(params["_tier"], tier, effect, why)
         found: list[Key] = []
-        if "_contextKey" in params:
-            why = _named(found, params["_contextKey"], call.cwd, effect, why)
+        if shape.agent:
+            if "_tier" in params:
+                tier, effect, why = _raised(params["_tier"], tier, effect, why)
+            if "_contextKey" in params:
+                why = _named(found, params["_contextKey"], call.cwd, effect, why)
         read = effect == "read"
         for derive, mode in compiled.derive:
             found += [Key(name, mode or keys.default_mode(name, effect)) for name in derive(call, params)]
@@ -252,7 +259,7 @@ class RuleSet:
         gap = not merged and tier >= 2 and not read
         repeats, stance, whole = rule.repeats, rule.stance, False
         if not read and (repeats is None or stance is None or (merged and merged[0].name[:5] == "file:")):
-            seen = look(call.tool, params)
+            seen = look(call.tool, params, shape)
             if stance is None:
                 stance = about_itself(seen.stance, merged)
             if repeats is None:
@@ -260,10 +267,11 @@ class RuleSet:
                     seen.repeats or (not seen.settles and any(one.name.startswith(_REPEATING) for one in merged))
                 )
                 repeats = repeats and not _harmless_twice(call, tier, merged)
-            whole = seen.whole
+            whole = holds(seen, params)
         content = self._content(
             call,
             params,
+            shape,
             repeats=bool(repeats) and not read,
             stance=stance or "",
             whole=whole,
@@ -275,13 +283,14 @@ class RuleSet:
         self,
         call: Call,
         params: Mapping[str, Any],
+        shape: Shape,
         floor: _Compiled | None,
         seen: Judgement | None = None,
         matched: _Compiled | None = None,
     ) -> Classification:
         """Classifies a call by its looks; ``seen`` where they are known. ``matched`` is a rule for command lines."""
         if seen is None:
-            seen = judge(call, params)
+            seen = judge(call, params, shape)
         tier, effect, why = seen.tier, seen.effect, seen.why
         name, window, cells, verdict = "", HOUR, None, None
         if matched is not None and (
@@ -299,10 +308,11 @@ class RuleSet:
             why = (*floor.why, *why)
             if rule.tier > tier:
                 tier, effect = rule.tier, rule.effect
-        if "_tier" in params:
-            tier, effect, why = _raised(params["_tier"], tier, effect, why)
-        if "_contextKey" in params:
-            why = _named(found, params["_contextKey"], call.cwd, effect, why)
+        if shape.agent:
+            if "_tier" in params:
+                tier, effect, why = _raised(params["_tier"], tier, effect, why)
+            if "_contextKey" in params:
+                why = _named(found, params["_contextKey"], call.cwd, effect, why)
         if floor is not None:
             for derive, mode in floor.derive:
                 found += [Key(one, mode or keys.default_mode(one, effect)) for one in derive(call, params)]
@@ -315,14 +325,16 @@ class RuleSet:
                 why = (*why, _TOO_MANY)
         if self._fold:
             derived = keys.untagged(derived)
-        gap = tier >= 2 and effect != "read" and all(one.mode is Mode.READ for one in derived)
+        gap = tier >= 2 and effect != "read" and keys.only_read(derived)
+        repeats = seen.repeats and effect != "read" and not (call.annotations and _harmless_twice(call, tier, derived))
         content = self._content(
             call,
             params,
-            repeats=seen.repeats and effect != "read" and not _harmless_twice(call, tier, derived),
-            stance=about_itself(seen.stance, derived),
+            shape,
+            repeats=repeats,
+            stance=about_itself(seen.stance, derived) if seen.stance else "",
             whole=seen.whole,
-            talk=_talk(derived),
+            talk=repeats and _talk(derived),
         )
         return Classification(tier, derived, name, effect, content, window, cells, verdict, gap, why)
 
@@ -330,6 +342,7 @@ class RuleSet:
         self,
         call: Call,
         params: Mapping[str, Any],
+        shape: Shape,
         *,
         repeats: bool,
         stance: str,
@@ -345,7 +358,7 @@ class RuleSet:
                     full = hasher.whole(text)
                     break
         origin = hasher.origin(call.origin) if call.origin else b""
-        digest = hasher.digest(call.tool, params)
+        digest = hasher.digest(call.tool, params, whole=shape.said)
         if not repeats:
             return Content(digest=digest, whole=full, stance=stance, origin=origin)
         words, numbers = hasher.words(params)
@@ -364,7 +377,7 @@ class RuleSet:
 
 def _talk(found: tuple[Key, ...]) -> bool:
     """Tells whether a call says something where people talk, so that a phrase may be said twice."""
-    return not found or found[0].mode is Mode.APPEND or found[0].name.startswith(_TALKS)
+    return not found or found[0].mode is APPEND or found[0].name.startswith(_TALKS)
 
 
 def _harmless_twice(call: Call, tier: int, found: tuple[Key, ...]) -> bool:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import re2
 
-from callosum.model import Key, Mode
+from callosum.model import Key
 from callosum.rules import keys
+from callosum.rules.keys import APPEND, READ, WRITE
 from callosum.rules.lexicon import SQL_PARAMS
 
 if TYPE_CHECKING:
@@ -161,14 +162,14 @@ def _read(text: str) -> Statement:
         if not table or table in ("select", "set", "only"):
             continue
         if not tier:
-            mode = Mode.READ
+            mode = READ
         elif word == "into":
-            mode = Mode.APPEND if "insert" in verbs else Mode.WRITE
+            mode = APPEND if "insert" in verbs else WRITE
         elif word in ("update", "table", "truncate") or (word == "from" and before.endswith("delete")):
-            mode = Mode.WRITE
+            mode = WRITE
         else:
-            mode = Mode.READ
-        if mode is not Mode.READ or not tier:
+            mode = READ
+        if mode is not READ or not tier:
             found.append(Key(keys.fit(f"table:{table}"), mode))
     merged, _ = keys.merge(found)
     return Statement(worst, tier, merged, how)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from callosum.model import Key, Mode
+from callosum.model import Key
 from callosum.rules import keys
 from callosum.rules import lexicon as lex
+from callosum.rules.keys import APPEND, READ, WRITE
 
 if TYPE_CHECKING:
     from callosum.rules.arguments import Arguments
@@ -28,9 +29,9 @@ def looked_at(params: Mapping[str, Any], found: Arguments, name: Name) -> list[K
     if found.ids.keys() - _ROWS:
         return []
     if stored := _stored(params):
-        return [Key(stored, Mode.READ)]
+        return [Key(stored, READ)]
     where = _database(params) if name.head in STORES else ""
-    return [Key(keys.fit(f"{name.head}:{where}/"), Mode.READ)] if where else []
+    return [Key(keys.fit(f"{name.head}:{where}/"), READ)] if where else []
 
 
 def changed(params: Mapping[str, Any], found: Arguments, name: Name, verb: str) -> list[Key]:
@@ -38,8 +39,8 @@ def changed(params: Mapping[str, Any], found: Arguments, name: Name, verb: str) 
     if found.ids.keys() - _ROWS or not (stored := _stored(params)):
         return []
     if verb in lex.ADDS and name.head not in STORES:
-        return [Key(keys.fit(f"{stored}|row"), Mode.APPEND)]
-    return [Key(stored, Mode.WRITE)]
+        return [Key(keys.fit(f"{stored}|row"), APPEND)]
+    return [Key(stored, WRITE)]
 
 
 def _stored(params: Mapping[str, Any]) -> str:

@@ -13,16 +13,30 @@ from callosum.model import Call, Key, Mode
 from callosum.rules import checkout, keys, many, slots, tables
 from callosum.rules import lexicon as lex
 from callosum.rules.arguments import Arguments, short
+from callosum.rules.keys import APPEND, READ, WRITE
 from callosum.rules.name import Name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from callosum.rules.shape import Shape
 
 _UNKNOWN: Final = (1, 0)
 _PAYEES: Final = (
     "recipient", "payee", "to", "iban", "beneficiary", "destination", "to_account", "invoice", "order", "customer",
     "account", "subscription", "payment",
 )  # fmt: skip
+_HOLDS: Final = frozenset(
+    "project group site workspace board space team organization directory notebook calendar channel".split()
+)
+"""What holds many things: a change of one of those is none of all."""
+_PLACES: Final = frozenset("drive site workspace space organization".split())
+"""Where things are, whatever is done with them."""
+_BELOW: Final = frozenset("child children sub nested".split())
+_SHARED: Final = frozenset("item product sku variant line row cell".split())
+"""Things that lie in several others under one id."""
+_GIVES: Final = frozenset("set change switch use link unlink transfer convert move".split())
+"""Verbs by which one thing gets another as a value."""
 _MOVES: Final = frozenset("move rename mv".split())
 _COPIES: Final = frozenset("copy cp duplicate".split())
 _NAMED: Final = (
@@ -33,6 +47,8 @@ _NAMED: Final = (
 )
 """After these there is one name more or less in a directory."""
 _PUTS: Final = lex.INTO & {"add", "remove", "assign", "unassign", "attach", "detach", "invite"}
+_BOOKING: Final = frozenset("user customer passenger patient guest member client employee traveler traveller".split())
+"""For whom something is booked."""
 _ACCESS: Final = frozenset("share unshare grant".split())
 _SOURCES: Final = frozenset("source src from source_path src_path old_path from_path".split())
 _SAID: Final = lex.MAILS | lex.TALK
@@ -43,21 +59,34 @@ _PAGES: Final = frozenset("webpage page website site url link".split())
 _SERVES: Final = frozenset("start run serve launch stop kill restart open expose forward listen bind terminate".split())
 
 
-def derive(call: Call, params: Mapping[str, Any], name: Name, verb: str, tier: int, effect: str) -> tuple[Key, ...]:
+def derive(
+    call: Call, params: Mapping[str, Any], name: Name, verb: str, tier: int, effect: str, shape: Shape
+) -> tuple[Key, ...]:
     """Returns the keys of a judged call, none where nothing in it names a thing."""
     if not params and effect != "read" and name.verb in lex.CREATES:
         return ()
-    if name.words and name.words[0] in _STANDS:
-        if _moves_itself(name):
-            return ()
-        if made := checkout.derive(call, params, name):
-            return made
-    found = Arguments(params, name.nouns)
+    found = Arguments(params, name.nouns, shape.roles)
     if effect == "read":
-        touched = _read(params, found, name, verb, call.cwd)
+        touched = _read(params, found, name, verb, call.cwd, shape)
     else:
-        touched = _write(call, params, found, name, verb, tier)
+        touched = _write(call, params, found, name, verb, tier, shape)
+    if not touched:
+        return ()
+    if len(touched) == 1:
+        return () if touched[0].name[-8:].lower() == ":unknown" else (touched[0],)
     return keys.merge([key for key in touched if key.name[-8:].lower() != ":unknown"])[0]
+
+
+def stands_apart(name: Name) -> bool:
+    """Tells whether the keys of a tool may be others than its params say; ``alone`` says which."""
+    return name.verb in _ENTERS or (bool(name.words) and name.words[0] in _STANDS)
+
+
+def alone(call: Call, params: Mapping[str, Any], name: Name) -> tuple[Key, ...] | None:
+    """Returns the keys of a call that changes only its own session, or stands for a command; None for any other."""
+    if name.verb in _ENTERS or _moves_itself(name):
+        return ()
+    return checkout.derive(call, params, name) or None
 
 
 _TOLD: Final = {
@@ -79,12 +108,15 @@ def told(made: tuple[Key, ...]) -> str:
     """Returns in words how a call's keys were found."""
     if not made:
         return "nothing in it names a thing: it has no key"
-    entity, _, value = made[0].name.partition(":")
-    if value[:1] == "/" and entity != "file":
-        return _WHOLE.get(value, "its key is all of a kind")
-    if entity in _TOLD:
-        return _TOLD[entity]
-    if made[0].mode is Mode.APPEND:
+    first = made[0].name
+    at = first.find(":")
+    entity = first[:at]
+    if first[at + 1 : at + 2] == "/" and entity != "file":
+        return _WHOLE.get(first[at + 1 :], "its key is all of a kind")
+    said = _TOLD.get(entity)
+    if said is not None:
+        return said
+    if made[0].mode is APPEND:
         return "its key is what it puts something into"
     return "its key is what the name speaks of; other ids are references"
 
@@ -97,46 +129,55 @@ _WHOLE: Final = {
 }
 
 
-def _scoped(entity: str, value: str, found: Arguments) -> str:
+def _scoped(entity: str, value: str, found: Arguments, facet: str = "") -> str:
     value = keys.clean(value).rstrip("/ ")
     if found.repo:
-        return keys.fit(f"{entity}:{found.where}/{value}")
-    return keys.fit(f"{entity}:{value}")
+        return keys.fit(f"{entity}:{found.where}/{value}{facet}")
+    return keys.fit(f"{entity}:{value}{facet}")
 
 
 def _repo(found: Arguments) -> str:
     return keys.fit("repo:" + found.where)
 
 
-def _read(params: Mapping[str, Any], found: Arguments, name: Name, verb: str, cwd: str | None) -> list[Key]:
+def _read(
+    params: Mapping[str, Any], found: Arguments, name: Name, verb: str, cwd: str | None, shape: Shape
+) -> list[Key]:
     made: list[Key] = []
-    if (name.head in tables.STORES or not tables.STORED.isdisjoint(params)) and (
-        stored := tables.looked_at(params, found, name)
-    ):
+    if (shape.stored or name.head in tables.STORES) and (stored := tables.looked_at(params, found, name)):
         return stored
     for entity, path in found.paths:
         if not found.repo and many.lists(name, verb, entity):
             made += many.directory(path, cwd)
         else:
-            made += [Key(one, Mode.READ) for one in _file(path, found, cwd)]
+            made += [Key(one, READ) for one in _file(path, found, cwd)]
     if found.threads:
-        made += _thread(found, Mode.READ)
-    about = {entity: values for entity, values in found.ids.items() if entity in name.nouns or not entity} or found.ids
-    for entity, values in (about or {one: two for one, two in found.scopes.items() if one in name.nouns}).items():
+        made += _thread(found, READ)
+    for entity, values in _about(found, name.nouns):
         thing = many.of(name, entity or name.head or "id")
         facet = _facet(name, entity)
-        made += [Key(keys.fit(_scoped(thing, one, found) + facet), Mode.READ) for one in values]
+        made += [Key(_scoped(thing, one, found, facet), READ) for one in values]
+        if facet and entity == "project" and not found.repo:  # those in it that it counts for itself
+            made += [Key(keys.fit(f"{name.head}:{keys.clean(one).lower()}/"), READ) for one in values]
     if not made and name.head and verb not in lex.SEARCHES:
-        made = [Key(_scoped(name.head, one, found), Mode.READ) for one in found.names] or [
-            Key(_scoped(name.nouns[0], one, found), Mode.READ) for one in _titled(params)
+        made = [Key(_scoped(name.head, one, found), READ) for one in found.names] or [
+            Key(_scoped(name.nouns[0], one, found), READ) for one in (_titled(params) if shape.titled else ())
         ]
     if not made and found.repo and (not name.head or name.head == "repo"):
-        made.append(Key(_repo(found), Mode.READ))
+        made.append(Key(_repo(found), READ))
     if not made:
-        made = [Key(one, Mode.READ) for url in found.urls for one in keys.spell("url:", url)]
+        made = [Key(one, READ) for url in found.urls for one in keys.spell("url:", url)]
     if not made and not _INBOXES.isdisjoint(name.words):
-        made = _messages([text for one in _PERSONS for text in short(params.get(one))], Mode.READ)
+        made = _messages([text for one in _PERSONS for text in short(params.get(one))], READ)
     return made or many.looks(found, name, params, cwd)
+
+
+def _about(found: Arguments, nouns: tuple[str, ...]) -> Iterable[tuple[str, list[str]]]:
+    """The ids of what the name speaks of, else all of them, else the places that it speaks of."""
+    ids = found.ids
+    if len(ids) > 1:
+        return [one for one in ids.items() if one[0] in nouns or not one[0]] or ids.items()
+    return ids.items() or [one for one in found.scopes.items() if one[0] in nouns]
 
 
 _INBOXES: Final = frozenset("inbox mailbox dm dms".split())
@@ -163,12 +204,14 @@ def _file(path: str, found: Arguments, cwd: str | None, *, tree: bool = False) -
     return keys.spell("file:", path, cwd, tree=tree)
 
 
-def _write(call: Call, params: Mapping[str, Any], found: Arguments, name: Name, verb: str, tier: int) -> list[Key]:
+def _write(
+    call: Call, params: Mapping[str, Any], found: Arguments, name: Name, verb: str, tier: int, shape: Shape
+) -> list[Key]:
     return (
         (tier == 4 and _paid(params, found, name, verb))
-        or (not tables.STORED.isdisjoint(params) and tables.changed(params, found, name, verb))
+        or (shape.stored and tables.changed(params, found, name, verb))
         or (verb in _SENDING and _sent(found, name, verb))
-        or _changed(call, params, found, name, verb)
+        or _changed(call, params, found, name, verb, shape)
         or many.changes(found, name, verb, params, adds=verb in lex.ADDS)
     )
 
@@ -182,7 +225,7 @@ def _paid(params: Mapping[str, Any], found: Arguments, name: Name, verb: str) ->
     paid = _payment(params, found)
     if not paid:
         own = name.head in ("fund", "money", "cash") and not found.ids
-        return [Key(many.own("account", found), Mode.APPEND)] if own else []
+        return [Key(many.own("account", found), APPEND)] if own else []
     planned = many.planned(name, "transaction")
     return [Key(keys.fit(f"{key.name}|planned"), key.mode) for key in paid] + planned if planned else paid
 
@@ -195,31 +238,34 @@ def _sent(found: Arguments, name: Name, verb: str) -> list[Key]:
     ):
         return []
     made = _addressees(found)
+    if made and verb == "invite" and found.ids:
+        return made + _things(found, name, verb)
     if made:
         replied = found.threads or (found.ids.get("message", []) if verb in ("reply", "forward", "respond") else [])
-        return made + [one for thread in replied for one in _keys("email:thread:", thread, Mode.WRITE)]
+        return made + [one for thread in replied for one in _keys("email:thread:", thread, WRITE)]
     return _talk(found, verb, nouns)
 
 
-def _changed(call: Call, params: Mapping[str, Any], found: Arguments, name: Name, verb: str) -> list[Key]:
+def _changed(call: Call, params: Mapping[str, Any], found: Arguments, name: Name, verb: str, shape: Shape) -> list[Key]:
     made: list[Key] = []
     if "event" in name.nouns and verb not in _ENDS:
-        made = [Key(one, Mode.WRITE) for one in slots.derive(params)]
+        made = [Key(one, WRITE) for one in slots.derive(params)]
         if verb not in lex.ADDS and found.ids:
             return _things(found, name, verb) + made  # what is moved comes first
         made = made or _whole_days(params)
     elif verb in ("book", "reserve") and (booked := _booked(params, found, name)):
         return booked
-    made += _files(found, name, verb, call.cwd, params)
+    if found.paths or verb in _MOVES or verb in _COPIES:
+        made += _files(found, name, verb, call.cwd, params)
     if name.head in _PAGES and not found.ids:
-        made += [Key(one, Mode.WRITE) for url in found.urls for one in keys.spell("url:", url)]
+        made += [Key(one, WRITE) for url in found.urls for one in keys.spell("url:", url)]
     made += _things(found, name, verb)
     if verb in _SERVES or verb == "migrate" or "migration" in name.nouns:
         made += _places(call, params, found, name, verb)
     if not made and found.mails and verb not in lex.DESTROYS:
         return _addressees(found)
-    if not made and verb not in lex.ADDS and name.head and "all" not in name.words:
-        return [Key(_scoped(name.nouns[0], one, found), Mode.WRITE) for one in _titled(params)]
+    if not made and shape.titled and verb not in lex.ADDS and name.head and "all" not in name.words:
+        return [Key(_scoped(name.nouns[0], one, found), WRITE) for one in _titled(params)]
     return made
 
 
@@ -229,19 +275,13 @@ def _places(call: Call, params: Mapping[str, Any], found: Arguments, name: Name,
     if (verb == "migrate" or "migration" in name.nouns) and not found.ids:
         made += _migrated(params, verb, call.cwd)
     if verb in _SERVES and (port := keys.text(params.get("port"))) and port.isdecimal():
-        made.append(Key(keys.fit(f"port:{port}"), Mode.WRITE))
+        made.append(Key(keys.fit(f"port:{port}"), WRITE))
     return made
 
 
 def _titled(params: Mapping[str, Any]) -> list[str]:
     """What names a thing where it has no id: a title, a symbol; for what is made it would only be what it is called."""
-    if _TITLED.isdisjoint(params):
-        return []
-    return next((texts for one in _TITLES if (texts := short(params.get(one)))), [])
-
-
-_TITLES: Final = ("title", "symbol", "ticker")
-_TITLED: Final = frozenset(_TITLES)
+    return next((texts for one in lex.TITLES if (texts := short(params.get(one)))), [])
 
 
 def _moves_itself(name: Name) -> bool:
@@ -251,6 +291,8 @@ def _moves_itself(name: Name) -> bool:
     return name.head == "directory" and name.words[0] in _TURNS and len(name.words) <= 4
 
 
+_ENTERS: Final = frozenset("login logout authenticate".split())
+"""What changes only as whom a session itself acts."""
 _GOES: Final = frozenset("cd chdir pushd popd".split())
 _TURNS: Final = frozenset("change set switch".split())
 _STANDS: Final = _GOES | _TURNS | {"git"}
@@ -264,7 +306,7 @@ def _migrated(params: Mapping[str, Any], verb: str, cwd: str | None) -> list[Key
         return []
     path = keys.clean(keys.path(keys.clean(where), cwd)).rstrip("/")
     kinds = ("migration",) if verb in ("create", "generate", "make") else ("database", "migration")
-    return [Key(keys.fit(f"{kind}:{path}"), Mode.WRITE) for kind in kinds]
+    return [Key(keys.fit(f"{kind}:{path}"), WRITE) for kind in kinds]
 
 
 _FOLDERS: Final = ("cwd", "project_cwd", "projectCWD", "projectCwd", "project_path", "projectPath", "project_dir")
@@ -272,7 +314,7 @@ _FOLDERS: Final = ("cwd", "project_cwd", "projectCWD", "projectCwd", "project_pa
 
 def _whole_days(params: Mapping[str, Any]) -> list[Key]:
     """What lasts for days keeps nobody from meeting, but shows on each of them."""
-    return [Key(f"{one}|event", Mode.APPEND) for one in slots.days(params)]
+    return [Key(f"{one}|event", APPEND) for one in slots.days(params)]
 
 
 def _booked(params: Mapping[str, Any], found: Arguments, name: Name) -> list[Key]:
@@ -283,15 +325,16 @@ def _booked(params: Mapping[str, Any], found: Arguments, name: Name) -> list[Key
             thing = keys.clean(one).replace("/", "%2F")
             booked = slots.derive(params, f"{entity}-{thing}")
             if booked:
-                made += [Key(slot, Mode.WRITE) for slot in booked]
-            made.append(Key(keys.fit(_scoped(entity, one, found) + "|booking"), Mode.APPEND))
+                made += [Key(slot, WRITE) for slot in booked]
+            made.append(Key(_scoped(entity, one, found, "|booking"), APPEND))
+    if made:
+        persons = [(entity, one) for entity, values in found.ids.items() if entity in _BOOKING for one in values]
+        made += [Key(_scoped(entity, one, found, "|booking"), WRITE) for entity, one in persons]
     return made
 
 
 def _addressees(found: Arguments) -> list[Key]:
-    return [
-        Key(keys.fit("email:" + keys.clean(one)), Mode.WRITE) for mail in found.mails for one in keys.addresses(mail)
-    ]
+    return [Key(keys.fit("email:" + keys.clean(one)), WRITE) for mail in found.mails for one in keys.addresses(mail)]
 
 
 def _keys(prefix: str, value: str, mode: Mode) -> list[Key]:
@@ -304,26 +347,25 @@ def _payment(params: Mapping[str, Any], found: Arguments) -> list[Key]:
         value = params.get(name)
         texts = short(value) if value is not None and not isinstance(value, (dict, bool)) else found.ids.get(name, [])
         if texts:
-            return [key for one in texts for key in _keys("payment:", one, Mode.WRITE)]
-    return [
-        key for values in list(found.ids.values())[:1] for one in values for key in _keys("payment:", one, Mode.WRITE)
-    ]
+            return [key for one in texts for key in _keys("payment:", one, WRITE)]
+    return [key for values in list(found.ids.values())[:1] for one in values for key in _keys("payment:", one, WRITE)]
 
 
 def _talk(found: Arguments, verb: str, nouns: tuple[str, ...]) -> list[Key]:
     """A message goes into a channel or, as a reply, into a thread."""
     ids = found.ids
-    where = ids.get("channel") or ids.get("room") or found.mails or ids.get("phone") or ids.get("user", [])
+    where = next((ids[one] for one in ("channel", "room", "recipient") if one in ids), found.mails)
+    where = where or ids.get("phone") or ids.get("user", [])
     if not where:
         return []
     if found.threads and (verb in ("reply", "respond") or "reply" in nouns or "message" in nouns):
-        return [Key(keys.fit(f"thread:{keys.clean(one)}:{keys.clean(found.threads[0])}"), Mode.WRITE) for one in where]
+        return [Key(keys.fit(f"thread:{keys.clean(one)}:{keys.clean(found.threads[0])}"), WRITE) for one in where]
     if not _SAID.isdisjoint(nouns) or verb in ("dm", "message", "text", "notify", "tweet"):
-        return _messages(where, Mode.APPEND)
+        return _messages(where, APPEND)
     return []
 
 
-def _messages(where: list[str], mode: Mode) -> list[Key]:
+def _messages(where: Sequence[str], mode: Mode) -> list[Key]:
     """What is said in channels or to somebody: another part of them than who is there."""
     return [Key(keys.fit(f"{key.name}|message"), mode) for one in where for key in _keys("channel:", one, mode)]
 
@@ -332,14 +374,14 @@ def _files(found: Arguments, name: Name, verb: str, cwd: str | None, params: Map
     made: list[Key] = []
     tree = verb in lex.DESTROYS and (params.get("recursive") is True or name.head == "directory")
     for entity, path in found.paths:
-        mode = Mode.READ if entity in _SOURCES and verb in _COPIES else Mode.WRITE
+        mode = READ if entity in _SOURCES and verb in _COPIES else WRITE
         made += [Key(one, mode) for one in _file(path, found, cwd, tree=tree)]
     if verb in _MOVES or verb in _COPIES:
         for entity in ("source", "src", "destination", "dest", "dst", "from", "to"):
             value = params.get(entity)
             plain = name.words[0] in ("mv", "cp") or name.head == "file"
             if isinstance(value, str) and value.strip() and (plain or "/" in value or "." in value or "\\" in value):
-                mode = Mode.READ if entity in _SOURCES and verb in _COPIES else Mode.WRITE
+                mode = READ if entity in _SOURCES and verb in _COPIES else WRITE
                 made += [Key(one, mode) for one in _file(value, found, cwd)]
     if made and verb in _NAMED and not found.repo:
         made += many.renamed(made)
@@ -357,37 +399,91 @@ def _things(found: Arguments, name: Name, verb: str) -> list[Key]:
     if verb in lex.INTO and place and place not in found.ids and many.owns(name, place):
         return []  # ``add_item_to_cart``: the id is of what is added, the cart is one's own
     if entity is None and adds and found.names and head:
-        return [Key(_scoped(head, one, found), Mode.WRITE) for one in found.names]
+        outer = next(iter(found.ids), "")
+        if outer and not found.repo:  # its name is its own among those of one project
+            return many.parts(_scoped(outer, found.ids[outer][0], found, f"|{head}"), list(found.names), adds=False)
+        return [Key(_scoped(head, one, found), WRITE) for one in found.names]
     if entity is not None:
         thing = entity or head or "id"
         head = "file-id" if head == "file" and entity else head
-        facet = f"|{head}" if (adds or verb in lex.INTO) and head and head != thing else ""
+        below = head != thing or not _BELOW.isdisjoint(name.words)
+        facet = f"|{head}" if head and below and (adds or verb in lex.INTO or entity in _HOLDS) else ""
         if not facet and verb in _ACCESS:
             facet = "|access"  # who may see it is another matter than what is in it
-        mode = Mode.APPEND if facet and adds else Mode.WRITE
+        mode = APPEND if facet and adds and not _booked_for(entity, head) else WRITE
         kind = many.of(name, thing)
-        if facet and thing == place and verb in _PUTS and (held := found.ids.get(head)):
-            named = [keys.fit(_scoped(kind, one, found) + facet) for one in found.ids[entity]]
+        if facet and verb in _PUTS and (held := found.ids.get(head)):
+            named = [_scoped(kind, one, found, facet) for one in found.ids[entity]]
             return [key for one in named for key in many.parts(one, held[:8], adds=verb not in many.REMOVES)]
-        return [Key(keys.fit(_scoped(kind, one, found) + facet), mode) for one in found.ids[entity]]
-    scope = next((one for one in name.nouns if one in found.scopes), None)
+        made = [Key(_scoped(kind, one, found, facet), mode) for one in found.ids[entity]]
+        if len(found.ids) > 1 and mode is WRITE and (not facet or verb in _ACCESS):
+            return _within(found, name, entity, made)
+        return made
+    scope = next((one for one in (head, *name.nouns) if one in found.scopes), None)
     if scope is not None:
-        return [Key(_scoped(scope, one, found), Mode.WRITE) for one in found.scopes[scope]]
-    if found.ids and not (adds and found.repo):
-        mode = Mode.APPEND if adds else Mode.WRITE
-        facet = f"|{head}" if adds and head else ""
+        facet = f"|{head}" if (adds or verb in lex.INTO) and head and head != scope else ""
         return [
-            Key(keys.fit(_scoped(thing or "id", one, found) + facet), mode)
-            for thing, values in found.ids.items()
+            Key(_scoped(scope, one, found, facet), APPEND if facet and adds else WRITE) for one in found.scopes[scope]
+        ]
+    if found.ids and not (adds and found.repo):
+        if "recipient" in found.ids and not _SAID.isdisjoint(name.nouns):
+            return _messages(found.ids["recipient"], WRITE)
+        meant = {one: values for one, values in found.ids.items() if one not in _PLACES} or found.ids
+        return [
+            Key(
+                _scoped(thing or "id", one, found, f"|{head}" if head and (adds or thing in _HOLDS) else ""),
+                APPEND if adds and not _booked_for(thing, head) else WRITE,
+            )
+            for thing, values in meant.items()
             for one in values
         ]
     if found.repo:
         if ("repo" in name.nouns and head == "repo") or not head:
-            return [Key(_repo(found), Mode.WRITE)]
-        return [Key(keys.fit(f"{_repo(found)}|{head}"), Mode.APPEND if adds else Mode.WRITE)]
+            return [Key(_repo(found), WRITE)]
+        return [Key(keys.fit(f"{_repo(found)}|{head}"), APPEND if adds else WRITE)]
     if found.names and head:
-        return [Key(_scoped(head, one, found), Mode.WRITE) for one in found.names]
+        return [Key(_scoped(head, one, found), WRITE) for one in found.names]
     return []
+
+
+def _innermost(found: Arguments, name: Name, verb: str, outer: str) -> str:
+    """Returns which of several things that the name speaks of is meant: the last, for it lies in the first (``outer``).
+
+    ``update_issue_note`` changes one note, not its issue. But several (``item_ids``) are parts of the one that is
+    changed, ``set_issue_milestone`` gives the issue another value, ``add_order_item`` puts something into the order.
+    """
+    head = name.head
+    meant = outer
+    for noun in name.nouns:
+        if noun in found.ids and noun not in found.listed and not (noun == head and _puts(verb)):
+            meant = noun
+        if noun == head:
+            break  # what stands behind a preposition is a place or a value
+    return meant
+
+
+def _puts(verb: str) -> bool:
+    return (verb in lex.ADDS or verb in lex.INTO or verb in _GIVES) and verb not in _ACCESS
+
+
+def _within(found: Arguments, name: Name, entity: str, made: list[Key]) -> list[Key]:
+    """The keys of a thing (``made``) with those of its place in what the name says that it lies in."""
+    outer = next((one for one in name.nouns if one in found.ids), entity)
+    if outer == entity or outer in found.listed or entity in found.listed:
+        return made
+    held = found.ids[entity][:8]
+    within = [
+        key
+        for one in found.ids[outer][:8]
+        for key in many.parts(_scoped(outer, one, found, f"|{entity}"), held, adds=False)
+    ]
+    # The same item may be in two orders, the same label on two issues.
+    return within if entity in lex.HARMLESS_TWICE or entity in _SHARED else [*made, *within]
+
+
+def _booked_for(entity: str, head: str) -> bool:
+    """Tells whether somebody commits himself: of a second booking for one person its session is told."""
+    return entity in _BOOKING and head in lex.COMMITMENTS
 
 
 def _target(found: Arguments, name: Name, verb: str) -> str | None:
@@ -397,9 +493,10 @@ def _target(found: Arguments, name: Name, verb: str) -> str | None:
     """
     if verb in lex.INTO and name.place in found.ids:
         return name.place
+    ids = found.ids
     for noun in name.nouns:
-        if noun in found.ids:
-            return noun
+        if noun in ids:
+            return noun if len(ids) == 1 else _innermost(found, name, verb, noun)
     if "file" in name.nouns and "file-id" in found.ids:
         return "file-id"
     return "" if "" in found.ids else None

@@ -163,7 +163,7 @@ _FILE: Final = _params(["path", "file_path", "filePath", "filename", "target_fil
 def flatten(value: Any) -> list[str]:
     """Returns the texts of a value: one for a scalar, one for each scalar of a list (at most 256)."""
     if isinstance(value, (list, tuple)):
-        texts = [keys.text(one) for one in islice(value, 256)]
+        texts = [one.strip() if type(one) is str else keys.text(one) for one in islice(value, 256)]
         return [one for one in texts if one and one != "unknown"]
     one = keys.text(value)
     return [one] if one and one != "unknown" else []

@@ -10,6 +10,7 @@ in the length of the line. The parts are loaded with the first command line.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,7 +49,12 @@ def judge(
 
 def runs_commands(tool: str) -> bool:
     """Tells whether a tool that no rule names runs command lines, by its name."""
-    said = name.read_name(tool if len(tool) <= 256 else tool[:256]).words
+    return _runs_commands(tool if len(tool) <= 256 else tool[:256])
+
+
+@lru_cache(maxsize=4096)
+def _runs_commands(tool: str) -> bool:
+    said = name.read_name(tool).words
     return not _SHELLS.isdisjoint(said) or ("command" in said and not _RUNS.isdisjoint(said))
 
 

@@ -183,6 +183,17 @@ def test_a_file_that_is_written_whole() -> None:
     assert write("write", content="") != b""
     assert write("edit", old_string="a", new_string="b") == b""
     assert write("append_to_file", content="x") == b""
+    assert write("create_file", content="x") == write("write", content="x")
+
+
+def test_what_is_created_under_a_bare_name_may_stand_beside_another() -> None:
+    def made(tool: str, **params: str) -> bytes:
+        return RULES.classify(Call("a", tool, {"content": "x", **params})).content.whole
+
+    assert made("create_file", filename="list.docx") == b""  # a drive has two of that name afterwards
+    assert made("create_page", title="Plan") == b""
+    assert made("create_file", filename="notes/list.md") != b""
+    assert made("write_file", filename="list.docx") != b""
 
 
 def test_origin() -> None:

@@ -32,6 +32,12 @@ VERBS: list[tuple[str, str, str]] = [
     ("export_get", "export", "get"),
     ("user_delete", "delete", ""),
     ("list_delete_markers", "list", ""),
+    # what follows a preposition says which ones, not what is done
+    ("find_user_by_name_zip", "find", ""),
+    ("list_users_to_delete", "list", ""),
+    ("mark_as_read", "mark", ""),
+    ("post_tweet", "post", ""),
+    ("merge_merge_request", "merge", ""),
 ]
 
 
@@ -57,6 +63,9 @@ DESCRIBED: list[tuple[str, str, int]] = [
     ("inference", "Run a model.", 0),
     ("page_screenshot", "Export an image of the page.", 0),
     # looks that do something
+    ("search_product", "Search for products or create one if not found.", 1),
+    ("test_workflow", "Run a workflow.", 1),
+    ("test_connection", "Run a connection check.", 0),
     ("verify_domain", "Triggers a verification and waits for it.", 1),
     ("verify_domain", "Checks a domain.", 0),
     ("test_connection", "Run a test.", 0),
@@ -168,3 +177,28 @@ def test_a_structure_without_end() -> None:
     endless: dict[str, Any] = {}
     endless["params"] = endless
     assert judged("update_x", endless).tier == 1
+
+
+@pytest.mark.parametrize(
+    ("description", "given", "tier"),
+    [
+        ("Returns the attachment in base64.", schema("attachment_id"), 0),
+        ("Returns the attachment in base64.", None, 1),  # what it takes is not known
+        ("", schema("attachment_id"), 1),
+        ("Returns the attachment, or saves it.", schema("attachment_id"), 1),
+        ("Downloads an attachment to a local directory.", schema("attachment_id"), 1),
+        ("Returns the attachment.", schema("attachment_id", "local_path"), 1),
+        ("Returns the attachment.", schema("attachment_id", "outputDir"), 1),
+    ],
+)
+def test_what_is_downloaded_is_kept_unless_the_description_says_that_it_is_the_answer(
+    description: str, given: dict[str, Any] | None, tier: int
+) -> None:
+    assert judged("download_attachment", None, description, schema=given).tier == tier
+
+
+def test_a_file_that_the_call_does_not_name_is_not_left() -> None:
+    told = schema("filename", "element")
+    assert judged("take_snapshot", {}, "Captures a snapshot.", schema=told).tier == 1  # what it is given is not known
+    assert judged("take_snapshot", {"element": "b"}, "Captures a snapshot.", schema=told).tier == 0
+    assert judged("take_snapshot", {"filename": "b.png"}, "Captures a snapshot.", schema=told).tier == 1

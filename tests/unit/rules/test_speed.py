@@ -1,6 +1,7 @@
 """Bounds with a wide margin: what an agent can write does not make the gate slow."""
 
 import json
+import sys
 import time
 from typing import Any
 
@@ -80,3 +81,27 @@ def test_a_thousand_rules_cost_about_as_much_as_ten(kind: str) -> None:
     call = Call("a", "exec", {"command": "ls -la", "host": "x", "action": "none"})
     ten, thousand = (RuleSet.parse(json.dumps({"rules": [one(i) for i in range(count)]})) for count in (10, 1000))
     assert best(thousand, call) < 5 * best(ten, call)
+
+
+PLAIN = [
+    Call("a", "get_order_details", {"order_id": "W1"}),
+    Call("a", "exchange_order_items", {"order_id": "W1", "item_ids": ["1", "2"], "payment_method_id": "card"}),
+    Call("a", "list_tickets", {"status": "open", "limit": 5}),
+]
+
+
+@pytest.mark.parametrize("call", PLAIN, ids=lambda call: call.tool)
+def test_a_plain_call_is_judged_in_few_steps(call: Call) -> None:
+    RULES.classify(call)  # what its names say is worked out once
+    steps = 0
+
+    def count(_frame: Any, event: str, _of: Any) -> None:
+        nonlocal steps
+        steps += event == "call"
+
+    sys.setprofile(count)
+    try:
+        RULES.classify(call)
+    finally:
+        sys.setprofile(None)
+    assert 10 < steps <= 44

@@ -1,0 +1,78 @@
+"""What the names of a call's params say before any value is looked at.
+
+A tool is called with the same few sets of names again and again, so what can be told from the names
+alone is worked out once for each set: which of them hold an id, a path or an address, which the gate
+guards itself against, and which kinds of reading are worth trying at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from callosum.rules import acts, described, money, normal, opaque, opposites, tables
+from callosum.rules import lexicon as lex
+from callosum.rules.arguments import Role, roles
+from callosum.rules.guard import guarded
+
+MOST: Final = 2048
+"""How many sets of names are kept."""
+_FEW: Final = 64
+_LONGEST: Final = 1024
+"""How many characters the names of a set have at most that is kept."""
+_TELLING: Final = opposites.ANSWERING | acts.NAMING | {"name"}
+_SPOKEN: Final = frozenset(lex.SQL_PARAMS) | opaque.DOCUMENTED | opaque.PIPELINED
+_AGENT: Final = frozenset(("_tier", "_contextKey"))
+_TITLED: Final = frozenset(lex.TITLES)
+
+
+class Shape:
+    """A set of params' names.
+
+    ``roles``: what each holds that may name something; ``guarded``: those at which the guard looks.
+    The others tell whether a param is there that wraps the others (``wrapped``), may say what is done
+    (``telling``), holds a statement of a language (``spoken``), speaks for the agent itself
+    (``agent``), names a table (``stored``), a title (``titled``), where a file is left (``leaving``), or
+    of an amount, an account it can go to and somebody who gets it (``money``). ``said``: all of them say
+    what the call does.
+    """
+
+    __slots__ = (
+        "agent", "guarded", "leaving", "money", "roles", "said", "spoken", "stored", "telling", "titled", "wrapped"
+    )  # fmt: skip
+
+    def __init__(self, names: tuple[Any, ...], looked_at: tuple[Any, ...]) -> None:
+        """``looked_at`` are those of the names that the guard must look at."""
+        self.roles: tuple[Role, ...] = roles(names)
+        self.guarded: tuple[tuple[str, int], ...] = guarded(looked_at)
+        given = set(names)
+        self.wrapped = not opaque.WRAPPERS.isdisjoint(given)
+        self.telling = not _TELLING.isdisjoint(given)
+        self.spoken = not _SPOKEN.isdisjoint(given)
+        self.agent = not _AGENT.isdisjoint(given)
+        self.stored = not tables.STORED.isdisjoint(given)
+        self.titled = not _TITLED.isdisjoint(given)
+        self.leaving = not described.LEFT.isdisjoint(given)
+        self.money: money.Money = money.of(names)
+        self.said = normal.said(names)
+
+
+_KNOWN: Final[dict[tuple[Any, ...], Shape]] = {}
+
+
+def of(params: Mapping[str, Any]) -> Shape:
+    """Returns the shape of a call's params. Bounded: names come from agents."""
+    names = tuple(params)
+    known = _KNOWN.get(names)
+    return known if known is not None else _learn(names, params)
+
+
+def _learn(names: tuple[Any, ...], params: Mapping[str, Any]) -> Shape:
+    if len(names) > _FEW:  # for this call alone: a number is neither a path nor a command
+        return Shape(names, tuple([name for name, value in params.items() if type(value) is not int]))
+    made = Shape(names, names)
+    if sum(len(one) if isinstance(one, str) else _LONGEST for one in names) < _LONGEST:
+        if len(_KNOWN) >= MOST:
+            _KNOWN.clear()
+        _KNOWN[names] = made
+    return made
