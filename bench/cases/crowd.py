@@ -26,10 +26,21 @@ THINK = 0.005
 Out: TypeAlias = "Queue[list[float]]"
 
 
-def session(folder: Path, number: int, think: float, start: Barrier, out: Out) -> None:
-    """One session of the gate: replies in threads that all share."""
+def meeting(folder: Path, number: int, think: float, start: Barrier, out: Out) -> None:
+    """One session of the gate: replies in threads that all share, so that each call meets seven others' acts."""
     with LocalGate(settings=calls.settings(folder)) as gate:
         out.put(live(calls.gated(gate, calls.reply, instance=f"session-{number}"), number, think, start))
+
+
+def apart(folder: Path, number: int, think: float, start: Barrier, out: Out) -> None:
+    """One session of the gate: replies in threads of its own; only the file is shared."""
+
+    def make(count: int) -> tuple[str, dict[str, object]]:
+        tool, params = calls.reply(count)
+        return tool, {**params, "replyTo": f"{number}-{params['replyTo']}"}
+
+    with LocalGate(settings=calls.settings(folder)) as gate:
+        out.put(live(calls.gated(gate, make, instance=f"session-{number}"), number, think, start))
 
 
 def bare(folder: Path, number: int, think: float, start: Barrier, out: Out) -> None:
@@ -62,7 +73,7 @@ def live(operation: Operation, number: int, think: float, start: Barrier) -> lis
     return taken
 
 
-def crowd(folder: Path, think: float, member: Callable[..., None] = session) -> list[list[float]]:
+def crowd(folder: Path, think: float, member: Callable[..., None]) -> list[list[float]]:
     """The milliseconds of each act, for each process. Raises RuntimeError if one of them failed."""
     folder.mkdir()
     context = multiprocessing.get_context("spawn")
@@ -86,10 +97,15 @@ def crowd(folder: Path, think: float, member: Callable[..., None] = session) -> 
 
 
 def run(folder: Path, rounds: int) -> Report:
-    """Once with pauses and once without."""
+    """With pauses, on shared keys and on everybody's own; without pauses; and the bare file."""
     report = Report("crowd")
-    for name, think in (("5 ms between calls", THINK), ("no pause", 0.0)):
-        found = crowd(folder / f"think-{think}", think)
+    cases = (
+        ("5 ms between calls", THINK, meeting),
+        ("5 ms between calls, own keys", THINK, apart),
+        ("no pause", 0.0, meeting),
+    )
+    for place, (name, think, member) in enumerate(cases):
+        found = crowd(folder / str(place), think, member)
         every = [taken for process in found for taken in process]
         fairness = min(map(len, found)) / max(map(len, found))
         calm = think > 0
