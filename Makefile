@@ -29,7 +29,7 @@ demo: $(VENV)/.demo ## two sessions, one inbox: without the gate and with it (un
 	@$(BIN)/callosum demo
 
 .PHONY: test
-test: lint unit fuzz-minute ## everything that must pass: style, types, direction of imports, tests, a minute of fuzzing
+test: lint unit fuzz-minute chaos-minute ## everything that must pass: style, types, direction of imports, tests, a minute of fuzzing, a minute of faults
 
 .PHONY: lint
 lint: $(VENV)/.test ## style, types and direction of imports
@@ -54,6 +54,14 @@ fuzz: $(VENV)/.test ## ten minutes of whatever can be sent to the gate; ARGS="--
 fuzz-minute: $(VENV)/.test ## a minute of it, the same inputs every time
 	$(BIN)/python -m fuzz --minute $(ARGS)
 
+.PHONY: chaos
+chaos: $(VENV)/.test ## ten minutes of faults under load, and a checker over what all saw; ARGS="--only redis" picks some
+	$(BIN)/python -m chaos $(ARGS)
+
+.PHONY: chaos-minute
+chaos-minute: $(VENV)/.test ## each of them shortly, the same faults every time
+	$(BIN)/python -m chaos --minute $(ARGS)
+
 .PHONY: format
 format: $(VENV)/.test ## put the code into form
 	$(BIN)/ruff check --fix
@@ -74,7 +82,7 @@ replay: $(VENV)/.demo ## recorded tool traffic through the gate: make replay FIL
 
 .PHONY: clean
 clean: ## remove what the other targets made
-	rm -rf $(VENV) build dist .fuzz .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist .chaos .fuzz .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.python:

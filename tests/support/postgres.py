@@ -45,28 +45,30 @@ def _as_nobody() -> Sequence[str]:
 
 
 class Server:
-    """One server. ``url`` names a fresh schema each time it is called."""
+    """One server. ``url`` names a fresh schema each time it is called. With a ``port`` it listens on loopback too."""
 
-    def __init__(self, folder: Path, options: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, options: Sequence[str] = (), port: int = 0) -> None:
         bin_ = binaries()
         if bin_ is None:
             raise RuntimeError(ABSENT)
         self._bin = bin_
         self.folder = folder
-        self._data = folder / "data"
+        self.data = folder / "data"
+        self.port = port
         self._options = options
         self._process: subprocess.Popen[bytes] | None = None
         if os.geteuid() == 0:
             os.chown(folder, 65534, 65534)
         subprocess.run(
-            [*_as_nobody(), str(bin_ / "initdb"), "-D", str(self._data), "-U", "callosum", "-A", "trust",
+            [*_as_nobody(), str(bin_ / "initdb"), "-D", str(self.data), "-U", "callosum", "-A", "trust",
              "-E", "UTF8", "--locale=C", "--no-sync"],
             check=True, capture_output=True, cwd=folder,
         )  # fmt: skip
 
     def start(self) -> None:
         settings = {
-            "listen_addresses": "",
+            "listen_addresses": "127.0.0.1" if self.port else "",
+            "port": str(self.port or 5432),
             "unix_socket_directories": str(self.folder),
             "max_connections": "200",
             "shared_buffers": "64MB",
@@ -75,7 +77,7 @@ class Server:
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*_as_nobody(), str(self._bin / "postgres"), "-D", str(self._data), *options, *self._options],
+                [*_as_nobody(), str(self._bin / "postgres"), "-D", str(self.data), *options, *self._options],
                 stdout=log, stderr=log, cwd=self.folder,
             )  # fmt: skip
         until = time.monotonic() + 60
@@ -91,7 +93,7 @@ class Server:
 
     @property
     def conninfo(self) -> str:
-        return f"host={self.folder} user=callosum dbname=postgres"
+        return f"host={self.folder} port={self.port or 5432} user=callosum dbname=postgres"
 
     def url(self, schema: str | None = None, **more: str) -> str:
         schema = schema or f"t{os.getpid()}_{next(_schemas)}"
@@ -128,7 +130,7 @@ def schema_of(url: str) -> str:
 
 
 @contextmanager
-def server(*options: str, on_disk: bool = False) -> Iterator[Server]:
+def server(*options: str, on_disk: bool = False, port: int = 0) -> Iterator[Server]:
     """A started server; its folder goes with it. Where durability is not the subject it is in memory, if it can be."""
     memory = Path("/dev/shm")
     in_memory = not on_disk and memory.is_dir() and shutil.disk_usage(memory).free > 500_000_000
@@ -136,7 +138,7 @@ def server(*options: str, on_disk: bool = False) -> Iterator[Server]:
     folder = Path(tempfile.mkdtemp(prefix="callosum-pg-", dir=memory if in_memory else "/tmp"))
     folder.chmod(0o755)
     try:
-        own = Server(folder, options)
+        own = Server(folder, options, port)
         own.start()
         try:
             yield own

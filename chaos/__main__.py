@@ -1,0 +1,5 @@
+"""``python -m chaos``."""
+
+from chaos.run import main
+
+raise SystemExit(main())

@@ -1,0 +1,278 @@
+"""The campaigns: who works on what, and what is done to it meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from chaos.checker import meet
+from chaos.estate import Engine
+from chaos.history import Event
+from chaos.scene import (
+    Fault,
+    Scene,
+    crash_postgres,
+    crash_redis,
+    end_backends,
+    kill_server,
+    kill_worker,
+    stall_server,
+    stall_worker,
+    through,
+)
+
+_NETWORK: Final = (through("delay"), through("silent"), through("reset"))
+_BITS: Final = through("corrupt")
+_DAY: Final = 86_400.0
+
+
+class Campaign(NamedTuple):
+    """``stage`` starts workers and servers; ``faults`` happen to them.
+
+    ``counts`` tells how many faults lie in the history itself, where nothing is broken from outside. ``load``: least
+    seconds that it needs. ``checked`` False: bits are flipped where nothing can notice, so only that everybody goes on
+    is asked. ``settles``: a fault waits until everybody has come over the one before.
+    """
+
+    name: str
+    engine: Engine
+    stage: Callable[[Scene], None]
+    faults: Sequence[Fault] = ()
+    counts: Callable[[Scene, Sequence[Event]], int] | None = None
+    load: float = 1.5
+    checked: bool = True
+    settles: bool = False
+
+
+# --- stages -------------------------------------------------------------------------------------------
+
+
+def embedded(scene: Scene) -> None:
+    """Sessions with gates of their own on one file."""
+    scene.spawn(4, ties=True)
+
+
+def torn(scene: Scene) -> None:
+    """The negative control: gates that look in one transaction and write in another."""
+    scene.spawn(4, torn=True, apart=0.0, kinds={"lock": 1}, places=1)
+
+
+def one_server(scene: Scene) -> None:
+    """Clients of one server over a file."""
+    scene.serve()
+    scene.spawn(4, urls=(scene.sites[0].url(),))
+
+
+def _on_postgres(scene: Scene) -> None:
+    scene.store = scene.estate.database.address(scene.estate.name())
+
+
+def _on_redis(scene: Scene) -> None:
+    scene.store = scene.estate.cache.store(scene.estate.name())
+
+
+def _two_servers(scene: Scene) -> None:
+    """Two servers on the store, clients that go over to the other one, and one gate of a process's own."""
+    scene.serve(2, store=scene.store)
+    urls = tuple(site.url() for site in scene.sites)
+    scene.spawn(2, urls=urls)
+    scene.spawn(1, urls=urls[::-1])
+    scene.spawn(1)
+
+
+def servers_on_postgres(scene: Scene) -> None:
+    """Two servers on PostgreSQL."""
+    _on_postgres(scene)
+    _two_servers(scene)
+
+
+def servers_on_redis(scene: Scene) -> None:
+    """Two servers on Redis."""
+    _on_redis(scene)
+    _two_servers(scene)
+
+
+def gates_on_postgres(scene: Scene) -> None:
+    """Gates of processes' own on PostgreSQL."""
+    _on_postgres(scene)
+    scene.spawn(4, ties=True)
+
+
+def gates_on_redis(scene: Scene) -> None:
+    """Gates of processes' own on Redis."""
+    _on_redis(scene)
+    scene.spawn(4, ties=True)
+
+
+def wire_to_server(scene: Scene) -> None:
+    """A proxy between clients and their server."""
+    scene.serve()
+    proxy = scene.proxy(("127.0.0.1", scene.sites[0].port))
+    scene.spawn(4, urls=(scene.sites[0].url(proxy.port),))
+
+
+def wire_to_postgres(scene: Scene) -> None:
+    """A proxy between gates and PostgreSQL; one gate goes by a way that is whole."""
+    _on_postgres(scene)
+    proxy = scene.proxy(("127.0.0.1", scene.estate.database.port))
+    schema = scene.store.partition("schema=")[2]
+    scene.spawn(3, store=scene.estate.database.address(schema, proxy.port, sslmode="disable"))
+    scene.spawn(1)
+
+
+def wire_to_redis(scene: Scene) -> None:
+    """A proxy between gates and Redis; one gate goes by a way that is whole."""
+    _on_redis(scene)
+    proxy = scene.proxy(("127.0.0.1", scene.estate.cache.port))
+    prefix = scene.store.partition("prefix=")[2]
+    scene.spawn(3, store=scene.estate.cache.store(prefix, proxy.port))
+    scene.spawn(1)
+
+
+def bits_over_https(scene: Scene) -> None:
+    """Bits are flipped between clients and their server, over TLS."""
+    scene.serve(tls=True)
+    proxy = scene.proxy(("127.0.0.1", scene.sites[0].port))
+    scene.spawn(3, urls=(scene.sites[0].url(proxy.port),), cafile=str(scene.estate.certificate[0]))
+
+
+def bits_over_postgres_tls(scene: Scene) -> None:
+    """Bits are flipped between gates and PostgreSQL, over TLS."""
+    _on_postgres(scene)
+    proxy = scene.proxy(("127.0.0.1", scene.estate.database.port))
+    schema = scene.store.partition("schema=")[2]
+    scene.spawn(3, store=scene.estate.database.address(schema, proxy.port, sslmode="require"))
+
+
+def bits_over_redis_tls(scene: Scene) -> None:
+    """Bits are flipped between gates and Redis, over TLS."""
+    _on_redis(scene)
+    proxy = scene.proxy(("127.0.0.1", scene.estate.cache.tls))
+    prefix = scene.store.partition("prefix=")[2]
+    scene.spawn(3, store=scene.estate.cache.store(prefix, proxy.port, tls=True))
+
+
+def bits_over_http(scene: Scene) -> None:
+    """Bits are flipped between clients and their server, and nothing can notice where they make sense."""
+    scene.serve()
+    proxy = scene.proxy(("127.0.0.1", scene.sites[0].port))
+    scene.spawn(3, urls=(scene.sites[0].url(proxy.port),), broken=True)
+
+
+def small_pool(scene: Scene) -> None:
+    """Sixteen threads and a server share two connections each."""
+    _on_postgres(scene)
+    scene.serve(1, store=f"{scene.store}&pool=2")
+    scene.spawn(1, store=f"{scene.store}&pool=2", threads=16, apart=0.02)
+    scene.spawn(1, urls=(scene.sites[0].url(),), threads=4)
+
+
+def wrong_clock_at_server(scene: Scene) -> None:
+    """Clients whose clocks are a day off, one each way."""
+    scene.serve()
+    urls = (scene.sites[0].url(),)
+    scene.spawn(1, urls=urls, ahead=_DAY)
+    scene.spawn(1, urls=urls, ahead=-_DAY)
+    scene.spawn(1, urls=urls)
+
+
+def wrong_clock_on_postgres(scene: Scene) -> None:
+    """Gates whose machines' clocks are a day off."""
+    _on_postgres(scene)
+    _wrong_clocks(scene)
+
+
+def wrong_clock_on_redis(scene: Scene) -> None:
+    """Gates whose machines' clocks are a day off."""
+    _on_redis(scene)
+    _wrong_clocks(scene)
+
+
+def _wrong_clocks(scene: Scene) -> None:
+    scene.spawn(1, ahead=_DAY)
+    scene.spawn(1, ahead=-_DAY)
+    scene.spawn(1)
+
+
+def sets_on_sqlite(scene: Scene) -> None:
+    """Calls of two and three keys that overlap, trees among them, in every order."""
+    scene.spawn(4, kinds={"set": 1}, apart=0.003)
+
+
+def sets_on_postgres(scene: Scene) -> None:
+    """The same on PostgreSQL."""
+    _on_postgres(scene)
+    scene.spawn(4, kinds={"set": 1}, apart=0.003)
+
+
+def sets_on_redis(scene: Scene) -> None:
+    """The same on Redis."""
+    _on_redis(scene)
+    scene.spawn(4, kinds={"set": 1}, apart=0.003)
+
+
+# --- faults that lie in what is done --------------------------------------------------------------------
+
+
+def crossed(scene: Scene, events: Sequence[Event]) -> int:
+    """How often two sessions asked at once for keys in contrary orders."""
+    asked = [event for event in events if event.what == "invoke" and event.verb == "intercept"]
+    ends = {(event.who, event.op): event.at for event in events if event.what != "invoke" and event.verb == "intercept"}
+    found = 0
+    live: list[Event] = []
+    for event in asked:
+        live = [one for one in live if ends.get((one.who, one.op), 0) > event.at]
+        found += sum(_contrary(one.keys, event.keys) for one in live if one.who != event.who)
+        live.append(event)
+    return found
+
+
+def _contrary(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether what comes first in one comes later in the other, and the other way about."""
+    places = [(a, b) for a, mine in enumerate(one) for b, theirs in enumerate(other) if meet((mine,), (theirs,))]
+    return any(a < c and b > d for a, b in places for c, d in places)
+
+
+def off(scene: Scene, events: Sequence[Event]) -> int:
+    """How many answers sessions with a wrong clock got."""
+    wrong = {name for name, plan in scene.plans.items() if plan.ahead}
+    return sum(event.what == "answer" and event.who.partition(":")[0] in wrong for event in events)
+
+
+def crowded(scene: Scene, events: Sequence[Event]) -> int:
+    """How often more requests were under way in a process than it has connections."""
+    under_way: dict[str, int] = {}
+    found = 0
+    for event in events:
+        if event.verb in ("begin", "write") or event.what == "note":
+            continue
+        name = event.who.partition(":")[0]
+        under_way[name] = under_way.get(name, 0) + (1 if event.what == "invoke" else -1)
+        found += event.what == "invoke" and under_way[name] > 2
+    return found
+
+
+CAMPAIGNS: Final = (
+    Campaign("sqlite-killed", "sqlite", embedded, (kill_worker, stall_worker)),
+    Campaign("sqlite-sets", "sqlite", sets_on_sqlite, counts=crossed),
+    Campaign("server-killed", "sqlite", one_server, (kill_server, stall_server, kill_worker)),
+    Campaign("server-network", "sqlite", wire_to_server, _NETWORK, settles=True),
+    Campaign("server-bits-tls", "sqlite", bits_over_https, (_BITS,)),
+    Campaign("server-bits", "sqlite", bits_over_http, (_BITS,), checked=False),
+    Campaign("server-clock", "sqlite", wrong_clock_at_server, counts=off),
+    Campaign("postgres-backends", "postgres", servers_on_postgres, (end_backends, kill_worker)),
+    Campaign("postgres-crash", "postgres", servers_on_postgres, (crash_postgres, kill_server)),
+    Campaign("postgres-network", "postgres", wire_to_postgres, _NETWORK, settles=True),
+    Campaign("postgres-bits-tls", "postgres", bits_over_postgres_tls, (_BITS,)),
+    Campaign("postgres-pool", "postgres", small_pool, (end_backends,), counts=crowded),
+    Campaign("postgres-clock", "postgres", wrong_clock_on_postgres, (kill_worker,), counts=off),
+    Campaign("postgres-sets", "postgres", sets_on_postgres, (end_backends,), counts=crossed),
+    Campaign("redis-crash", "redis", servers_on_redis, (crash_redis, kill_server)),
+    Campaign("redis-killed", "redis", gates_on_redis, (kill_worker, stall_worker)),
+    Campaign("redis-network", "redis", wire_to_redis, _NETWORK, settles=True),
+    Campaign("redis-bits-tls", "redis", bits_over_redis_tls, (_BITS,)),
+    Campaign("redis-clock", "redis", wrong_clock_on_redis, (kill_worker,), counts=off),
+    Campaign("redis-sets", "redis", sets_on_redis, counts=crossed),
+)
+"""In this order. ``TORN`` is not among them: it must fail."""
+TORN: Final = Campaign("torn", "sqlite", torn, (kill_worker,))

@@ -1,0 +1,360 @@
+"""The stage of one campaign: its workers and servers, what is done to them, and how it all comes to rest."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.process import BaseProcess
+from typing import Any, Final
+
+import msgspec
+import psycopg
+
+from callosum.gate import LocalGate
+from callosum.model import Entry, State
+from callosum.settings import Settings
+from callosum.stores.base import Store
+from chaos import worker
+from chaos.checker import Violation
+from chaos.estate import RULES, Estate, Site
+from chaos.history import Event, Recorder, Verb, read
+from chaos.proxy import Mode, Proxy
+from chaos.resource import Written
+
+PATIENCE: Final = 30.0
+"""Seconds within which everybody works again once nothing is broken any more, and within which everybody ends."""
+_GAP: Final = (0.15, 0.5)
+"""Least and most seconds from one fault to the next."""
+_PAGE: Final = 5000
+_MIND: Final = "mind"
+"""The file of what the campaign itself did."""
+_REQUESTS: Final = frozenset({"intercept", "lock", "renew", "complete", "release"})
+
+Fault = Callable[["Scene"], None]
+"""Breaks something for a while and mends it."""
+
+
+class Scene:
+    """One campaign's stage. ``store`` is the URL of its store, "" for the file in ``state``."""
+
+    def __init__(self, estate: Estate, name: str, seed: int, ttl: float) -> None:
+        self.estate = estate
+        self.name = name
+        self.ttl = ttl
+        self.seed = seed
+        self.random = random.Random(f"{seed}/{name}")
+        self.folder = estate.folder / f"{name}-{estate.name()}"
+        self.folder.mkdir()
+        self.rules = self.folder / "rules.json"
+        self.rules.write_text(RULES)
+        self.state = self.folder
+        self.store = ""
+        self.sites: list[Site] = []
+        self.proxies: list[Proxy] = []
+        self.faults = 0
+        self.found: list[Violation] = []
+        self.tier = 0
+        self.reports = True
+        self._recorder = Recorder(worker.history_of(self.folder, _MIND))
+        self._workers: dict[str, BaseProcess] = {}
+        self.plans: dict[str, worker.Plan] = {}
+        self._stuck: set[tuple[str, int]] = set()
+        self._spawned = 0
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["chaos.run", "psycopg_pool", "redis"])
+
+    def note(self, verb: Verb, text: str, who: str = _MIND) -> None:
+        """Writes down what the campaign does."""
+        self._recorder.tell(who, "note", verb, text=text)
+
+    def say(self, rule: str, told: str) -> None:
+        """Adds a violation that is no matter of the history."""
+        self.found.append(Violation(rule, told, time.monotonic_ns()))
+
+    # --- who is there ---
+
+    def spawn(self, count: int = 1, **plan: Any) -> None:
+        """Starts worker processes; what a plan does not say is the scene's."""
+        for _ in range(count):
+            self._spawned += 1
+            name = f"w{self._spawned}"
+            facts = {"store": self.store, "ttl": self.ttl, "seed": self.seed, "folder": str(self.folder), **plan}
+            self._start(worker.Plan(name=name, **facts))
+
+    def _start(self, plan: worker.Plan) -> None:
+        process = self._context.Process(target=worker.run, args=(plan,), name=plan.name)
+        process.start()
+        self._workers[plan.name] = process
+        self.plans[plan.name] = plan
+
+    def serve(self, count: int = 1, *, store: str = "", tls: bool = False) -> None:
+        """Starts servers; without a store the one there is has its file in its own state folder."""
+        for number in range(count):
+            state = self.folder / f"state{number}"
+            certificate = self.estate.certificate if tls else None
+            self.sites.append(Site(state, self.rules, self.ttl, store=store, certificate=certificate))
+        if not store:
+            self.state = self.sites[0].state
+
+    def proxy(self, target: tuple[str, int] | str, **more: Any) -> Proxy:
+        """Puts a proxy before something; returns it."""
+        proxy = Proxy(target, seed=self.seed, **more)
+        self.proxies.append(proxy)
+        return proxy
+
+    # --- what is done to them ---
+
+    def disturb(self, seconds: float, faults: Sequence[Fault], *, settles: bool = False) -> None:
+        """Lets one fault follow another for so long: which, and how far apart, comes from the seed.
+
+        Each sort comes once before any comes twice, however short that is. ``settles``: a fault waits until everybody
+        has come over the one before.
+        """
+        ends = time.monotonic() + seconds
+        turns = list(faults)
+        self.random.shuffle(turns)
+        number = 0
+        while time.monotonic() < ends or number < len(turns):
+            time.sleep(max(0.0, min(self.random.uniform(*_GAP), ends - time.monotonic())))
+            if not turns or (number >= len(turns) and time.monotonic() >= ends):
+                continue
+            fault = turns[number] if number < len(turns) else self.random.choice(turns)
+            fault(self)
+            if settles:
+                self.working(f"the end of a fault ({fault.__name__})")
+            number += 1
+
+    def heal(self) -> None:
+        """Nothing is broken from here on."""
+        for proxy in self.proxies:
+            proxy.set("plain")
+        self.note("healed", "")
+
+    def kill_worker(self) -> None:
+        """A session's process dies at any point; another takes its place."""
+        name = self.random.choice(sorted(self._workers))
+        process = self._workers.pop(name)
+        # What it does until the signal arrives counts as after its death: that shortens what it surely held.
+        self.note("killed", f"pid {process.pid}", who=name)
+        process.kill()
+        process.join()
+        self.hit("a worker was killed")
+        self._spawned += 1
+        self._start(msgspec.structs.replace(self.plans[name], name=f"w{self._spawned}"))
+
+    def stall_worker(self) -> None:
+        """A session's process sleeps until its lease has run out, and goes on as if nothing had been."""
+        name = self.random.choice(sorted(self._workers))
+        pid = self._workers[name].pid
+        if pid is None:
+            return
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(self.ttl * 1.2)
+        os.kill(pid, signal.SIGCONT)
+        self.hit(f"{name} was stopped for {self.ttl * 1.2:.1f} s")
+
+    def hit(self, text: str, count: int = 1) -> None:
+        """Counts faults that were really injected."""
+        self.faults += count
+        if count:
+            self.note("fault", text)
+
+    def through(self, proxy: Proxy, mode: Mode, seconds: tuple[float, float] = (0.3, 0.8)) -> None:
+        """Has a proxy do something for a while."""
+        before = proxy.faults
+        proxy.set(mode)
+        time.sleep(self.random.uniform(*seconds))
+        proxy.set("plain")
+        self.hit(f"{mode}", proxy.faults - before)
+
+    # --- how it comes to rest ---
+
+    def working(self, since: str) -> None:
+        """Waits until every session thread has had an answer from now on; who is stuck is not waited for again."""
+        waiting = {(name, number) for name in self._workers for number in range(self.plans[name].threads)}
+        waiting -= self._stuck
+        sizes = {name: self._size(name) for name in self._workers}
+        until = time.monotonic() + PATIENCE
+        while waiting and time.monotonic() < until:
+            time.sleep(0.02)
+            for name, process in list(self._workers.items()):
+                if not process.is_alive():
+                    waiting = {one for one in waiting if one[0] != name}
+                    continue
+                with worker.history_of(self.folder, name).open("rb") as file:
+                    file.seek(sizes[name])
+                    new = file.read().rpartition(b"\n")[0]
+                sizes[name] += len(new) + bool(new)
+                for line in new.splitlines():
+                    event = msgspec.json.decode(line, type=Event)
+                    if event.what == "answer" and event.verb in _REQUESTS:
+                        number = int(event.who.partition(":")[2].partition(".")[0])
+                        waiting.discard((name, number))
+        for name, number in sorted(waiting):
+            self.say("recovery", f"{name}:{number} had no answer for {PATIENCE:.0f} s since {since}")
+        self._stuck |= waiting
+
+    def _size(self, name: str) -> int:
+        path = worker.history_of(self.folder, name)
+        if not path.exists():
+            path.touch()
+        # From the end of a whole line on.
+        return path.read_bytes().rfind(b"\n") + 1
+
+    def end(self) -> None:
+        """Has the workers end. Who does not is shown with its stacks, and killed."""
+        (self.folder / worker.STOP).touch()
+        until = time.monotonic() + PATIENCE
+        stuck = {name for name, _ in self._stuck}
+        for name, process in self._workers.items():
+            process.join(1.0 if name in stuck else max(0.0, until - time.monotonic()))
+            if process.is_alive():
+                self._show_hang(name, process)
+            elif process.exitcode:
+                self.say("no crash", f"worker {name} ended with {process.exitcode}")
+
+    def _show_hang(self, name: str, process: BaseProcess) -> None:
+        stacks = self.folder / f"stacks-{name}"
+        if process.pid is not None:
+            os.kill(process.pid, signal.SIGUSR1)
+        deadline = time.monotonic() + 2
+        while not stacks.stat().st_size and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.say("no hang", f"worker {name} did not end:\n{stacks.read_text()[:4000]}")
+        process.kill()
+        process.join()
+
+    def close(self) -> None:
+        """Stops the servers and proxies; a server that does not end as it should is a violation."""
+        for site in self.sites:
+            wrong = site.close()
+            if wrong:
+                self.say("servers", wrong)
+        for proxy in self.proxies:
+            proxy.stop()
+        self._recorder.close()
+
+    def abandon(self) -> None:
+        """Leaves nothing running, whatever happened."""
+        for process in self._workers.values():
+            if process.is_alive():
+                process.kill()
+        for site in self.sites:
+            if site.server.process.poll() is None:
+                site.server.kill()
+
+    def rest(self) -> list[Entry]:
+        """Waits until all leases have ended by themselves, and returns the journal."""
+        settings = Settings(state=self.state, store=self.store, rules=self.rules, lease_ttl=self.ttl)
+        with LocalGate(settings=settings) as gate:
+            until = time.monotonic() + 2 * self.ttl + 10
+            while gate.store.live(None, (State.OPEN, State.QUEUED, State.ASKED)):
+                gate.sweep()
+                if time.monotonic() > until:
+                    left = gate.store.live(None, (State.OPEN, State.QUEUED, State.ASKED))
+                    self.say("rest", f"{len(left)} are still live, the first is {left[0]}")
+                    break
+                time.sleep(0.02)
+            # What is not known is settled by somebody who looks: here at what the counters say.
+            done = {one.op for writes in self.counters().values() for one in writes}
+            journal = journal_of(gate.store)
+            calls = {entry.seq: str(entry.body.get("callId", "")) for entry in journal}
+            for action in gate.store.live(None, (State.UNKNOWN,)):
+                gate.resolve(action.id, happened=calls.get(action.id, "") in done, by="chaos")
+            left = gate.store.live(None, list(State))
+            if left:
+                self.say("rest", f"{len(left)} cannot be resolved, the first is {left[0]}")
+            health = gate.store.check()
+            if health.problems:
+                self.say("rest", "; ".join(health.problems))
+            return journal_of(gate.store)
+
+    def history(self) -> list[Event]:
+        """What everybody saw."""
+        return read(sorted(self.folder.glob("history-*.jsonl")))
+
+    def counters(self) -> dict[str, list[Written]]:
+        """What the leases guarded."""
+        return {place: worker.counter_of(self.folder, place).writes() for place in worker.PLACES}
+
+
+def journal_of(store: Store) -> list[Entry]:
+    """All of it."""
+    entries: list[Entry] = []
+    while page := store.entries(after=entries[-1].seq if entries else 0, limit=_PAGE):
+        entries += page
+    return entries
+
+
+# --- faults of the servers ---------------------------------------------------------------------------
+
+
+def kill_worker(scene: Scene) -> None:
+    """A session dies."""
+    scene.kill_worker()
+
+
+def stall_worker(scene: Scene) -> None:
+    """A session sleeps longer than its lease."""
+    scene.stall_worker()
+
+
+def kill_server(scene: Scene) -> None:
+    """A server dies, and comes back at its address."""
+    site = scene.random.choice(scene.sites)
+    site.server.kill()
+    scene.hit("a server was killed")
+    time.sleep(scene.random.uniform(0, 0.2))
+    site.start()
+
+
+def stall_server(scene: Scene) -> None:
+    """A server says nothing for a while."""
+    pid = scene.random.choice(scene.sites).server.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(scene.random.uniform(0.3, 0.9))
+    os.kill(pid, signal.SIGCONT)
+    scene.hit("a server was stopped for a while")
+
+
+def end_backends(scene: Scene) -> None:
+    """An administrator ends connections in the middle of what they do."""
+    with psycopg.connect(scene.estate.database.conninfo, autocommit=True) as connection:
+        ended = connection.execute(
+            "select count(pg_terminate_backend(pid)) from pg_stat_activity "
+            "where application_name = 'callosum' and random() < 0.5"
+        ).fetchone()
+    scene.hit("backends were ended", ended[0] if ended else 0)
+
+
+def crash_postgres(scene: Scene) -> None:
+    """The database ends at once and recovers from its log."""
+    database = scene.estate.database
+    scene.tier = 3  # what is below may lose its last moments with the server: docs/stores.md
+    database.stop(hard=True)
+    scene.hit("PostgreSQL was stopped at once")
+    time.sleep(scene.random.uniform(0, 0.3))
+    database.start()
+
+
+def crash_redis(scene: Scene) -> None:
+    """The Redis is killed and reads its log again."""
+    cache = scene.estate.cache
+    cache.kill()
+    scene.hit("Redis was killed")
+    time.sleep(scene.random.uniform(0, 0.3))
+    cache.start()
+
+
+def through(mode: Mode, seconds: tuple[float, float] = (0.3, 0.8)) -> Fault:
+    """A fault of the network."""
+
+    def fault(scene: Scene) -> None:
+        scene.through(scene.random.choice(scene.proxies), mode, seconds)
+
+    fault.__name__ = mode
+    return fault

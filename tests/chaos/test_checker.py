@@ -1,0 +1,429 @@
+"""The checker over histories written by hand: sound ones pass, and of each sort of violation one is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from callosum.model import Entry, Key, Outcome, Verdict
+from callosum.model import Event as Did
+from chaos.checker import Promise, check, meet
+from chaos.history import Event
+from chaos.resource import Written
+
+TTL = 1.0
+FILE, TREE, OTHER = "file:/c/a/x", "file:/c/a/", "file:/c/b/x"
+
+
+class Told:
+    """A history, its journal and its counters, written down in milliseconds; nothing is wrong unless somebody says so."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.journal: list[Entry] = []
+        self.counters: dict[str, list[Written]] = {}
+        self.promise = Promise(ttl=TTL)
+
+    def on(self, at: float, who: str, what: Any, verb: Any, op: str = "", **facts: Any) -> None:
+        self.events.append(Event(int(at * 1e6), who, what, verb, op, **facts))
+
+    def entry(self, seq: int, event: Did, who: str, key: str = FILE, tier: int = 4, **facts: Any) -> None:
+        self.journal.append(Entry(event, who, seq=seq * 1000, tier=tier, keys=(Key(key),), **facts))
+
+    def grant(self, at: float, who: str, op: str, id: int, key: str = FILE, tier: int = 4, **facts: Any) -> None:
+        """Asked for at ``at``, answered a millisecond later as ``id``, and journalled."""
+        self.on(at, who, "invoke", "intercept", op, keys=(key,), tier=tier, ttl=TTL, **facts)
+        self.on(at + 1, who, "answer", "intercept", op, ok=True, id=id * 1000)
+        self.opens(id, who, op, key, tier)
+
+    def opens(self, id: int, who: str, op: str, key: str = FILE, tier: int = 4) -> None:
+        self.entry(id, Did.INTERCEPT, who, key, tier, action=id * 1000, verdict=Verdict.ALLOW, body={"callId": op})
+
+    def ends(self, at: float, who: str, op: str, id: int, seq: int, outcome: str = "done", key: str = FILE) -> None:
+        self.on(at, who, "invoke", "complete", op, id=id * 1000, outcome=outcome)
+        self.on(at + 1, who, "answer", "complete", op, ok=True, id=id * 1000, state=outcome)
+        self.entry(seq, Did.COMPLETE, who, key, action=id * 1000, outcome=Outcome(outcome))
+
+    def found(self) -> set[str]:
+        events = sorted(self.events, key=lambda event: event.at)
+        journal = sorted(self.journal, key=lambda entry: entry.seq)
+        return {violation.rule for violation in check(events, journal, self.counters, self.promise)}
+
+
+def one_after_another(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.ends(10, "mira", "m1", 1, 5)
+    told.grant(12, "doug", "d1", 10)
+    told.ends(20, "doug", "d1", 10, 15)
+
+
+def taken_over_when_it_ran_out(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.entry(1005, Did.LAPSE, "mira", action=1000, outcome=Outcome.UNKNOWN, body={"note": "the lease ran out"})
+    told.grant(1010, "doug", "d1", 1010)
+    told.ends(1020, "doug", "d1", 1010, 1021)
+
+
+def both_only_warn(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1, tier=3)
+    told.grant(2, "doug", "d1", 2, tier=3)
+
+
+def other_things(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1, TREE)
+    told.grant(2, "doug", "d1", 2, OTHER)
+
+
+def nobody_knows_whether_it_was_granted(told: Told) -> None:
+    told.on(0, "mira", "invoke", "intercept", "m1", keys=(FILE,), tier=4, ttl=TTL)
+    told.on(5, "mira", "unknown", "intercept", "m1")
+    told.grant(2, "doug", "d1", 2)
+
+
+def nobody_knows_whether_it_ended(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.on(5, "mira", "invoke", "complete", "m1", id=1000, outcome="done")
+    told.entry(6, Did.COMPLETE, "mira", action=1000, outcome=Outcome.DONE)
+    told.on(500, "mira", "unknown", "complete", "m1")
+    told.grant(8, "doug", "d1", 8)
+
+
+def died_and_its_host_with_it(told: Told) -> None:
+    told.grant(0, "w1:mira", "m1", 1, host=True)
+    told.on(5, "w1", "note", "killed")
+    told.on(4, "w1:mira", "invoke", "begin", "m1", keys=(FILE,), id=1000)
+    told.entry(6, Did.LAPSE, "w1:mira", action=1000, outcome=Outcome.UNKNOWN, body={"note": "the host process ended"})
+    told.grant(7, "doug", "d1", 8)
+
+
+def a_retry_that_is_answered_as_before(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.on(3, "mira", "invoke", "intercept", "m1", keys=(FILE,), tier=4, ttl=TTL)
+    told.on(4, "mira", "answer", "intercept", "m1", ok=True, id=1000, repeated=True)
+    told.ends(10, "mira", "m1", 1, 5)
+
+
+def an_unknown_release_may_come_later(told: Told) -> None:
+    for at, op, id in ((0, "m1", 1), (20, "m2", 20)):
+        told.on(at, "mira", "invoke", "lock", op, keys=(FILE,), tier=4, ttl=TTL)
+        told.on(at + 1, "mira", "answer", "lock", op, ok=True, id=id * 1000)
+        told.entry(id, Did.LOCK, "mira", action=id * 1000, verdict=Verdict.ALLOW)
+        told.entry(id + 5, Did.RELEASE, "mira", action=id * 1000, outcome=Outcome.CANCELLED)
+        if not at:
+            told.on(2, "mira", "invoke", "release", op, keys=(FILE,), id=1000)
+            told.on(9, "mira", "unknown", "release", op)
+    told.grant(30, "doug", "d1", 30)
+
+
+def locked_again_by_its_holder(told: Told) -> None:
+    """The old token stands, though the session's own later call has a greater one."""
+    for at, op in ((0, "m1"), (20, "m3")):
+        told.on(at, "mira", "invoke", "lock", op, keys=(FILE,), tier=4, ttl=TTL)
+        told.on(at + 1, "mira", "answer", "lock", op, ok=True, id=1000)
+    told.entry(1, Did.LOCK, "mira", action=1000, verdict=Verdict.ALLOW)
+    told.grant(5, "mira", "m2", 5)
+    told.on(25, "mira", "invoke", "write", "m3", keys=(FILE,), id=1000)
+    told.on(26, "mira", "answer", "write", "m3", id=1000, text="1000 after 5000")
+
+
+def waited_in_turn(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    for at, who, op in ((2, "doug", "d1"), (6, "anna", "a1")):
+        told.on(at, who, "invoke", "intercept", op, keys=(FILE,), tier=4, wait=1.0)
+        told.entry(at + 1, Did.QUEUE, who, action=(at + 1) * 1000)
+        told.on(at + 2, who, "note", "queued", op)
+    told.ends(10, "mira", "m1", 1, 10)
+    for at, who, op in ((12, "doug", "d1"), (20, "anna", "a1")):
+        told.on(at + 1, who, "answer", "intercept", op, ok=True, id=at * 1000)
+        told.opens(at, who, op)
+        told.ends(at + 3, who, op, at, at + 3)
+
+
+def by_the_stores_clock(told: Told) -> None:
+    """A retry is answered with the moment of the first try."""
+    told.on(0, "mira", "invoke", "intercept", "m1", keys=(FILE,), tier=4, ttl=TTL)
+    told.on(100, "mira", "unknown", "intercept", "m1")
+    told.opens(1_001, "mira", "m1")
+    told.on(200, "mira", "invoke", "intercept", "m1", keys=(FILE,), tier=4, ttl=TTL)
+    told.on(201, "mira", "answer", "intercept", "m1", ok=True, id=1_001_000, repeated=True)
+    told.promise = Promise(ttl=TTL, clock=1_000_000_000)
+
+
+def counted(told: Told) -> None:
+    one_after_another(told)
+    for at, who, op, id in ((2, "mira", "m1", 1), (14, "doug", "d1", 10)):
+        told.on(at, who, "invoke", "write", op, keys=(FILE,), id=id * 1000)
+        told.on(at + 1, who, "answer", "write", op, ok=True, id=id * 1000)
+    told.counters[FILE] = [Written(1000, 1, "m1"), Written(10_000, 2, "d1")]
+
+
+GOOD = (
+    one_after_another,
+    taken_over_when_it_ran_out,
+    both_only_warn,
+    other_things,
+    nobody_knows_whether_it_was_granted,
+    nobody_knows_whether_it_ended,
+    died_and_its_host_with_it,
+    a_retry_that_is_answered_as_before,
+    an_unknown_release_may_come_later,
+    locked_again_by_its_holder,
+    waited_in_turn,
+    by_the_stores_clock,
+    counted,
+)
+
+
+@pytest.mark.parametrize("write", GOOD, ids=lambda write: write.__name__)
+def test_a_sound_history_passes(write: Callable[[Told], None]) -> None:
+    told = Told()
+    write(told)
+    assert told.found() == set()
+
+
+# --- what is planted ------------------------------------------------------------------------------------
+
+
+def held_by_two(told: Told) -> None:
+    """Each was told that it is alone. The journal of such a store would say the same, so it is left out."""
+    told.grant(0, "mira", "m1", 1)
+    told.grant(5, "doug", "d1", 5)
+    told.journal.clear()
+
+
+def tree_and_file(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1, TREE)
+    told.grant(5, "doug", "d1", 5)
+    told.journal.clear()
+
+
+def held_after_a_renewal(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.on(900, "mira", "invoke", "renew", "m1", id=1000)
+    told.on(901, "mira", "answer", "renew", "m1", ok=True, id=1000)
+    told.grant(1500, "doug", "d1", 1500)
+    told.journal.clear()
+
+
+def warned_beside_a_hard_one(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.grant(5, "doug", "d1", 5, tier=3)
+    told.journal.clear()
+
+
+def let_in_by_the_journal_alone(told: Told) -> None:
+    """Neither got an answer."""
+    told.opens(1, "mira", "m1")
+    told.opens(5, "doug", "d1", TREE)
+
+
+def ran_out_too_soon(told: Told) -> None:
+    told.opens(1, "mira", "m1")
+    told.entry(400, Did.LAPSE, "mira", action=1000, body={"note": "the lease ran out"})
+
+
+def smaller_token(told: Told) -> None:
+    told.grant(0, "mira", "m1", 9)
+    told.ends(3, "mira", "m1", 9, 10)
+    told.grant(5, "doug", "d1", 5)
+
+
+def token_given_twice(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.ends(3, "mira", "m1", 1, 3)
+    told.on(5, "doug", "invoke", "intercept", "d1", keys=(FILE,), tier=4, ttl=TTL)
+    told.on(6, "doug", "answer", "intercept", "d1", ok=True, id=1000)
+
+
+def decision_lost(told: Told) -> None:
+    one_after_another(told)
+    told.journal = told.journal[2:]
+
+
+def refusal_lost(told: Told) -> None:
+    told.on(0, "mira", "invoke", "intercept", "m1", keys=(FILE,), tier=4, ttl=TTL)
+    told.on(1, "mira", "answer", "intercept", "m1", id=1000)
+
+
+def another_decision_in_its_place(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.journal.clear()
+    told.opens(1, "doug", "d1")
+
+
+def report_lost(told: Told) -> None:
+    one_after_another(told)
+    told.journal.pop()
+
+
+def renewal_lost(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.on(5, "mira", "invoke", "renew", "m1", id=1000)
+    told.on(6, "mira", "answer", "renew", "m1", ok=True, id=1000)
+
+
+def decided_twice(told: Told) -> None:
+    told.opens(1, "mira", "m1")
+    told.opens(5, "mira", "m1")
+
+
+def ended_twice(told: Told) -> None:
+    one_after_another(told)
+    told.entry(30, Did.COMPLETE, "doug", action=10_000, outcome=Outcome.FAILED)
+
+
+def another_outcome(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.ends(5, "mira", "m1", 1, 5)
+    told.journal[-1] = Entry(Did.COMPLETE, "mira", seq=5000, action=1000, tier=4, outcome=Outcome.FAILED)
+
+
+def two_outcomes_told(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.ends(5, "mira", "m1", 1, 5)
+    told.on(8, "mira", "invoke", "complete", "m1", id=1000, outcome="failed")
+    told.on(9, "mira", "answer", "complete", "m1", id=1000, state="failed")
+
+
+def ended_and_never_open(told: Told) -> None:
+    told.entry(5, Did.COMPLETE, "mira", action=1000, outcome=Outcome.DONE)
+
+
+def retry_opened_another(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.on(3, "mira", "invoke", "intercept", "m1", keys=(FILE,), tier=4, ttl=TTL)
+    told.on(4, "mira", "answer", "intercept", "m1", ok=True, id=3000)
+    told.journal.clear()
+
+
+def retry_refused(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.ends(5, "mira", "m1", 1, 5)
+    told.on(8, "mira", "invoke", "intercept", "m1", keys=(FILE,), tier=4, ttl=TTL)
+    told.on(9, "mira", "answer", "intercept", "m1", id=8000)
+
+
+def refused_for_what_had_ended(told: Told) -> None:
+    one_after_another(told)
+    told.on(30, "anna", "invoke", "lock", "a1", keys=(FILE,), tier=4, ttl=TTL)
+    told.on(31, "anna", "answer", "lock", "a1", holder=10_000)
+
+
+def overtaken_in_line(told: Told) -> None:
+    told.entry(1, Did.QUEUE, "doug", action=1000)
+    told.opens(5, "anna", "a1", TREE)
+
+
+def overtaken_by_a_later_waiter(told: Told) -> None:
+    told.entry(1, Did.QUEUE, "doug", action=1000)
+    told.entry(3, Did.QUEUE, "anna", action=3000)
+    told.opens(5, "anna", "a1")
+
+
+def later_and_in_front(told: Told) -> None:
+    waited_in_turn(told)
+    for number, who in ((1, "anna"), (4, "doug")):
+        told.journal = [entry for entry in told.journal if entry.event is not Did.QUEUE or entry.session != who]
+        told.entry(number, Did.QUEUE, who, action=number * 1000)
+
+
+def lost_update(told: Told) -> None:
+    told.counters[FILE] = [Written(1, 1, "m1"), Written(2, 1, "d1")]
+
+
+def increment_lost(told: Told) -> None:
+    counted(told)
+    told.counters[FILE].pop()
+
+
+def fenced_while_it_holds(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.on(5, "mira", "invoke", "write", "m1", keys=(FILE,), id=1000)
+    told.on(6, "mira", "answer", "write", "m1", id=1000, text="1000 after 2000")
+    told.ends(9, "mira", "m1", 1, 9)
+
+
+def moment_of_another_clock(told: Told) -> None:
+    """The store's clock is a second ahead of the history's; one decision is a second before that."""
+    told.grant(0, "mira", "m1", 1_001)
+    told.grant(2, "mira", "m2", 3, OTHER)
+    told.promise = Promise(ttl=TTL, clock=1_000_000_000)
+
+
+def moment_that_has_not_come(told: Told) -> None:
+    told.grant(0, "mira", "m1", 100)
+    told.promise = Promise(ttl=TTL, clock=0)
+
+
+def entry_twice(told: Told) -> None:
+    told.opens(1, "mira", "m1", tier=1)
+    told.opens(1, "doug", "d1", tier=1)
+
+
+def never_came_back(told: Told) -> None:
+    told.on(0, "mira", "invoke", "intercept", "m1", keys=(FILE,), tier=4)
+
+
+def fell_over(told: Told) -> None:
+    told.on(0, "mira", "note", "crash", text="KeyError")
+
+
+BAD = (
+    (held_by_two, "exclusion"),
+    (tree_and_file, "exclusion"),
+    (held_after_a_renewal, "exclusion"),
+    (warned_beside_a_hard_one, "exclusion"),
+    (let_in_by_the_journal_alone, "exclusion"),
+    (ran_out_too_soon, "exclusion"),
+    (smaller_token, "tokens"),
+    (token_given_twice, "tokens"),
+    (decision_lost, "nothing lost"),
+    (refusal_lost, "nothing lost"),
+    (another_decision_in_its_place, "nothing lost"),
+    (report_lost, "nothing lost"),
+    (renewal_lost, "nothing lost"),
+    (decided_twice, "nothing doubled"),
+    (ended_twice, "nothing doubled"),
+    (another_outcome, "outcomes"),
+    (two_outcomes_told, "outcomes"),
+    (ended_and_never_open, "outcomes"),
+    (retry_opened_another, "idempotence"),
+    (retry_refused, "idempotence"),
+    (refused_for_what_had_ended, "refusals"),
+    (overtaken_in_line, "line"),
+    (overtaken_by_a_later_waiter, "line"),
+    (later_and_in_front, "line"),
+    (lost_update, "no lost update"),
+    (increment_lost, "no lost update"),
+    (fenced_while_it_holds, "fence"),
+    (moment_of_another_clock, "clock"),
+    (moment_that_has_not_come, "clock"),
+    (entry_twice, "order"),
+    (never_came_back, "no hang"),
+    (fell_over, "no crash"),
+)
+
+
+@pytest.mark.parametrize(("plant", "rule"), BAD, ids=[plant.__name__ for plant, _ in BAD])
+def test_a_planted_violation_is_found(plant: Callable[[Told], None], rule: str) -> None:
+    told = Told()
+    plant(told)
+    assert rule in told.found()
+
+
+def test_what_a_store_does_not_promise_may_be_lost() -> None:
+    told = Told()
+    told.grant(0, "mira", "m1", 1, tier=1)
+    told.journal.clear()
+    assert told.found() == {"nothing lost"}
+    told.promise = Promise(ttl=TTL, tier=3)
+    assert told.found() == set()
+
+
+def test_keys_meet_as_the_gate_says() -> None:
+    assert meet((TREE,), (FILE,))
+    assert meet((FILE,), (OTHER, TREE))
+    assert not meet((FILE,), (OTHER,))
+    assert not meet(("file:/c/a",), (FILE,))
