@@ -71,6 +71,10 @@ format: $(VENV)/.test ## put the code into form
 bench: $(VENV)/.bench ## figures beside named peers; ARGS="--only pair" picks some
 	$(BIN)/python -m bench.run $(ARGS)
 
+.PHONY: bench-scale
+bench-scale: $(VENV)/.bench ## how far it scales, simulated from measured service times; ARGS="--measure" measures anew
+	$(BIN)/python -m bench.scale $(ARGS)
+
 .PHONY: bench-quality
 bench-quality: $(VENV)/.demo ## how well it judges, beside baselines; ARGS="--only shell" picks some
 	$(BIN)/python -m bench.quality $(ARGS)
