@@ -6,7 +6,8 @@
 
 With a gate that runs it is held against ``/bin/true`` in the entry's place (the difference), without one against a
 Python that does nothing (the ratio): then it judges by the tier table; the gate that it would start besides, and go
-on, is left out. Rounds are shuffled. The processor time of each is told too: it is what a loaded machine does not
+on, is left out. ``report`` is the form in which the host does not wait for what it tells: its time is that until the
+host goes on. Rounds are shuffled. The processor time of each is told too: it is what a loaded machine does not
 stretch.
 """
 
@@ -84,6 +85,7 @@ def measure(rounds: int, block: int) -> list[Line]:
     with tempfile.TemporaryDirectory(prefix="callosum-bench-") as folder:
         with_gate, without = Path(folder) / "with", Path(folder) / "without"
         commands = {"gate": entry_in(with_gate), "nobody": entry_in(without, starts=False), "true": "/bin/true"}
+        commands["report"] = closed(str(with_gate / NAME), "claude-code", 20, asks=False, reports=True)
         (without / "fallback.json").write_text('{"tools": {"Read": 0}}')
         cases = [Case(name, run(["/bin/sh", "-c", command]), block) for name, command in commands.items()]
         cases.append(Case("python", run([sys.executable, "-I", "-c", "pass"]), block))
@@ -95,6 +97,7 @@ def measure(rounds: int, block: int) -> list[Line]:
         *made,
         *(Line(f"{name}, processor time", milliseconds, "ms") for name, milliseconds in spent.items()),
         Line("hook with a gate, above /bin/true", found["gate"].above(found["true"]) / 1000, "ms", 15.0),
+        Line("hook that only reports, above /bin/true", found["report"].above(found["true"]) / 1000, "ms"),
         Line("hook without a gate, over python -I -c pass", found["nobody"].over(found["python"]), "x", 2.5),
     ]
 

@@ -24,6 +24,7 @@ from callosum.cli import (
     search,
     serve,
     stdio,
+    store,
     token,
     watch,
 )
@@ -62,6 +63,7 @@ app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.on)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(serve.serve)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(serve.stop)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(stdio.stdio)
+app.add_typer(store.app, name="store", rich_help_panel=_SERVE)
 app.add_typer(token.app, name="token", rich_help_panel=_SERVE)
 app.command(rich_help_panel=_HOSTS, epilog=EPILOG)(install.install)
 app.command(rich_help_panel=_HOSTS, epilog=EPILOG)(install.uninstall)

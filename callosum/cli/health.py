@@ -7,7 +7,7 @@ import platform
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -218,6 +218,22 @@ def _servers(settings: Settings) -> Iterator[Finding]:
             )
         else:
             yield Finding("server", "ok", f"{one.address} (process {one.process.pid}), version {found['version']}")
+            yield from _connections(one.address, found.get("pool"))
+
+
+def _connections(address: str, pool: Mapping[str, int] | None) -> Iterator[Finding]:
+    """Whether a server has enough connections to its store."""
+    if not pool:
+        return
+    advice = "More connections: ?pool=N in the store's URL, as far as the database allows for all servers together."
+    if pool["waiting"]:
+        used = f"{pool['waiting']} threads wait for one of its {pool['limit']} connections to the store"
+        yield Finding("connections", "wrong", f"{address}: {used}", advice)
+    elif pool["timeouts"]:
+        vain = f"{pool['timeouts']} times no connection to the store came free in time, since it was started"
+        yield Finding("connections", "advice", f"{address}: {vain}", advice)
+    else:
+        yield Finding("connections", "ok", f"{address}: {pool['open']} of {pool['limit']} to the store are open")
 
 
 def _hosts(settings: Settings) -> Iterator[Finding]:

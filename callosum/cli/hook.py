@@ -17,14 +17,15 @@ def hook(host: Host, state: State = None, namespace: Namespace = None, config: C
 
     Hosts are set up to call the script in the state folder, which starts faster; this writes it anew and becomes it.
     """
-    from callosum.hosts import files
+    from callosum.hosts import files, remote
     from callosum.hosts.adapters import adapter_of
-    from callosum.hosts.script import NAME, script_of
+    from callosum.hosts.script import script_of, script_path
 
     adapter = adapter_of(host)
     settings = settings_of(state, namespace, config)
-    path = settings.state / NAME
-    text = script_of(settings)
+    server = remote.load(settings.state, adapter.name)
+    own = adapter.name if server is not None else ""
+    path, text = script_path(settings, own), script_of(settings, server, own)
     if not path.is_file() or path.read_text("utf-8") != text:
         files.write(path, text.encode(), 0o700)
     os.execv("/bin/sh", ["sh", str(path), adapter.name])  # noqa: S606 - no word of the payload is in it

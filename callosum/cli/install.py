@@ -26,8 +26,21 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Http = Annotated[
     str | None,
     typer.Option(
-        "--http", metavar="URL", help="Claude Code: ask this server over HTTP. While it is down, no tool runs."
+        "--http",
+        metavar="URL",
+        help="Claude Code: ask this machine's server itself. While it is down, no tool runs.",
     ),
+]
+Url = Annotated[
+    str | None, typer.Option("--url", metavar="URL", help="Ask this server in place of a gate on this machine.")
+]
+TokenFile = Annotated[
+    Path | None,
+    typer.Option("--token-file", metavar="FILE", help="Where the token for --url is; for your eyes only."),
+]
+CaCert = Annotated[
+    Path | None,
+    typer.Option("--cacert", metavar="FILE", help="The certificates to believe in place of the system's."),
 ]
 
 
@@ -36,6 +49,9 @@ def install(  # noqa: PLR0917  typer names them all
     file: File = None,
     project: Project = None,
     http: Http = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    cacert: CaCert = None,
     dry_run: DryRun = False,
     yes: Yes = False,
     state: State = None,
@@ -43,16 +59,23 @@ def install(  # noqa: PLR0917  typer names them all
     config: Config = None,
 ) -> None:
     """Put the gate in front of a host: shows the change to its settings, asks, and writes it."""
+    from callosum.errors import ConfigError
     from callosum.hosts import install as hosts
+    from callosum.hosts.remote import remote_of
 
     settings = settings_of(state, namespace, config)
-    where = hosts.Where.here(project=_absolute(project), file=_absolute(file), url=http)
+    if url is None and (token_file or cacert):
+        raise ConfigError("is for a server: name it with --url", at="--token-file" if token_file else "--cacert")
+    remote = remote_of(url, _absolute(token_file), _absolute(cacert)) if url is not None else None
+    where = hosts.Where.here(project=_absolute(project), file=_absolute(file), url=http, remote=remote)
     plan = hosts.plan_install(host, settings, where)
     if not plan.changes_something:
         typer.echo(f"Nothing to do: {_called(host)} asks the gate already.")
     elif _agreed(plan, dry_run=dry_run, yes=yes):
         hosts.install(plan, settings)
-        typer.echo(f"Done. {_called(host)} asks the gate from its next session on; `callosum doctor` proves it.")
+        whom = url or http or "the gate"
+        since = _SINCE.get(host, "from its next session on")
+        typer.echo(f"Done. {_called(host, first=True)} asks {whom} {since}; `callosum doctor` proves it.")
     if not dry_run:
         for sentence in plan.then:
             typer.echo(sentence)
@@ -77,11 +100,14 @@ def uninstall(
         typer.echo(f"Nothing to do: {_called(host)} does not ask the gate.")
     elif _agreed(plan, dry_run=dry_run, yes=yes):
         hosts.uninstall(plan, settings)
-        typer.echo(f"Done. {_called(host)} does not ask the gate any more, from its next session on.")
+        typer.echo(f"Done. {_called(host, first=True)} does not ask the gate any more, from its next session on.")
 
 
-def _called(host: str) -> str:
-    return "the host of these MCP servers" if host == "mcp" else host
+_SINCE = {"codex": "once you have reviewed the entries", "mcp": "from its next start on"}
+
+
+def _called(host: str, *, first: bool = False) -> str:
+    return f"{'The' if first else 'the'} host of these MCP servers" if host == "mcp" else host
 
 
 def _agreed(plan: Plan, *, dry_run: bool, yes: bool) -> bool:

@@ -40,6 +40,16 @@ def serve(  # noqa: PLR0917  typer names them all
             "--idle", metavar="SECONDS", min=1, help="End when nobody has asked for so long and nothing is open."
         ),
     ] = None,
+    drain: Annotated[
+        float,
+        typer.Option(
+            "--drain",
+            metavar="SECONDS",
+            min=0,
+            max=600,
+            help="Once told to stop, go on answering for so long with a red /health, so that a balancer sees it.",
+        ),
+    ] = 0.0,
     tls_cert: Annotated[
         Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate chain (PEM).")
     ] = None,
@@ -83,10 +93,10 @@ def serve(  # noqa: PLR0917  typer names them all
     if background:
         _in_background(settings)
         return
-    _serve(settings, insecure=insecure, idle=idle, ready_fd=ready_fd)
+    _serve(settings, insecure=insecure, idle=idle, drain=drain, ready_fd=ready_fd)
 
 
-def _serve(settings: Settings, *, insecure: bool, idle: float | None, ready_fd: int | None) -> None:
+def _serve(settings: Settings, *, insecure: bool, idle: float | None, drain: float, ready_fd: int | None) -> None:
     import logging
 
     from callosum.cli import show
@@ -110,6 +120,7 @@ def _serve(settings: Settings, *, insecure: bool, idle: float | None, ready_fd: 
         allow_hosts=settings.server_hosts,
         allow_origins=settings.server_origins,
         idle=idle,
+        drain=drain,
     )
 
     def ready(address: str) -> None:

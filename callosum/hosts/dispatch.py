@@ -11,13 +11,16 @@ A host does not report every call: it denies one itself, is interrupted, ends. S
 here, by session and call id, and settled when the host says that it is through. This memory is bounded, and a
 restarted gate begins with none: then a report finds its action by tool and params, and a lease that nobody reports
 ends with the host's process.
+
+What the store would not take is owed to it, for no host tells anything twice: ``make_good``, which a server asks for
+every second while there is something.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -26,7 +29,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callosum.corpus.events import CorpusEvent
-from callosum.errors import CallosumError
+from callosum.errors import CallosumError, StoreError
 from callosum.gate.course import Course, Courses, Look
 from callosum.hosts.told import (
     Actor,
@@ -55,24 +58,37 @@ MAX_ACTORS: Final = 4096
 """Most actors whose calls are remembered; who was heard longest ago gives way."""
 MAX_UNDERWAY: Final = 1000
 """Most calls of one actor that are remembered, oldest out first."""
+MAX_OWED: Final = 10_000
+"""Most reports that are kept for a store that takes none, oldest out first."""
 
 
 class _Underway(NamedTuple):
-    """A call that may run and is not reported. ``outcome`` is what the host told, where that could not be reported."""
+    """A call that may run and is not reported."""
 
     id: int
     tool: str
     inform: str
-    outcome: Outcome | None = None
+
+
+class _Owed(NamedTuple):
+    """How a call of an actor ended, which the store does not know yet."""
+
+    actor: Actor
+    call: _Underway
+    outcome: Outcome
 
 
 class _Calls:
-    """What one actor has under way, by call id (or by tool and params), and in the background, by its name."""
+    """What one actor has under way, by call id (or by tool and params), and in the background, by its name.
+
+    ``given_up`` are those that ended as ``unknown`` because nothing was said of them: it may still be on its way.
+    """
 
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
         self.open: OrderedDict[str, list[_Underway]] = OrderedDict()
         self.background: OrderedDict[str, _Underway] = OrderedDict()
+        self.given_up: OrderedDict[str, _Underway] = OrderedDict()
 
     def add(self, identity: str, call: _Underway) -> None:
         calls = self.open.setdefault(identity, [])
@@ -84,17 +100,20 @@ class _Calls:
     def take(self, identity: str) -> _Underway | None:
         waiting = self.open.get(identity)
         if not waiting:
-            return None
+            return self.given_up.pop(identity, None)
         found = waiting.pop(0)
         if not waiting:
             del self.open[identity]
         return found
 
-    def take_all(self, but: str) -> list[_Underway]:
+    def give_up(self, but: str) -> list[_Underway]:
         """All but those of one tool."""
         ended = [(identity, calls) for identity, calls in self.open.items() if calls[0].tool != but]
-        for identity, _ in ended:
+        for identity, calls in ended:
             del self.open[identity]
+            self.given_up[identity] = calls[-1]
+        while len(self.given_up) > MAX_UNDERWAY:
+            self.given_up.popitem(last=False)
         return [call for _, calls in ended for call in calls]
 
 
@@ -121,21 +140,42 @@ class Dispatcher:
         self._brief = brief
         self._emit = emit
         self._actors: OrderedDict[tuple[str, str], _Calls] = OrderedDict()
+        self._owed: deque[_Owed] = deque()
         self._remembering = threading.Lock()
-        """Around whatever is done with ``_actors`` and what is in it; never across a yield."""
+        """Around whatever is done with ``_actors``, what is in it and ``_owed``; never across a yield."""
 
     def handle(
-        self, adapter: Adapter, payload: Mapping[str, Any], place: Place, host: Host | None = None
+        self,
+        adapter: Adapter,
+        payload: Mapping[str, Any],
+        place: Place,
+        host: Host | None = None,
+        *,
+        here: bool = True,
     ) -> Course[Mapping[str, Any]]:
         """Does what a hook event asks for, and returns what the hook prints.
 
-        ``host`` is the host's process, on this machine, to which leases are tied. Raises ``ConfigError`` for a
-        payload that says too little, and what the gate raises; what was told before that stands.
+        ``host`` is the host's process, on this machine, to which leases are tied. ``here``: its files are this
+        machine's too, and may be looked at. Raises ``ConfigError`` for a payload that says too little, and what the
+        gate raises; what was told before that stands.
         """
         answer = Answer()
         for told in adapter.read(payload, place):
-            answer = _joined(answer, (yield from self._heed(adapter, told, host)))
+            answer = _joined(answer, (yield from self._heed(adapter, told, host, here=here)))
         return adapter.render(payload, answer)
+
+    @property
+    def owes(self) -> bool:
+        """Whether there are reports that the store has not taken yet."""
+        return bool(self._owed)
+
+    def make_good(self) -> Course[None]:
+        """Reports what is owed, oldest first, as far as the store takes it."""
+        while self.owes:
+            with self._remembering:
+                owed = self._owed.popleft() if self._owed else None
+            if owed is not None and not (yield from self._tell(owed, again=True)):
+                return
 
     def retract(self, adapter: Adapter, payload: Mapping[str, Any], place: Place) -> Course[None]:
         """Takes back what an event opened, because its answer reached nobody: the host went on without it."""
@@ -145,9 +185,9 @@ class Dispatcher:
                 actor = Actor(instance=call.instance, session=call.session or "", namespace=call.namespace)
                 with self._remembering:
                     found = self._calls(actor).take(call.call_id or _identity(call.tool, call.params))
-                yield from self._report(actor, [found] if found else [], Outcome.CANCELLED)
+                yield from self._report([_Owed(actor, found, Outcome.CANCELLED)] if found else [])
 
-    def _heed(self, adapter: Adapter, told: Told, host: Host | None) -> Course[Answer]:
+    def _heed(self, adapter: Adapter, told: Told, host: Host | None, *, here: bool) -> Course[Answer]:
         match told:
             case Before():
                 return (yield from self._before(adapter, told.call, host))
@@ -157,13 +197,12 @@ class Dispatcher:
                 with self._remembering:
                     mine = [self._calls(told.actor), *self._with_children(told.actor)]
                     found = [(calls.actor, calls.background.pop(told.background, None)) for calls in mine]
-                for actor, ended in found:
-                    yield from self._report(actor, [ended] if ended else [], told.outcome)
+                yield from self._report([_Owed(actor, ended, told.outcome) for actor, ended in found if ended])
             case Closed():
                 with self._remembering:
                     calls = self._calls(told.actor)
                     left = [call for id in told.calls if (call := calls.take(id)) is not None]
-                yield from self._report(told.actor, left, told.outcome)
+                yield from self._report([_Owed(told.actor, call, told.outcome) for call in left])
             case Settled():
                 yield from self._settle(told)
             case Wondering():
@@ -171,7 +210,7 @@ class Dispatcher:
                 return Answer(inform=brief.text)
             case Heard():
                 yield from self._heard(told.actor, told.what, told.details)
-            case Changed():
+            case Changed() if here:
                 return (yield from self._changed(adapter, told))
             case Refused():
                 details = {"tool": told.tool, "params": told.params, "reason": told.reason}
@@ -206,6 +245,7 @@ class Dispatcher:
                 while len(calls.background) > MAX_UNDERWAY:
                     calls.background.popitem(last=False)
         if found is not None and not told.background:
+            told_it = False
             try:
                 yield from self._courses.complete(
                     actor.instance,
@@ -215,10 +255,10 @@ class Dispatcher:
                     session=actor.session,
                     namespace=actor.namespace,
                 )
-            except CallosumError:
-                with self._remembering:  # no host tells it twice: it is reported with what is settled next
-                    self._calls(actor).add(identity, found._replace(outcome=told.outcome))
-                raise
+                told_it = True
+            finally:
+                if not told_it:  # without its result, which may be what could not be taken
+                    self._owe(_Owed(actor, found, told.outcome))
         elif found is None and not told.background:
             yield from self._courses.complete(
                 actor.instance,
@@ -243,13 +283,14 @@ class Dispatcher:
     def _settle(self, told: Settled) -> Course[None]:
         with self._remembering:
             ended = list(self._with_children(told.actor)) if told.all else [self._calls(told.actor)]
-            left = [(calls.actor, calls.take_all(told.but)) for calls in ended]
+            left = [(mine.actor, mine.give_up(told.but)) for mine in ended]
             if told.all:
-                left += [(calls.actor, [*calls.background.values()]) for calls in ended]
-                for calls in ended:
-                    self._actors.pop((calls.actor.namespace, calls.actor.name), None)
-        for actor, unreported in left:
-            yield from self._report(actor, unreported, told.outcome)
+                left += [(mine.actor, [*mine.background.values()]) for mine in ended]
+                for mine in ended:
+                    mine.background.clear()
+                    if not mine.given_up:
+                        self._actors.pop((mine.actor.namespace, mine.actor.name), None)
+        yield from self._report([_Owed(actor, call, told.outcome) for actor, calls in left for call in calls])
 
     def _with_children(self, actor: Actor) -> Iterator[_Calls]:
         """The actor's calls, and those of its sub-agents: their session is its own with a colon and more behind it."""
@@ -257,19 +298,50 @@ class Dispatcher:
             if namespace == actor.namespace and (name == actor.name or name.startswith(f"{actor.name}:")):
                 yield calls
 
-    def _report(self, actor: Actor, calls: list[_Underway], outcome: Outcome) -> Course[None]:
-        """Reports each, as the host told if it did; that one cannot be reported leaves the others their report."""
-        for call in calls:
-            try:
-                yield from self._courses.complete(
-                    actor.instance,
-                    id=call.id,
-                    outcome=call.outcome or outcome,
-                    session=actor.session,
-                    namespace=actor.namespace,
-                )
-            except CallosumError as error:
-                logger.warning("%s: %s of %s was not settled: %s", actor.name, call.tool, call.id, error)
+    def _report(self, ended: list[_Owed]) -> Course[None]:
+        """Reports each; that one cannot be reported leaves the others their report."""
+        left = deque(ended)
+        try:
+            while left:
+                yield from self._tell(left.popleft())
+        finally:
+            for owed in left:  # broken off
+                self._owe(owed)
+
+    def _tell(self, owed: _Owed, *, again: bool = False) -> Course[bool]:
+        """Makes one report, and returns whether the store took it. What it would not take now is owed to it."""
+        actor, call, outcome = owed
+        keep, first = True, False
+        try:
+            yield from self._courses.complete(
+                actor.instance, id=call.id, outcome=outcome, session=actor.session, namespace=actor.namespace
+            )
+            keep = False
+        except StoreError as error:
+            first = again
+            if not again:
+                logger.warning("%s: the end of %s %s waits for the store: %s", actor.name, call.tool, call.id, error)
+        except CallosumError as error:
+            keep = False
+            logger.warning("%s: %s of %s was not settled: %s", actor.name, call.tool, call.id, error)
+            return True
+        finally:
+            if keep:
+                self._owe(owed, first=first)
+        return not keep
+
+    def _owe(self, owed: _Owed, *, first: bool = False) -> None:
+        """Keeps a report for later; ``first``: in the place that it had, before the others."""
+        with self._remembering:
+            if first:
+                self._owed.appendleft(owed)
+            else:
+                self._owed.append(owed)
+            lost = self._owed.popleft() if len(self._owed) > MAX_OWED else None
+        if lost is not None:
+            logger.warning(
+                "%s: the end of %s %s is not reported: too many are", lost.actor.name, lost.call.tool, lost.call.id
+            )
 
     def _calls(self, actor: Actor) -> _Calls:
         name = (actor.namespace, actor.name)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from callosum.errors import ConfigError
 
 MARK: Final = "callosum-hook"
-"""What tells our entries from others: the name of the script, or of the query in a URL."""
+"""What tells our entries from others: how the name of the script begins, or what the query in a URL has."""
 
 Group = Mapping[str, Any]
 """A matcher with its hooks."""

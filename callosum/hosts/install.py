@@ -16,14 +16,15 @@ from msgspec import Struct
 
 from callosum.client.fallback import FILE, load_table, write_table
 from callosum.errors import ConfigError
-from callosum.hosts import entries, files
+from callosum.hosts import entries, files, remote
 from callosum.hosts.claude_code import setup as claude_code
 from callosum.hosts.codex import setup as codex
 from callosum.hosts.files import Change
 from callosum.hosts.gemini import setup as gemini
 from callosum.hosts.mcp import install as mcp
 from callosum.hosts.openclaw import install as openclaw
-from callosum.hosts.script import NAME, script_of
+from callosum.hosts.remote import Remote
+from callosum.hosts.script import script_of, script_path
 from callosum.model import DEFAULT_NAMESPACE
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings, load
@@ -36,7 +37,8 @@ class Where(Struct, frozen=True, kw_only=True):
     """Whose settings are meant.
 
     ``project``: a folder, for the settings of one project instead of the user's. ``file``: a file that is named.
-    ``url``: a server to be asked over HTTP, where the host can.
+    ``url``: a server on this machine that the host itself is to ask over HTTP, where it can. ``remote``: a server that
+    the hook script is to ask, in place of the local gate.
     """
 
     home: Path
@@ -44,6 +46,7 @@ class Where(Struct, frozen=True, kw_only=True):
     project: Path | None = None
     file: Path | None = None
     url: str | None = None
+    remote: Remote | None = None
 
     @classmethod
     def here(cls, **named: Any) -> Where:
@@ -64,14 +67,16 @@ class Site(NamedTuple):
 
 
 class Plan(Struct, frozen=True):
-    """What is to be done for a host. ``script``: the hook script that is written too, with its text.
+    """What is to be done for a host.
 
-    ``then`` is what there is to know or to do afterwards, one sentence each.
+    ``script``: the hook script that is written too, with its text. ``remote``: the server that it asks, with that
+    server's table of tiers. ``then`` is what there is to know or to do afterwards, one sentence each.
     """
 
     host: str
     changes: tuple[Change, ...]
     script: tuple[Path, str] | None = None
+    remote: tuple[Remote, dict[str, int]] | None = None
     then: tuple[str, ...] = ()
 
     @property
@@ -93,11 +98,14 @@ def plan_install(host: str, settings: Settings, where: Where) -> Plan:
     """What puts the gate in front of a host. Raises ``ConfigError`` with the file and the place."""
     site = _site(host, settings, where)
     missing = next((name for name in _NEEDS if find_spec(name) is None), None)
-    if missing is not None:  # the entries would hold everything: no gate could be started
+    if missing is not None and where.remote is None:  # the entries would hold everything: no gate could be started
         raise ConfigError(f"{missing} is not installed: pip install 'callosum-protocol[server]'", at="callosum install")
     if site.path is None:
         raise ConfigError(f"name the settings file: callosum install {host} FILE", at="FILE")
-    script = (settings.state / NAME, script_of(settings)) if host in BY_SCRIPT else None
+    script = None
+    if host in BY_SCRIPT:
+        own = host if where.remote is not None else ""
+        script = script_path(settings, own), script_of(settings, where.remote, own)
     then: tuple[str, ...] = ()
 
     def added(found: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -105,7 +113,9 @@ def plan_install(host: str, settings: Settings, where: Where) -> Plan:
         then = site.then(found)
         return site.added(found)
 
-    return Plan(host, (files.changed(site.path, added),), script, then)
+    change = files.changed(site.path, added)
+    told = (where.remote, remote.greet(where.remote, settings, host)) if where.remote is not None else None
+    return Plan(host, (change,), script, told, then)
 
 
 def plan_uninstall(host: str, settings: Settings, where: Where) -> Plan:
@@ -123,7 +133,13 @@ def install(plan: Plan, settings: Settings) -> None:
 
     Raises ``ConfigError`` for what cannot be written, or for rules of the user's that cannot be used.
     """
-    _write_tiers(settings)
+    if plan.remote is not None:
+        server, tools = plan.remote
+        remote.save(server, settings.state, plan.host, tools)
+    else:
+        _write_tiers(settings)
+        if plan.script is not None:
+            remote.forget(settings.state, plan.host)
     if plan.script is not None:
         path, text = plan.script
         files.write(path, text.encode(), 0o700)
@@ -133,6 +149,7 @@ def install(plan: Plan, settings: Settings) -> None:
 def uninstall(plan: Plan, settings: Settings) -> None:
     """Does it."""
     files.uninstall([*plan.changes], settings.state)
+    remote.forget(settings.state, plan.host)
 
 
 def _write_tiers(settings: Settings) -> None:
@@ -165,7 +182,11 @@ def _site(host: str, settings: Settings, where: Where) -> Site:
     if where.url is not None:
         if host != claude_code.HOST:
             raise ConfigError(f"{host} has no HTTP hooks; leave --http away", at="--http")
+        if where.remote is not None:
+            raise ConfigError("either the script asks the server, or Claude Code does: not --url as well", at="--http")
         _check_url(where.url)
+    if where.remote is not None and host not in BY_SCRIPT:
+        raise ConfigError(_NOT_REMOTE.get(host, f"{host} has no hook script"), at="--url")
     return maker(settings, where)
 
 
@@ -173,11 +194,13 @@ def _check_url(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ConfigError(f"expected the address of a server, as in http://127.0.0.1:7700, not {url!r}", at="--http")
+    if not remote.is_loopback(parts.hostname):  # it takes no token from us, and may reach no private address
+        raise ConfigError("so Claude Code asks a server of this machine; for another machine's say --url", at="--http")
 
 
 def _hooks(setup: Any, settings: Settings, where: Where) -> Site:
     """A host with command hooks."""
-    script = str(settings.state / NAME)
+    script = str(script_path(settings, setup.HOST if where.remote is not None else ""))
     path = where.file or setup.settings_path(where.home, where.environ, where.project)
     wanted = setup.entries(script) if where.url is None else setup.entries(script, where.url.rstrip("/"))
     return Site(path, partial(entries.installed, wanted=wanted), entries.removed, lambda _: _THEN.get(setup.HOST, ()))
@@ -227,6 +250,10 @@ SITES: Final[dict[str, Callable[[Settings, Where], Site]]] = {
     "mcp": _mcp,
 }
 """How each host is set up, by its name."""
+_NOT_REMOTE: Final[Mapping[str, str]] = {
+    "openclaw": 'the plugin asks a server by its own config: "mode": "remote", "url", "token" (see its README)',
+    "mcp": "the servers ask the gate that CALLOSUM_URL and CALLOSUM_TOKEN name",
+}
 BY_SCRIPT: Final = frozenset(("claude-code", "codex", "gemini"))
 """The hosts that call the hook script."""
 _THEN: Final[Mapping[str, tuple[str, ...]]] = {

@@ -49,6 +49,8 @@ IDLE: Final = 600
 
 BEFORE: Final = {"claude-code": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool"}
 """What a host calls the event in which it asks whether a tool may run."""
+CHANGED: Final = "ConfigChange"
+"""What Claude Code asks before changed settings take effect."""
 BEGIN: Final = "SessionStart"
 """What all of them call the begin of a session: the moment at which a gate that is away is started."""
 
@@ -56,10 +58,13 @@ BEGIN: Final = "SessionStart"
 def main(arguments: list[str]) -> int:
     """Answers the hook event on standard input.
 
-    ``arguments``: the host, the state folder, the socket, the path and query to ask for, what curl ended with.
-    Returns 0 with the host's words on standard output, or 2 with a reason on standard error: not to be run.
+    ``arguments``: the host, the state folder, the socket, the path and query to ask for, what curl ended with. Where
+    a server is asked that is no process of this machine's, the socket is "", and two more follow: the folder with the
+    server's table and with what is noted for it, and its address. Returns 0 with the host's words on standard output,
+    or 2 with a reason on standard error: not to be run.
     """
-    host, state, path, target, status = arguments
+    host, state, path, target, status, *server = arguments
+    folder, where = server or (state, f"state: {state}")
     body = sys.stdin.buffer.read()
     try:
         payload = json.loads(body)
@@ -67,10 +72,12 @@ def main(arguments: list[str]) -> int:
     except (ValueError, AttributeError, RecursionError) as error:
         print(f"Callosum cannot read what {host} said, and nobody else can judge it: {error}", file=sys.stderr)  # noqa: T201
         return 2
+    if server and event == CHANGED:
+        return _changed(state, host, payload.get("file_path"))
     before = event == BEFORE.get(host)
     tool = payload.get("tool_name") if isinstance(payload.get("tool_name"), str) else ""
     params = payload.get("tool_input") if isinstance(payload.get("tool_input"), dict) else {}
-    tier = _tier(state, tool, params, payload.get("cwd")) if before else 0
+    tier = _tier(state, folder, tool, params, payload.get("cwd")) if before else 0
     answer = None
     if path and (int(status) == REFUSED_CONNECTION or int(status) in NO_CURL):
         ends = monotonic() + (START_SECONDS if tier > 0 or event == BEGIN else 0)
@@ -80,20 +87,20 @@ def main(arguments: list[str]) -> int:
 
         answer, _ = _ask(path, target, json.dumps({**payload, "tool_input": shortened(params)}).encode())
     if answer is None and before and tier > 2:
-        answer = refusal(host, tier, tool, state)
+        answer = refusal(host, tier, tool, where)
     elif answer is None and before:
-        _note(state, target, host, payload, tool, params)
+        _note(folder, target, host, payload, tool, params)
     if answer and answer != b"{}":
         sys.stdout.buffer.write(answer + b"\n")
     return 0
 
 
-def refusal(host: str, tier: int, tool: str, state: str) -> bytes:
-    """What the host prints to its model where a call may not run without the gate."""
+def refusal(host: str, tier: int, tool: str, where: str) -> bytes:
+    """What the host prints to its model where a call may not run without the gate, which is looked for ``where``."""
     reason = (
         f"[Callosum] The gate cannot be asked, and {tool[:100]} can have tier {tier}: it was not run. "
         "Reading and low-risk work go on. Try again in a moment; "
-        f"`callosum doctor` says what is wrong (state: {state})."
+        f"`callosum doctor` says what is wrong ({where})."
     )
     if host == "gemini":
         return json.dumps({"decision": "deny", "reason": reason}).encode()
@@ -105,14 +112,30 @@ def refusal(host: str, tier: int, tool: str, state: str) -> bytes:
     return json.dumps({"hookSpecificOutput": decided}).encode()
 
 
+def _changed(state: str, host: str, path: object) -> int:
+    """Whether settings of this machine may take effect, where the server is another's: as ``main``."""
+    import site  # noqa: PLC0415
+
+    site.main()
+    from pathlib import Path  # noqa: PLC0415 - no tool waits for this
+
+    from callosum.hosts.adapters import adapter_of  # noqa: PLC0415
+    from callosum.hosts.watchful import fault_of  # noqa: PLC0415
+
+    reason = fault_of(Path(state), adapter_of(host), path if isinstance(path, str) else "")
+    if reason:
+        print(json.dumps({"decision": "block", "reason": reason}))  # noqa: T201
+    return 0
+
+
 # --- by the table -------------------------------------------------------------------------------------
 
 
-def _tier(state: str, tool: str, params: Mapping[str, Any], cwd: object) -> int:
+def _tier(state: str, folder: str, tool: str, params: Mapping[str, Any], cwd: object) -> int:
     from callosum.client.fallback import SHELLS, UNKNOWN, load_table, tier_of  # noqa: PLC0415 - a call alone needs it
 
     try:
-        table = load_table(os.path.join(state, "fallback.json"))  # noqa: PTH118 - pathlib costs 5 ms of a start
+        table = load_table(os.path.join(folder, "fallback.json"))  # noqa: PTH118 - pathlib costs 5 ms of a start
     except (OSError, ValueError):
         table = {}
     tier = tier_of(table, tool, params)
@@ -155,7 +178,9 @@ def _tier_by_rules(state: str, tool: str, params: Mapping[str, Any], cwd: object
     return rules.classify(Call("offline", tool, params, cwd=cwd if isinstance(cwd, str) else None)).tier
 
 
-def _note(state: str, target: str, host: str, payload: Mapping[str, Any], tool: str, params: Mapping[str, Any]) -> None:
+def _note(
+    folder: str, target: str, host: str, payload: Mapping[str, Any], tool: str, params: Mapping[str, Any]
+) -> None:
     """Keeps a call that goes on for the journal, without what may be secret in it. That it cannot stops nothing."""
     from callosum.client.late import Spool  # noqa: PLC0415
 
@@ -172,7 +197,7 @@ def _note(state: str, target: str, host: str, payload: Mapping[str, Any], tool: 
         "params": _summarised(params),
     }
     written = {name: value for name, value in call.items() if value is not None}
-    Spool(state).add(json.dumps({"call": written, "outcome": "done"}).encode())
+    Spool(folder).add(json.dumps({"call": written, "outcome": "done"}).encode())
 
 
 def _plain(said: str) -> str:

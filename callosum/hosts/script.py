@@ -1,4 +1,4 @@
-"""The script that a host with command hooks starts, made from ``hook.sh`` for one state folder."""
+"""The script that a host with command hooks starts, made from ``hook.sh``: for a state folder's gate, or a server."""
 
 from __future__ import annotations
 
@@ -11,47 +11,99 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
 from callosum.client.local import socket_path
+from callosum.hosts.entries import MARK
+from callosum.hosts.remote import Remote, folder_of
 from callosum.model import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from callosum.settings import Settings
 
-NAME: Final = "callosum-hook"
+NAME: Final = MARK
 """The script's name in the state folder. The gate guards that folder, and so the script."""
+REPORT: Final = "report"
+"""The script's word for an event that only tells: the host does not wait until the gate has heard it."""
+HERE: Final = "here"
+"""Its word for an event about a file: where the server is another machine's, this one looks at it by itself."""
+PATIENCE: Final = "10"
+"""How long such an event may take, in seconds."""
+_SECRET: Final = "Authorization: Bearer $token\nTOKEN\n"  # noqa: S105 - how the script says it
+_TEND: Final = (
+    "case $payload in *SessionStart* | *UserPromptSubmit* | *BeforeAgent*) {python} -I -c 'import sys; "
+    "sys.path.insert(0, sys.argv.pop(1)); from callosum.hosts.remote import tend; tend(sys.argv[1], sys.argv[2])' "
+    "{root} {state} {host} </dev/null >/dev/null 2>&1 & ;; esac"
+)
+"""What the gate's own process does beside a local gate: the newest table of tiers, and what went on without it."""
 
 
-def closed(script: str, host: str, seconds: int, *, asks: bool) -> str:
+def script_path(settings: Settings, host: str = "") -> Path:
+    """Where the script is: one for all hosts that ask the local gate, one for each ``host`` that asks a server."""
+    return settings.state / (f"{NAME}-{host}" if host else NAME)
+
+
+def closed(script: str, host: str, seconds: int, *, asks: bool, reports: bool = False) -> str:
     """The script as a shell command that never means yes where it fails, for a host that would.
 
     ``asks``: it is asked whether a tool may run, and its death within ``seconds`` or its absence means no: exit
-    code 2 with a reason. Where it only reports, a failure is nobody's business.
+    code 2 with a reason. Where it only tells, a failure is nobody's business; with ``reports`` nobody waits for it.
     """
     command = f"{shlex.quote(script)} {host}"
     if not asks:
-        return f"{command} || true"
+        return f"{command} {REPORT} || true" if reports else f"{command} || true"
     waits = f"timeout -k 1 {seconds} " if shutil.which("timeout") else ""
     otherwise = "echo 'Callosum: the hook failed, so nothing runs (see callosum doctor)' >&2; exit 2;"
     return f"{waits}{command} || {{ {otherwise} }}"
 
 
-def script_of(settings: Settings) -> str:
-    """Returns the text of the script: it asks the local gate of the settings' state folder, in their namespace."""
-    socket = socket_path(settings.state)
-    said = {}
+def script_of(settings: Settings, remote: Remote | None = None, host: str = "") -> str:
+    """Returns the text of the script, in the settings' namespace.
+
+    It asks the local gate of the settings' state folder; with ``remote`` that server, for one ``host``. The token is
+    read each time, and handed to curl by a pipe: it is in no list of processes.
+    """
+    said = {"via": MARK} if remote is not None else {}
     if settings.namespace != DEFAULT_NAMESPACE:
         said["namespace"] = settings.namespace
     if settings.instance:
         said["instance"] = settings.instance
-    root = Path(__file__).resolve().parents[2]
-    text = files("callosum.hosts").joinpath("hook.sh").read_text("utf-8")
-    for name, value in {
-        "QUERY": f"&{urlencode(said)}" if said else "",
-        "WHERE": f"--unix-socket {shlex.quote(socket)}",
-        "BASE": "http://localhost",
+    root = str(Path(__file__).resolve().parents[2])
+    words = {
+        "PATIENCE": PATIENCE,
         "PYTHON": shlex.quote(sys.executable),
-        "ROOT": shlex.quote(str(root)),
+        "ROOT": shlex.quote(root),
         "STATE": shlex.quote(str(settings.state)),
-        "SOCKET": shlex.quote(socket),
-    }.items():
+    }
+    if remote is None:
+        socket = shlex.quote(socket_path(settings.state))
+        words |= {
+            "QUERY": "&".join(filter(None, ("pid=$PPID", urlencode(said)))),
+            "CAN": f"[ -S {socket} ]",
+            "SECONDS": "1",
+            "WHERE": f"--unix-socket {socket}",
+            "BASE": "http://localhost",
+            "ALSO": "",
+            "SECRET": "",
+            "TEND": "",
+            "SOCKET": socket,
+            "PLACE": "",
+            "SERVER": "",
+        }
+    else:
+        token = shlex.quote(remote.token_file)
+        trusted = f" --cacert {shlex.quote(remote.cacert)}" if remote.cacert is not None else ""
+        words |= {
+            "QUERY": urlencode(said),
+            "CAN": f'[ "$2" != {HERE} ] && {{ IFS= read -r token || [ -n "$token" ]; }} 2>/dev/null <{token}',
+            "SECONDS": f"{remote.seconds:g}",
+            "WHERE": f"-H @/dev/fd/3{trusted}",
+            "BASE": remote.url,
+            "ALSO": " 3<<TOKEN",
+            "SECRET": _SECRET,
+            "TEND": _TEND.format(host=host, **{name.lower(): word for name, word in words.items()}),
+            "SOCKET": "''",
+            "PLACE": shlex.quote(str(folder_of(settings.state, host))),
+            "SERVER": shlex.quote(remote.url),
+        }
+    text = files("callosum.hosts").joinpath("hook.sh").read_text("utf-8")
+    for name, value in words.items():
         text = text.replace(f"@{name}@", value)
-    return text
+    return "".join(line for line in text.splitlines(keepends=True) if line.strip())

@@ -20,8 +20,12 @@ import pytest
 
 from callosum.client import CallosumClient
 from callosum.client.local import socket_path
+from callosum.corpus.events import HealthCritical
+from callosum.gate import LocalGate
+from callosum.hosts.checkup import examine, watch
+from callosum.settings import Settings
 from tests.acceptance.command import run
-from tests.support.serving import serving, until
+from tests.support.serving import hosted, serving, until
 
 SCRIPTED = ("claude-code", "codex", "gemini")
 SETTINGS = {
@@ -158,6 +162,41 @@ def test_green_then_red_when_the_entry_is_removed(home: Home) -> None:
         until(lambda host=host: any(one["resource"] == f"host:{host}" for one in home.told()))
         home.path(host).write_text(kept)
     assert home.wrong() == {}
+
+
+def test_a_server_tells_by_itself_that_a_host_does_not_ask_any_more(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "EVERY", 0.0)
+    home.install("claude-code")
+    told: list[HealthCritical] = []
+    with LocalGate(settings=Settings(state=home.state)) as gate:
+        looked = threading.Event()
+        standing = examine.standing
+
+        def seen(*given: Any) -> Iterator[Any]:
+            yield from standing(*given)
+            looked.set()
+
+        monkeypatch.setattr(examine, "standing", seen)
+        with hosted(gate, home.state, lambda corpus: corpus.on(HealthCritical)(told.append)):
+            assert looked.wait(20)
+            assert told == []
+            kept = home.path("claude-code").read_text()
+            home.path("claude-code").write_text("{}")
+            until(lambda: told)
+            looked.clear()
+            assert looked.wait(20)
+            home.path("claude-code").write_text(kept)
+    assert [(one.resource, "PreToolUse" in str(one.value)) for one in told] == [("host:claude-code", True)], "once"
+
+
+def test_what_stays_wrong_is_told_again_after_an_hour(home: Home) -> None:
+    home.install("codex")
+    home.path("codex").unlink()
+    clock = iter((0.0, 10.0, 61.0, 122.0, 3600.0, 3662.0, 3723.0))
+    looking = watch.Watch(Settings(state=home.state), lambda: next(clock))
+    assert [len(looking.look()) for _ in range(6)] == [0, 1, 0, 0, 1, 0]
 
 
 def test_a_changed_entry_is_as_bad_as_none(gated: Home) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import shutil
@@ -12,18 +13,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from callosum.client.local import socket_path
+from callosum.errors import StoreUnavailable
+from callosum.gate import LocalGate
 from callosum.hosts.offline import BEFORE, START_SECONDS, refusal
-from callosum.hosts.script import script_of
+from callosum.hosts.script import REPORT, script_of
+from callosum.model import Event
 from callosum.server.place import running
 from callosum.settings import Settings
-from tests.support.serving import launch, serving, until
+from tests.support.serving import hosted, launch, serving, until
 from tests.support.standing import impostor
 
 Payload = dict[str, Any]
@@ -141,6 +145,51 @@ def test_a_prompt_brings_the_brief_and_settles_what_was_broken_off(gate: Path) -
     assert [(entry["session"], entry["outcome"]) for entry in ended] == [("claude-code/A", "unknown")]
 
 
+def test_what_was_settled_while_the_store_was_away_is_journalled_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    with LocalGate(settings=Settings(state=state)) as gate:
+        away = threading.Event()
+        attempt = gate.store.attempt  # type: ignore[attr-defined]
+
+        def attempted(requests: Any) -> Any:
+            if away.is_set():
+                raise StoreUnavailable("the store is away")
+            return attempt(requests)
+
+        monkeypatch.setattr(gate.store, "attempt", attempted)
+
+        def outcomes() -> list[tuple[str, str]]:
+            return [(entry.session, str(entry.outcome)) for entry in gate.entries() if entry.event == Event.COMPLETE]
+
+        with hosted(gate, state) as address:
+
+            def post(payload: Payload) -> int:
+                connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=30)
+                connection.request("POST", "/hooks/claude-code", json.dumps(payload))
+                with closing(connection):
+                    return connection.getresponse().status
+
+            for session in ("A", "B", "C"):
+                mail = {**MAIL, "to": f"{session}@example.com", "body": f"What is there to do for {session}?"}
+                assert post(event("PreToolUse", session, "mcp__mail__send_email", mail, "a1")) == 200
+            away.set()
+            done = event("PostToolUse", "A", "mcp__mail__send_email", {**MAIL, "to": "A@example.com"}, "a1")
+            assert post({**done, "tool_response": "sent"}) == 503
+            denied = [{"tool_use_id": "a1", "tool_response": "It needs approval."}]
+            assert post(event("PostToolBatch", "B", tool_calls=denied)) == 200
+            assert post(event("Stop", "C")) == 200
+            assert outcomes() == []
+            away.clear()
+            until(lambda: len(outcomes()) == 3)
+            assert outcomes() == [
+                ("claude-code/A", "done"),
+                ("claude-code/B", "cancelled"),
+                ("claude-code/C", "unknown"),
+            ]
+
+
 def test_a_host_that_dies_leaves_an_action_of_which_nobody_knows(gate: Path) -> None:
     hook = Hook(gate)
     payload = event("PreToolUse", "A", "mcp__mail__send_email", MAIL, "a1")
@@ -246,6 +295,30 @@ def test_a_gate_that_only_hooks_ask_is_tended_too(gate: Path) -> None:
         capture_output=True, text=True, check=True, timeout=60,
     ).stdout  # fmt: skip
     assert json.loads(health)["decisions"] == 3
+
+
+def test_what_is_only_told_is_not_waited_for_and_arrives(state: Path) -> None:
+    hook = Hook(state)
+    server = launch(state, "--socket", socket_path(state))
+    try:
+        assert not hook.before("A", "Read", {"file_path": "/repo/a.py"}, "a1").denied
+        server.process.send_signal(signal.SIGSTOP)
+        batch = [{"tool_use_id": "a1", "tool_name": "Read", "tool_response": "one"}]
+        told = json.dumps(event("PostToolBatch", "A", tool_calls=batch)).encode()
+        done = subprocess.run(
+            [hook.script, "claude-code", REPORT], input=told, capture_output=True, timeout=60, check=True
+        )
+        assert (done.stdout, done.stderr) == (b"", b"")
+        server.process.send_signal(signal.SIGCONT)
+        until(lambda: any(one.get("outcome") == "done" for one in server.get("/journal")["entries"]))
+    finally:
+        server.kill()
+
+
+def test_a_call_cannot_pass_itself_off_as_a_report(gate: Path) -> None:
+    hook = Hook(gate)
+    forged = {"hook_event_name": "PostToolBatch", "report": "report", "command": "callosum off"}
+    assert "self-guard" in hook.before("A", "Bash", forged).denied
 
 
 def test_without_a_gate_the_hook_starts_one_and_the_mail_is_judged(state: Path) -> None:

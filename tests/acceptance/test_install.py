@@ -179,15 +179,17 @@ def test_mcp_servers(home: Home) -> None:
     servers: dict[str, Any] = {
         "files": {"command": "npx", "args": ["-y", "server-files", "/srv"]},
         "old": {"type": "sse", "url": "http://127.0.0.1:1/sse"},
+        "socket": {"type": "ws", "url": "ws://127.0.0.1:1/"},
     }
     path = home.folder / "mcp.json"
     path.write_text(before := json.dumps({"mcpServers": servers}))
     done = home.run("install", "mcp", str(path), "--yes")
     assert done.returncode == 0, done
-    assert "old stays without the gate: it speaks the old HTTP+SSE transport." in done.stdout
+    assert "socket stays without the gate: its type is not known: ws." in done.stdout
     assert f"CALLOSUM_STATE={home.state}" in done.stdout, "a state folder of one's own is the host's business"
     made = json.loads(path.read_text())["mcpServers"]
-    assert made["old"] == servers["old"]
+    assert made["socket"] == servers["socket"]
+    assert made["old"]["args"][-4:] == ["--url", "http://127.0.0.1:1/sse", "--transport", "sse"]
     command = [made["files"]["command"], *made["files"]["args"]]
     assert command[-6:] == ["files", "--", "npx", "-y", "server-files", "/srv"]
     started = subprocess.run(  # what the host starts is there, wherever it starts it

@@ -496,7 +496,7 @@ def test_faults_of_the_command_line_are_named_before_anything_runs(tmp_path: Pat
         (("--url", "http://x", "--", "true"), "either"),
         (("--header", "A: b", "--", "true"), "--header"),
         (("--url", "http://x", "--header", "Authorization: ${NOT_SET}"), "NOT_SET"),
-        (("--url", "http://x", "--transport", "sse"), "--transport"),
+        (("--url", "http://x", "--transport", "ws"), "--transport"),
     ):
         with wrapped(tmp_path / "state", server=options, modern=True) as client:
             assert client.process.wait(30) == 2

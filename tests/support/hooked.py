@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from callosum.brain import Brain
 from callosum.corpus.events import CorpusEvent
-from callosum.gate import LocalGate
+from callosum.errors import CallosumError
+from callosum.gate import Course, LocalGate, Look, Pause
 from callosum.hosts.dispatch import Dispatcher
 from callosum.hosts.told import Actor, Adapter, Answer, Place
 from callosum.model import Decision, Host, Verdict
@@ -19,6 +20,7 @@ from callosum.stores.memory import MemoryStore
 from callosum.testing import ManualClock
 from callosum.wire import Brief
 
+T = TypeVar("T")
 SENTENCE = "[Callosum] Something is in the way."
 
 
@@ -34,7 +36,30 @@ class Hooked:
 
     def send(self, adapter: Adapter, payload: Mapping[str, Any], host: Host | None = None) -> Mapping[str, Any]:
         """What the hook prints."""
-        return self.gate._drive(self.dispatcher.handle(adapter, payload, Place(adapter.name), host))
+        return self.drive(self.dispatcher.handle(adapter, payload, Place(adapter.name), host))
+
+    def drive(self, course: Course[T]) -> T:
+        """Runs a course to its end as the server does: what the store says no with is raised inside of it."""
+        try:
+            need = course.send(None)
+            while True:
+                if isinstance(need, Look):
+                    need = course.send(need.read())
+                    continue
+                assert not isinstance(need, Pause), "no hook waits"
+                try:
+                    (answer,) = self.gate.store.transact((need,))
+                    if isinstance(answer, Exception):
+                        raise answer
+                except CallosumError as error:
+                    need = course.throw(error)
+                else:
+                    need = course.send(answer)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        finally:
+            course.close()
 
     def journal(self, event: str = "") -> list[Mapping[str, Any]]:
         """What was journalled, oldest first: ``event``, ``session``, ``tool``, ``outcome``, ``keys``, ``body``."""

@@ -13,7 +13,8 @@ from types import ModuleType
 from typing import Any, Final, cast
 
 from callosum.client.local import listens, socket_path
-from callosum.hosts import entries, files
+from callosum.errors import ConfigError
+from callosum.hosts import entries, files, remote
 from callosum.hosts.checkup import canary, program
 from callosum.hosts.checkup.compare import Decided, earliest, undecided
 from callosum.hosts.checkup.finding import Finding
@@ -30,7 +31,8 @@ from callosum.hosts.offline import BEFORE
 from callosum.hosts.openclaw import FOLDER, around
 from callosum.hosts.openclaw import facts as openclaw
 from callosum.hosts.openclaw import install as openclaw_install
-from callosum.hosts.script import NAME, script_of
+from callosum.hosts.remote import Remote
+from callosum.hosts.script import script_of, script_path
 from callosum.model import SECOND, Entry
 from callosum.settings import Settings
 
@@ -46,14 +48,23 @@ Read = Callable[[int], Iterable[Entry]]
 def examine(settings: Settings, here: Surroundings, read: Read, *, now: float | None = None) -> Iterator[Finding]:
     """Yields what is found of every host that is here, or that was set up. ``now``: Unix seconds, for tests."""
     asked = _Asked(settings, here, read, time.time() if now is None else now)
-    called = False
     for facts, setup in _BY_SCRIPT:
-        found = list(asked.by_script(facts, setup))
-        called = called or len(found) > 1
-        yield from found
-    if called:
+        yield from asked.by_script(facts, setup)
+    if asked.local:
         yield _gate(settings)
     yield from asked.openclaw()
+    yield from _mcp(settings)
+
+
+def standing(settings: Settings, here: Surroundings) -> Iterator[Finding]:
+    """Yields what is wrong with the entries that were put in, as the files say it: no program and no gate is asked."""
+    asked = _Asked(settings, here, lambda _: (), time.time())
+    for facts, setup in _BY_SCRIPT:
+        for path in files.installed_files(settings.state, facts.name):
+            found, *_ = asked.entries(facts, setup, path)
+            yield from found
+    for path in files.installed_files(settings.state, openclaw.name):
+        yield asked.plugin(path)
     yield from _mcp(settings)
 
 
@@ -76,6 +87,8 @@ class _Asked:
     def __init__(self, settings: Settings, here: Surroundings, read: Read, now: float) -> None:
         self._settings, self._here, self._read, self._now = settings, here, read, now
         self._heard, self._alive = load_heard(settings.state)
+        self.local = False
+        """Whether a hook asks the gate of this machine."""
 
     def by_script(self, facts: Facts, setup: Any) -> Iterator[Finding]:
         """A host with command hooks; nothing if it is not here."""
@@ -89,28 +102,58 @@ class _Asked:
                 yield say("entries", "advice", f"{facts.title} does not ask the gate", f"callosum install {facts.name}")
             return
         yield from self._version(facts, where)
+        servers: list[Remote | None] = []
         for path in paths:
-            settings = settings_in(path)
-            script = str(self._settings.state / NAME)
-            wanted = setup.wanted(settings, script) if facts is claude_code else setup.entries(script)
-            missing = entries.missing(settings, wanted)
-            mend = f"callosum install {facts.name}" + ("" if path == usual else f" {path}")
-            if missing:
-                names = ", ".join(missing[:4]) + (" ..." if len(missing) > 4 else "")
-                yield say("entries", "wrong", f"not as they should be in {path}: {names}", mend)
-            else:
-                yield say("entries", "ok", f"all {len(wanted)} in {path}")
-            for sentence in facts.switched_off(self._here, settings):
-                yield say("switch", "wrong", sentence, "Take that out of the settings; nothing is asked until then.")
+            found, wanted, missing, server = self.entries(facts, setup, path)
+            yield from found
+            servers.append(server)
             if facts is codex:
                 yield from self._trust(path, where)
             asks = BEFORE[facts.name]
             # Nothing is started that is not as it was written: whose command that is nobody knows.
-            if (yield from self._script(facts)) and asks not in missing:
-                yield from self._canary(facts, wanted[asks]["hooks"])
+            if (yield from self._script(facts, server)) and asks not in missing:
+                if server is not None:
+                    yield self._greeting(facts, server)
+                yield from self._canary(facts, wanted[asks]["hooks"], server)
+        for server in dict.fromkeys(server for server in servers if server is not None):
+            says = f"not compared: its calls are in the journal of {server.url}"
+            yield say("transcripts", "advice", says, "callosum doctor there looks after that server alone")
+        if None not in servers:
+            return
+        self.local = True
         yield self._last_heard(facts)
         since = max([self._now - DAY, *(self._since(path) for path in paths)])
         yield from self._compare(facts, facts.transcripts(self._here, since), since)
+
+    def entries(
+        self, facts: Facts, setup: Any, path: Path
+    ) -> tuple[list[Finding], Mapping[str, entries.Group], list[str], Remote | None]:
+        """The entries in a settings file: what is found of them, how they should be, which are not, whom they ask."""
+        say = partial(_say, facts)
+        settings = settings_in(path)
+        server = self._server_of(facts, settings)
+        script = str(script_path(self._settings, facts.name if server is not None else ""))
+        wanted = setup.wanted(settings, script) if facts is claude_code else setup.entries(script)
+        missing = entries.missing(settings, wanted)
+        usual = setup.settings_path(self._here.home, self._here.environ)
+        mend = f"callosum install {facts.name}" + ("" if path == usual else f" {path}")
+        names = ", ".join(missing[:4]) + (" ..." if len(missing) > 4 else "")
+        found = [
+            say("entries", "wrong", f"not as they should be in {path}: {names}", mend)
+            if missing
+            else say("entries", "ok", f"all {len(wanted)} in {path}")
+        ]
+        for sentence in facts.switched_off(self._here, settings):
+            advice = "Take that out of the settings; nothing is asked until then."
+            found.append(say("switch", "wrong", sentence, advice))
+        return found, wanted, missing, server
+
+    def plugin(self, path: Path) -> Finding:
+        """Whether OpenClaw's settings have the plugin as it should be."""
+        faults = openclaw_install.faults(settings_in(path), FOLDER)
+        if faults:
+            return _say(openclaw, "entries", "wrong", f"{path}: {'; '.join(faults)}", "callosum install openclaw")
+        return _say(openclaw, "entries", "ok", f"the plugin is in {path}")
 
     def _version(self, facts: Facts, where: Path | None) -> Iterator[Finding]:
         if where is None:
@@ -137,9 +180,23 @@ class _Asked:
         else:
             yield _say(codex, "trust", "ok", "you have reviewed the entries as they stand")
 
-    def _script(self, facts: Facts) -> Generator[Finding, None, bool]:
+    def _server_of(self, facts: Facts, settings: Mapping[str, Any]) -> Remote | None:
+        """The server that the entries ask, None if it is the gate of this machine."""
+        script = str(script_path(self._settings, facts.name))
+        asks = entries.ours(settings, BEFORE[facts.name])
+        return remote.load(self._settings.state, facts.name) if script in str(asks) else None
+
+    def _greeting(self, facts: Facts, server: Remote) -> Finding:
+        try:
+            remote.greet(server, self._settings, facts.name)
+        except ConfigError as error:
+            return _say(facts, "server", "wrong", str(error), "Until it answers, what can do harm is held.")
+        return _say(facts, "server", "ok", f"{server.url} answers and takes the token")
+
+    def _script(self, facts: Facts, server: Remote | None) -> Generator[Finding, None, bool]:
         """Whether the script can be called."""
-        path = self._settings.state / NAME
+        own = facts.name if server is not None else ""
+        path = script_path(self._settings, own)
         mend = f"callosum install {facts.name}"
         if not path.is_file():
             yield _say(facts, "script", "wrong", f"{path} is not there: nothing runs", mend)
@@ -147,25 +204,26 @@ class _Asked:
         if not os.access(path, os.X_OK):
             yield _say(facts, "script", "wrong", f"{path} cannot be started: nothing runs", f"chmod 700 {path}")
             return False
-        if path.read_text("utf-8", "replace") != script_of(self._settings):
+        if path.read_text("utf-8", "replace") != script_of(self._settings, server, own):
             yield _say(facts, "script", "wrong", f"{path} is of another version, or was changed", mend)
         return True
 
-    def _canary(self, facts: Facts, hooks: Iterable[Mapping[str, Any]]) -> Iterator[Finding]:
+    def _canary(self, facts: Facts, hooks: Iterable[Mapping[str, Any]], server: Remote | None) -> Iterator[Finding]:
         for hook in hooks:
             mend = f"callosum install {facts.name}"
             if hook.get("type") == "http":
                 mend = f"Until that server answers no tool runs: start it, or go back with {mend}"
-            yield self._judged(facts, partial(canary.send, facts.name, hook, self._here.environ), mend)
+            away = "" if server is None else f"{server.url} cannot be asked: see above"
+            yield self._judged(facts, partial(canary.send, facts.name, hook, self._here.environ), mend, away)
 
-    def _judged(self, facts: Facts, send: Callable[[], canary.Answered], mend: str) -> Finding:
+    def _judged(self, facts: Facts, send: Callable[[], canary.Answered], mend: str, away: str = "") -> Finding:
         began = int(time.time() * SECOND)
         answered = send()
         if answered.by_gate:
             return _say(facts, "canary", "ok", "a call that must be refused was refused")
         if answered.refused:
             log = self._settings.state / "server.log"
-            advice = f"The gate does not start or does not answer: see {log}"
+            advice = away or f"The gate does not start or does not answer: see {log}"
             return _say(facts, "canary", "wrong", f"refused, but not by the gate: {answered.says}", advice)
         if answered.refused is None:
             return _say(facts, "canary", "wrong", f"the entry does not work: {answered.says}", mend)
@@ -231,12 +289,9 @@ class _Asked:
         yield from self._version(openclaw, where)
         for path in paths:
             settings = settings_in(path)
-            faults = openclaw_install.faults(settings, FOLDER)
-            if faults:
-                yield say("entries", "wrong", f"{path}: {'; '.join(faults)}", "callosum install openclaw")
-            else:
-                yield say("entries", "ok", f"the plugin is in {path}")
-            if not faults and (node := shutil.which("node", path=self._here.environ.get("PATH"))):
+            there = self.plugin(path)
+            yield there
+            if there.level == "ok" and (node := shutil.which("node", path=self._here.environ.get("PATH"))):
                 config = openclaw.config_of(settings)
                 send = partial(canary.send_to_plugin, node, FOLDER / "canary.mjs", config, self._here.environ)
                 yield self._judged(cast("Facts", openclaw), send, "callosum install openclaw")

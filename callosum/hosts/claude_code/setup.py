@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from callosum.hosts.claude_code.hook import LOOKS
 from callosum.hosts.entries import MARK, Group, ours
+from callosum.hosts.script import HERE, REPORT
 
 OLDEST: Final = (2, 1, 295)
 """From this version on ``onFailure: "block"`` holds; older ones ignore it and run the tool."""
@@ -18,6 +19,9 @@ _EVENTS: Final = (
 ).split()
 _CLOSED: Final = frozenset(("PreToolUse", "ConfigChange"))
 """Where a hook that fails must stop what it was asked about."""
+_WORDS: Final = {"PostToolBatch": [REPORT], "ConfigChange": [HERE]}
+"""What the script is told beside the host. Nobody need wait for a batch: it tells of denials and of the ends of looks
+alone, each by its own id. The report of any other call is waited for, and so comes before its batch."""
 _MATCHERS: Final = {
     "PreToolUse": "*",
     "PostToolUse": f"^(?!({'|'.join(sorted(LOOKS))})$)",
@@ -59,7 +63,7 @@ def _group(event: str, script: str, url: str | None) -> Group:
     if url is not None and event not in _NOT_BY_HTTP:
         hook = {"type": "http", "url": f"{url}{_ENDPOINT}?via={MARK}"}
     else:
-        hook = {"type": "command", "command": script, "args": ["claude-code"]}
+        hook = {"type": "command", "command": script, "args": ["claude-code", *_WORDS.get(event, ())]}
     hook["timeout"] = _SECONDS
     if event in _CLOSED:
         hook["onFailure"] = "block"

@@ -34,7 +34,7 @@ def entries(script: str) -> dict[str, Group]:
 def _group(event: str, script: str) -> Group:
     hook: dict[str, Any] = {
         "type": "command",
-        "command": closed(script, "codex", _SECONDS, asks=event == "PreToolUse"),
+        "command": closed(script, "codex", _SECONDS, asks=event == "PreToolUse", reports=event == "PostToolUse"),
         "timeout": _SECONDS + 5,
     }
     return {"matcher": ".*", "hooks": [hook]} if event in _OF_TOOLS else {"hooks": [hook]}

@@ -10,6 +10,8 @@ from callosum.errors import ConfigError
 
 TRANSPORTS: Final = ("http", "streamable-http", "streamableHttp", "streamable_http")
 """What configurations call Streamable HTTP."""
+OLD: Final = "sse"
+"""What they call the transport of 2024."""
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _OURS: Final = frozenset(

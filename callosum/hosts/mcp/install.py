@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from callosum.hosts.mcp.headers import TRANSPORTS
+from callosum.hosts.mcp.headers import OLD, TRANSPORTS
 
 PLACES: Final = (("mcpServers",), ("servers",), ("mcp", "servers"))
 """Where hosts keep their servers: most of them, VS Code's ``mcp.json``, VS Code's ``settings.json``."""
@@ -165,9 +165,7 @@ def _unfit(entry: Mapping[str, Any]) -> str:
     url = entry.get("url")
     if not isinstance(url, str) or not url or url.startswith("-") or "command" in entry or "args" in entry:
         return "it has neither a command nor a url"
-    if entry.get("type") == "sse":
-        return "it speaks the old HTTP+SSE transport"
-    if "type" in entry and entry["type"] not in TRANSPORTS:
+    if "type" in entry and entry["type"] not in (*TRANSPORTS, OLD):
         return f"its type is not known: {str(entry['type'])[:40]}"
     headers = entry.get("headers", {})
     if not isinstance(headers, Mapping) or not all(isinstance(value, str) for value in headers.values()):

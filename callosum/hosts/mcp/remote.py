@@ -10,7 +10,8 @@
 Up to the protocol of 2025 a server may give a session (``Mcp-Session-Id``), is told the version that was agreed on,
 and says what it has to say of its own on a GET stream; a stream that breaks is taken up where it was. From 2026 on
 every request names its own version, method and tool in its headers, and closing its stream cancels it. Which of the
-two it is, each message says itself. The old HTTP+SSE transport of 2024 is not spoken.
+two it is, each message says itself. A server that refuses to be initialized so (400, 404, 405) is asked whether it
+speaks the transport of 2024 (``legacy``).
 
 Headers that the user gives are sent with every request, to this server alone, and shown nowhere.
 """
@@ -31,7 +32,7 @@ from msgspec import UNSET, Raw, UnsetType
 from callosum.client.errors import BadAnswer
 from callosum.client.sse import Parser
 from callosum.errors import ConfigError
-from callosum.hosts.mcp import messages
+from callosum.hosts.mcp import legacy, messages
 from callosum.hosts.mcp.lines import Reader, TooLong, Writer
 from callosum.hosts.mcp.messages import Id, Message, Unreadable
 
@@ -52,21 +53,28 @@ PAUSE: Final = 1.0
 MAX_BODY: Final = 64_000_000
 SESSION: Final = "Mcp-Session-Id"
 VERSION: Final = "MCP-Protocol-Version"
+OLD: Final = frozenset((400, 404, 405))
+"""How a server of 2024 answers a POST to where it has its stream."""
 _ACCEPT: Final = "application/json, text/event-stream"
 _NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 """Which of a request's params its ``Mcp-Name`` repeats."""
 
 
 class Remote:
-    """The server behind ``url``. Raises ``ConfigError`` for an address that is none."""
+    """The server behind ``url``, ``old`` if it is known to speak the transport of 2024.
 
-    def __init__(self, url: str, headers: Mapping[str, str], client: Writer) -> None:
+    Raises ``ConfigError`` for an address that is none.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str], client: Writer, *, old: bool = False) -> None:
         _check(url)
         self._url = url
         self._given = dict(headers)
         self._client = client
         self._pool = _pool_for(url)
         self._tap: Tap | None = None
+        self._old = old
+        self._legacy: legacy.Session | None = None
         self._session: str | None = None
         self._version: str | None = None
         self._starting: Id | None = None
@@ -99,6 +107,8 @@ class Remote:
         self._closing.set()
         with self._lock:
             left = list(self._open.values())
+        if self._legacy is not None:
+            self._legacy.close()
         for exchange in left:
             exchange.close()
 
@@ -211,12 +221,27 @@ class Remote:
     def _exchange(self, exchange: _Exchange, message: Message | None) -> None:
         headers = self._headers(message if message is not None else Message())
         exchange.modern = "Mcp-Method" in headers
+        begins = exchange.key is not None and exchange.key == self._starting
+        if begins and self._legacy is not None:
+            self._legacy.close()
+            self._legacy = None
+        if self._legacy is not None or (begins and self._old and self._begun(exchange)):
+            self._tell(exchange)
+            return
+        if self._old:
+            self._failed(exchange, f"{self._place()} is to be initialized first")
+            return
         try:
             response = self._post(exchange.body, headers)
         except urllib3.exceptions.HTTPError as error:
             self._failed(exchange, f"{self._place()} cannot be reached: {_reason(error)}")
             return
         exchange.response = response
+        if begins and response.status in OLD and self._is_old():
+            exchange.response = None
+            response.close()
+            self._tell(exchange)
+            return
         try:
             self._take(exchange, response)
         except (urllib3.exceptions.HTTPError, OSError, ValueError, BadAnswer, AttributeError) as error:
@@ -224,6 +249,67 @@ class Remote:
                 self._failed(exchange, f"the answer of {self._place()} was cut off: {_reason(error)}")
         finally:
             exchange.close()
+
+    # --- the transport of 2024 -------------------------------------------------------------------
+
+    def _begun(self, exchange: _Exchange) -> bool:
+        """Opens its stream; where that fails the request is answered with the reason."""
+        try:
+            self._open_legacy()
+        except legacy.NotSpoken as error:
+            self._failed(exchange, f"{self._place()} does not speak the HTTP+SSE transport: {error}")
+        except urllib3.exceptions.HTTPError as error:
+            self._failed(exchange, f"{self._place()} cannot be reached: {_reason(error)}")
+        return self._legacy is not None
+
+    def _is_old(self) -> bool:
+        """Whether a server that refused speaks it."""
+        with suppress(legacy.NotSpoken, urllib3.exceptions.HTTPError):
+            self._open_legacy()
+        return self._legacy is not None
+
+    def _open_legacy(self) -> None:
+        self._legacy = legacy.Session(self._pool, self._url, self._given, self._heard, self._lost)
+
+    def _tell(self, exchange: _Exchange) -> None:
+        """Posts a message, and of a request waits until the stream has brought its answer."""
+        session = self._legacy
+        if session is None or session.over.is_set():
+            self._failed(exchange, f"the stream of {self._place()} has ended: initialize it again")
+            return
+        try:
+            fault = session.post(exchange.body)
+        except urllib3.exceptions.HTTPError as error:
+            fault = f"cannot be reached: {_reason(error)}"
+        if fault:
+            self._failed(exchange, f"{self._place()} {fault}")
+        elif exchange.answers:
+            exchange.ended.wait(READ_SECONDS)
+
+    def _heard(self, data: bytes) -> None:
+        """Passes on what the stream brought; an answer ends the request that it is to."""
+        found = messages.read_answer(data)
+        answers = [one for one in (found if isinstance(found, list) else [found]) if isinstance(one, Message)]
+        with self._lock:
+            keys = [one.key for one in answers if isinstance(one.method, UnsetType)]
+            known = [self._open.get(key) for key in keys if key is not None]
+        exchange = next((one for one in known if one is not None), None)
+        self._down(exchange or _Exchange(b"", None, answers=False), data)
+        if exchange is not None:
+            exchange.ended.set()
+
+    def _lost(self, session: legacy.Session) -> None:
+        """What is under way when the stream ends has no answer any more."""
+        if session is not self._legacy:
+            return
+        with self._lock:
+            left = list(self._open.values())
+        for exchange in left:
+            if exchange.answers and not self._closing.is_set():
+                self._failed(exchange, f"the stream of {self._place()} ended without an answer: connection lost")
+            exchange.ended.set()
+
+    # --- Streamable HTTP -------------------------------------------------------------------------
 
     def _post(self, body: bytes, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
         """Posts, and once more where the same server redirects a POST as it is."""
@@ -270,7 +356,7 @@ class Remote:
         text = {
             401: "asks for credentials: give them with --header",
             404: "does not know the session any more" if self._session else "has no such path",
-            405: "speaks the old HTTP+SSE transport, or no MCP at all",
+            405: "takes no POST: it speaks no MCP there",
         }.get(response.status, f"answered with status {response.status}")
         if 300 <= response.status < 400:
             text = f"is elsewhere now: {response.headers.get('Location', '?')[:200]}"
@@ -366,7 +452,7 @@ class Remote:
 class _Exchange:
     """One request under way. ``answers`` is whether the client still waits for its answer."""
 
-    __slots__ = ("answers", "body", "key", "modern", "response", "thread")
+    __slots__ = ("answers", "body", "ended", "key", "modern", "response", "thread")
 
     def __init__(self, body: bytes, key: Id | None, *, answers: bool) -> None:
         self.body = body
@@ -375,6 +461,7 @@ class _Exchange:
         self.modern = False
         self.response: urllib3.BaseHTTPResponse | None = None
         self.thread = threading.current_thread()
+        self.ended = threading.Event()
 
     @property
     def id(self) -> bytes:
@@ -384,6 +471,7 @@ class _Exchange:
     def close(self) -> None:
         """Ends what another thread reads; a connection whose answer was read to its end is kept. Idempotent."""
         response, self.response = self.response, None
+        self.ended.set()
         if response is not None:
             with suppress(ValueError, RuntimeError, OSError):  # closing alone would not wake the reader
                 response.shutdown()

@@ -90,8 +90,11 @@ def run_command(wrap: Wrap, command: Sequence[str], environ: Mapping[str, str]) 
     return end_like(code)
 
 
-def run_url(wrap: Wrap, url: str, headers: Mapping[str, str]) -> int:
-    """Speaks for the server at an address with its calls gated; returns the exit code. Raises ``ConfigError``."""
+def run_url(wrap: Wrap, url: str, headers: Mapping[str, str], *, old: bool = False) -> int:
+    """Speaks for the server at an address with its calls gated; returns the exit code. Raises ``ConfigError``.
+
+    ``old``: it is known to speak the transport of 2024; else that is found out.
+    """
     try:
         from callosum.hosts.mcp.remote import Remote  # noqa: PLC0415 - a command needs no HTTP
     except ImportError as missing:
@@ -99,7 +102,7 @@ def run_url(wrap: Wrap, url: str, headers: Mapping[str, str]) -> int:
             f"{missing.name} is not installed: pip install 'callosum-protocol[mcp]'", at="callosum mcp --url"
         ) from None
     client = Writer(_own_output())
-    remote = Remote(url, headers, client)
+    remote = Remote(url, headers, client, old=old)
     keeper, tap = _tap(wrap, client, remote.send, otherwise=named_by_url(url), cwd=None)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

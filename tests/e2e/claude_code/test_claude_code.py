@@ -18,8 +18,11 @@ import pytest
 
 from callosum.client.local import socket_path
 from callosum.server.place import running
+from callosum.server.run import TOKENS
+from callosum.server.tokens import Tokens
 from tests.e2e.hosts import installed, program_in
 from tests.e2e.models import Model, Turn, Use, model
+from tests.support.certificates import certificate_in
 from tests.support.serving import serving, until
 from tests.support.standing import impostor
 
@@ -185,6 +188,20 @@ def test_the_same_over_http(desk: Desk) -> None:
         assert SENTENCE in desk.model.heard("first")
         assert ("Write", "done") in desk.outcomes()
         desk.callosum("stop")
+
+
+def test_the_same_with_a_server_of_several_machines(desk: Desk) -> None:
+    cert, key = certificate_in(desk.root / "tls")
+    state, token = desk.root / "server", desk.root / "token"
+    token.write_text(Tokens(state / TOKENS).add("ann"))
+    token.chmod(0o600)
+    with serving(state, "--tls-cert", str(cert), "--tls-key", str(key)) as server:
+        where = ("--url", server.address, "--token-file", str(token), "--cacert", str(cert))
+        desk.callosum("install", "claude-code", "--yes", *where)
+        assert overlapping(desk) == "by the second\n"
+        assert SENTENCE in desk.model.heard("first")
+        desk.state = state
+        assert ("Write", "done") in desk.outcomes()
 
 
 def test_when_the_gate_dies_reading_goes_on_and_no_mail_goes_out(desk: Desk) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,15 +35,72 @@ def host(tmp_path: Path) -> Iterator[Hooked]:
         yield made
 
 
-def test_a_report_that_the_store_did_not_take_is_made_with_the_next_settling(host: Hooked) -> None:
+class Away:
+    """A store that is away while ``is_away`` is set: every transaction of it says so."""
+
+    def __init__(self, host: Hooked, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_away = False
+        transact = host.gate.store.transact
+
+        def asked(requests: Any) -> Any:
+            if self.is_away:
+                raise StoreUnavailable("the store is away")
+            return transact(requests)
+
+        monkeypatch.setattr(host.gate.store, "transact", asked)
+
+
+@pytest.fixture
+def store(host: Hooked, monkeypatch: pytest.MonkeyPatch) -> Away:
+    return Away(host, monkeypatch)
+
+
+def test_a_report_that_the_store_did_not_take_is_made_when_it_is_back(host: Hooked, store: Away) -> None:
     assert host.send(claude_code, call("PreToolUse")) == {}
-    course = host.dispatcher.handle(claude_code, call("PostToolUse", tool_response="sent"), PLACE)
-    course.send(None)
+    store.is_away = True
     with pytest.raises(StoreUnavailable):
-        course.throw(StoreUnavailable("the file is busy"))
-    assert host.outcomes() == []
+        host.send(claude_code, call("PostToolUse", tool_response="sent"))
+    assert host.dispatcher.owes
+    store.is_away = False
     host.send(claude_code, event("PostToolBatch", tool_calls=[{"tool_use_id": "a1", "tool_response": "sent"}]))
-    assert host.outcomes() == [("claude-code/A", "done")], "the host said that it was: it is not cancelled"
+    host.send(claude_code, event("SessionEnd"))
+    host.drive(host.dispatcher.make_good())
+    assert host.outcomes() == [("claude-code/A", "done")], "the host said that it was: nothing else is made of it"
+    assert not host.dispatcher.owes
+
+
+DENIED = event("PostToolBatch", tool_calls=[{"tool_use_id": "a1", "tool_response": "This needs approval"}])
+
+
+@pytest.mark.parametrize(
+    ("ends", "outcome"),
+    [(DENIED, "cancelled"), (event("Stop"), "unknown"), (event("SessionEnd"), "unknown")],
+    ids=["batch", "stop", "session end"],
+)
+def test_a_settlement_that_the_store_did_not_take_is_made_when_it_is_back(
+    host: Hooked, store: Away, ends: dict[str, Any], outcome: str
+) -> None:
+    for id in ("a1", "a2"):
+        tool = {"tool_input": {**MAIL, "to": f"{id}@example.com", "body": f"The plan of {id}"}, "tool_use_id": id}
+        assert host.send(claude_code, {**call("PreToolUse"), **tool}) == {}
+    store.is_away = True
+    with suppress(StoreUnavailable):  # at a session's end there is something else to be journalled
+        host.send(claude_code, ends)
+    host.drive(host.dispatcher.make_good())
+    assert host.outcomes() == []
+    assert host.dispatcher.owes, "it is away still"
+    store.is_away = False
+    host.drive(host.dispatcher.make_good())
+    ended = 1 if ends is DENIED else 2
+    assert host.outcomes() == [("claude-code/A", outcome)] * ended
+    assert not host.dispatcher.owes
+
+
+def test_what_is_said_of_a_call_after_it_was_given_up_stands(host: Hooked) -> None:
+    host.send(claude_code, call("PreToolUse"))
+    host.send(claude_code, event("SessionEnd"))
+    host.send(claude_code, DENIED)
+    assert host.outcomes() == [("claude-code/A", "unknown"), ("claude-code/A", "cancelled")]
 
 
 def test_what_a_sub_agent_left_in_the_background_ends_with_its_notice(host: Hooked) -> None:

@@ -28,6 +28,7 @@ ENTRIES: dict[str, Any] = {
     "streamable": {"url": "http://localhost:1/mcp", "type": "streamable-http", "alwaysAllow": ["x"]},
     "named mcp": {"command": "mcp", "args": ["run", "mcp", "x"]},
     "sse": {"type": "sse", "url": "http://localhost:1/sse"},
+    "socket": {"type": "ws", "url": "ws://localhost:1/mcp"},
     "nothing": {"disabled": True},
     "gate": {"command": "callosum", "args": ["mcp"]},
     "odd": 5,
@@ -111,7 +112,7 @@ def test_a_wrap_by_hand_is_known(entry: dict[str, Any]) -> None:
 
 def test_what_stays_without_the_gate_is_said_with_the_reason() -> None:
     assert skipped({"mcpServers": ENTRIES}) == [
-        Skipped("sse", "it speaks the old HTTP+SSE transport"),
+        Skipped("socket", "its type is not known: ws"),
         Skipped("nothing", "it has neither a command nor a url"),
         Skipped("odd args", "its args are no list of strings"),
         Skipped("odd headers", "its headers are no texts"),
@@ -119,7 +120,7 @@ def test_what_stays_without_the_gate_is_said_with_the_reason() -> None:
     ]
     found = covered(installed({"mcpServers": ENTRIES}))
     assert {name for name, is_covered in found.items() if not is_covered} == {
-        "sse",
+        "socket",
         "nothing",
         "odd args",
         "odd headers",

@@ -1,0 +1,250 @@
+"""``callosum store``: look a store over, bring its tables to this version, copy it into another one."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import unquote
+
+import typer
+from msgspec.structs import asdict
+
+from callosum.cli.codes import EPILOG, NO, code_of
+from callosum.cli.options import Config, Json, State, settings_of
+from callosum.errors import CallosumError, ConfigError
+
+if TYPE_CHECKING:
+    from callosum.settings import Settings
+    from callosum.stores.base import Health
+    from callosum.stores.carrying import Stamp
+    from callosum.stores.copying import Copied
+    from callosum.stores.versions import Version
+
+app = typer.Typer(help="The store behind the gate: check, migrate, copy.", no_args_is_help=True, epilog=EPILOG)
+
+_WHERE: Final = "a URL; env:NAME for the one in a variable; file:PATH for the one in a file"
+Url = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[URL]", help=f"Which store: {_WHERE}. By default that of the settings.", show_default=False
+    ),
+]
+_SECRETS: Final = (re.compile(r"://[^/?#]*?:([^/?#]*)@"), re.compile(r"[?&](?:ssl)?password=([^&#]+)"))
+_EVERY: Final = 0.2
+"""How often progress is shown, in seconds."""
+
+
+@app.command(epilog=EPILOG)
+def check(url: Url = None, state: State = None, config: Config = None, json: Json = False) -> None:
+    """Look a store over without changing it; exit code 1 if something is wrong, or nothing is there."""
+    from callosum.cli import show
+    from callosum.stores import copying
+    from callosum.stores.opening import open_store
+    from callosum.stores.versions import version_of
+
+    with _unseen(url):
+        settings = _settings(url, state, config)
+        version = version_of(settings)
+        health: Health | None = None
+        stamp: Stamp | None = None
+        if not version.newer:
+            with closing(open_store(settings)) as store:
+                health = store.check()
+            with closing(copying.carrier_of(settings)) as carrier:
+                stamp = carrier.stamp()
+    problems = list(health.problems) if health is not None else [_lacking(version)]
+    if stamp is not None and not stamp.verified:
+        problems.append(f"an unfinished copy of {stamp.source}: run callosum store copy again before a gate uses it")
+    if json:
+        facts = asdict(health) if health is not None else {}
+        facts.pop("problems", None)
+        show.json({"ok": not problems, "version": asdict(version), "health": facts or None, "problems": problems})
+    else:
+        if health is not None:
+            _describe(health)
+        for problem in problems:
+            show.line(f"✗ {problem}", "red")
+        if not problems:
+            show.line("✓ sound", "green")
+    if problems:
+        raise typer.Exit(NO)
+
+
+@app.command(epilog=EPILOG)
+def migrate(
+    url: Url = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    state: State = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Make a store's tables, or bring them to this version, before the new servers start.
+
+    However many do it at once, it is done once. Servers of the version before can go on working. A server does the
+    same when it starts; after this command it need not, and its database role needs no right to create.
+    """
+    from callosum.cli import show
+    from callosum.stores.versions import migrate, version_of
+
+    with _unseen(url):
+        settings = _settings(url, state, config)
+        before = version_of(settings) if dry_run else migrate(settings)
+    if json:
+        show.json({**asdict(before), "changed": before.newer and not dry_run, "dryRun": dry_run})
+        return
+    what = "nothing there yet" if before.found is None else f"version {before.found}"
+    if not before.newer:
+        show.line(f"Nothing to do: the store has {what}, this Callosum works with {before.known}.", "green")
+    elif dry_run:
+        show.line(f"Would be brought to version {before.known}: {what}.", "yellow")
+    else:
+        show.line(f"Brought to version {before.known}: there was {what}.", "green")
+
+
+@app.command(epilog=EPILOG)
+def copy(
+    source: Annotated[str, typer.Argument(metavar="FROM", help=f"The store to copy: {_WHERE}.")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="An empty store, or an unfinished copy of FROM.")],
+    state: State = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Copy all that a gate needs to go on, and verify it. Run again, it goes on where it was interrupted.
+
+    Exit code 1 if the two are not the same in the end because gates still write to FROM: stop them and run it again.
+    """
+    from callosum.cli import show
+    from callosum.stores import copying
+
+    with _unseen(source, target):
+        ours = _settings(source, state, config)
+        theirs = _settings(target, state, config)
+        with closing(copying.carrier_of(ours)) as from_, closing(copying.carrier_of(theirs, create=True)) as to:
+            progress = _Progress()
+            try:
+                copied = copying.copy(from_, to, progress)
+            finally:
+                progress.end()
+            names = from_.name, to.name
+    segments = sum(1 for _ in (ours.state / "journal").glob("*.jsonl.gz"))
+    if json:
+        show.json({**asdict(copied), "from": names[0], "to": names[1], "segments": segments})
+    else:
+        _tell(copied, names, segments)
+    if not copied.verified:
+        raise typer.Exit(NO)
+
+
+# --- the store that is meant --------------------------------------------------------------------------
+
+
+def _settings(url: str | None, state: Path | None, config: Path | None) -> Settings:
+    return settings_of(state, None, config, store=_url(url)) if url is not None else settings_of(state, None, config)
+
+
+def _url(given: str) -> str:
+    """The URL that is meant: a password need not stand on the command line, where others see it."""
+    if given.startswith("env:"):
+        name = given.removeprefix("env:")
+        found = os.environ.get(name, "")
+    elif given.startswith("file:"):
+        name = given.removeprefix("file:")
+        found = Path(name).read_text(encoding="utf-8").strip()
+    else:
+        return given
+    if "://" not in found:
+        raise ConfigError(f"expected the URL of a store in {name}", at=given)
+    return found
+
+
+@contextmanager
+def _unseen(*given: str | None) -> Iterator[None]:
+    """Takes passwords out of what an error says of a URL; drivers quote what they cannot read."""
+    try:
+        yield
+    except CallosumError as error:
+        text = str(error)
+        for secret in _secrets(*given):
+            text = text.replace(secret, "***")
+        if text == str(error):
+            raise
+        typer.echo(f"callosum: {text}", err=True)
+        raise typer.Exit(code_of(error)) from None
+
+
+def _secrets(*given: str | None) -> set[str]:
+    urls = []
+    for one in given:
+        try:
+            urls.append(_url(one) if one is not None else os.environ.get("CALLOSUM_STORE", ""))
+        except (CallosumError, OSError):
+            urls.append(one or "")
+    found = {match for url in urls for pattern in _SECRETS for match in pattern.findall(url) if match}
+    return found | {unquote(secret) for secret in found}
+
+
+# --- what is said ---------------------------------------------------------------------------------------
+
+
+def _lacking(version: Version) -> str:
+    if version.found is None:
+        return "there is no store of Callosum here yet: callosum store migrate makes it"
+    return f"the tables have version {version.found}, this Callosum works with {version.known}: callosum store migrate"
+
+
+def _describe(health: Health) -> None:
+    from callosum.cli import show
+    from callosum.cli.text import clean
+
+    show.line(f"{health.engine}  ·  {clean(health.place, 300)}", "bold")
+    show.line(
+        f"schema {health.schema}, {health.entries} entries, {health.live} live, {health.size / 1e6:.1f} MB"
+        + (f", log {health.log_size / 1e6:.1f} MB" if health.log_size else "")
+    )
+
+
+def _tell(copied: Copied, names: tuple[str, str], segments: int) -> None:
+    from callosum.cli import show
+    from callosum.cli.text import clean
+
+    show.line(f"{clean(names[0], 300)}  →  {clean(names[1], 300)}", "bold")
+    rows = [(show.cell(sort), show.cell(same.count), show.cell(same.digest)) for sort, same in copied.sorts.items()]
+    show.put(show.table("Compared", ("sort", ">records", "<digest"), rows))
+    if copied.verified:
+        show.line("Copied and verified: both hold the same.", "green")
+    else:
+        show.line(
+            f"Not the same yet ({clean(copied.first, 300)}): gates write to the source. Stop them and run "
+            "this again; it goes on from here.",
+            "red",
+        )
+    if segments:
+        show.line(
+            f"{segments} rotated segments of the journal stay where they are, in the state folder: they are no part "
+            "of a store.",
+            "dim",
+        )
+
+
+class _Progress:
+    """One line of standard error that tells how far a copy is, on a terminal."""
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr.isatty()
+        self._next = 0.0
+
+    def __call__(self, what: str, count: int) -> None:
+        now = time.monotonic()
+        if self._shown and now >= self._next:
+            self._next = now + _EVERY
+            typer.echo(f"\r\x1b[K{what}: {count}", err=True, nl=False)
+
+    def end(self) -> None:
+        if self._shown:
+            typer.echo("\r\x1b[K", err=True, nl=False)

@@ -1,0 +1,120 @@
+"""The HTTP+SSE transport of 2024: one stream for all that the server says, and an address for what it is told.
+
+::
+
+    GET url ── event: endpoint ── data: /messages?session=7       where to post, on the same server
+            ── event: message  ── data: {...}                      answers, requests and notifications of its own
+    POST /messages?session=7 ── 202                                 nothing is answered there
+
+The stream is the session: when it ends, nobody can say what became of what was under way.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urljoin, urlsplit
+
+import urllib3
+
+from callosum.client.errors import BadAnswer
+from callosum.client.sse import Parser
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+logger = logging.getLogger("callosum")
+
+ENDPOINT_SECONDS: Final = 30.0
+"""How long the server may take to say where to post."""
+
+
+class NotSpoken(Exception):
+    """The server does not speak this transport; the text says what it did instead."""
+
+
+class Session:
+    """A stream that is open. ``heard`` is called with each message, ``lost`` once when the stream has ended.
+
+    Raises ``NotSpoken`` or urllib3's errors where none comes about.
+    """
+
+    def __init__(
+        self,
+        pool: urllib3.PoolManager,
+        url: str,
+        headers: Mapping[str, str],
+        heard: Callable[[bytes], object],
+        lost: Callable[[Session], object],
+    ) -> None:
+        self._pool, self._headers = pool, dict(headers)
+        self._heard, self._lost = heard, lost
+        self.over = threading.Event()
+        asked = {**self._headers, "Accept": "text/event-stream", "Cache-Control": "no-store"}
+        self._response = pool.request("GET", url, headers=asked, preload_content=False, redirect=False, retries=False)
+        self._events = self._read()
+        # what a server sends that never says where to post would be waited for without an end
+        hurry = threading.Timer(ENDPOINT_SECONDS, self._shut)
+        hurry.start()
+        try:
+            self._url = self._endpoint(url)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            hurry.cancel()
+        self._thread = threading.Thread(target=self._listen, name="callosum-sse", daemon=True)
+        self._thread.start()
+
+    def _endpoint(self, url: str) -> str:
+        kind = self._response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if self._response.status != 200 or kind != "text/event-stream":
+            raise NotSpoken(f"a GET is answered with status {self._response.status}, {kind or 'nothing'}")
+        try:
+            name, data = next(self._events, ("", ""))
+        except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError, BadAnswer):
+            name, data = "", ""
+        if name != "endpoint":
+            raise NotSpoken("the stream does not begin by saying where to post")
+        where = urljoin(url, data.strip())
+        if urlsplit(where)[:2] != urlsplit(url)[:2]:  # the headers hold secrets for this server
+            raise NotSpoken("it wants to be told on another server")
+        return where
+
+    def _read(self) -> Generator[tuple[str, str], None, None]:
+        parser = Parser()
+        while data := self._response.read1(65536):
+            for _, kind, text in parser.feed(data):
+                yield kind, text
+
+    def _listen(self) -> None:
+        events: Iterator[tuple[str, str]] = self._events
+        try:
+            with suppress(urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError, BadAnswer):
+                for kind, text in events:
+                    if kind == "message" and text:
+                        self._heard(text.encode())
+        except Exception:
+            logger.exception("a message was lost")
+        finally:
+            self.over.set()
+            self._lost(self)
+
+    def post(self, body: bytes) -> str:
+        """Tells the server something; returns what was wrong, "" if it took it. Raises urllib3's errors."""
+        headers = {**self._headers, "Content-Type": "application/json"}
+        answer = self._pool.request("POST", self._url, body=body, headers=headers, redirect=False, retries=False)
+        return "" if answer.status < 300 else f"answered with status {answer.status}"
+
+    def close(self) -> None:
+        """Ends the session. Idempotent."""
+        self._shut()
+        with suppress(OSError, urllib3.exceptions.HTTPError):
+            self._response.close()
+
+    def _shut(self) -> None:
+        with suppress(ValueError, RuntimeError, OSError):  # closing alone would not wake the reader
+            self._response.shutdown()
