@@ -490,8 +490,8 @@ class CallosumClient:
         """Sends a request until it is answered or the time is up.
 
         ``again``: it may be carried out twice. ``wait``: how long the gate may let it wait; ``shorten`` writes the
-        body for what is left of it. A try that lasted longer than the deadline was waiting for its turn, so after
-        that the gate gets the deadline once more to come back.
+        body for what is left of it. A try that lasted longer than the deadline was waiting for its turn, and one that
+        a stopping gate sent on goes on elsewhere, so after these the gate gets the deadline once more.
         """
         now = self._clock()
         ends = now + self.deadline + wait
@@ -509,7 +509,7 @@ class CallosumClient:
                 if self._transport.closed or not (again or not getattr(error, "sent", True)):
                     self._fail(error)
                 now = self._clock()
-                if now - tried > self.deadline:
+                if now - tried > self.deadline or (wait and _sent_on(error)):
                     limit = min(ends, now + self.deadline)
                 if start is not None and isinstance(error, Unreachable) and error.absent:
                     self._bring_up(start, limit - now)
@@ -584,6 +584,11 @@ class CallosumClient:
             if answer.status in (400, 413, 422) or (theirs and place is not None):
                 raise Refused(str(error), int(place[1]) if place else None, theirs=theirs) from None
             raise
+
+
+def _sent_on(error: Exception) -> bool:
+    """Whether a gate answered that it did nothing with the request: another one, or the next, may."""
+    return isinstance(error, BadAnswer) and not error.sent
 
 
 class EventStream:

@@ -126,7 +126,7 @@ class Courses:
         ruling: Ruling = applied.change.answer
         steps = [applied]
         if ruling.queued:
-            ruling = yield from self._wait(ask, identity, steps)
+            ruling = yield from self._wait(ask, identity, steps, ruling.place)
         decision = ruling.decision
         if self.observers:
             self._observe(
@@ -184,12 +184,11 @@ class Courses:
             identity,
         )
 
-    def _wait(self, ask: Ask, identity: bytes | None, steps: list[Applied]) -> Course[Ruling]:
+    def _wait(self, ask: Ask, identity: bytes | None, steps: list[Applied], waiter: int) -> Course[Ruling]:
         """Polls from a place in the queue until its turn comes or the time is up; adds to ``steps`` what was done."""
         applied = steps[-1]
         ends = applied.now + int(min(ask.call.wait, MAX_WAIT) * SECOND)
         pause = _POLL_FIRST
-        waiter = applied.ids[-1]
         while True:
             left = (ends - applied.now) / SECOND
             yield Pause(min(pause, max(left, 0)))
@@ -203,8 +202,7 @@ class Courses:
                 if steps[-1] is not applied:
                     steps.append(applied)
                 return ruling
-            if applied.change.open is not None:
-                waiter = applied.ids[-1]  # its place was given up while this process slept too long
+            waiter = ruling.place  # another one, if the first was given up while this process slept too long
 
     # --- the outcome -----------------------------------------------------------------------------
 

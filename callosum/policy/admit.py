@@ -14,6 +14,7 @@ A mark, not a token, is what confirms: models reword, so the repeat is known by 
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Final
 
 import msgspec
@@ -81,6 +82,9 @@ def _alone(view: View) -> bool:
 
 def _weigh(ask: Ask, view: View) -> Change:
     call, found = ask.call, ask.found
+    left = None
+    if ask.waits and not ask.waiter and (left := _left_place(ask, view)) is not None:
+        ask = replace(ask, waiter=left.id)
     asking = Asking(ask.actor, call.run or "", call.host, found)
     evidence = gather(asking, view, ask.waiter)
     if view.earlier is not None:
@@ -90,7 +94,7 @@ def _weigh(ask: Ask, view: View) -> Change:
     note = ""
     if held and ask.waits:
         if not _deadlocks(held, view):
-            return _queue(ask, view)
+            return _queue(ask, view, takes_up=left is not None)
         note = "Waiting was refused: who is in the way waits for something this session holds."
     shown: list[tuple[Evidence, Verdict]] = []
     for item, verdict in cells:
@@ -120,19 +124,23 @@ def _deadlocks(held: list[Evidence], view: View) -> bool:
     return any(item.action.session in view.wanted for item in held)
 
 
-def _queue(ask: Ask, view: View) -> Change:
-    """Takes or keeps a place in the queue: a waiter is an action in state ``queued``."""
+def _queue(ask: Ask, view: View, *, takes_up: bool) -> Change:
+    """Takes, takes up or keeps a place in the queue: a waiter is an action in state ``queued``.
+
+    Who takes one up prolongs it, so that whoever had it sees that it is not theirs to give up.
+    """
     settles, entries = lapses(view)
-    ruling = Ruling(draft(ask, Case(Verdict.BLOCK), 0), queued=True)
+    waiting = draft(ask, Case(Verdict.BLOCK), 0)
     until = view.now + WAITER_TTL
     mine = _place_in_queue(ask, view)
     if mine is not None:
-        if mine.expires - view.now < WAITER_TTL // 2:
+        if takes_up or mine.expires - view.now < WAITER_TTL // 2:
             settles.append(Settle(mine, State.QUEUED, expires=until))
-        return Change(entries=tuple(entries), settles=tuple(settles), answer=ruling)
+        return Change(entries=tuple(entries), settles=tuple(settles), answer=Ruling(waiting, place=mine.id))
+    id = view.now + len(entries)
     entries.append(entry_of(ask, Event.QUEUE, None, {}))
-    opening = Opening(State.QUEUED, until, host=ask.call.host, content=Content())
-    return Change(tuple(entries), opening, tuple(settles), answer=ruling)
+    opening = Opening(State.QUEUED, until, host=ask.call.host, content=Content(_print_of(ask)))
+    return Change(tuple(entries), opening, tuple(settles), answer=Ruling(waiting, place=id))
 
 
 def _place_in_queue(ask: Ask, view: View) -> Action | None:
@@ -143,6 +151,24 @@ def _place_in_queue(ask: Ask, view: View) -> Action | None:
             if action.id == ask.waiter and action.state is State.QUEUED and view.now < action.expires:
                 return action
     return None
+
+
+def _left_place(ask: Ask, view: View) -> Action | None:
+    """The place that an earlier try of the same call left when its server stopped or its connection was lost."""
+    print_ = _print_of(ask)
+    for place in view.keys if print_ else ():
+        for action in place.live:
+            mine = action.state is State.QUEUED and action.session == ask.actor and view.now < action.expires
+            if mine and action.content.digest == print_:
+                return action
+    return None
+
+
+def _print_of(ask: Ask) -> bytes:
+    """What tells a waiting call from the session's others: its call id and content; nothing without a call id."""
+    if not ask.call_print:
+        return b""
+    return blake2b(ask.call_print + ask.found.content.digest, digest_size=16, person=b"waiting").digest()
 
 
 def _needs_a_person(ask: Ask, view: View, case: Case) -> Change:

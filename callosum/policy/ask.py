@@ -63,10 +63,15 @@ class Case(Struct, frozen=True, gc=False):
 
 
 class Ruling(Struct, frozen=True, gc=False):
-    """A step's answer: the decision without the store's ids, or that the call waits its turn."""
+    """A step's answer: the decision without the store's ids, or the ``place`` in the queue at which the call waits."""
 
     decision: Decision
-    queued: bool = False
+    place: int = 0
+
+    @property
+    def queued(self) -> bool:
+        """Whether the call waits."""
+        return self.place > 0
 
 
 def scope_of(ask: Ask, identity: bytes | None) -> Scope:

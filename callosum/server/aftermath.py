@@ -1,6 +1,7 @@
-"""Takes up what others left in the state folder, and keeps there when each host was last heard.
+"""Takes up what others left in the state folder, makes good what the store is owed, keeps when each host was heard.
 
 Hooks noted there what went on while no gate answered: they are gone when one does. ``doctor`` leaves what is wrong.
+Now and then it is looked whether the hosts that were set up ask the gate still.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +17,9 @@ from callosum import wire
 from callosum.client.late import Late, Refused
 from callosum.errors import ConfigError
 from callosum.hosts.checkup import report
+from callosum.hosts.checkup.watch import Watch
 from callosum.server.app import LATE_CALLS
+from callosum.server.line import Stopping
 
 if TYPE_CHECKING:
     from callosum.server.app import Service
@@ -29,8 +33,9 @@ _CALL_AT: Final = re.compile(r"calls\[(\d+)\]")
 
 
 async def take_up(service: Service, state: Path) -> None:
-    """Journals the calls in ``late.jsonl``, tells what ``doctor`` found; goes on until it is cancelled."""
+    """Journals the calls in ``late.jsonl`` and what else waited, tells what ``doctor`` found, until it is cancelled."""
     late = Late(str(state))
+    watch = Watch(service.served.gate.settings)
     loop = asyncio.get_running_loop()
 
     def post(body: bytes, _count: int) -> None:
@@ -46,15 +51,20 @@ async def take_up(service: Service, state: Path) -> None:
             count = late.flush(post)
             logger.info("%d calls that ran without the gate are journalled", count)
         service.heard.save()
-        for event in report.take(state):
+        for event in (*report.take(state), *watch.look()):
             service.brain.corpus.emit(event)
 
     try:
         while True:
             try:
+                if service.dispatcher.owes:
+                    with suppress(Stopping):
+                        await service.served.drive(service.dispatcher.make_good())
                 await asyncio.to_thread(look)
             except Exception:
                 logger.exception("what was left in the state folder could not be taken up")
             await asyncio.sleep(_EVERY)
     finally:
+        if service.dispatcher.owes:
+            logger.warning("the store never took how some calls ended: their leases end with their hosts")
         service.heard.save(now=True)

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 from starlette.requests import ClientDisconnect, Request
 
 from callosum import __version__, wire
@@ -39,6 +39,7 @@ from callosum.model import (
     Status,
 )
 from callosum.process import host_above
+from callosum.server.line import Gone, Stopping
 from callosum.server.metrics import Metrics
 from callosum.server.queries import (
     ApprovalsQuery,
@@ -53,9 +54,10 @@ from callosum.server.queries import (
 )
 from callosum.server.reply import JSON, Answer, Asked
 from callosum.server.security import Refused, may_act, may_approve, may_read, signed
-from callosum.server.served import LARGE, Gone, ServedGate, Stopping
+from callosum.server.served import LARGE, ServedGate
 from callosum.server.stream import Stream
 from callosum.server.tokens import Token, Tokens
+from callosum.stores.base import Pool
 
 logger = logging.getLogger("callosum")
 
@@ -71,13 +73,17 @@ T = TypeVar("T")
 
 
 class Health(Struct, frozen=True, rename="camel"):
-    """``GET /health``. ``status`` is ``ok``, ``stopping`` or ``unavailable`` (with 503); times in seconds."""
+    """``GET /health``. ``status`` is ``ok``, or ``stopping`` or ``unavailable`` (with 503); times in seconds.
+
+    ``pool`` are the connections to the store, where it is reached over a network.
+    """
 
     status: str
     version: str
     store: str
     uptime: float
     decisions: int
+    pool: Pool | UnsetType = UNSET
 
 
 class Endpoint(NamedTuple):
@@ -147,12 +153,14 @@ class Service:
                     may_act(token, claimed, call.namespace, at=at)
         if call.wait:
             self.waiting += 1
+            left = asyncio.ensure_future(_left(request))
             try:
-                decision = await self.served.intercept(call, len(body), request.is_disconnected)
+                decision = await self.served.intercept(call, len(body), left)
             finally:
                 self.waiting -= 1
+                left.cancel()
         else:
-            decision = await self.served.intercept(call, len(body), request.is_disconnected)
+            decision = await self.served.intercept(call, len(body))
         self.stream.wake()
         return _json(decision)
 
@@ -257,8 +265,10 @@ class Service:
         if await request.is_disconnected():  # a host that has given up judges the call without us
             raise Gone("the host does not wait any more")
         self.heard.hook(adapter.name, payload.get("hook_event_name"), payload.get("session_id"))
-        host = host_above(asked.pid) if asked.pid is not UNSET and _is_local(request) else None
-        answer = await self.served.drive(self.dispatcher.handle(adapter, payload, place, host), size=len(body))
+        pid = asked.pid if asked.pid is not UNSET and _is_local(request) else None
+        host = host_above(pid) if pid is not None else None
+        course = self.dispatcher.handle(adapter, payload, place, host, here=pid is not None)
+        answer = await self.served.drive(course, size=len(body))
         if await request.is_disconnected():
             await self.served.drive(self.dispatcher.retract(adapter, payload, place), size=len(body))
         self.stream.wake()
@@ -383,13 +393,21 @@ class Service:
         return _json(wire.FallbackTable(self.served.gate.rules.current().highest_tiers()))
 
     async def health(self, _request: Request) -> Answer:
-        """Whether the gate can decide."""
-        status, code, store = "stopping" if self.served.stopping else "ok", 200, "ok"
+        """Whether the gate can decide, and goes on to: a balancer sends nobody where it does not."""
+        status, code, store = ("stopping", 503, "ok") if self.served.leaving else ("ok", 200, "ok")
         try:
             await self.served.read(self.store.now)
         except StoreError as error:
             status, code, store = "unavailable", 503, str(error)
-        found = Health(status, __version__, store, round(time.monotonic() - self.began, 3), self.served.decisions)
+        pool = getattr(self.store, "pool", None)
+        found = Health(
+            status,
+            __version__,
+            store,
+            round(time.monotonic() - self.began, 3),
+            self.served.decisions,
+            pool() if pool is not None else UNSET,
+        )
         return _json(found, code)
 
     async def show_metrics(self, _request: Request) -> Answer:
@@ -403,6 +421,12 @@ class Service:
 def _token(request: Request) -> Token | None:
     token: Token | None = request.scope.get("callosum.token")
     return token
+
+
+async def _left(request: Request) -> None:
+    """Returns once the client has closed the connection. The body has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _is_local(request: Request) -> bool:
@@ -548,7 +572,7 @@ class App:
 
     async def _events(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def open_stream(service: Service, request: Request) -> ASGIApp:
-            if service.served.stopping:
+            if service.served.leaving:
                 raise Stopping("the server is stopping")
             asked = read_query(EventsQuery, scope["query_string"])
             if asked.namespace is not None:

@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from callosum.model import Event, Observation, Verdict
+from callosum.stores.base import Pool
 
 _BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
 
@@ -22,11 +23,12 @@ Gauges = Callable[[], "dict[str, tuple[str, float]]"]
 class Metrics(Collector):
     """Counts decisions, outcomes and refusals. ``observe`` is an observer of the gate.
 
-    Whatever else is in ``registry`` is shown too.
+    ``pool`` tells of the store's connections, if it has any. Whatever else is in ``registry`` is shown too.
     """
 
-    def __init__(self, gauges: Gauges) -> None:
+    def __init__(self, gauges: Gauges, pool: Callable[[], Pool] | None = None) -> None:
         self._gauges = gauges
+        self._pool = pool
         self._decisions: Counter[tuple[int, Verdict]] = Counter()
         self._conflicts: Counter[str] = Counter()
         self._outcomes: Counter[str] = Counter()
@@ -80,3 +82,21 @@ class Metrics(Collector):
         yield histogram
         for name, (meaning, now) in self._gauges().items():
             yield GaugeMetricFamily(name, meaning, value=now)
+        if self._pool is not None:
+            yield from _connections(self._pool())
+
+
+def _connections(pool: Pool) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+    """What is told of the connections to the store."""
+    now = GaugeMetricFamily("callosum_store_connections", "Connections to the store.", labels=("state",))
+    now.add_metric(("idle",), pool.idle)
+    now.add_metric(("busy",), pool.open - pool.idle)
+    yield now
+    yield GaugeMetricFamily("callosum_store_connections_limit", "The most connections to the store.", value=pool.limit)
+    yield GaugeMetricFamily("callosum_store_waiting", "Threads that wait for a connection.", value=pool.waiting)
+    for name, meaning, count in (
+        ("callosum_store_waits", "How often a connection had to be waited for.", pool.waits),
+        ("callosum_store_timeouts", "How often no connection came free in time.", pool.timeouts),
+        ("callosum_store_lost", "Connections to the store that were lost.", pool.lost),
+    ):
+        yield CounterMetricFamily(name, meaning, value=count)

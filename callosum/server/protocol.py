@@ -81,9 +81,14 @@ class _Refusal(Exception):
 
 
 class Protocol(HttpToolsProtocol):
-    """One connection. ``limits`` stands on the class: see ``limited``. ``stopping``: nobody is taken any more."""
+    """One connection. What stands on the class concerns all of them: see ``limited``.
+
+    ``leaving``: connections are closed with their next answer, so that clients come to another server.
+    ``stopping``: nobody is taken any more.
+    """
 
     limits: ClassVar[Limits] = Limits()
+    leaving: ClassVar[bool] = False
     stopping: ClassVar[bool] = False
 
     def __init__(
@@ -234,9 +239,12 @@ class Protocol(HttpToolsProtocol):
             return
         self.scope["callosum.abort"] = self._abort  # type: ignore[typeddict-unknown-key]
         self.scope["callosum.answer"] = self.answer  # type: ignore[typeddict-unknown-key]
+        self.scope["callosum.gone"] = self.transport.is_closing  # type: ignore[typeddict-unknown-key]
         _on_headers_complete(self)
         self._headed, self._fed = True, 0
         cycle = self.cycle
+        if self.leaving:
+            cycle.keep_alive = False
         if not self.pipeline:
             self._running = cycle
         if self._room >= 0:

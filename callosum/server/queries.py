@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Annotated, Final, TypeVar
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -93,7 +94,7 @@ def read_query(kind: type[T], query: bytes) -> T:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
     except (UnicodeDecodeError, ValueError) as error:
         raise BadRequest(f"cannot be read: {error}", at="query") from None
-    several = {field.encode_name for field in msgspec.structs.fields(kind)} & SEVERAL
+    several = _several_in(kind)
     for name, value in pairs:
         if name in several:
             found[name] = [*found.get(name, ()), value]
@@ -105,6 +106,12 @@ def read_query(kind: type[T], query: bytes) -> T:
         return msgspec.convert(found, kind, strict=False)
     except msgspec.ValidationError as error:
         raise fault_of(error) from None
+
+
+@cache
+def _several_in(kind: type[Struct]) -> frozenset[str]:
+    """Of a query's parameters those that may stand there several times; to ask for fields compiles annotations."""
+    return SEVERAL & {field.encode_name for field in msgspec.structs.fields(kind)}
 
 
 def key_of_path(raw_path: bytes, prefix: bytes) -> str:

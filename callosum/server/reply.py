@@ -7,6 +7,7 @@ wherever it has headers of its own, it is sent as ASGI has it.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import ClientDisconnect, Request
@@ -39,6 +40,18 @@ class Asked(Request):
             if not message.get("more_body", False):
                 return b"".join((*parts, part)) if parts else part
             parts.append(part)
+
+    async def is_disconnected(self) -> bool:
+        """Whether the client has gone away; asked once the body is read.
+
+        Where the connection tells (``scope["callosum.gone"]``) it is asked: what Starlette does takes a tenth of a
+        millisecond.
+        """
+        gone = self.scope.get("callosum.gone")
+        if gone is None:
+            return await super().is_disconnected()
+        await asyncio.sleep(0)  # the end of what the client said may lie in the socket, unread
+        return bool(gone())
 
 
 class Answer:

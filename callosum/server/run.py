@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -33,7 +33,7 @@ from callosum.server.app import App, Service
 from callosum.server.metrics import Metrics
 from callosum.server.openapi import documents
 from callosum.server.place import address_of, announced, is_loopback, listen, listen_local
-from callosum.server.protocol import limited
+from callosum.server.protocol import Protocol, limited
 from callosum.server.security import Kind, RefusalLog, Security
 from callosum.server.served import ServedGate
 from callosum.server.stream import Stream
@@ -58,6 +58,10 @@ _TICK: Final = 10.0
 _GARBAGE: Final = 20_000
 _SWITCH: Final = 0.0005
 """A thread that comes back from the disk waits for the interpreter's lock no longer than this, in seconds."""
+_MOST: Final = 16_384
+"""Most connections: ten thousand calls may wait at one server."""
+_OWN_FILES: Final = 256
+"""So many open files are left to the gate itself."""
 _LAST_WORDS: Final = 2
 """How long a stopping server goes on journalling what it refused, in seconds."""
 _OPEN: Final = (State.OPEN, State.QUEUED, State.ASKED)
@@ -68,7 +72,8 @@ class Options(Struct, frozen=True, kw_only=True):
 
     ``insecure`` allows an address that others can reach without TLS. ``allow_hosts`` are further names
     that clients may call the server by, ``allow_origins`` further origins of web pages. ``idle``: the
-    server ends after so many seconds without need (None: never).
+    server ends after so many seconds without need (None: never). ``drain``: once it is told to stop, it says so at
+    ``/health`` and lets nobody wait, and goes on taking requests for so many seconds: until a balancer has seen it.
     """
 
     host: str = "127.0.0.1"
@@ -80,6 +85,7 @@ class Options(Struct, frozen=True, kw_only=True):
     allow_hosts: tuple[str, ...] = ()
     allow_origins: tuple[str, ...] = ()
     idle: float | None = None
+    drain: float = 0.0
 
     @property
     def tls(self) -> bool:
@@ -126,6 +132,14 @@ def _allow_files() -> None:
         wanted = hard if hard != resource.RLIM_INFINITY else max(soft, 65_536)
         if soft != resource.RLIM_INFINITY and soft < wanted:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _connections() -> int:
+    """How many connections are let in: as many as there may be open files, less those of the gate's own."""
+    if resource is None:  # pragma: no cover - Windows
+        return Protocol.limits.connections
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST if files == resource.RLIM_INFINITY else max(64, min(_MOST, files - _OWN_FILES))
 
 
 def _tune() -> None:
@@ -194,9 +208,9 @@ async def serve_gate(
     ``ready`` is called when connections are taken, with a function that stops the server (from any thread).
     """
     gate = brain.gate
-    served = ServedGate(gate)
     stream = Stream(gate.store, gate.settings.state)
-    metrics = Metrics(lambda: _gauges(served, stream))
+    served = ServedGate(gate, stream.wake)
+    metrics = Metrics(lambda: _gauges(served, stream), getattr(gate.store, "pool", None))
     unobserve = gate.add_observer(metrics.observe)
     unpublish = brain.corpus.on(CorpusEvent, partial(_publish, stream))
     if gate.settings.telemetry_prometheus:
@@ -225,7 +239,7 @@ async def serve_gate(
         token_required=options.public,
         on_refused=on_refused,
     )
-    protocol = limited()
+    protocol = limited(connections=_connections())
     config = uvicorn.Config(
         app,
         http=protocol,
@@ -248,10 +262,7 @@ async def serve_gate(
         if tasks:
             await asyncio.wait(tasks, timeout=_LAST_WORDS)
 
-    def take_no_more() -> None:
-        protocol.stopping = True
-
-    server = _Server(config, service, lambda: ready(server.leave), journal_rest, take_no_more)
+    server = _Server(config, service, protocol, options.drain, lambda: ready(server.leave), journal_rest)
     beside = [asyncio.ensure_future(_keep_table(gate)), asyncio.ensure_future(_tick(refusals))]
     beside.append(asyncio.ensure_future(_start(brain)))
     beside.append(asyncio.ensure_future(take_up(service, gate.settings.state)))
@@ -288,23 +299,34 @@ def _logged(task: asyncio.Task[None]) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Stops the gate's waiting and the streams before it waits for what is still being answered."""
+    """Hands over before it stops.
+
+    ::
+
+        told to stop    /health turns red, who waits and who reads the stream is sent on
+        drain           what comes is answered all the same, for the balancer has not looked yet; each
+                        answer closes its connection
+        then            nobody is taken any more; what was taken is answered
+    """
 
     def __init__(
         self,
         config: uvicorn.Config,
         service: Service,
+        protocol: type[Protocol],
+        drain: float,
         ready: Callable[[], None],
         before_stop: Callable[[], Awaitable[None]],
-        take_no_more: Callable[[], None],
     ) -> None:
         super().__init__(config)
         self._service = service
+        self._protocol = protocol
+        self._drain = drain
         self._ready = ready
         self._before_stop = before_stop
-        self._take_no_more = take_no_more
         self._loop = asyncio.get_running_loop()
         self._left = asyncio.Event()
+        self._hurried = asyncio.Event()
 
     def leave(self) -> None:
         """Begins to stop. For any thread."""
@@ -312,7 +334,9 @@ class _Server(uvicorn.Server):
         self._loop.call_soon_threadsafe(self._left.set)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal came."""
+        """A signal came; a second one ends the drain."""
+        if self.should_exit:
+            self._loop.call_soon_threadsafe(self._hurried.set)
         super().handle_exit(sig, frame)
         self._loop.call_soon_threadsafe(self._left.set)
 
@@ -327,11 +351,16 @@ class _Server(uvicorn.Server):
         self._ready()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answers what was taken and refuses the rest."""
+        """Hands over, answers what was taken and refuses the rest."""
+        self._protocol.leaving = True
+        self._service.served.leave()
+        await self._service.stream.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._drain):
+                await self._hurried.wait()
         await self._before_stop()
         self._service.served.stop()
-        await self._service.stream.close()
-        self._take_no_more()
+        self._protocol.stopping = True
         await super().shutdown(sockets)
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final, TypeVar
+
+from msgspec.structs import replace
 
 from callosum.errors import CallosumError
 from callosum.gate import UPKEEP_EVERY, Course, LocalGate, Look, Pause
-from callosum.model import Call, Decision
+from callosum.model import Call, Decision, Scope
+from callosum.server.line import GRACE, Gone, Lines, Parked, Stopping, Waiter, given_up
 from callosum.server.writer import Writer
 
 logger = logging.getLogger("callosum")
@@ -21,18 +25,13 @@ LARGE: Final = 32_768
 T = TypeVar("T")
 
 
-class Stopping(CallosumError):
-    """The server is stopping, and this request was not begun or cannot be waited for."""
-
-
-class Gone(CallosumError):
-    """Who asked has closed the connection; what waited for its turn gives it up."""
-
-
 class ServedGate:
-    """A ``LocalGate``'s courses on the running event loop, its transactions in groups."""
+    """A ``LocalGate``'s courses on the running event loop, its transactions in groups.
 
-    def __init__(self, gate: LocalGate) -> None:
+    ``told`` is called when the store sends word of what another process did.
+    """
+
+    def __init__(self, gate: LocalGate, told: Callable[[], object] = lambda: None) -> None:
         self.gate = gate
         self.courses = gate.courses
         self.writer = Writer(gate.store)
@@ -40,6 +39,8 @@ class ServedGate:
         self._threads = ThreadPoolExecutor(4, "callosum-reader")
         self._upkeep: asyncio.Future[None] | None = None
         self._stopping = asyncio.Event()
+        self._leaving = asyncio.Event()
+        self.lines = Lines(gate.store, told)
         self.decisions = 0
 
     @property
@@ -47,23 +48,72 @@ class ServedGate:
         """Whether nothing new is taken any more."""
         return self._stopping.is_set()
 
+    @property
+    def leaving(self) -> bool:
+        """Whether nobody may wait here any more: the server will stop."""
+        return self._leaving.is_set()
+
+    def leave(self) -> None:
+        """Ends the waiting of who waits, and takes nobody who would: they go on at another server."""
+        self._leaving.set()
+        self.lines.stop()
+
     def stop(self) -> None:
-        """Takes nothing new and ends the waiting of who waits."""
+        """Takes nothing new, and lets nobody wait."""
+        self.leave()
         self._stopping.set()
 
     async def close(self) -> None:
         """Returns once everything that was taken is answered."""
         self.stop()
+        self.lines.close()
         await self.writer.close()
         if self._upkeep is not None:
             await self._upkeep
         self._threads.shutdown()
 
-    async def intercept(self, call: Call, size: int, gone: Callable[[], Awaitable[bool]]) -> Decision:
-        """Decides a call whose request took ``size`` bytes; ``gone`` tells whether nobody waits for it any more."""
-        decision = await self.drive(self.courses.intercept(call), size=size, gone=gone)
+    async def intercept(self, call: Call, size: int, left: asyncio.Future[Any] | None = None) -> Decision:
+        """Decides a call whose request took ``size`` bytes; one that may wait does so until ``left`` is done."""
+        if left is None:
+            decision = await self.drive(self.courses.intercept(call), size=size)
+        else:
+            decision = await self._in_turn(call, size, left)
         self.decided(decision)
         return decision
+
+    async def _in_turn(self, call: Call, size: int, left: asyncio.Future[Any]) -> Decision:
+        """Decides a call that waits its turn, if it must. Raises ``Gone`` and ``Stopping``."""
+        if self.leaving:
+            raise Stopping("the server is stopping")
+        waiter = Waiter(self.lines, call.wait, left)
+        decision = None
+        try:
+            while decision is None:
+                try:
+                    decision = await self.drive(self.courses.intercept(call), size=size, waiter=waiter)
+                except Parked:
+                    call = replace(call, wait=await waiter.promoted())
+        except Gone:
+            if waiter.place:
+                self._loop.call_later(GRACE, self._give_up, waiter)
+            raise
+        finally:
+            waiter.leave(decision)
+        return decision
+
+    def _give_up(self, waiter: Waiter) -> None:
+        """Ends the place of a call that nobody waits for: the next one need not wait until it runs out."""
+        asked = waiter.scope
+        if self.stopping or asked is None:
+            return
+        scope = Scope(asked.namespace, asked.session, asked.keys, live=True)
+        done = self.writer.submit((scope, partial(given_up, waiter.place, waiter.lasts)))
+
+        def tell(done: asyncio.Future[Any]) -> None:
+            if not done.cancelled() and done.exception() is None:  # else it runs out by its time
+                self.lines.note(done.result().change)
+
+        done.add_done_callback(tell)
 
     def decided(self, decision: Decision) -> None:
         """Counts a decision, and has the store tended now and then."""
@@ -71,8 +121,11 @@ class ServedGate:
         if decision.id % UPKEEP_EVERY == 0 and (self._upkeep is None or self._upkeep.done()):
             self._upkeep = self._loop.run_in_executor(self._threads, self.gate.upkeep)
 
-    async def drive(self, course: Course[T], *, size: int = 0, gone: Callable[[], Awaitable[bool]] | None = None) -> T:
-        """Runs a course to its end. Raises ``Stopping``, ``Gone`` and what the course raises."""
+    async def drive(self, course: Course[T], *, size: int = 0, waiter: Waiter | None = None) -> T:
+        """Runs a course to its end; a ``waiter`` says when it goes on after a pause.
+
+        Raises ``Stopping``, what the waiter raises and what the course raises.
+        """
         if self._stopping.is_set():
             raise Stopping("the server is stopping")
         answer: Any = None
@@ -80,13 +133,20 @@ class ServedGate:
             need = await self._read(lambda: _first(course)) if size >= LARGE else course.send(None)
             while True:
                 if type(need) is Pause:
-                    await self._pause(need.seconds)
-                    if gone is not None and await gone():
-                        raise Gone("nobody waits any more")
+                    await (self.pause(need.seconds) if waiter is None else waiter.turn(need.seconds))
                 elif type(need) is Look:
                     answer = await self._read(need.read)
                 else:
-                    answer = await self.writer.submit(need)  # type: ignore[arg-type]  # what is left is a Request
+                    if waiter is not None:
+                        need = waiter.asks(need)  # type: ignore[arg-type]  # what is left is a Request
+                    try:
+                        answer = await self.writer.submit(need)  # type: ignore[arg-type]
+                    except CallosumError as error:
+                        need = course.throw(error)  # it may keep what it could not say for later
+                        continue
+                    if waiter is not None:
+                        waiter.answered(answer)
+                    self.lines.note(answer.change)
                 need = course.send(answer)
         except StopIteration as end:
             value: T = end.value
@@ -104,13 +164,10 @@ class ServedGate:
         return await self._loop.run_in_executor(self._threads, look)
 
     async def pause(self, seconds: float) -> None:
-        """Lets time pass. Raises ``Stopping`` when the server stops meanwhile."""
-        await self._pause(seconds)
-
-    async def _pause(self, seconds: float) -> None:
+        """Lets time pass. Raises ``Stopping`` when nobody may wait any more."""
         try:
             async with asyncio.timeout(seconds):
-                await self._stopping.wait()
+                await self._leaving.wait()
         except TimeoutError:
             return
         raise Stopping("the server is stopping")

@@ -8,14 +8,17 @@
                           journal, page by page, for who comes back or has fallen behind
 
 While there are readers, one task follows the journal: what this server commits wakes it, what other
-processes commit is found by looking every ``POLL`` seconds. Each event is encoded once. A reader has no
-queue, only a position; what it is sent next is what lies behind its position.
+processes commit is found by looking every ``POLL`` seconds (a store on several machines tells no more than what others
+may wait for). Each event is encoded once. A reader has no queue, only a position; what it is sent next is what lies
+behind its position.
 
 * Who comes back with ``Last-Event-ID`` goes on behind that event: from the ring, or from the journal until
   the ring is reached. Journal events come without gap or repetition; published ones as far as they are kept.
 * Who reads too slowly finds that the ring has gone on. Decisions (``safety.*``) it still gets, from the
   journal; of the others it is told the number: ``event: stream.dropped``, ``data: {"count": 12}``.
 * Who does not read at all, so that a send does not end within ``STALL`` seconds, is cut off.
+* Whoever reads while the server stops is sent on: ``retry: 100``, with the id to go on from at another server of the
+  same store. Journal events are the same there, in the same order; published ones are this server's alone.
 * Who hears nothing for ``BEAT`` seconds gets a comment, with the id of the stream's tip: so that coming back
   after a quiet hour does not mean reading the journal of that hour.
 """
@@ -29,9 +32,10 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from msgspec import Struct
 
@@ -74,6 +78,8 @@ RING_SIZE: Final = 8_000_000
 """Most bytes of the ring, roughly."""
 RETRY: Final = 2000
 """After how many milliseconds a reader that lost its connection is to come back."""
+_SENT_ON: Final = 100
+"""The same, where the server stops: another one is there."""
 _KEPT: Final = 1000
 _KEPT_SIZE: Final = 2_000_000
 _LIVE_PAGE: Final = 128
@@ -86,6 +92,8 @@ _AGAIN: Final = 1.0
 """After a fault of the store, the next look comes so many seconds later."""
 _FAREWELL: Final = 2.0
 """So many seconds readers have to take the end of the stream."""
+
+T = TypeVar("T")
 
 _HEAD: Final[Message] = {
     "type": "http.response.start",
@@ -101,6 +109,11 @@ _END: Final[Message] = {"type": "http.response.body", "body": b"", "more_body": 
 
 def _body(content: bytes) -> Message:
     return {"type": "http.response.body", "body": content, "more_body": True}
+
+
+def _greeting(retry: int, position: Position) -> bytes:
+    """After how many milliseconds to come back, and from where to go on."""
+    return b"retry: %d\nid: %b\n\n" % (retry, id_of(position).encode())
 
 
 class Page(Struct, frozen=True, gc=False):
@@ -220,6 +233,7 @@ class Stream:
         stall: float = STALL,
     ) -> None:
         self._past = Past(store, state)
+        self._elsewhere = hasattr(store, "listen")
         self._ring = Ring(ring, size)
         self._interval, self._poll, self._beat, self._stall = interval, poll, beat, stall
         self._pending: deque[Published] = deque()
@@ -233,8 +247,10 @@ class Stream:
         self._members: dict[Filter, dict[_Reader, None]] = {}
         self._readers: dict[_Reader, Callable[[], object] | None] = {}
         self._pages: OrderedDict[int, Page] = OrderedDict()
-        self._lane = ThreadPoolExecutor(1, "callosum-stream")
+        self._lane = ThreadPoolExecutor(2, "callosum-stream")  # one follows the journal, one reads the past
         self._turn = asyncio.Lock()
+        self._at_the_tip = asyncio.Lock()
+        self._door = asyncio.Lock()
         self._bell = asyncio.Event()
         self._empty = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -310,7 +326,8 @@ class Stream:
             namespaces = frozenset({namespace}) if namespaces is None else namespaces & {namespace}
         try:
             abort = abort or scope.get("callosum.abort") or _abort_of(send)
-            reader = self._join(Filter(types, namespaces), last_event_id, abort)
+            async with self._door:
+                reader = await self._join(Filter(types, namespaces), last_event_id, abort)
         except StoreError as error:
             await _refuse(send, str(error), "store")
             return
@@ -321,10 +338,11 @@ class Stream:
         try:
             reader.task = asyncio.current_task()
             await self._send(reader, send, _HEAD)
-            await self._send(reader, send, _body(b"retry: %d\nid: %b\n\n" % (RETRY, id_of(reader.position).encode())))
+            await self._send(reader, send, _body(_greeting(RETRY, reader.position)))
             watch = asyncio.ensure_future(_watch(reader, receive))
             await self._feed(reader, send)
             if not reader.over:
+                await self._send(reader, send, _body(_greeting(_SENT_ON, reader.position)))
                 await self._send(reader, send, _END)
         except asyncio.CancelledError:
             if not reader.cut_off or reader.task is None or reader.task.uncancel():
@@ -351,22 +369,26 @@ class Stream:
                     self._cut(reader)
         self._lane.shutdown(wait=False, cancel_futures=True)
 
-    def _join(self, filter: Filter, position: Position | None, abort: Callable[[], object] | None) -> _Reader | None:
+    async def _join(
+        self, filter: Filter, position: Position | None, abort: Callable[[], object] | None
+    ) -> _Reader | None:
         """A new reader; the first starts what serves them. Raises ``StoreError``."""
         if self._closed:
             return None
         if not self._readers:
             self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-            newest = end_of(self._past.newest())
+            newest = end_of(await self._read(self._past.newest))
             self._ring.begin(max(newest, self._kept[-1].position) if self._kept else newest)
             self._place_published()
         if position is not None:
             while position > self._ring.tip:  # seen through another server, or just now
-                more = self._look()
+                more = await self._look()
                 self._bell.set()  # the others are to have it too
                 if not more:
                     break
             position = min(position, self._ring.tip)
+        if self._closed:
+            return None
         group = self._groups.get(filter)
         if group is None:
             group = self._groups[filter] = Group(filter, self._ring)
@@ -530,7 +552,7 @@ class Stream:
         failing = False
         while True:
             try:
-                more = self._look()
+                more = await self._look()
                 failing = False
                 await self._wake_readers()
                 await asyncio.sleep(0 if more else self._interval)
@@ -555,21 +577,28 @@ class Stream:
         except TimeoutError:
             return
 
-    def _look(self) -> bool:
-        """Takes the next entries and what was published into the ring; returns whether there may be more.
+    async def _look(self) -> bool:
+        """Takes the next entries and what was published into the ring; returns whether there may be more."""
+        async with self._at_the_tip:
+            self._woken = False
+            self._bell.clear()
+            entries = await self._read(partial(self._past.read, self._ring.tip[0], _LIVE_PAGE))
+            if entries:
+                self._add([item for entry in entries for item in items_of(entry)], end_of(entries[-1].seq))
+            more = len(entries) == _LIVE_PAGE
+            if not more:
+                self._place_published()
+            return more
 
-        Read on the loop: it is the tail of the journal, a page of it takes about a millisecond, and a thread
-        would have to hand the interpreter to and fro for each row.
+    async def _read(self, look: Callable[[], T]) -> T:
+        """Reads from the journal's tail.
+
+        On the loop where the store is in this process: a page takes about a millisecond, and a thread would have to
+        hand the interpreter to and fro for each row. A store elsewhere can take its time, and nobody else's.
         """
-        self._woken = False
-        self._bell.clear()
-        entries = self._past.read(self._ring.tip[0], _LIVE_PAGE)
-        if entries:
-            self._add([item for entry in entries for item in items_of(entry)], end_of(entries[-1].seq))
-        more = len(entries) == _LIVE_PAGE
-        if not more:
-            self._place_published()
-        return more
+        if self._elsewhere:
+            return await asyncio.get_running_loop().run_in_executor(self._lane, look)
+        return look()
 
     def _place_published(self) -> None:
         """Gives what was published its position, behind everything in the ring."""

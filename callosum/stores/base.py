@@ -86,8 +86,8 @@ LOOK_BACK: Final = 5_000
 class Pool(Struct, frozen=True):
     """The connections that this process has to its store now.
 
-    ``limit`` at the most, of them ``open`` ones, of these ``idle``; ``waiting`` threads wait for one. Since it was opened:
-    ``waits`` for a connection, of which ``timeouts`` got none, and ``lost`` connections.
+    ``limit`` at the most, of them ``open`` ones, of these ``idle``; ``waiting`` threads wait for one. Since it was
+    opened: ``waits`` for a connection, of which ``timeouts`` got none, and ``lost`` connections.
     """
 
     limit: int
@@ -104,6 +104,29 @@ class Pooled(Protocol):
 
     def pool(self) -> Pool:
         """Returns the state of this process's connections. Cheap; asks nobody."""
+        ...
+
+
+Heard = Callable[[str | None, tuple[str, ...]], object]
+"""Is told where something ended: the namespace (None: perhaps any) and the keys (none: perhaps any of them)."""
+
+
+class Waking(Protocol):
+    """What a store of several machines can offer to those who wait: word of what ended, whichever process ended it.
+
+    What is meant is whatever others can wait for: a lease or a place in line that is free, a person's answer. Word
+    can get lost with a connection, so who waits looks now and then all the same.
+    """
+
+    def listen(self, heard: Heard) -> Callable[[], None]:
+        """Has ``heard`` called, from a thread of the store's; returns what ends that. A fork ends it too.
+
+        It is called with None also when word begins to arrive (again): something may have ended before.
+        """
+        ...
+
+    def hears(self) -> bool:
+        """Whether word arrives just now. Cheap; asks nobody."""
         ...
 
 

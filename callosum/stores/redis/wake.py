@@ -8,15 +8,34 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Final
+from urllib.parse import unquote
 
+import msgspec
 from redis import exceptions as faults
 
+from callosum.stores.base import Heard
 from callosum.stores.redis.link import Link
 
 _LOOK_UP: Final = 0.5
 """After how many seconds the thread sees that it is to stop."""
 _LAST_PAUSE: Final = 5.0
+_decode = msgspec.msgpack.Decoder(list[str]).decode
+
+
+def _said(channel: bytes, data: bytes) -> tuple[str | None, tuple[str, ...]]:
+    """Where something ended: the channel is the namespace's, and the message has the names of what was changed.
+
+    Among these (``names.changed_by``) the keys themselves are those without a sign that says more.
+    """
+    written = channel.partition(b":{")[2].rpartition(b"}")[0]
+    namespace = unquote(written.decode())
+    try:
+        names = _decode(data)
+    except (msgspec.DecodeError, ValueError):
+        return namespace, ()  # an older server's
+    return namespace, tuple(name for name in names if "\0" not in name and name[:1] != "\1" and name[-1:] != "|")
 
 
 class Wake:
@@ -28,8 +47,9 @@ class Wake:
         self._begin()
 
     def _begin(self) -> None:
-        self._heard = threading.Condition()
+        self._told = threading.Condition()
         self._count = 0
+        self._heard: tuple[Heard, ...] = ()
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._subscribed = threading.Event()
@@ -37,15 +57,28 @@ class Wake:
 
     def wait(self, seconds: float) -> None:
         """Waits for a message, no longer than ``seconds``."""
-        if self._pid != os.getpid():
-            self._begin()  # the thread stayed behind in the process that was forked
-        with self._heard:
-            if self._thread is None:
-                self._stop.clear()
-                self._thread = threading.Thread(target=self._listen, name="callosum-wake", daemon=True)
-                self._thread.start()
+        self._start()
+        with self._told:
             known = self._count
-            self._heard.wait_for(lambda: self._count != known, max(seconds, 0))
+            self._told.wait_for(lambda: self._count != known, max(seconds, 0))
+
+    def listen(self, heard: Heard) -> Callable[[], None]:
+        """As ``Waking.listen``."""
+        self._start()
+        with self._told:
+            self._heard = (*self._heard, heard)
+
+        def end() -> None:
+            with self._told:
+                self._heard = tuple(one for one in self._heard if one is not heard)
+
+        if self._subscribed.is_set():
+            heard(None, ())
+        return end
+
+    def hears(self) -> bool:
+        """Whether messages arrive just now."""
+        return self._pid == os.getpid() and self._subscribed.is_set()
 
     def subscribed(self, seconds: float) -> bool:
         """Whether messages arrive by now; waits for that no longer than ``seconds``."""
@@ -57,6 +90,16 @@ class Wake:
         self._stop.set()
         if thread is not None and self._pid == os.getpid():
             thread.join(timeout=5)
+
+    def _start(self) -> None:
+        """Starts the thread, if there is none in this process."""
+        if self._pid != os.getpid():
+            self._begin()  # the thread stayed behind in the process that was forked
+        with self._told:
+            if self._thread is None:
+                self._stop.clear()
+                self._thread = threading.Thread(target=self._listen, name="callosum-wake", daemon=True)
+                self._thread.start()
 
     def _listen(self) -> None:
         stop, pause = self._stop, 0.1
@@ -71,14 +114,19 @@ class Wake:
                         pause = 0.1
                         if message["type"] == "psubscribe":
                             self._subscribed.set()
-                        self._ring()  # also once it is subscribed: something may have ended before
+                            self._ring(None, ())  # something may have ended before
+                        else:
+                            self._ring(*_said(message["channel"], message["data"]))
             except (faults.RedisError, OSError):
                 self._subscribed.clear()
                 stop.wait(pause)
                 pause = min(pause * 2, _LAST_PAUSE)
         self._subscribed.clear()
 
-    def _ring(self) -> None:
-        with self._heard:
+    def _ring(self, namespace: str | None, keys: tuple[str, ...]) -> None:
+        with self._told:
             self._count += 1
-            self._heard.notify_all()
+            self._told.notify_all()
+            heard = self._heard
+        for one in heard:
+            one(namespace, keys)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from callosum.model import Event, Kind, State, Verdict
+from callosum.model import Applied, Event, Kind, State, Verdict
 from callosum.process import alive, host_of
 from callosum.stores.memory import MemoryStore
 from tests.support.world import Host, World, gate_time, kinds
@@ -321,6 +321,33 @@ def test_a_dead_waiter_is_passed_over_in_seconds(world: World) -> None:
     assert world.ask("anna", "now4", "/a").verdict is BLOCK
     world.after(6)
     assert world.ask("anna", "now4", "/a").verdict is ALLOW
+
+
+def test_who_comes_again_takes_up_its_place(world: World) -> None:
+    """Its server stopped, or its connection was lost: the same call under the same id goes on where it stood."""
+
+    def stand(who: str, **more: Any) -> int:
+        course = world.gate.courses.intercept(world.call(who, "now4", "/a", wait=30, **more))
+        (applied,) = world.store.transact([course.send(None)])  # type: ignore[list-item]
+        course.close()  # and nobody drives it any more
+        assert isinstance(applied, Applied)
+        place: int = applied.change.answer.place
+        return place
+
+    held = world.ask("doug", "now4", "/a")
+    place = stand("mira", call_id="c")
+    world.after(1)
+    behind = stand("anna", call_id="c")
+    assert behind > place
+    world.after(1)
+    assert stand("mira", call_id="c") == place
+    other = stand("mira", call_id="d")
+    assert other > behind, "another call has a place of its own"
+    world.end("doug", held)
+    world.after(2)  # mira's place was prolonged when she came again, anna's ran out
+    decision = world.ask("mira", "now4", "/a", wait=30, call_id="c")
+    assert decision.verdict is ALLOW
+    assert [waiter.id for waiter in world.gate.status().waiting] == [other]
 
 
 def test_a_deadlock_is_refused_at_once(world: World) -> None:

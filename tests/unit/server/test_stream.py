@@ -991,6 +991,7 @@ def test_closing_ends_every_stream_in_order(book: Book) -> None:
         for client in clients:
             await client.task
             assert client.messages[-1] == {"type": "http.response.body", "body": b"", "more_body": False}
+            assert client.messages[-2]["body"] == b"retry: 100\nid: %b\n\n" % client.last.encode(), "it is sent on"
         late = Client(hub)
         await late.task
         assert late.messages[0]["status"] == 503

@@ -1,0 +1,212 @@
+"""Lines of waiting calls: who looks, in which order, and what it costs the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.gate import LocalGate
+from callosum.model import Applied, Call, Key, Mode, Scope, State
+from callosum.rulebook import Rulebook
+from callosum.server.line import PLACES, Gone, Line, Lines, Stopping, Waiter
+from callosum.server.served import ServedGate
+from callosum.settings import Settings
+from callosum.stores.base import Request
+from callosum.stores.memory import MemoryStore
+from tests.support.world import RULES
+
+PATIENCE = 20.0
+
+
+class Counting(MemoryStore):
+    """Counts what it is asked."""
+
+    requests = 0
+
+    def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+        self.requests += len(requests)
+        return super().transact(requests)
+
+
+class House:
+    """A served gate, and short words for what sessions do."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "rules.json").write_text(RULES)
+        self.store = Counting()
+        settings = Settings(state=folder, rules=folder / "rules.json")
+        self.gate = LocalGate(
+            settings=settings, store=self.store, rules=Rulebook(folder / "rules.json", secret=b"s" * 32)
+        )
+        self.served = ServedGate(self.gate)
+        self.left: dict[str, asyncio.Future[Any]] = {}
+
+    async def ask(self, who: str, on: str = "/k", tool: str = "now4", wait: float = 30, **more: Any) -> Any:
+        left = self.left[who] = asyncio.get_running_loop().create_future()
+        call = Call(who, tool, {"on": on}, call_id=f"call of {who}", wait=wait, **more)
+        return await self.served.intercept(call, 100, left if wait else None)
+
+    async def end(self, who: str, decision: Any) -> None:
+        assert (await self.served.drive(self.served.courses.complete(who, id=decision.id))).ok
+
+    def queued(self) -> list[str]:
+        return [action.session for action in self.store.live("default", (State.QUEUED,))]
+
+
+def played(folder: Path, play: Callable[[House], Awaitable[None]]) -> None:
+    async def run() -> None:
+        house = House(folder)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await play(house)
+        finally:
+            await house.served.close()
+
+    asyncio.run(run())
+
+
+async def until(true: Callable[[], object]) -> None:
+    while not true():  # noqa: ASYNC110  the store tells nobody
+        await asyncio.sleep(0.001)
+
+
+def test_all_come_in_as_they_came_and_one_looks_for_all(tmp_path: Path) -> None:
+    count = 3 * PLACES
+
+    async def play(house: House) -> None:
+        held = await house.ask("doug", wait=0)
+        order: list[str] = []
+
+        async def come(who: str) -> None:
+            decision = await house.ask(who)
+            assert decision.proceed
+            order.append(who)
+            await house.end(who, decision)
+
+        names = [f"s{number}" for number in range(count)]
+        async with asyncio.TaskGroup() as tasks:
+            for number, name in enumerate(names, 1):
+                tasks.create_task(come(name))
+                await until(lambda number=number: len(house.served.lines) == number)  # type: ignore[misc]
+            await until(lambda: len(house.queued()) == PLACES)
+            assert house.queued() == names[:PLACES], "the rest are known to this server alone"
+            before = house.store.requests
+            await house.end("doug", held)
+        assert order == names
+        # Each: its first place, if it had none before; the look that lets it in; its report. And a few of the first.
+        assert house.store.requests - before < 4 * count
+        assert not house.queued()
+        assert len(house.served.lines) == 0
+
+    played(tmp_path, play)
+
+
+def test_whoever_is_gone_or_was_sent_on_leaves_the_line(tmp_path: Path) -> None:
+    async def play(house: House) -> None:
+        await house.ask("doug", wait=0)
+        waiting = [asyncio.ensure_future(house.ask(f"s{number}")) for number in range(PLACES + 2)]
+        await until(lambda: len(house.queued()) == PLACES)
+        house.left["s0"].set_result(None)
+        house.left[f"s{PLACES}"].set_result(None)
+        for number in (0, PLACES):
+            with pytest.raises(Gone):
+                await waiting[number]
+        await until(lambda: "s0" not in house.queued())
+        house.served.leave()
+        for number in (1, PLACES + 1):
+            with pytest.raises(Stopping):
+                await waiting[number]
+        assert "s1" in house.queued(), "its place stays, for whoever goes on elsewhere"
+        with pytest.raises(Stopping):
+            await house.ask("late")
+        assert not (await house.ask("anna", wait=0)).proceed, "who does not wait is answered"
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    played(tmp_path, play)
+
+
+def test_time_runs_out_for_the_first_and_for_those_behind(tmp_path: Path) -> None:
+    async def play(house: House) -> None:
+        await house.ask("doug", wait=0)
+        waiting = [asyncio.ensure_future(house.ask(f"s{number}")) for number in range(PLACES)]
+        await until(lambda: len(house.queued()) == PLACES)
+        decision = await house.ask("late", wait=0.05)
+        assert (decision.proceed, decision.conflict_count) == (False, PLACES + 1)
+        assert "late" not in house.queued()
+        house.served.leave()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+    played(tmp_path, play)
+
+
+def test_those_who_do_not_exclude_one_another_come_in_together(tmp_path: Path) -> None:
+    async def play(house: House) -> None:
+        held = await house.ask("doug", tool="act4", wait=0)
+        waiting = [asyncio.ensure_future(house.ask(f"s{number}", tool="add3")) for number in range(4)]
+        await until(lambda: len(house.queued()) == 4)
+        await house.end("doug", held)
+        assert all(decision.proceed for decision in await asyncio.gather(*waiting))
+
+    played(tmp_path, play)
+
+
+@pytest.mark.parametrize(
+    ("key", "ended", "rings"),
+    [
+        ("file:/repo/a.py", ("file:/repo/a.py",), True),
+        ("file:/repo/a.py", ("file:/repo/b.py",), False),
+        ("file:/repo/a.py", ("file:/other", "file:/repo/a.py"), True),
+        ("file:/repo/", ("file:/repo/src/a.py",), True),
+        ("file:/repo/", ("file:/repository",), False),
+        ("file:/repo/src/a.py", ("file:/repo/",), True),
+        ("doc:plan", ("doc:plan|title",), True),
+        ("doc:plan|title", ("doc:plan",), True),
+        ("doc:plan|title", ("doc:plan|body",), False),
+        ("doc:plan", (), True),
+    ],
+)
+def test_a_word_wakes_whom_it_concerns(key: str, ended: tuple[str, ...], rings: bool) -> None:
+    async def play() -> None:
+        lines = Lines(MemoryStore())
+        waiter = Waiter(lines, 30, asyncio.get_running_loop().create_future())
+        scope = Scope("work", "mira", (Key(key, Mode.WRITE),))
+        lines.join(waiter, scope)
+        await quiet(waiter)
+        lines.heard("home", ended)
+        await quiet(waiter)
+        lines.heard("work", ended)
+        if rings:
+            await waiter.turn(30)
+        else:
+            await quiet(waiter)
+        waiter.leave(None)
+        assert len(lines) == 0
+
+    async def quiet(waiter: Waiter) -> None:
+        waiter.follow()  # as after a look
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.002):
+                await waiter.turn(30)
+
+    asyncio.run(play())
+
+
+def test_a_place_that_was_taken_up_goes_to_the_front() -> None:
+    line = Line("default", ())
+    lines = Lines.__new__(Lines)
+
+    async def play() -> None:
+        waiters = [Waiter(lines, 30, asyncio.get_running_loop().create_future()) for _ in range(4)]
+        for waiter, place in zip(waiters, (20, 30, 0, 10), strict=True):
+            waiter.place = place
+        line.first.update(dict.fromkeys(waiters[:3]))
+        line.behind[waiters[3]] = None
+        line.put_in_order(waiters[3])
+        assert [waiter.place for waiter in line.first] == [10, 20, 30, 0]
+        assert not line.behind
+
+    asyncio.run(play())

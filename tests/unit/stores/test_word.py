@@ -1,0 +1,39 @@
+"""What the stores' notices say of what ended, and what is made of a notice that says less."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+pytest.importorskip("psycopg")
+pytest.importorskip("redis")
+
+from callosum.stores.postgres import wake as postgres
+from callosum.stores.redis import wake as redis
+from callosum.stores.redis.names import Space, changed_by, known_by, of_action
+
+KEYS = ("file:/repo/a.py", "doc:plan|title", "mail:\u00fcml\u00e4ut@example.com")
+
+
+def test_postgres_says_where_and_on_which_keys() -> None:
+    assert postgres._said(postgres.notice("work", KEYS)) == ("work", KEYS)
+
+
+def test_where_the_keys_are_too_many_they_are_left_out() -> None:
+    many = [f"file:/repo/{number:0200d}" for number in range(100)]
+    said = postgres.notice("n" * 256, many)
+    assert len(said.encode()) < 8000
+    assert postgres._said(said) == ("n" * 256, ())
+
+
+@pytest.mark.parametrize("notice", ["default", "", "[]", "{}", "[1]"])
+def test_what_another_version_says_may_concern_all(notice: str) -> None:
+    assert postgres._said(notice) == (None, ())
+
+
+@pytest.mark.parametrize("namespace", ["default", "a{b}:c%7D", "\u00fcml\u00e4ut"])
+def test_redis_says_where_and_on_which_keys(namespace: str) -> None:
+    channel = Space("callosum", namespace).key("wake").encode()
+    names = [name for key in KEYS for name in (*changed_by(key), known_by(key, "mira"), of_action(7))]
+    assert redis._said(channel, msgspec.msgpack.encode(names)) == (namespace, KEYS)
+    assert redis._said(channel, b"1795352944361458") == (namespace, ())
