@@ -47,6 +47,7 @@ def reply(gate: LocalGate, instance: str = "mira", target: str = "andy") -> int:
 COMMANDS = (
     *("status", "leases", "journal", "watch", "explain", "approve", "deny", "resolve", "release", "off", "on"),
     *("demo", "replay", "doctor", "rules check", "rules suggest", "brief", "search", "events"),
+    *("store check", "store migrate", "store copy"),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from callosum.errors import ConfigError
 from callosum.settings import Settings, load
@@ -44,6 +45,13 @@ def test_a_store_in_memory(tmp_path: Path) -> None:
         ("postgresql://db/agents?pool=none", "pool: expected a number"),
         ("postgresql://db/agents?schema=Bad-Name", "schema: expected lower-case"),
         ("postgresql://db/agents?nonsense=1", "nonsense"),
+        ("postgresql://db/agents?pooler=statement", "pooler: expected session or transaction"),
+        (
+            "postgresql://db/agents?pooler=transaction",
+            "direct: pooler=transaction and direct=host:port belong together",
+        ),
+        ("postgresql://db/agents?direct=db:5432", "direct: pooler=transaction and direct=host:port belong together"),
+        ("postgresql://db/agents?pooler=transaction&direct=db", "direct: expected host:port"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_told(tmp_path: Path, url: str, said: str) -> None:
@@ -66,3 +74,13 @@ def test_what_of_a_url_is_libpqs_and_what_is_ours() -> None:
     assert "schema" not in address.conninfo
     assert "secret" not in address.place
     assert "port=5433 dbname=agents user=gate" in address.place
+
+
+@pytest.mark.parametrize(
+    ("direct", "host"), [("db.internal:5433", "db.internal"), ("[::1]:5433", "::1"), ("/run/pg:5433", "/run/pg")]
+)
+def test_the_way_past_a_pooler_differs_in_its_place_only(direct: str, host: str) -> None:
+    found = address_of(f"postgresql://gate@pooler:6432/agents?sslmode=require&pooler=transaction&direct={direct}")
+    assert conninfo_to_dict(found.conninfo)["host"] == "pooler"
+    past = conninfo_to_dict(found.direct)
+    assert past == {"user": "gate", "dbname": "agents", "sslmode": "require", "host": host, "port": "5433"}

@@ -1,0 +1,334 @@
+"""Rows of the SQL stores as records that can be carried elsewhere, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from callosum.errors import StoreError
+from callosum.model import DEFAULT_NAMESPACE, Content, Entry, Event, Key, Mode, State
+from callosum.stores.carrying import (
+    ACTED,
+    KEPT,
+    LIVE,
+    Act,
+    Known,
+    Print,
+    Session,
+    Trace,
+    Written,
+    chained,
+    kept,
+)
+from callosum.stores.rows import (
+    ENTRY,
+    FROM_ENTRY,
+    Extra,
+    Stored,
+    as_json,
+    before_of,
+    content_of,
+    encode,
+    entry_of,
+    extra_of,
+    mark_of,
+    note_of,
+    scoped,
+    stored_keys,
+)
+
+_WIDTH: Final = 13
+# Of several rows with one identity the newest is the one that counts.
+WRITTEN: Final = (  # of constants of these modules
+    f"select {ENTRY}, j.state, j.ended, j.expires, j.approved, j.content, j.extra, "  # noqa: S608
+    "case when j.call is null or exists("
+    "select 1 from journal n where n.call = j.call and n.seq > j.seq) then null else j.call end, "
+    "(select p.value from meta p where j.state = 'asked' and p.name = 'params:' || j.seq) "
+    f"from {FROM_ENTRY} where j.seq > {{0}} order by j.seq limit {{0}}"
+)
+"""The statement for a page of ``written_of``; ``{0}`` stands for a parameter."""
+JOURNAL: Final = (
+    "seq, event, namespace, session, run, tool, tier, verdict, rule, action, outcome, key, keys, body, call, "
+    "state, ended, expires, approved, content, extra"
+)
+"""The columns of ``row_of``."""
+MARK: Final = "key, session, read, told, kind, note, acted, changed"
+"""The columns of ``mark_row``."""
+NEXT: Final = 256
+"""An action's id is fewer microseconds than this after the moment of its step."""
+_BAR: Final = "\x1f"
+_encode_place: Final = msgspec.msgpack.Encoder().encode
+_decode_place: Final = msgspec.msgpack.Decoder(tuple[Any, ...]).decode
+_UNREPORTED: Final = frozenset({"open", "done", "unknown"})
+
+Life = tuple[str | None, int | None, int | None, str | None]
+"""Of an action: state, ended, tier, keys as JSON."""
+Look = Callable[[Sequence[int]], Mapping[int, Life]]
+Reads = Callable[[str, int], Sequence[tuple[int, str]]]
+
+
+def split(name: str) -> tuple[str, str]:
+    """The namespace and the bare name of what ``scoped`` made."""
+    namespace, bar, rest = name.partition(_BAR)
+    return (namespace, rest) if bar else (DEFAULT_NAMESPACE, name)
+
+
+def shown(place: Sequence[Any]) -> str:
+    """A place among rows, as text."""
+    return _encode_place(place).hex()
+
+
+def place(text: str, *first: Any) -> Sequence[Any]:
+    """What ``shown`` was given; ``first`` for no text."""
+    found: Sequence[Any] = _decode_place(bytes.fromhex(text)) if text else first
+    return found
+
+
+# --- out ----------------------------------------------------------------------------------------------
+
+
+def written_of(row: Sequence[Any]) -> Written:
+    """The record in a row of ``WRITTEN``."""
+    entry = entry_of(row)
+    state, ended, expires, approved, content, extra, call, params = row[_WIDTH:]
+    if state is None:
+        refused = entry.event is Event.INTERCEPT
+        kept_ = Act(opened=False, state=State.ASKED, content=content_of(content) if content else Content())
+        return Written(entry, kept_ if refused else None)
+    more = extra_of(extra) if extra else Extra()
+    return Written(
+        entry,
+        Act(
+            opened=True,
+            state=State(state),
+            ended=ended or 0,
+            expires=expires or 0,
+            limit=more.limit,
+            lock=more.lock,
+            host=more.host,
+            content=content_of(content) if content else Content(),
+            supersedes=more.supersedes,
+            approved=approved or 0,
+            call=bytes(call or b""),
+            params=bytes(params or b""),
+        ),
+    )
+
+
+class Sight(Struct):
+    """One session's mark on a key, in a row, while what it did there is followed back."""
+
+    row: Sequence[Any]
+    namespace: str
+    key: str
+    at: int
+    traces: list[Trace]
+
+
+def known_in(rows: Iterable[Sequence[Any]], look: Look, reads: Reads) -> list[Known]:
+    """The records in rows of key, session, read, told, kind, note and acted.
+
+    ``look`` brings actions by id, ``reads`` the ids and keys of a session's actions without a report that were opened
+    within ``NEXT`` microseconds from a moment on.
+    """
+    sights = []
+    for row in rows:
+        namespace, key = split(row[0])
+        sights.append(Sight(row, namespace, key, row[6] or 0, []))
+    walking = sights
+    for _ in range(KEPT):
+        walking = [sight for sight in walking if sight.at]
+        if not walking:
+            break
+        lives = look(sorted({sight.at for sight in walking}))
+        for sight in walking:
+            _step(sight, lives.get(sight.at))
+    return [
+        Known(
+            sight.namespace,
+            sight.row[1],
+            sight.key,
+            mark_of(sight.row[1:]),
+            kept(sight.traces),
+            _looks(sight, reads) if sight.row[2] else (),
+        )
+        for sight in sights
+    ]
+
+
+def _step(sight: Sight, life: Life | None) -> None:
+    """Notes the act at which one is, and goes on to the one before."""
+    id, sight.at = sight.at, 0
+    if life is None:
+        return
+    state, ended, tier, keys = life
+    sight.at = before_of(keys, sight.key)
+    if state is None or State(state) not in ACTED:
+        return
+    mode = next((key.mode for key in stored_keys(keys) if key.name == sight.key), "write") if keys else "write"
+    trace = Trace(id, tier or 0, mode, settled=state == "done" and bool(ended))
+    sight.traces.append(trace)
+    if trace.settled and trace.tier >= 4 and trace.mode == "write":
+        sight.at = 0  # it hides all before
+
+
+def _looks(sight: Sight, reads: Reads) -> tuple[tuple[int, int], ...]:
+    found: list[tuple[int, int]] = []
+    at = int(sight.row[2])
+    while at and len(found) < KEPT:
+        by, before = 0, 0
+        for id, keys in reads(sight.row[1], at):
+            mine = next((key for key in stored_keys(keys) if key.name == sight.key and key.mode == "read"), None)
+            if mine is not None and mine.before < at:
+                by, before = id, mine.before
+                break
+        found.append((at, by))
+        at = before
+    return chained(found)
+
+
+def unreported(state: str | None, ended: int | None) -> bool:
+    """Whether an action may still fail."""
+    return state in _UNREPORTED and not ended
+
+
+# --- in -----------------------------------------------------------------------------------------------
+
+
+def row_of(record: Written, about: Mapping[int, Entry]) -> tuple[Any, ...]:
+    """The row of ``JOURNAL`` for a record. ``about`` are the entries of other actions, by id.
+
+    What is the same in the entry of the action that it speaks of is left out.
+    """
+    entry, act = record.entry, record.act
+    other = about.get(entry.action) if entry.action != entry.seq else None
+    names = [(key.name, key.mode.value, 0) for key in entry.keys]
+    same = other is not None and (other.tool, other.tier, other.run, other.keys) == (
+        entry.tool, entry.tier, entry.run, entry.keys,
+    )  # fmt: skip
+    opened = act if act is not None and act.opened else None
+    extra = None
+    if opened is not None and (opened.limit or opened.host is not None or opened.lock or opened.supersedes):
+        extra = encode(Extra(opened.limit, opened.host, opened.lock, opened.supersedes))
+    return (
+        entry.seq,
+        entry.event.value,
+        entry.namespace,
+        entry.session,
+        None if same else entry.run or None,
+        None if same else entry.tool or None,
+        None if same else entry.tier,
+        entry.verdict.value if entry.verdict is not None else None,
+        entry.rule or None,
+        entry.action or None,
+        entry.outcome.value if entry.outcome is not None else None,
+        scoped(entry.namespace, names[0][0]) if names and not same else None,
+        as_json(names) if names and not same else None,
+        as_json(entry.body) if entry.body else None,
+        (opened.call or None) if opened is not None else None,
+        opened.state.value if opened is not None else None,
+        opened.ended if opened is not None else None,
+        opened.expires if opened is not None else None,
+        opened.approved if opened is not None else None,
+        encode(act.content) if act is not None and (act.opened or act.content != Content()) else None,
+        extra,
+    )
+
+
+def apart(records: Iterable[Written], there: Mapping[int, str]) -> None:
+    """Raises ``StoreError`` if two namespaces have an entry at one moment; ``there`` are the namespaces by moment."""
+    seen = dict(there)
+    for record in records:
+        seq, namespace = record.entry.seq, record.entry.namespace
+        if seen.setdefault(seq, namespace) != namespace:
+            raise StoreError(
+                f"the namespaces {seen[seq]!r} and {namespace!r} both have an entry at the moment {seq}: "
+                "only a Redis Cluster can hold that"
+            )
+
+
+def opener(row: Sequence[Any]) -> Entry:
+    """What a row of seq, tool, tier, run and keys says of an action, as far as ``row_of`` compares it."""
+    seq, tool, tier, run, keys = row
+    names = tuple(Key(key.name, Mode(key.mode)) for key in stored_keys(keys)) if keys else ()
+    return Entry(Event.INTERCEPT, "", seq=seq, tool=tool or "", tier=tier, run=run or "", keys=names)
+
+
+def lives_in(records: Iterable[Written], openness: Callable[[State], int]) -> list[tuple[str, int, int]]:
+    """The rows of ``live``: key, what of sort it is, id."""
+    return [
+        (scoped(record.entry.namespace, key.name), openness(record.act.state), record.entry.seq)
+        for record in records
+        if record.act is not None and record.act.opened and record.act.state in LIVE
+        for key in record.entry.keys
+    ]
+
+
+def covers_in(records: Iterable[Written | Known]) -> list[str]:
+    """The rows of ``cover``: trees, and what facets belong to."""
+    found = set()
+    for record in records:
+        if isinstance(record, Known):
+            names = [scoped(record.namespace, record.key)]
+        elif record.act is not None and record.act.opened:
+            names = [scoped(record.entry.namespace, key.name) for key in record.entry.keys]
+        else:
+            continue
+        for name in names:
+            bar = name.find("|")
+            if bar >= 0 or name[-1:] == "/":
+                found.add(name[: bar + 1] if bar >= 0 else name)
+    return sorted(found)
+
+
+def mark_row(record: Known, lives: Mapping[int, Life]) -> tuple[Any, ...]:
+    """The row of ``MARK`` for a record; ``lives`` are the session's acts."""
+    mark = record.mark
+    acts = [id for id in record.acts if id in lives]
+    changed = [
+        lives[id][1] or id if lives[id][0] == "done" else id  # a report dates the change
+        for id in acts
+    ]
+    return (
+        scoped(record.namespace, record.key),
+        record.session,
+        mark.read,
+        mark.told,
+        mark.told_kind,
+        note_of(mark),
+        acts[0] if acts else None,
+        max(changed, default=0),
+    )
+
+
+def befores(records: Iterable[Known], lives: Mapping[int, Life]) -> dict[int, str]:
+    """The keys of the actions in ``lives``, as JSON, where they must say what the session had done there before."""
+    changed: dict[int, list[Stored]] = {}
+    for record in records:
+        acts = [id for id in record.acts if id in lives]
+        steps = list(zip(acts, [*acts[1:], 0], strict=False))
+        looks = [*record.looks, (0, 0)]
+        steps += [(by, looks[at + 1][0]) for at, (_, by) in enumerate(record.looks) if by in lives]
+        for id, before in steps:
+            text = lives[id][3]
+            mine = changed.get(id) or (stored_keys(text) if text else ())
+            changed[id] = [Stored(key.name, key.mode, before if key.name == record.key else key.before) for key in mine]
+    return {id: text for id, keys in changed.items() if (text := as_json(keys)) != lives[id][3]}
+
+
+def ids_of(records: Iterable[Known]) -> list[int]:
+    """The actions that records of marks speak of."""
+    return sorted({id for record in records for id in (*record.acts, *(by for _, by in record.looks if by))})
+
+
+def print_of(row: Sequence[Any]) -> Print:
+    """The record in a row of key, print and id."""
+    return Print(*split(row[0]), bytes(row[1]), row[2])
+
+
+def session_of(namespace: str, name: str, row: Sequence[Any]) -> Session:
+    """The record of a session; the row says seen, parent and continues."""
+    return Session(namespace, name, row[0], row[1] or "", row[2] or "")

@@ -1,0 +1,225 @@
+"""Copies all that a gate needs to go on from one store into another, and makes sure that it is all there.
+
+First each sort of records is loaded in order; how far, stands in the target, so that a copy that was interrupted goes
+on from there. Then source and target are compared, all of both, by counts and digests; what differs is copied again,
+until a comparison finds nothing. So it does no harm if the source was written to meanwhile, as long as that ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callosum.errors import ConfigError
+from callosum.settings import Settings
+from callosum.stores.carrying import (
+    Carrier,
+    Record,
+    Sort,
+    Stamp,
+    Sums,
+    alike,
+    bucket_of,
+    in_pages,
+    place_of,
+    shown,
+)
+from callosum.stores.opening import file_of, open_store, scheme_of
+from callosum.stores.versions import version_of
+
+ROUNDS: Final = 4
+"""How many comparisons may find a difference before the source counts as one that is in use."""
+HELD: Final = 100_000
+"""How many records are held in memory while differences are looked for."""
+_ALL: Final = "."
+
+
+class Same(Struct, frozen=True):
+    """What a comparison found of one sort: in both the same ``count`` and ``digest``."""
+
+    count: int
+    digest: str
+
+
+class Copied(Struct, frozen=True):
+    """What came of a copy. ``verified``: the target holds what the source holds, which nobody wrote to meanwhile.
+
+    ``loaded``: records that were put in before the comparison, by sort. ``mended``: what comparisons found different.
+    ``first``: the first difference of the last comparison, in words.
+    """
+
+    verified: bool
+    sorts: dict[str, Same]
+    loaded: dict[str, int]
+    mended: int = 0
+    first: str = ""
+
+
+Tell = Callable[[str, int], None]
+"""Is told what is done (``journal``, ``compare journal``) and how many records of it are."""
+
+
+def carrier_of(settings: Settings, *, create: bool = False) -> Carrier:
+    """Opens the store of these settings as records; with ``create`` it is made if it is absent.
+
+    Raises as ``open_store`` does, and ``ConfigError`` for one in memory or one that is absent.
+    """
+    scheme = scheme_of(settings)
+    if scheme == "memory":
+        raise ConfigError("a store in memory lives as long as its process: there is nothing to copy", at="store")
+    if not create and (version := version_of(settings)).newer:
+        raise ConfigError(
+            "there is no store of Callosum there"
+            if version.found is None
+            else f"it has version {version.found}: bring it to {version.known} first, with callosum store migrate",
+            at="FROM",
+        )
+    open_store(settings).close()  # which also says clearly why it cannot be opened
+    if scheme == "sqlite":
+        from callosum.stores.sqlite.carry import Carrier as OfSqlite  # noqa: PLC0415 - with its driver
+
+        return OfSqlite(file_of(settings))
+    if scheme in ("postgresql", "postgres"):
+        from callosum.stores.postgres.carry import Carrier as OfPostgres  # noqa: PLC0415 - with its driver
+
+        return OfPostgres(settings.store)
+    from callosum.stores.redis.carry import Carrier as OfRedis  # noqa: PLC0415 - with its driver
+
+    return OfRedis(settings.store)
+
+
+def copy(source: Carrier, target: Carrier, tell: Tell = lambda _what, _count: None) -> Copied:
+    """Copies, or goes on with a copy, and verifies it.
+
+    Raises ``ConfigError`` if the target is the source, or holds anything but an unfinished copy of the source.
+    """
+    work = _Copying(source, target, tell, _stamp_of(source, target))
+    loaded = {sort.value: work.load(sort) for sort in Sort}
+    mended, first = 0, ""
+    sorts: dict[str, Same] = {}
+    for _ in range(ROUNDS):
+        newest = source.newest()
+        work.put(newest=newest, verified=False)
+        differences: list[str] = []
+        for sort in Sort:
+            sorts[sort.value], found = work.mend(sort)
+            differences += found
+        if not differences and source.newest() == newest:
+            work.put(verified=True)
+            return Copied(verified=True, sorts=sorts, loaded=loaded, mended=mended)
+        mended += len(differences)
+        first = differences[0] if differences else "the source got new entries"
+    return Copied(verified=False, sorts=sorts, loaded=loaded, mended=mended, first=first)
+
+
+def _stamp_of(source: Carrier, target: Carrier) -> Stamp:
+    """Where to go on: the target's stamp, a new one where it is empty."""
+    if source.name == target.name:
+        raise ConfigError(f"source and target are the same store: {source.name}", at="TO")
+    found = target.stamp()
+    if found is None:
+        if not target.empty():
+            raise ConfigError(f"the target must be empty, or an unfinished copy of the source: {target.name}", at="TO")
+        return Stamp(source.name)
+    if found.source != source.name:
+        raise ConfigError(f"the target is a copy of another store, of {found.source}", at="TO")
+    if target.newest() > found.newest:
+        raise ConfigError(
+            f"a gate has written to the target since, which copying again would take away: {target.name}",
+            at="TO",
+        )
+    return found
+
+
+class _Copying:
+    """One run of a copy. ``stamp`` is what the target knows of it."""
+
+    def __init__(self, source: Carrier, target: Carrier, tell: Tell, stamp: Stamp) -> None:
+        self._source, self._target, self._tell = source, target, tell
+        self._stamp = stamp
+        target.put_stamp(stamp)
+
+    def put(self, *, newest: int = 0, verified: bool = False, at: Mapping[str, str] | None = None) -> None:
+        """Writes the stamp: before what it allows, after what it tells of."""
+        stamp = self._stamp
+        self._stamp = replace(stamp, newest=max(stamp.newest, newest), at={**stamp.at, **(at or {})}, verified=verified)
+        self._target.put_stamp(self._stamp)
+
+    def load(self, sort: Sort) -> int:
+        """Loads what is not there yet of one sort; returns how many records."""
+        place = self._stamp.at.get(sort.value, "")
+        if place == _ALL:
+            return 0
+        count = 0
+        at: dict[str, str] = {}
+        for records, after in self._source.dump(sort, place):
+            self.put(newest=_newest(sort, records), at=at)
+            if records:
+                self._target.load(sort, records)
+            count += len(records)
+            self._tell(sort.value, count)
+            at = {sort.value: after} if after else {}
+        # The journal grows while gates are at it: the next run goes on from its end.
+        self.put(at=at if sort is Sort.JOURNAL else {sort.value: _ALL})
+        return count
+
+    def mend(self, sort: Sort) -> tuple[Same, list[str]]:
+        """Compares one sort and copies again what differs; returns the differences in words."""
+        theirs, ours = _sums(self._source, sort, self._tell), _sums(self._target, sort, self._tell)
+        same = Same(theirs.count, theirs.digest)
+        found: list[str] = []
+        for buckets in _groups(theirs.differ(ours)):
+            right, wrong = _within(self._source, sort, buckets), _within(self._target, sort, buckets)
+            lacking = [record for place, record in right.items() if not alike(wrong.get(place), record)]
+            spare = [record for place, record in wrong.items() if place not in right]
+            for record in lacking:
+                how = "differs" if place_of(record) in wrong else "is missing"
+                found.append(f"{sort.value} {shown(record)} {how}")
+            found += [f"{sort.value} {shown(record)} is not in the source" for record in spare]
+            for page in in_pages(spare):
+                self._target.drop(sort, page)
+            self.put(newest=_newest(sort, lacking))
+            for page in in_pages(sorted(lacking, key=place_of)):
+                self._target.load(sort, page)
+        return same, found
+
+
+def _newest(sort: Sort, records: Sequence[Any]) -> int:
+    return max((record.entry.seq for record in records), default=0) if sort is Sort.JOURNAL else 0
+
+
+def _sums(carrier: Carrier, sort: Sort, tell: Tell) -> Sums:
+    sums, count = Sums(), 0
+    for records, _ in carrier.dump(sort):
+        for record in records:
+            sums.add(record)
+        count += len(records)
+        tell(f"compare {sort.value}", count)
+    return sums
+
+
+def _groups(differing: list[tuple[int, int]]) -> Iterator[set[int]]:
+    """Buckets together, as long as they do not hold too many records."""
+    group: set[int] = set()
+    size = 0
+    for bucket, count in differing:
+        if group and size + count > HELD:
+            yield group
+            group, size = set(), 0
+        group.add(bucket)
+        size += count
+    if group:
+        yield group
+
+
+def _within(carrier: Carrier, sort: Sort, buckets: set[int]) -> dict[tuple[Any, ...], Record]:
+    """The records of a sort in these buckets, by their place."""
+    return {
+        place_of(record): record
+        for records, _ in carrier.dump(sort)
+        for record in records
+        if bucket_of(record) in buckets
+    }

@@ -1,0 +1,21 @@
+"""Which version the tables of a schema have, without touching them, and what would make them newer."""
+
+from __future__ import annotations
+
+import psycopg
+
+from callosum.stores.postgres.link import Connections, address_of, explained
+from callosum.stores.postgres.schema import SCHEMA
+
+KNOWN = SCHEMA
+
+
+def found(url: str) -> int | None:
+    """The version of the tables; None where there are none yet."""
+    address = address_of(url)
+    with explained(address), Connections(address).alone() as connection:
+        try:
+            row = connection.execute("select version from schema_version", prepare=False).fetchone()
+        except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+            return None
+    return row[0] if row else None

@@ -1,0 +1,25 @@
+"""Which version the tables in a file have, without touching it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from callosum.errors import StoreError
+from callosum.stores.sqlite.connection import APPLICATION_ID, BUSY_SECONDS, SCHEMA, explained
+
+KNOWN = SCHEMA
+
+
+def found(path: Path) -> int | None:
+    """The version of the tables; None where there are none yet. Raises ``StoreError`` for another program's file."""
+    if not path.exists() or path.stat().st_size == 0:
+        return None
+    address = f"{path.absolute().as_uri()}?mode=ro"
+    with explained(path), closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS)) as connection:
+        (owner,) = connection.execute("pragma application_id").fetchone()
+        (version,) = connection.execute("pragma user_version").fetchone()
+    if owner != APPLICATION_ID:
+        raise StoreError(f"{path} is not a database of Callosum")
+    return int(version)

@@ -1,0 +1,58 @@
+"""Which version of tables a store has, and the one that this Callosum makes of it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from msgspec import Struct
+
+from callosum.errors import ConfigError
+from callosum.settings import Settings
+from callosum.stores.opening import file_of, open_store, scheme_of
+
+
+class Version(Struct, frozen=True):
+    """``found``: of what is there, None where nothing is. ``known``: the one that this Callosum brings it to."""
+
+    found: int | None
+    known: int
+
+    @property
+    def newer(self) -> bool:
+        """Whether bringing it to this version would change anything."""
+        return self.found is None or self.found < self.known
+
+
+def version_of(settings: Settings) -> Version:
+    """Looks without changing anything. Raises as ``open_store`` does."""
+    scheme = scheme_of(settings)
+    if scheme == "sqlite":
+        from callosum.stores.sqlite import version as of_sqlite  # noqa: PLC0415 - with its driver
+
+        return Version(of_sqlite.found(file_of(settings)), of_sqlite.KNOWN)
+    try:
+        if scheme in ("postgresql", "postgres"):
+            from callosum.stores.postgres import version as of_postgres  # noqa: PLC0415 - with its driver
+
+            return Version(of_postgres.found(settings.store), of_postgres.KNOWN)
+        if scheme in ("redis", "rediss", "valkey", "valkeys", "unix"):
+            from callosum.stores.redis import version as of_redis  # noqa: PLC0415 - with its driver
+
+            return Version(of_redis.found(settings.store), of_redis.KNOWN)
+    except ImportError:
+        open_store(settings).close()  # which says what must be installed
+        raise
+    raise ConfigError(f"there is nothing to look at in a store of {scheme}: URLs", at="store")
+
+
+def migrate(settings: Settings) -> Version:
+    """Makes what is missing and brings the rest to this version, as opening does; returns what was there before.
+
+    However many do so at once, it is done once: under SQLite's write lock, the row of the version in PostgreSQL. Then
+    it does what upkeep only the owner of the tables may do. Raises ``StoreError`` where what is there needs a newer
+    Callosum.
+    """
+    before = version_of(settings)
+    with closing(open_store(settings)) as store:
+        store.maintain(0)
+    return before

@@ -1,0 +1,146 @@
+"""The examples of ``examples/deploy`` are what they say: the unit's own command line starts, and what compose names is there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from callosum.client import CallosumClient
+from callosum.server.run import TOKENS
+from callosum.server.tokens import Tokens
+from tests.acceptance.command import CALLOSUM, environment
+from tests.support.postgres import Server, postgres, schema_of  # noqa: F401
+from tests.support.serving import Server as Serving
+from tests.support.serving import serving, until
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "examples" / "deploy"
+UNIT = (DEPLOY / "callosum.service").read_text(encoding="utf-8")
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+
+
+def settings(name: str) -> list[str]:
+    """What the unit sets under this name."""
+    return re.findall(rf"^{name}=(.*)$", UNIT, re.MULTILINE)
+
+
+@pytest.fixture
+def url(postgres: Server) -> Iterator[str]:  # noqa: F811
+    url = postgres.url()
+    yield url
+    postgres.drop(schema_of(url))
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze here")
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    """Every line of it; only the program need be where it is installed."""
+    here = tmp_path / "callosum.service"
+    here.write_text(UNIT.replace("/opt/callosum/bin/callosum", sys.executable))
+    good = subprocess.run(["systemd-analyze", "verify", here], capture_output=True, text=True, check=False)
+    assert (good.returncode, good.stderr) == (0, "")
+    here.write_text(here.read_text().replace("UMask=0077", "UMask=nonsense"))
+    bad = subprocess.run(["systemd-analyze", "verify", here], capture_output=True, text=True, check=False)
+    assert "nonsense" in bad.stderr
+
+
+def test_the_unit_s_own_command_serves(tmp_path: Path, url: str) -> None:
+    """With its environment file filled in, its credentials where systemd puts them, and a token made as it says."""
+    if shutil.which("openssl") is None:
+        pytest.skip("there is no openssl to make a certificate with")
+    state, credentials = tmp_path / "var" / "callosum", tmp_path / "credentials"
+    credentials.mkdir()
+    for one in settings("LoadCredential"):
+        assert one.partition(":")[0] in ("cert.pem", "key.pem")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+         "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", credentials / "key.pem",
+         "-out", credentials / "cert.pem"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    token = Tokens(state / TOKENS).add("agents")
+    (line,) = settings("ExecStart")
+    words = shlex.split(line.replace("%S", str(tmp_path / "var")).replace("%d", str(credentials)))
+    assert words[0] == "/opt/callosum/bin/callosum"
+    words[words.index("0.0.0.0")] = "127.0.0.1"  # noqa: S104 - tests stay on this machine
+    given = dict(one.split("=", 1) for one in (DEPLOY / "callosum.env").read_text().splitlines() if "=" in one)
+    given["CALLOSUM_STORE"] = url
+    address = tmp_path / "address"
+    with address.open("wb") as out, (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [*CALLOSUM, *words[1:], "--port", "0"], stdout=out, stderr=log, env=environment(tmp_path, **given)
+        )
+    try:
+        (port,) = until(lambda: re.findall(r"https://127\.0\.0\.1:(\d+)$", address.read_text(), re.MULTILINE))
+        with CallosumClient(
+            f"https://localhost:{port}", token=token, cafile=credentials / "cert.pem", deadline=10
+        ) as client:
+            assert client.health()["pool"]["limit"] == 16
+            assert client.lock("mira", "doc:1").acquired
+        process.terminate()
+        assert process.wait(20) == 0, (tmp_path / "log").read_text()
+    finally:
+        process.kill()
+
+
+def test_what_compose_names_is_there() -> None:
+    """Files, secrets, volumes, services that others wait for; the image holds what the package is built from."""
+    services = COMPOSE["services"]
+    for name, service in services.items():
+        assert set(service.get("secrets", ())) <= set(COMPOSE["secrets"]), name
+        for other, how in service.get("depends_on", {}).items():
+            assert how == {"condition": "service_healthy"}
+            assert "test" in services[other]["healthcheck"]
+        for volume in service.get("volumes", ()):
+            place = volume.partition(":")[0]
+            assert (DEPLOY / place).is_file() if place.startswith(".") else place in COMPOSE["volumes"], volume
+    assert (DEPLOY / services["one"]["build"]["context"]).resolve() == ROOT
+    assert (ROOT / services["one"]["build"]["dockerfile"]).is_file()
+    copied = re.findall(r"^COPY (?!--from)(.*) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    assert all((ROOT / path).exists() for line in copied for path in line.split())
+    balanced = re.findall(r"^    server \S+ (\S+):7700", (DEPLOY / "haproxy.cfg").read_text(), re.MULTILINE)
+    assert balanced == ["one", "two"]
+    assert not re.findall(r"://[^@\s]*:[^@\s]*@", (DEPLOY / "compose.yaml").read_text())
+
+
+def test_the_container_s_entry_and_health_check(tmp_path: Path) -> None:
+    """The entry hands on its words and the secret; the check says yes of a server that decides, and no of none."""
+    (entry,) = re.findall(r"^ENTRYPOINT (\[.*\])$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    shell, c, script, zero = yaml.safe_load(entry)
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "callosum").write_text('#!/bin/sh\necho "$PGPASSWORD" "$@"\n')
+    (programs / "callosum").chmod(0o755)
+    (tmp_path / "postgres").write_text("geheim\n")
+    script = script.replace("/run/secrets", str(tmp_path))
+    path = f"{programs}:{environment(tmp_path)['PATH']}"
+    said = subprocess.run(
+        [shell, c, script, zero, "store", "migrate", "a b"],
+        env={"PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert said == "geheim store migrate a b\n"
+
+    kind, _, *check = COMPOSE["services"]["one"]["healthcheck"]["test"]
+    assert kind == "CMD"
+
+    def healthy(server: Serving) -> bool:
+        words = [
+            sys.executable,
+            *(word.replace("127.0.0.1:7700", server.address.partition("://")[2]) for word in check),
+        ]
+        return subprocess.run(words, capture_output=True, check=False).returncode == 0
+
+    with serving(tmp_path / "state") as server:
+        assert healthy(server)
+    assert not healthy(server)

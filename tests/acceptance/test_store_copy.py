@@ -1,0 +1,347 @@
+"""``callosum store copy``: between all stores, killed at every step, under writers, and never over what is not its own.
+
+That a gate decides on the copy as it would have on the original is shown by ``tests/property/test_copy_machine.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.cli import main
+from callosum.errors import ConfigError, StoreError
+from callosum.gate import LocalGate
+from callosum.model import DAY, Call, Entry, Event, Key, Mode, State
+from callosum.settings import Settings
+from callosum.stores import copying
+from callosum.stores.carrying import Carrier, Page, Sort, Stamp, Written
+from callosum.stores.opening import open_store
+from callosum.testing.script import Script
+from tests.acceptance.command import run
+from tests.support.postgres import Server, postgres, schema_of  # noqa: F401
+from tests.support.redis_server import RedisServer, redis_server  # noqa: F401
+
+KINDS = ("sqlite", "postgresql", "redis")
+
+
+class Places:
+    """Empty stores of every kind; ``state`` is the folder of the embedded ones."""
+
+    def __init__(self, state: Path, postgres: Server, redis: RedisServer) -> None:  # noqa: F811
+        self.state, self._postgres, self._redis = state, postgres, redis
+        self._count = 0
+        self.schemas: list[str] = []
+
+    def fresh(self, kind: str) -> Settings:
+        self._count += 1
+        if kind == "sqlite":
+            return Settings(state=self.state, store=f"sqlite:///{self._count}.db")
+        if kind == "redis":
+            return Settings(state=self.state, store=self._redis.url())
+        url = self._postgres.url()
+        self.schemas.append(schema_of(url))
+        return Settings(state=self.state, store=url)
+
+    def filled(self, kind: str, acts: int = 40) -> Settings:
+        settings = self.fresh(kind)
+        with closing(open_store(settings)) as store:
+            fill(Script(store), acts)
+        return settings
+
+
+@pytest.fixture
+def places(tmp_path: Path, postgres: Server, redis_server: RedisServer) -> Iterator[Places]:  # noqa: F811
+    places = Places(tmp_path, postgres, redis_server)
+    yield places
+    for schema in places.schemas:
+        postgres.drop(schema)
+
+
+Said = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def said(places: Places, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Said:
+    """``callosum store ...`` in this process: its exit code, and all that it said."""
+
+    def said(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["callosum", "store", *words, "--state", str(places.state)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), "".join(capfd.readouterr())
+
+    return said
+
+
+def fill(script: Script, acts: int) -> None:
+    """A leased act, a done one, a look, a failed one, a lost one and a refused one, by turns."""
+    for number in range(acts):
+        who, key = f"s{number % 7}", f"doc:{number % 11}"
+        match number % 6:
+            case 0:
+                script.act(
+                    who,
+                    key,
+                    tier=3,
+                    state=State.OPEN,
+                    call=script.namespace.encode() + number.to_bytes(16),
+                    prints=(b"p%d" % number,),
+                )
+            case 1:
+                script.end(who, script.act(who, key, f"file:/r/{number % 5}/", prints=(b"again",)))
+            case 2:
+                script.act(who, Key(key, Mode.READ), tier=0)
+            case 3:
+                script.end(who, script.act(who, key), State.FAILED)
+            case 4:
+                script.end(who, script.act(who, key, tier=4, state=State.OPEN), State.UNKNOWN)
+            case _:
+                script.refuse(who, key)
+
+
+@contextmanager
+def carried(*many: Settings) -> Iterator[Sequence[Carrier]]:
+    """Stores as records."""
+    carriers = [copying.carrier_of(settings, create=True) for settings in many]
+    try:
+        yield carriers
+    finally:
+        for carrier in carriers:
+            carrier.close()
+
+
+def entries(settings: Settings) -> int:
+    with closing(open_store(settings)) as store:
+        return store.check().entries
+
+
+# --- interrupted ------------------------------------------------------------------------------------
+
+
+class Fused:
+    """A target that kills this process at its ``at``-th change, before or after it is done."""
+
+    def __init__(self, carrier: Carrier, at: int, *, after: bool) -> None:
+        self._carrier, self._left, self._after = carrier, at, after
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._carrier, name)
+
+    def _burn(self, *, after: bool) -> None:
+        if after is self._after:
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def load(self, sort: Sort, records: Sequence[Any]) -> None:
+        self._burn(after=False)
+        self._carrier.load(sort, records)
+        self._burn(after=True)
+
+    def put_stamp(self, stamp: Stamp) -> None:
+        self._burn(after=False)
+        self._carrier.put_stamp(stamp)
+        self._burn(after=True)
+
+
+def _copy_until_killed(source: Settings, target: Settings, at: int, after: bool) -> None:
+    with carried(source, target) as (from_, to):
+        assert copying.copy(from_, Fused(to, at, after=after)).verified
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_again_and_again_it_comes_to_its_end(places: Places, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Each process copies a little more before ``kill -9``; the last one verifies that nothing is missing or twice."""
+    for module in ("sqlite", "postgres", "redis"):
+        monkeypatch.setattr(f"callosum.stores.{module}.carry.PAGE", 40)
+    source, target = places.filled("sqlite", 120), places.fresh(kind)
+    fork = multiprocessing.get_context("fork")
+    codes: list[int | None] = []
+    while 0 not in codes and len(codes) < 50:
+        child = fork.Process(target=_copy_until_killed, args=(source, target, 5, len(codes) % 2 == 0))
+        child.start()
+        child.join(30)
+        codes.append(child.exitcode)
+        assert child.exitcode in (0, -signal.SIGKILL), codes
+    assert len(codes) > 3, "it was not killed in the middle"
+    with carried(source, target) as (from_, to):
+        again = copying.copy(from_, to)
+        assert again.verified
+        assert again.mended == 0
+        assert sum(again.loaded.values()) == 0
+    assert entries(source) == entries(target)
+
+
+# --- comparing --------------------------------------------------------------------------------------
+
+
+def test_a_difference_is_found_and_told(places: Places) -> None:
+    """The control of the comparison: whatever is changed in the copy by hand, the next run sees it and mends it."""
+    source, target = places.filled("postgresql"), places.fresh("sqlite")
+    with carried(source, target) as (from_, to):
+        assert copying.copy(from_, to).verified
+    for damage in (
+        "delete from journal where seq = (select min(seq) from journal)",
+        "update journal set expires = expires + 1 where state = 'open'",
+        "update mark set told = told + 1 where (key, session) in (select key, session from mark limit 1)",
+        "delete from print where id = (select max(id) from print)",
+        "insert into session values('nobody', 1, null, null)",
+        "insert into meta values('observe', 5)",
+        "update journal set keys = replace(keys, ',0]', ',7]') where state = 'open'",
+    ):
+        with closing(sqlite3.connect(places.state / target.store.removeprefix("sqlite:///"))) as by_hand:
+            assert by_hand.execute(damage).rowcount > 0, damage
+            by_hand.commit()
+        with carried(source, target) as (from_, to):
+            copied = copying.copy(from_, to)
+        assert copied.verified, damage
+        if "keys" not in damage:  # what came before an act that hides it says nothing
+            assert copied.mended > 0, damage
+
+
+def test_a_source_that_is_written_to_is_not_verified(places: Places, said: Said) -> None:
+    """And once its writers have stopped, the same command brings the rest. Until then the copy is no store for a gate."""
+    source, target = places.filled("sqlite"), places.fresh("redis")
+    with closing(open_store(source)) as store, carried(source, target) as (from_, to):
+        script = Script(store)
+
+        class Busy:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(from_, name)
+
+            def dump(self, sort: Sort, after: str = "") -> Iterator[Page]:
+                script.act("busy", "doc:1")
+                return from_.dump(sort, after)
+
+        copied = copying.copy(Busy(), to)
+        assert not copied.verified
+        assert copied.first
+        code, text = said("check", target.store)
+        assert (code, "an unfinished copy" in text) == (1, True)
+        again = copying.copy(from_, to)
+        assert again.verified, again.first
+    assert entries(source) == entries(target)
+    assert said("check", target.store)[0] == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_source_has_let_go_goes_from_the_copy_too(places: Places, kind: str) -> None:
+    """Between two runs its gate rotated the journal, forgot marks and digests, and ended actions."""
+    source, target = places.filled("sqlite"), places.fresh(kind)
+    with carried(source, target) as (from_, to):
+        assert copying.copy(from_, to).verified
+        with closing(open_store(source)) as store:
+            script = Script(store)
+            opened = store.live(None, [State.OPEN])
+            for action in opened[::2]:
+                script.end(action.session, action.id, State.CANCELLED)
+            later = store.now() + 10 * DAY
+            before = store.check().entries
+            assert store.maintain(later) > 0
+            store.take(later, later, delete=True)
+            assert store.check().entries < before
+        copied = copying.copy(from_, to)
+        assert copied.verified, copied.first
+        assert copied.mended > 0
+    with closing(open_store(source)) as ours, closing(open_store(target)) as theirs:
+        assert ours.entries() == theirs.entries()
+        assert [a.id for a in ours.live(None, [State.OPEN])] == [a.id for a in theirs.live(None, [State.OPEN])]
+        assert len(opened) > len(ours.live(None, [State.OPEN])) > 0
+
+
+# --- what is refused ----------------------------------------------------------------------------------
+
+
+def test_only_an_empty_target_or_its_own_copy_is_written_to(places: Places) -> None:
+    """Another store, another's copy, a copy that has gone into use, and the source itself are left alone."""
+    one, other, copy_ = places.filled("sqlite"), places.filled("sqlite"), places.fresh("postgresql")
+    with carried(one, other, copy_) as (first, second, third):
+        with pytest.raises(ConfigError, match="must be empty"):
+            copying.copy(first, second)
+        with pytest.raises(ConfigError, match="the same store"):
+            copying.copy(first, first)
+        assert copying.copy(first, third).verified
+        assert copying.copy(first, third).verified
+        with pytest.raises(ConfigError, match="a copy of another store"):
+            copying.copy(second, third)
+        with closing(open_store(copy_)) as store:
+            Script(store).act("new", "doc:1")
+        with pytest.raises(ConfigError, match="a gate has written to the target"):
+            copying.copy(first, third)
+    assert entries(copy_) == entries(one) + 1
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_two_namespaces_at_one_moment_are_refused_where_they_cannot_be_held(places: Places, kind: str) -> None:
+    """A Redis Cluster has a clock a namespace; neither entry is lost in silence."""
+    one, other = (Written(Entry(Event.HOST, "mira", namespace, seq=1000)) for namespace in ("a", "b"))
+    with carried(places.fresh(kind)) as (to,):
+        with pytest.raises(StoreError, match="both have an entry at the moment 1000"):
+            to.load(Sort.JOURNAL, [one, other])
+        to.load(Sort.JOURNAL, [one])
+        with pytest.raises(StoreError, match="both have an entry"):
+            to.load(Sort.JOURNAL, [other])
+        to.load(Sort.JOURNAL, [one])
+        assert [page for page, _ in to.dump(Sort.JOURNAL)] == [[one]]
+
+
+# --- the command, and what goes on --------------------------------------------------------------------
+
+
+def test_the_command_all_the_way_round(places: Places) -> None:
+    """SQLite, PostgreSQL, Redis and back: leases, questions and tokens are what they were; no password is shown."""
+    chain = [places.fresh(kind) for kind in ("sqlite", "postgresql", "redis", "sqlite")]
+    chain[1] = Settings(state=places.state, store=chain[1].store.replace("callosum@", "callosum:geheim@"))
+    with LocalGate(settings=chain[0]) as gate:
+        held = gate.intercept(Call("doug", "Bash", {"command": "git push --force"}, cwd="/r"))
+        locked = gate.lock("mira", "doc:plan", 4)
+        assert locked.lease is not None
+        status = gate.status()
+    for source, target in pairwise(chain):
+        given = "env:FROM_URL" if source is chain[1] else source.store
+        done = run(places.state, "store", "copy", given, target.store, "--json", env={"FROM_URL": chain[1].store})
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert found["verified"]
+        assert found["sorts"]["journal"]["count"] == 2
+        assert "geheim" not in done.stdout + done.stderr
+    with LocalGate(settings=chain[-1]) as gate:
+        assert gate.status() == status
+        assert not gate.lock("doug", "doc:plan", 4).acquired
+        assert gate.complete("doug", id=held.id).ok == held.proceed
+        assert gate.release("mira", "doc:plan").ok
+        after = gate.lock("doug", "doc:plan", 4)
+        assert after.lease is not None
+        assert after.lease.token > locked.lease.token
+
+
+def test_what_the_command_says_of_a_store_it_cannot_use(places: Places, said: Said) -> None:
+    """A sentence and an exit code; the password is masked even where the driver quotes it."""
+    full = places.filled("sqlite")
+    cases: list[tuple[tuple[str, ...], int]] = [
+        (("check", "sqlite:///none.db"), 1),
+        (("copy", "sqlite:///none.db", "sqlite:///1.db"), 2),
+        (("copy", full.store, full.store), 2),
+        (("copy", "memory:", full.store), 2),
+        (("copy", full.store, "ftp://x/y"), 2),
+        (("check", "postgresql://u:geheim@127.0.0.1:1/x?connect_timeout=1"), 3),
+        (("check", "postgresql://u:geheim@[::/x"), 2),
+        (("check", "redis://:geheim@127.0.0.1:1/0"), 3),
+        (("check", "env:NOT_SET"), 2),
+        (("check", full.store), 0),
+    ]
+    for arguments, code in cases:
+        ended, text = said(*arguments)
+        assert ended == code, (arguments, text)
+        assert "geheim" not in text

@@ -1,0 +1,122 @@
+"""Any sequence of calls, reports, crashes and pauses, and of moves to another store: the gate answers as if it had stayed.
+
+The machine of ``test_machine``, whose second gate moves now and then: all that its store holds is copied into an empty one
+of any engine, and the gate goes on there. The model in memory never moves.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from callosum.stores import copying
+from callosum.stores.postgres import PostgresStore
+from callosum.stores.postgres.carry import Carrier as OfPostgres
+from callosum.stores.redis import RedisStore
+from callosum.stores.redis.carry import Carrier as OfRedis
+from callosum.stores.sqlite import SqliteStore
+from callosum.stores.sqlite.carry import Carrier as OfSqlite
+from callosum.testing import ManualClock
+from tests.property.test_machine import Gates
+from tests.support.postgres import Server, postgres, schema_of  # noqa: F401
+from tests.support.redis_server import RedisServer, redis_server  # noqa: F401
+from tests.support.world import World, gate_time
+
+_KINDS: dict[str, Any] = {
+    "sqlite": (SqliteStore, OfSqlite),
+    "postgresql": (PostgresStore, OfPostgres),
+    "redis": (RedisStore, OfRedis),
+}
+
+
+class MovingGates(Gates):
+    """``place`` is where the second gate's store is: what kind, and its address."""
+
+    postgres: Server
+    redis: RedisServer
+
+    def __init__(self) -> None:
+        RuleBasedStateMachine.__init__(self)
+        self.folder = Path(tempfile.mkdtemp(prefix="callosum-"))
+        self.clock = ManualClock()
+        self.model = World(self.folder, clock=self.clock)
+        self.schemas: list[str] = []
+        self.place = ("sqlite", self.fresh("sqlite"))
+        self.real = self.world()
+        self.time = gate_time(self.clock)
+        self.time.__enter__()
+        self.tokens: dict[str, int] = {}
+        self.entries = self.calls = self.pids = self.moves = 0
+
+    def teardown(self) -> None:
+        self.time.__exit__(None, None, None)
+        self.real.gate.close()
+        for schema in self.schemas:
+            self.postgres.drop(schema)
+
+    def fresh(self, kind: str) -> Any:
+        """The address of an empty store."""
+        if kind == "sqlite":
+            return Path(tempfile.mkdtemp(dir=self.folder)) / "gate.db"
+        if kind == "redis":
+            return self.redis.url()
+        url = self.postgres.url()
+        self.schemas.append(schema_of(url))
+        return url
+
+    def world(self) -> World:
+        store, _ = _KINDS[self.place[0]]
+        world = World(
+            self.folder, lambda clock, probe: store(self.place[1], clock=clock, probe=probe), clock=self.clock
+        )
+        world.living = self.model.living
+        return world
+
+    @rule(kind=st.sampled_from(sorted(_KINDS)))
+    def move(self, kind: str) -> None:
+        """All goes to an empty store of this kind, and the gate goes on there."""
+        to = self.fresh(kind)
+        source, target = _KINDS[self.place[0]][1](self.place[1]), _KINDS[kind][1](to)
+        try:
+            copied = copying.copy(source, target)
+        finally:
+            source.close()
+            target.close()
+        assert copied.verified, copied.first
+        assert copied.mended == 0, copied.first
+        self.real.gate.close()
+        self.place = (kind, to)
+        self.real = self.world()
+
+    @rule()
+    def turn(self) -> None:
+        """Another process goes on, which remembers nothing."""
+        self.real.gate.close()
+        self.real = self.world()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _servers(postgres: Server, redis_server: RedisServer) -> None:  # noqa: F811
+    MovingGates.postgres, MovingGates.redis = postgres, redis_server
+
+
+TestMovingGates = MovingGates.TestCase
+DEEP = "CALLOSUM_EXAMPLES" in os.environ
+TestMovingGates.settings = settings(
+    phases=tuple(Phase) if os.environ.get("CALLOSUM_SHRINK") else (Phase.explicit, Phase.generate),
+    max_examples=int(os.environ.get("CALLOSUM_EXAMPLES", "10")),
+    stateful_step_count=60 if DEEP else 30,
+    derandomize=not DEEP,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    print_blob=True,
+)
+del Gates
