@@ -1,29 +1,35 @@
 """A gated tier-3 call on PostgreSQL beside two single-row transactions by psycopg, and how many round trips it takes.
 
 The server is private, on the disk that the folder is on, with its own default durability; both speak through the
-same Unix socket. Behind a proxy that adds delay only the round trips count: they are told by a call's time.
+same Unix socket. Behind a proxy that adds delay, round trips are counted, and the workers are threads of several
+processes.
 """
 
 from __future__ import annotations
 
-import socket
+import multiprocessing
+import statistics
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from heapq import heappop, heappush
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
 from bench import calls
 from bench.harness import Case, Operation, Report, side_by_side
+from bench.wire import far_away
 from callosum import Call, LocalGate
 from callosum.stores.postgres import PostgresStore
-from tests.support.postgres import ABSENT, Server, binaries, server
+from tests.support.postgres import ABSENT, binaries, server
 
-WORKERS = 32
+PROCESSES, THREADS = 4, 8
+WORKERS = PROCESSES * THREADS
+SECONDS, PAIRS = 2.0, 3
+WARM = 5
+"""Calls that each worker makes before they count: connections are opened, statements prepared."""
 DELAY = 0.002
 """In seconds, each way."""
 SMALL_ROWS, LARGE_ROWS = 1_000, 1_000_000
@@ -46,97 +52,50 @@ def two_transactions(conninfo: str) -> tuple[psycopg.Connection, Operation]:
     return connection, operation
 
 
-class Slow:
-    """A proxy before a Unix socket that adds a delay each way, and counts how often the client waited for an answer."""
-
-    def __init__(self, target: Path, path: Path, delay: float) -> None:
-        self._target, self._delay = target, delay
-        self.trips = 0
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
-        self._listener.listen(128)
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                upstream = socket.socket(socket.AF_UNIX)
-                upstream.connect(str(self._target))
-                last = ["down"]
-                self._pump(client, upstream, "up", last)
-                self._pump(upstream, client, "down", last)
-
-    def _pump(self, source: socket.socket, target: socket.socket, way: str, last: list[str]) -> None:
-        waiting: list[tuple[float, int, bytes]] = []
-        change = threading.Condition()
-
-        def read() -> None:
-            for number in count():
-                try:
-                    data = source.recv(1 << 16)
-                except OSError:
-                    data = b""
-                if way == "up" and data and last[0] == "down":
-                    self.trips += 1
-                if data:
-                    last[0] = way
-                with change:
-                    heappush(waiting, (time.monotonic() + self._delay, number, data))
-                    change.notify()
-                if not data:
-                    return
-
-        def write() -> None:
-            while True:
-                with change:
-                    change.wait_for(lambda: waiting)
-                    at, _, data = heappop(waiting)
-                time.sleep(max(0.0, at - time.monotonic()))
-                try:
-                    if not data:
-                        target.shutdown(socket.SHUT_RDWR)
-                        return
-                    target.sendall(data)
-                except OSError:
-                    return
-
-        for work in (read, write):
-            threading.Thread(target=work, daemon=True).start()
-
-    def close(self) -> None:
-        self._listener.close()
-
-
-@contextmanager
-def slow(own: Server, folder: Path) -> Iterator[tuple[str, Slow]]:
-    """The URL of the server behind the proxy."""
-    place = folder / "slow"
-    place.mkdir()
-    proxy = Slow(own.folder / ".s.PGSQL.5432", place / ".s.PGSQL.5432", DELAY)
-    yield f"postgresql://callosum@/postgres?host={place}&schema=slow&pool={WORKERS + 4}", proxy
-    proxy.close()
-
-
-def rate(gate: LocalGate, workers: int, seconds: float) -> float:
+def rate(url: str, folder: Path, processes: int, threads: int) -> float:
     """Gated tier-3 calls a second by so many workers, each on a key of its own."""
-    until = time.monotonic() + seconds
-    done = [0] * workers
-
-    def work(number: int) -> None:
-        while time.monotonic() < until:
-            done[number] += 1
-            one_call(gate, f"w{number}", f"{number}-{done[number]}")
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return sum(done) / seconds
+    context = multiprocessing.get_context("spawn")
+    start, done = context.Barrier(processes), context.SimpleQueue()
+    workers = [
+        context.Process(target=_work, args=(url, folder / f"p{number}", f"p{number}", threads, start, done))
+        for number in range(processes)
+    ]
+    for worker in workers:
+        worker.start()
+    calls_a_second: float = sum(done.get() for _ in workers)
+    for worker in workers:
+        worker.join()
+    return calls_a_second
 
 
-def one_call(gate: LocalGate, who: str, id: str) -> None:
+def _work(url: str, folder: Path, name: str, threads: int, start: Any, done: Any) -> None:
+    """One process: calls by its threads, all at once, after each has made some."""
+    counts = [0] * threads
+    with LocalGate(settings=calls.settings(folder, rotate=False), store=PostgresStore(url)) as gate:
+
+        def work(number: int) -> None:
+            for _ in range(WARM):
+                one_call(gate, f"{name}-{number}")
+            together.wait()
+            until = time.monotonic() + SECONDS
+            while time.monotonic() < until:
+                one_call(gate, f"{name}-{number}")
+                counts[number] += 1
+
+        together = threading.Barrier(threads, start.wait)
+        pool = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+        for thread in pool:
+            thread.start()
+        for thread in pool:
+            thread.join()
+    done.put(sum(counts) / SECONDS)
+
+
+_ids = count(time.time_ns())
+
+
+def one_call(gate: LocalGate, who: str) -> None:
+    id = f"{who}-{next(_ids)}"
     params = {"action": "send", "target": "andy", "replyTo": f"thread-{who}", "message": f"number {id}"}
     decision = gate.intercept(Call(who, "message", params, call_id=id))
     gate.complete(who, id=decision.id)
@@ -185,6 +144,7 @@ def run(folder: Path, rounds: int) -> Report:
             with psycopg.connect(own.conninfo, autocommit=True) as maintenance:
                 maintenance.execute(f"vacuum analyze rows{rows}.journal")
                 maintenance.execute(f"vacuum analyze rows{rows}.mark")
+                maintenance.execute("checkpoint")
             cases.append(Case(f"{rows} rows", calls.gated(gate_on(url, f"rows{rows}"), calls.reply), 30))
         found = side_by_side(cases, rounds)
         for name, measured in found.items():
@@ -194,14 +154,23 @@ def run(folder: Path, rounds: int) -> Report:
         flat = found[f"{LARGE_ROWS} rows"].over(found[f"{SMALL_ROWS} rows"])
         report.add("a million journal rows / a thousand", flat, at_most=1.25)
 
-        url, proxy = stack.enter_context(slow(own, folder))
-        far = gate_on(url, "far")
-        for number in range(WORKERS):
-            one_call(far, f"w{number}", f"first-{number}")
-        before = proxy.trips
-        for number in range(20):
-            one_call(far, "w0", f"again-{number}")
-        report.add("round trips of a tier-3 call and its report", (proxy.trips - before) / 20, at_most=3)
-        alone = rate(far, 1, 3)
-        report.add(f"{WORKERS} workers / one, {DELAY * 1000:g} ms away", rate(far, WORKERS, 3) / alone, at_least=10)
+        place = folder / "far"
+        place.mkdir()
+        name = ".s.PGSQL.5432"
+        wire = stack.enter_context(far_away(own.folder / name, place / name, DELAY))
+        url = f"postgresql://callosum@/postgres?host={place}&schema=far&pool={THREADS}"
+        far = gate_on(url, "one")
+        for _ in range(WARM):
+            one_call(far, "w0")
+        before = wire.trips
+        for _ in range(20):
+            one_call(far, "w0")
+        report.add("round trips of a tier-3 call and its report", (wire.trips - before) / 20, at_most=3)
+        pairs = [
+            (rate(url, folder / f"alone{pair}", 1, 1), rate(url, folder / f"together{pair}", PROCESSES, THREADS))
+            for pair in range(PAIRS)
+        ]
+        report.add("one worker, 2 ms away", statistics.median(alone for alone, _ in pairs), "calls/s")
+        over = statistics.median(together / alone for alone, together in pairs)
+        report.add(f"{WORKERS} workers / one, {DELAY * 1000:g} ms away", over, at_least=10)
     return report

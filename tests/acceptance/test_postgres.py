@@ -5,13 +5,16 @@ Beside each race stands its torn control, which must be caught.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import random
+import signal
 import threading
 import time
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import psycopg
 import pytest
@@ -19,10 +22,30 @@ import pytest
 from callosum.client import CallosumClient
 from callosum.errors import StoreError, StoreUnavailable
 from callosum.gate import LocalGate
-from callosum.model import Applied, Call, Change, Decision, Entry, Event, Key, Opening, Scope, State, View
+from callosum.model import (
+    SECOND,
+    Applied,
+    Call,
+    Change,
+    Decision,
+    Entry,
+    Event,
+    Find,
+    Key,
+    LockResult,
+    Opening,
+    Outcome,
+    Scope,
+    Settle,
+    State,
+    View,
+)
 from callosum.settings import Settings
-from callosum.stores.postgres import PostgresStore
-from callosum.stores.postgres.link import Line
+from callosum.stores.base import Request
+from callosum.stores.postgres import PostgresStore, line, link
+from callosum.stores.postgres import store as store_module
+from callosum.stores.postgres.line import Line
+from callosum.stores.postgres.turns import Turns
 from callosum.testing.script import Script, ids
 from tests.support.postgres import Server, binaries, postgres, postgres_url, schema_of, server  # noqa: F401
 from tests.support.racing import Torn, contend
@@ -84,10 +107,15 @@ def _store(url: str) -> PostgresStore:
     return PostgresStore(url)
 
 
-def test_overlapping_keys_in_every_order_never_deadlock(postgres_url: str) -> None:  # noqa: F811
-    """Trees and what lies in them, facets and what they belong to, from eight threads and three stores."""
-    stores = [_store(postgres_url) for _ in range(3)]
-    keys = ["file:/r/", "file:/r/a", "file:/r/b/", "file:/r/b/c", "doc:x", "doc:x|note", "doc:/"]
+OVERLAPPING = ["file:/r/", "file:/r/a", "file:/r/b/", "file:/r/b/c", "doc:x", "doc:x|note", "doc:/"]
+
+
+def _act_in_every_order(url: str) -> int:
+    """Trees and what lies in them, facets and what they belong to, from eight threads and three stores.
+
+    Returns how many deadlocks the server met; all was done all the same.
+    """
+    stores = [_store(url) for _ in range(3)]
     done: list[int] = []
     faults: list[BaseException] = []
 
@@ -95,26 +123,51 @@ def test_overlapping_keys_in_every_order_never_deadlock(postgres_url: str) -> No
         script = Script(stores[number % 3])
         try:
             for turn in range(12):
-                mine = [keys[(number * 3 + turn * step) % len(keys)] for step in (1, 2, 3)]
+                mine = [OVERLAPPING[(number * 3 + turn * step) % len(OVERLAPPING)] for step in (1, 2, 3)]
                 id = script.act(f"s{number}", *dict.fromkeys(mine), tier=3, state=State.OPEN)
                 script.end(f"s{number}", id)
                 done.append(id)
         except BaseException as fault:  # noqa: BLE001
             faults.append(fault)
 
-    threads = [threading.Thread(target=worker, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not faults
-    assert len(set(done)) == 96
-    assert len(stores[0].entries(limit=1000)) == 192
-    with psycopg.connect(stores[0].address.conninfo) as connection:
-        row = connection.execute("select deadlocks from pg_stat_database where datname = 'postgres'").fetchone()
-    assert row == (0,)
-    for store in stores:
-        store.close()
+    with psycopg.connect(stores[0].address.conninfo, autocommit=True) as connection:
+
+        def deadlocks() -> int:
+            row = connection.execute("select deadlocks from pg_stat_database where datname = 'postgres'").fetchone()
+            return int(row[0]) if row else 0
+
+        before = deadlocks()
+        threads = [threading.Thread(target=worker, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not faults
+        assert len(set(done)) == 96
+        assert len(stores[0].entries(limit=1000)) == 192
+        for store in stores:
+            store.close()  # whose connections tell what they met when they end
+        connection.execute("select pg_stat_clear_snapshot()")
+        return deadlocks() - before
+
+
+def test_overlapping_keys_in_every_order_never_deadlock(postgres_url: str) -> None:  # noqa: F811
+    assert _act_in_every_order(postgres_url) == 0
+
+
+def test_rows_taken_in_any_order_do_and_are_run_again(
+    postgres_url: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The negative control: nothing is lost even then."""
+
+    def in_any_order(turns: Turns) -> list[tuple[bool, list[str]]]:
+        taken = [(alone, [name]) for name, alone in turns.items()]
+        random.shuffle(taken)
+        return taken
+
+    monkeypatch.setattr(store_module, "in_order", in_any_order)
+    assert _act_in_every_order(f"{postgres_url}&options=-c%20deadlock_timeout%3D5ms") > 0
 
 
 def test_a_reader_of_the_journal_skips_nothing_that_commits_late(postgres_url: str) -> None:  # noqa: F811
@@ -218,19 +271,218 @@ def test_nobody_there_is_said_soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         PostgresStore(f"postgresql:///postgres?host={tmp_path}")
 
 
+def test_who_stalls_in_a_step_is_ended_by_the_server_and_runs_it_again(
+    postgres: Server,  # noqa: F811
+    postgres_url: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others who need its keys go on meanwhile, and its own step sees what they did."""
+    monkeypatch.setattr(link, "_FOR_SESSION", link._FOR_SESSION.replace("'10s'", "'200ms'"))
+    stalls, waits = _store(postgres_url), _store(postgres_url)
+    looked, goes_on = threading.Event(), threading.Event()
+    seen: list[int] = []
+
+    def hesitates(view: View) -> Change:
+        seen.append(len(view.keys[0].latest))
+        looked.set()
+        assert goes_on.wait(30)
+        return Change((Entry(Event.INTERCEPT, "slow", tool="tool", keys=(Key("doc:1"),)),), Opening(State.DONE, 1))
+
+    scope = Scope("default", "slow", (Key("doc:1"),))
+    thread = threading.Thread(target=lambda: Script(stalls).run(scope, hesitates))
+    thread.start()
+    assert looked.wait(30)
+    id = Script(waits).act("quick", "doc:1")
+    goes_on.set()
+    thread.join()
+    assert seen == [0, 1]
+    first, _ = waits.entries()
+    assert first.seq == id
+    stalls.close()
+    waits.close()
+
+
+def _in_another_time(url: str, folder: str, who: str, days: int, asked: Any, told: Any) -> None:
+    """A process whose clock is off by so many days; takes and gives back a lease when it is asked to."""
+    off = days * 86_400
+    real, real_ns = time.time, time.time_ns
+    time.time = lambda: real() + off
+    time.time_ns = lambda: real_ns() + off * 10**9
+    with LocalGate(settings=Settings(state=Path(folder) / who), store=PostgresStore(url)) as gate:
+        for word in iter(asked.get, None):
+            answer = gate.lock(who, "doc:1", ttl=60) if word == "lock" else gate.release(who, "doc:1")
+            told.put(answer.lease.token if isinstance(answer, LockResult) and answer.lease else bool(answer == word))
+
+
+def test_a_client_whose_clock_is_off_by_a_day_changes_nothing(tmp_path: Path, postgres_url: str) -> None:  # noqa: F811
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    told = context.SimpleQueue()
+    asked = {days: context.SimpleQueue() for days in (-1, 1)}
+    processes = [
+        context.Process(
+            target=_in_another_time, args=(postgres_url, str(tmp_path), f"s{days}", days, asked[days], told)
+        )
+        for days in asked
+    ]
+    for process in processes:
+        process.start()
+
+    def does(days: int, word: str) -> int:
+        asked[days].put(word)
+        return int(told.get())
+
+    tokens = []
+    before = time.time()
+    for holder, other in ((1, -1), (-1, 1), (1, -1)):
+        tokens.append(does(holder, "lock"))
+        assert not does(other, "lock"), "it is held, whatever their clocks say"
+        does(holder, "release")
+    assert 0 < tokens[0] < tokens[1] < tokens[2]
+    store = _store(postgres_url)
+    assert all(before - 5 < entry.seq / SECOND < time.time() + 5 for entry in store.entries())
+    assert store.check().ahead < 5
+    for queue in asked.values():
+        queue.put(None)
+    for process in processes:
+        process.join(30)
+    store.close()
+
+
+# --- what a call costs, and what it may not cost ----------------------------------------------------------
+
+
+@pytest.fixture
+def trips(monkeypatch: pytest.MonkeyPatch) -> list[Line]:
+    """A line for each time that somebody waited for an answer."""
+    waited: list[Line] = []
+    sync = Line.sync
+
+    def counts(line: Line) -> None:
+        waited.append(line)
+        sync(line)
+
+    monkeypatch.setattr(Line, "sync", counts)
+    return waited
+
+
+def test_a_call_and_its_report_wait_three_times(postgres_url: str, trips: list[Line], tmp_path: Path) -> None:  # noqa: F811
+    (tmp_path / "rules.json").write_text(RULES)
+    settings = Settings(state=tmp_path, rules=tmp_path / "rules.json", store=postgres_url)
+    with LocalGate(settings=settings) as gate:
+
+        def call(number: int) -> int:
+            before = len(trips)
+            done = gate.intercept(Call("mira", "act3", {"on": "plan", "text": f"text {number}"}, call_id=f"{number}"))
+            assert done.proceed
+            assert gate.complete("mira", id=done.id).ok
+            return len(trips) - before
+
+        call(1)
+        assert [call(2), call(3)] == [3, 3]
+
+
+def test_a_report_that_was_sent_without_a_look_is_applied_only_if_nothing_was_changed(
+    postgres_url: str,  # noqa: F811
+    trips: list[Line],
+) -> None:
+    here, there = _store(postgres_url), _store(postgres_url)
+    script, other = Script(here), Script(there)
+    script.end("mira", script.act("mira", "doc:1", tier=3, state=State.OPEN))
+    untouched, failed = (script.act("mira", "doc:1", tier=3, state=State.OPEN) for _ in range(2))
+    other.end("mira", failed, State.FAILED)
+    trips.clear()
+    script.end("mira", untouched)
+    assert len(trips) == 1
+    seen: list[View] = []
+
+    def looks(view: View) -> Change:
+        seen.append(view)
+        assert view.found is not None
+        if view.found.state is not State.OPEN:
+            return Change()
+        return Change(
+            (Entry(Event.COMPLETE, "mira", action=failed),), settles=(Settle(view.found, State.DONE, view.now),)
+        )
+
+    script.run(Scope("default", "mira", find=Find(failed)), looks)
+    states = [view.found.state for view in seen if view.found is not None]
+    assert (states[0], states[-1]) == (State.OPEN, State.FAILED)
+    assert len(here.entries()) == 6
+    assert [entry.seq for entry in here.entries()] == [entry.seq for entry in there.entries()]
+    here.close()
+    there.close()
+
+
+def test_reports_of_a_batch_look_together(postgres_url: str, trips: list[Line]) -> None:  # noqa: F811
+    """As many as are about different keys, beside calls on others: a server's batch takes two round trips."""
+    store = _store(postgres_url)
+    script = Script(store)
+    held = {f"s{number}": script.act(f"s{number}", f"doc:{number}", tier=3, state=State.OPEN) for number in range(6)}
+
+    def ends(view: View) -> Change:
+        assert view.found is not None
+        action = view.found
+        entry = Entry(Event.COMPLETE, action.session, action=action.id, outcome=Outcome.DONE)
+        return Change((entry,), settles=(Settle(action, State.DONE, view.now),))
+
+    def acts(view: View) -> Change:
+        return Change((Entry(Event.INTERCEPT, "mira", keys=(Key("doc:9"),)),), Opening(State.DONE, view.now + 1))
+
+    trips.clear()
+    requests: list[Request] = [(Scope("default", who, find=Find(id)), ends) for who, id in held.items()]
+    answers = store.transact([*requests, (Scope("default", "mira", (Key("doc:9"),)), acts)])
+    assert all(isinstance(answer, Applied) for answer in answers)
+    assert len(trips) <= 4  # two more make the row of a key that nobody has used, and note a session
+    assert store.live(None, list(State)) == []
+    assert len(store.entries()) == 13
+    store.close()
+
+
+def test_a_pool_that_is_used_up_says_so_and_recovers(
+    postgres_url: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link, "PATIENCE", 0.3)
+    store = _store(f"{postgres_url}&pool=1")
+    holds, goes_on = threading.Event(), threading.Event()
+
+    def slow(_: View) -> Change:
+        holds.set()
+        assert goes_on.wait(30)
+        return Change()
+
+    thread = threading.Thread(target=lambda: Script(store).run(Scope("default", "slow", (Key("doc:1"),)), slow))
+    thread.start()
+    assert holds.wait(30)
+    assert (store.pool().limit, store.pool().open, store.pool().idle) == (1, 1, 0)
+    with pytest.raises(StoreUnavailable, match=r"all connections .* in use: allow more of them by \?pool="):
+        store.now()
+    goes_on.set()
+    thread.join()
+    assert store.now() > 0
+    assert store.pool().timeouts == 1
+    assert store.pool().idle == 1
+    store.close()
+
+
 # --- connections that are lost ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arrives", [True, False], ids=["after-the-commit", "before-the-commit"])
+@pytest.mark.parametrize("reports", [True, False], ids=["report", "act"])
 def test_a_commit_that_was_not_confirmed_is_asked_about(
     postgres_url: str,  # noqa: F811
     monkeypatch: pytest.MonkeyPatch,
+    reports: bool,
     arrives: bool,
 ) -> None:
     """The connection dies with the commit on its way: whether or not it arrived, the entry is there once."""
     store = _store(postgres_url)
     script = Script(store)
-    script.act("mira", "doc:1")
+    held = [script.act("mira", "doc:1", tier=3, state=State.OPEN) for _ in range(3)][-1]
+    script.end("mira", script.act("mira", "doc:2", tier=3, state=State.OPEN))
+    before = [entry.seq for entry in store.entries()]
     send, lost = Line.send, list[Line]()
 
     def loses(line: Line, query: str, params: object = None) -> object:
@@ -244,11 +496,11 @@ def test_a_commit_that_was_not_confirmed_is_asked_about(
         raise psycopg.OperationalError("the network is gone")
 
     monkeypatch.setattr(Line, "send", loses)
-    id = script.act("mira", "doc:1", tier=3, state=State.OPEN)
+    told = script.end("mira", held) if reports else script.act("mira", "doc:1", tier=3, state=State.OPEN)
     monkeypatch.undo()
     assert lost
-    assert [entry.seq for entry in store.entries()][1:] == [id]
-    assert ids(script.place("doug", "doc:1").live) == [id]
+    assert [entry.seq for entry in store.entries()] == [*before, told]
+    assert (held in ids(script.place("doug", "doc:1").live)) is not reports
     store.close()
 
 
@@ -324,6 +576,32 @@ def test_backends_that_are_killed_lose_and_double_nothing(postgres: Server, post
             )
         load.more(30)
     load.check()
+
+
+def test_a_backend_that_hangs_is_given_up(
+    postgres: Server,  # noqa: F811
+    postgres_url: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one does behind a network that drops everything and closes nothing: nobody may ask it whether it lives."""
+    monkeypatch.setattr(line, "STALL", 0.5)
+    store = _store(postgres_url)
+    script = Script(store)
+    script.act("mira", "doc:1")
+    with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
+        pids = connection.execute("select pid from pg_stat_activity where application_name = 'callosum'").fetchall()
+    assert pids
+    for (pid,) in pids:
+        os.kill(pid, signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        id = script.act("mira", "doc:2")
+    finally:
+        for (pid,) in pids:
+            os.kill(pid, signal.SIGCONT)
+    assert time.monotonic() - began >= line.STALL
+    assert [entry.seq for entry in store.entries()][1:] == [id]
+    store.close()
 
 
 def test_a_server_that_is_stopped_hard_under_load_loses_nothing_confirmed() -> None:

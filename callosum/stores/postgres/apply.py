@@ -20,8 +20,9 @@ from callosum.model import (
     State,
     View,
 )
-from callosum.stores.postgres.link import Line
+from callosum.stores.postgres.line import Line
 from callosum.stores.postgres.look import Look, Memory
+from callosum.stores.postgres.wake import notice
 from callosum.stores.rows import Extra, as_json, before_of, encode, note_of, scoped, stored_keys
 
 _ENDED: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
@@ -32,6 +33,7 @@ _COLUMNS: Final = (
     "state, ended, expires, approved, content, extra"
 )
 _INSERT: Final = f"insert into journal({_COLUMNS}) values({', '.join(f'%({name})s' for name in _COLUMNS.split(', '))})"
+_EMPTY: Final[dict[str, Any]] = dict.fromkeys(_COLUMNS.split(", "))
 _SET_MARKS: Final = (
     "insert into mark(key, session, read, told, kind, note, acted, changed) select m.key, %(session)s, m.read, "
     "m.told, m.kind, m.note, m.acted, coalesce(m.acted, 0) from unnest(%(mark_keys)s::text[], %(reads)s::bigint[], "
@@ -41,11 +43,11 @@ _SET_MARKS: Final = (
     "acted = coalesce(excluded.acted, mark.acted), changed = greatest(excluded.changed, mark.changed)"
 )
 _SET_LIVE: Final = (
-    "insert into live(key, open, id) select distinct k, %(open)s, %(seq)s from unnest(%(names)s::text[]) k "
-    "on conflict do nothing"
+    "insert into live(key, open, id) select k, %(open)s::int, %(seq)s::bigint "
+    "from unnest(%(names)s::text[]) k on conflict do nothing"
 )
 _SET_PRINTS: Final = (
-    "insert into print(key, print, id) select k, p, %(seq)s from unnest(%(print_names)s::text[]) k "
+    "insert into print(key, print, id) select k, p, %(seq)s::bigint from unnest(%(print_names)s::text[]) k "
     "cross join unnest(%(prints)s::bytea[]) p on conflict do nothing"
 )
 # An act with its marks and, where it has a lease, its live rows: one statement, since most calls write just this.
@@ -60,23 +62,39 @@ _SESSION: Final = (
     "parent = coalesce(excluded.parent, session.parent), continues = coalesce(excluded.continues, session.continues)"
 )
 _SETTLE: Final = (
-    "update journal set state = %(its_state)s, ended = %(its_ended)s, expires = coalesce(%(its_expires)s, expires), "
-    "approved = coalesce(%(its_approved)s, approved) where seq = %(its_seq)s"
+    "update journal set state = %(its_state)s, ended = {ended}, expires = coalesce(%(its_expires)s, expires), "
+    "approved = coalesce(%(its_approved)s, approved) where seq = %(its_seq)s{only}"
 )
-_NOT_LIVE: Final = "delete from live where key = any(%(its_names)s::text[]) and id = %(its_seq)s"
+_NOT_LIVE: Final = "delete from live where key = any(%(its_names)s::text[]) and id = %(its_seq)s{only}"
 _CHANGED: Final = (
-    "update mark set changed = greatest(changed, %(its_ended)s) where key = any(%(its_names)s::text[]) "
-    "and session = %(its_session)s and acted is not null"
+    "update mark set changed = greatest(changed, {ended}) where key = any(%(its_names)s::text[]) "
+    "and session = %(its_session)s and acted is not null{only}"
 )
 # Whoever waits looks again when something ends; where nobody waits nobody is told, since a notice makes all
 # commits of the database take turns.
 _WAKE: Final = (
-    "select pg_notify(%(channel)s, %(its_namespace)s) where %(its_approved)s::bigint is not null "
+    "select pg_notify(%(channel)s, %(its_notice)s) where %(its_approved)s::bigint is not null "
     "or exists(select 1 from live where open = 2)"
 )
-_DONE: Final = f"with s as ({_SETTLE}), l as ({_NOT_LIVE}), m as ({_CHANGED}) {_WAKE}"
+
+
+def reported(entry: str, ended: str, only: str = "") -> str:
+    """The parts of a statement that writes a report with its ``entry``; ``w`` of them are the notices.
+
+    ``ended`` is the moment of the report, ``only`` a further condition; both are SQL.
+    """
+    parts = {"j": entry, "s": _SETTLE, "l": _NOT_LIVE, "m": _CHANGED, "w": _WAKE}
+    return ", ".join(
+        f"{name} as ({part.format(ended=ended, only=only) if name in 'slm' else part})" for name, part in parts.items()
+    )
+
+
+_ENDED_AT: Final = "%(its_ended)s"
+_SETTLED: Final = _SETTLE.format(ended=_ENDED_AT, only="")
+_GONE: Final = _NOT_LIVE.format(only="")
+_DONE: Final = f"with s as ({_SETTLED}), l as ({_GONE}), m as ({_CHANGED.format(ended=_ENDED_AT, only='')}) {_WAKE}"
 # A report and its entry, which is all that most calls still write.
-_REPORT: Final = f"with j as ({_INSERT}), s as ({_SETTLE}), l as ({_NOT_LIVE}), m as ({_CHANGED}) {_WAKE}"
+_REPORT: Final = f"with {reported(_INSERT, _ENDED_AT)} select * from w"
 
 
 def openness(state: State) -> int:
@@ -86,8 +104,26 @@ def openness(state: State) -> int:
     return 2 if state is State.QUEUED else 1
 
 
+def settled(settle: Settle) -> dict[str, Any]:
+    """What the statements that settle an action need of it."""
+    action = settle.action
+    return {
+        "its_seq": action.id,
+        "its_state": settle.state.value,
+        "its_ended": settle.ended,
+        "its_expires": settle.expires,
+        "its_approved": settle.approved,
+        "its_names": [scoped(action.namespace, key.name) for key in action.keys],
+        "its_session": action.session,
+        "its_notice": notice(action.namespace, [key.name for key in action.keys]),
+    }
+
+
 class Apply:
-    """Writes one change for one scope, after a look at it. ``token`` names the transaction, ``channel`` its notices."""
+    """Writes one change for one scope, after a look at it. ``token`` names the transaction, ``channel`` its notices.
+
+    ``covers``: the keys in use that cover others and were none before.
+    """
 
     def __init__(self, line: Line, memory: Memory, look: Look, view: View, token: int, channel: str) -> None:
         self._line = line
@@ -97,6 +133,7 @@ class Apply:
         self._view = view
         self._token = token
         self._channel = channel
+        self.covers: frozenset[str] = frozenset()
 
     def write(self, change: Change) -> Applied:
         """Sends everything; entries are numbered from the view's now."""
@@ -127,7 +164,7 @@ class Apply:
 
     def _row(self, seq: int, entry: Entry) -> dict[str, Any]:
         """An entry's columns. One about an action leaves out what the action says: tool, tier and keys."""
-        row: dict[str, Any] = dict.fromkeys(_COLUMNS.split(", "))
+        row: dict[str, Any] = dict(_EMPTY)
         row.update(
             seq=seq,
             token=self._token,
@@ -192,9 +229,11 @@ class Apply:
             self._line.send(_ACT if state is State.DONE else _LEASE, row)
         if opening.params is not None:
             self._line.send(_PARAMS, (f"params:{seq}", opening.params))
-        if covers := [cover for name in names if (cover := _cover(name)) and cover not in self._memory.covers]:
+        if covers := [cover for name in names if (cover := _cover(name)) and cover not in self._look.covers]:
             self._line.send(_COVER, (covers,))
-        self._memory.add_action(seq, tuple(names))
+            self.covers = frozenset(covers)
+        if not opening.supersedes:  # its report is about these too, which are on other keys
+            self._memory.add_action(seq, tuple(names))
 
     def _marks(self, moves: Iterable[Move], acted: int | None, writes: Iterable[tuple[str, Mark]]) -> dict[str, Any]:
         """A row a key: what the session now knows and, for writes, its newest action."""
@@ -225,30 +264,19 @@ class Apply:
     def _settle(self, settle: Settle, row: dict[str, Any] | None = None) -> None:
         """Moves an action; ``row`` is the entry that says so, where it is to be written along."""
         action, state = settle.action, settle.state
-        names = [scoped(action.namespace, key.name) for key in action.keys]
         stays = state not in _ENDED
-        params = {
-            **(row or {}),
-            "its_seq": action.id,
-            "its_state": state.value,
-            "its_ended": settle.ended,
-            "its_expires": settle.expires,
-            "its_approved": settle.approved,
-            "its_names": names,
-            "its_session": action.session,
-            "its_namespace": action.namespace,
-            "channel": self._channel,
-        }
+        params = {**(row or {}), **settled(settle), "channel": self._channel}
         if state is State.DONE:
             self._line.send(_DONE if row is None else _REPORT, params)
         else:
             if row is not None:
                 self._line.send(_INSERT, row)
-            self._line.send(_SETTLE, params)
+            self._line.send(_SETTLED, params)
             if not (stays and state is action.state) or settle.approved is not None:
-                self._line.send(_NOT_LIVE, params)
+                self._line.send(_GONE, params)
                 if stays:
-                    self._line.send(_SET_LIVE, {"names": names, "open": openness(state), "seq": action.id})
+                    there = {"names": params["its_names"], "open": openness(state), "seq": action.id}
+                    self._line.send(_SET_LIVE, there)
         if action.state is State.ASKED and not stays:
             self._line.send("delete from meta where name = %s", (f"params:{action.id}",))
         if state in _TAKEN_BACK and action.state not in (State.QUEUED, State.ASKED):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -16,6 +17,8 @@ from psycopg import sql
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from callosum.errors import ConfigError, StoreError, StoreUnavailable
+from callosum.stores.base import Pool
+from callosum.stores.postgres.line import Line, Params, Wired
 from callosum.stores.postgres.schema import migrate
 
 SCHEMA_NAME: Final = "callosum"
@@ -23,16 +26,36 @@ POOL: Final = 16
 """How many connections a process holds at most, unless the URL says ``?pool=``."""
 PATIENCE: Final = 15.0
 """For how many seconds a call tries to reach the database before it gives up."""
+_OWN: Final = ("schema", "pool", "pooler", "direct")
+_PURGE: Final = 1.0
+"""For how many seconds after that fresh connections are believed to be good."""
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,40}\Z")
+LOCK_TIMEOUT: Final = "12s"
+"""A step that waits longer for a row is run again: longer than a client that stalls can hold it."""
 # What a client that stalls may keep others waiting, and what a lost network may keep it waiting.
-_SESSION: Final = (
-    "select set_config('idle_in_transaction_session_timeout', '10s', false), "
-    "set_config('lock_timeout', '30s', false), set_config('search_path', %s, false), "
+_SETTINGS: Final[Mapping[str, str]] = {
+    "idle_in_transaction_session_timeout": "10s",
+    "lock_timeout": LOCK_TIMEOUT,
     # Every statement goes by keys through an index, whatever the tables' statistics are just now.
-    "set_config('plan_cache_mode', 'force_generic_plan', false), set_config('jit', 'off', false), "
-    "set_config('enable_seqscan', 'off', false), set_config('enable_hashjoin', 'off', false), "
-    "set_config('enable_mergejoin', 'off', false)"
-)
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",
+    "enable_material": "off",
+    "enable_memoize": "off",
+}
+
+
+def _set(local: str) -> str:
+    settings = ", ".join(f"set_config('{name}', '{value}', {local})" for name, value in _SETTINGS.items())
+    return f"select {settings}, set_config('search_path', %s, {local})"
+
+
+_FOR_SESSION: Final = _set("false")
+_FOR_TRANSACTION: Final = _set("true")
+_PROBE: Final = "callosum.probe"
 _NETWORK: Final[Mapping[str, Any]] = {
     "connect_timeout": 5,
     "keepalives_idle": 5,
@@ -45,15 +68,19 @@ _AGAIN: Final = frozenset({"40001", "40P01", "55P03"})
 _GONE: Final = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "53300"})
 
 Row = Sequence[Any]
-Cursor = psycopg.Cursor[Any]
 
 
 class Address(Struct, frozen=True):
-    """Where the tables are: libpq's own connection string, and what Callosum reads out of the URL itself."""
+    """Where the tables are: libpq's own connection string, and what Callosum reads out of the URL itself.
+
+    ``direct``: the connection string past a pooler that shares its connections between transactions; empty where
+    there is none.
+    """
 
     conninfo: str
     schema: str = SCHEMA_NAME
     pool: int = POOL
+    direct: str = ""
 
     @property
     def place(self) -> str:
@@ -64,13 +91,13 @@ class Address(Struct, frozen=True):
 
 
 def address_of(url: str) -> Address:
-    """Reads a ``postgresql://`` URL. All of libpq's parameters may stand in it, ``schema`` and ``pool`` beside them.
+    """Reads a ``postgresql://`` URL. All of libpq's parameters may stand in it, Callosum's own (``_OWN``) beside them.
 
     Raises ``ConfigError``.
     """
     address, _, query = url.partition("?")
     given = parse_qsl(query, keep_blank_values=True)
-    own = {name: value for name, value in given if name in ("schema", "pool")}
+    own = {name: value for name, value in given if name in _OWN}
     rest = urlencode([(name, value) for name, value in given if name not in own], quote_via=quote)
     conninfo = f"{address}?{rest}" if rest else address
     schema = own.get("schema", SCHEMA_NAME)
@@ -83,29 +110,22 @@ def address_of(url: str) -> Address:
         psycopg.conninfo.conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError as error:
         raise ConfigError(str(error).strip(), at="store") from None
-    return Address(conninfo, schema, int(pool))
+    return Address(conninfo, schema, int(pool), _direct(conninfo, own))
 
 
-class Line:
-    """One connection inside a pipeline: statements go out together and are waited for together."""
-
-    __slots__ = ("_connection", "_pipeline")
-
-    def __init__(self, connection: psycopg.Connection, pipeline: psycopg.Pipeline) -> None:
-        self._connection = connection
-        self._pipeline = pipeline
-
-    def send(self, query: str, params: Mapping[str, Any] | Sequence[Any] | None = None) -> Cursor:
-        """Sends a statement; its rows are there after ``sync``."""
-        return self._connection.cursor(binary=True).execute(query, params)
-
-    def fetch(self, query: str, params: Mapping[str, Any] | Sequence[Any] | None = None) -> list[Any]:
-        """Sends a statement and waits for its rows: a round trip."""
-        return self.send(query, params).fetchall()
-
-    def sync(self) -> None:
-        """Waits for everything sent so far."""
-        self._pipeline.sync()
+def _direct(conninfo: str, own: Mapping[str, str]) -> str:
+    """The way past a pooler, which only one that shares its connections between transactions needs."""
+    pooler, place = own.get("pooler", "session"), own.get("direct", "")
+    if pooler not in ("session", "transaction"):
+        raise ConfigError("expected session or transaction", at="store: pooler")
+    if (pooler == "transaction") != bool(place):
+        raise ConfigError("pooler=transaction and direct=host:port belong together", at="store: direct")
+    if not place:
+        return ""
+    host, _, port = place.rpartition(":")
+    if not (host and port.isdecimal()):
+        raise ConfigError("expected host:port, the database's own", at="store: direct")
+    return psycopg.conninfo.make_conninfo(conninfo, host=host.strip("[]"), port=port)
 
 
 class Connections:
@@ -113,17 +133,20 @@ class Connections:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._pool: ConnectionPool | None = None
+        self._pool: ConnectionPool[Wired] | None = None
         self._lock = threading.Lock()
         self._pid = 0
-        self._left: list[ConnectionPool] = []
+        self._busy = 0
+        self._purged = 0.0
+        self._left: list[ConnectionPool[Wired]] = []
 
-    def _get(self) -> ConnectionPool:
+    def _get(self) -> ConnectionPool[Wired]:
         pool = self._pool
         if pool is not None and self._pid == os.getpid():
             return pool
         if self._pid != os.getpid():
             self._lock = threading.Lock()  # the parent's may have been held by a thread that is not here
+            self._busy = 0
         with self._lock:
             if self._pool is not None and self._pid != os.getpid():
                 self._left.append(self._pool)  # collected, it would close the parent's sockets
@@ -133,12 +156,15 @@ class Connections:
                 self._pid = os.getpid()
             return self._pool
 
-    def _open(self) -> ConnectionPool:
+    def _open(self) -> ConnectionPool[Wired]:
         with explained(self.address), self.alone() as connection:
             migrate(connection, self.address.schema)
+            if not self.address.direct:
+                self._refuse_shared(connection)
         pool = ConnectionPool(
             self.address.conninfo,
-            kwargs={**_network(self.address.conninfo), "autocommit": True, "prepare_threshold": 0},
+            connection_class=Wired,
+            kwargs={**_network(self.address.conninfo), "autocommit": True, "client_encoding": "utf8"},
             min_size=1,
             max_size=self.address.pool,
             timeout=PATIENCE,
@@ -149,15 +175,35 @@ class Connections:
         pool.open()
         return pool
 
-    def _configure(self, connection: psycopg.Connection) -> None:
-        connection.execute(_SESSION, (self.address.schema,), prepare=False)
+    def _configure(self, connection: Wired) -> None:
+        if self.address.direct:
+            connection.wire(prepares=False, preamble=(_FOR_TRANSACTION, (self.address.schema,)))
+        else:
+            connection.wire()
+            connection.execute(_FOR_SESSION, (self.address.schema,), prepare=False)
+
+    def _refuse_shared(self, connection: psycopg.Connection) -> None:
+        """Raises ``ConfigError`` where what one connection sets reaches another: a pooler shares them."""
+        backend = connection.execute("select pg_backend_pid()", prepare=False).fetchone()
+        if backend is not None and backend[0] == connection.info.backend_pid:
+            return  # nobody stands between
+        connection.execute("select set_config(%s, 'shared', false)", (_PROBE,), prepare=False)
+        with self.alone() as other:
+            shared = other.execute("select current_setting(%s, true)", (_PROBE,), prepare=False).fetchone()
+        connection.execute("select set_config(%s, '', false)", (_PROBE,), prepare=False)
+        if shared is not None and shared[0] == "shared":
+            raise ConfigError(
+                "the pooler in front shares its connections between transactions: say so by ?pooler=transaction"
+                "&direct=host:port (the database's own address), or let it pool by session",
+                at="store",
+            )
 
     @contextmanager
     def alone(self) -> Iterator[psycopg.Connection]:
-        """A connection outside the pool."""
-        info = self.address.conninfo
+        """A connection outside the pool, to the database itself."""
+        info = self.address.direct or self.address.conninfo
         with psycopg.connect(info, autocommit=True, prepare_threshold=None, **_network(info)) as connection:
-            connection.execute("set lock_timeout = '30s'")
+            connection.execute(f"set lock_timeout = '{LOCK_TIMEOUT}'")
             connection.execute(
                 sql.SQL("set search_path to {}").format(sql.Identifier(self.address.schema)), prepare=False
             )
@@ -165,42 +211,75 @@ class Connections:
 
     @contextmanager
     def line(self) -> Iterator[Line]:
-        """A pipeline on a connection; its end waits for what was sent last, and raises what became of it.
+        """A line on a connection; its end waits for what was sent last, and raises what became of it.
 
-        A connection on which anything went wrong is not used again.
+        A connection on which anything went wrong is used again only if it says that it can be.
         """
         pool = self._get()
-        connection = pool.getconn()
+        connection = self._taken(pool)
+        with self._lock:
+            self._busy += 1
+        line = Line(connection)
         try:
-            with connection.pipeline() as pipeline:
-                yield Line(connection, pipeline)
+            line.enter()
+            yield line
+            line.leave()
+        except Exception:
+            if not line.give_up():
+                connection.close()
+            raise
         except BaseException:
-            # Which statements of a broken pipeline the server has prepared is not known.
             connection.close()
             raise
         finally:
+            with self._lock:
+                self._busy -= 1
             pool.putconn(connection)
 
-    def read(self, query: str, params: Mapping[str, Any] | Sequence[Any] | None = None) -> list[Any]:
-        """The rows of one statement, outside any transaction."""
-        pool = self._get()
-        connection = pool.getconn()
+    def _taken(self, pool: ConnectionPool[Wired]) -> Wired:
         try:
-            return connection.cursor(binary=True).execute(query, params).fetchall()
-        except BaseException:
-            connection.close()
-            raise
-        finally:
-            pool.putconn(connection)
+            return pool.getconn()
+        except PoolTimeout as error:
+            if self._busy < self.address.pool:
+                raise  # there is room, but nobody to connect to
+            raise StoreUnavailable(
+                f"PostgreSQL at {self.address.place}: for {pool.timeout:g} s all connections of this process were in "
+                f"use: allow more of them by ?pool= in the store's URL (it is {self.address.pool})"
+            ) from error
+
+    def read(self, query: str, params: Params = None) -> list[Any]:
+        """The rows of one statement, outside any transaction."""
+        with self.line() as line:
+            if not self.address.direct:
+                return line.fetch(query, params)
+            line.begin()
+            answer = line.send(query, params)
+            line.send("commit")
+            return answer.fetchall()
 
     def purge(self) -> None:
-        """Drops connections that are dead, after one was found so."""
-        if self._pool is not None and self._pid == os.getpid():
-            self._pool.check()
+        """Replaces the idle connections after one was found dead: what killed it has mostly killed others too.
 
-    def stats(self) -> dict[str, int]:
+        None of them is asked, for one that hangs would not answer.
+        """
+        now = time.monotonic()
+        if self._pool is not None and self._pid == os.getpid() and now - self._purged > _PURGE:
+            self._purged = now
+            self._pool.drain()
+
+    def state(self) -> Pool:
         """The pool's figures."""
-        return self._pool.get_stats() if self._pool is not None else {}
+        pool = self._pool
+        stats = pool.get_stats() if pool is not None and self._pid == os.getpid() else {}
+        return Pool(
+            limit=self.address.pool,
+            open=stats.get("pool_size", 0),
+            idle=stats.get("pool_available", 0),
+            waiting=stats.get("requests_waiting", 0),
+            waits=stats.get("requests_queued", 0),
+            timeouts=stats.get("requests_errors", 0),
+            lost=stats.get("connections_lost", 0) + stats.get("returns_bad", 0),
+        )
 
     def close(self) -> None:
         """Closes all connections of this process."""
@@ -225,7 +304,7 @@ def to_repeat(error: Exception) -> bool:
     if not isinstance(error, psycopg.Error):
         return False
     if isinstance(error, psycopg.errors.UniqueViolation):
-        return (error.diag.constraint_name or "") == "journal_pkey"
+        return (error.diag.table_name or "").startswith("journal")  # or one of its parts
     return error.sqlstate in _AGAIN
 
 

@@ -2,14 +2,16 @@
 
 What a view needs is asked for by a few statements that do not wait for one another: ``ask`` sends them, and all
 looks of a transaction that cannot meet are sent before the first is waited for. What few views need (an
-earlier answer, acts of the same content, an older act behind one that does not count) is fetched after that.
+earlier answer, an older act behind one that does not count) is fetched after that.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum.model import (
@@ -19,6 +21,7 @@ from callosum.model import (
     MINUTE,
     NO_MARK,
     Action,
+    Applied,
     Find,
     Key,
     KeyView,
@@ -31,7 +34,8 @@ from callosum.model import (
     sees,
 )
 from callosum.stores.base import Probe
-from callosum.stores.postgres.link import Cursor, Line, Row
+from callosum.stores.postgres.line import Answer, Line
+from callosum.stores.postgres.link import Row
 from callosum.stores.rows import (
     ACTION,
     ACTION_WIDTH,
@@ -46,6 +50,7 @@ from callosum.stores.rows import (
     content_of,
     extra_of,
     mark_of,
+    opened,
     scoped,
     span,
     stored_keys,
@@ -63,32 +68,34 @@ _MARK_AT, _ACTION_AT, _MORE_AT = 2, 2 + MARK_WIDTH, 2 + MARK_WIDTH + ACTION_WIDT
 _HEAD: Final = (
     f"select {NOW}, (select max(seq) from journal), (select value from meta where name = 'observe'), "
     "s.seen, s.parent, s.continues, (select max(seq) from journal where call = %(call)s::bytea), "
-    "array(select key from cover where key = any(%(above)s::text[])), "
-    "exists(select 1 from print where key = any(%(keys)s::text[]) and print = any(%(prints)s::bytea[])) "
+    "array(select key from cover where key = any(%(above)s::text[])) "
     "from (values(1)) v left join session s on s.namespace = %(space)s and s.name = %(me)s"
 )
 # Rows of one width: what it is ('m' a mark, 'l' live, 'a' an act below, 's' a change below that is news), the key
 # through which it was found, the mark, the action, the params of an approved question.
-_MARKED: Final = f"'m', k.name, {MARK}, {ACTION}, null::bytea"
-_LIVING: Final = (
-    f"'l', l.key, null::text, null::bigint, null::bigint, null::int, null::bytea, null::bigint, {ACTION}, "
-    "case when j.approved > 0 and j.session = %(me)s then (select value from meta where name = 'params:' || j.seq) end"
-)
 _AROUND: Final = (
-    f"select {_MARKED} from unnest(%(names)s::text[]) k(name) join mark m on m.key = k.name and m.session = %(me)s "
-    "left join journal j on j.seq = m.acted "
-    f"union all select {_MARKED} from unnest(%(names)s::text[]) k(name) cross join lateral (select * from mark "
-    "where key = k.name and session <> %(me)s and acted is not null "
-    f"order by changed desc limit {LATEST}) m join journal j on j.seq = m.acted"
+    f"select 'm', m.key, {MARK}, {ACTION}, null::bytea from ("
+    "select * from mark where key = any(%(names)s::text[]) and session = %(me)s "
+    "union all select m.* from unnest(%(names)s::text[]) k(name) cross join lateral (select * from mark "
+    # The condition on changed makes the planner go through them by their last change, however many they are.
+    "where key = k.name and session <> %(me)s and acted is not null and changed >= 0 "
+    f"order by changed desc limit {LATEST}) m) m "
+    "left join journal j on j.seq = m.acted where m.session = %(me)s or j.seq is not null"
 )
+_LIVING: Final = (
+    f"select 'l', l.key, null::text, null::bigint, null::bigint, null::int, null::bytea, null::bigint, {ACTION}, "
+    "case when j.approved > 0 and j.session = %(me)s then "
+    "(select value from meta where name = 'params:' || j.seq) end from ("
+)
+_THEIRS: Final = ") l join journal j on j.seq = l.id"
 _LIVE: Final = (
-    f"select {_LIVING} from live l join journal j on j.seq = l.id where l.key = any(%(names)s::text[]) and l.open > 0 "
-    f"union all select {_LIVING} from unnest(%(names)s::text[]) k(name) cross join lateral (select * from live "
-    f"where key = k.name and open = 0 order by id desc limit {LATEST}) l join journal j on j.seq = l.id"
+    f"{_LIVING}select key, id from live where key = any(%(names)s::text[]) and open > 0 "
+    "union all select l.key, l.id from unnest(%(names)s::text[]) k(name) cross join lateral (select key, id from live "
+    f"where key = k.name and open = 0 order by id desc limit {LATEST}) l{_THEIRS}"
 )
 _BELOW_LIVE: Final = (
-    f"select {_LIVING} from (select * from live where key >= %(low)s and key < %(high)s "
-    "order by open desc, id desc limit 1000) l join journal j on j.seq = l.id"
+    f"{_LIVING}select key, id from live where key >= %(low)s and key < %(high)s "
+    f"order by open desc, id desc limit 1000{_THEIRS}"
 )
 _BELOW: Final = (
     f"select 'a', m.key, {MARK}, {ACTION}, null::bytea from (select * from mark where key >= %(low)s "
@@ -124,10 +131,10 @@ _QUEUES: Final = (
     "where l.open > 0 and j.namespace = %(space)s and (j.state = 'queued' or (j.state = 'open' and j.session = %(me)s))"
 )
 _TWINS: Final = (
-    f"select p.key, {ACTION} from unnest(%(keys)s::text[]) k(name) cross join (values(true), (false)) o(own) "
-    "cross join lateral (select p.key, p.id from print p join journal j on j.seq = p.id where p.key = k.name "
+    "select t.* from unnest(%(keys)s::text[]) k(name) cross join (values(true), (false)) o(own) "
+    f"cross join lateral (select p.key, {ACTION} from print p join journal j on j.seq = p.id where p.key = k.name "
     "and p.print = any(%(prints)s::bytea[]) and (j.session = %(me)s) = o.own "
-    "and j.state in ('open', 'done', 'unknown') order by p.id desc limit 8) p join journal j on j.seq = p.id"
+    "and j.state in ('open', 'done', 'unknown') order by p.id desc limit 8) t"
 )
 _UNREPORTED: Final = (
     "select seq, state, keys, content, extra from journal where session = %(me)s and namespace = %(space)s "
@@ -142,25 +149,50 @@ _Walk = tuple[list[Action], int, str, Key]
 """A list of acts, the older act to look for, the key it is found through, and the key that is asked for."""
 
 
+class Opened(Struct, frozen=True):
+    """An action as it was opened, and ``since`` when it is, by this process's monotonic clock."""
+
+    action: Action
+    since: float
+
+
 class Memory:
     """What a process may remember between transactions: facts that never change, or hardly ever.
 
-    ``covers``: keys in use that cover others. ``rows``: names that have a row in ``turn``. ``actions``: the keys, with
-    their namespace, of actions that were seen. ``sessions``: sessions without parent and predecessor, with the
-    moment of that and when the session was last noted, believed for a minute.
+    ``covers``: keys in use that cover others, as far as that is committed. ``rows``: names that have a row in
+    ``turn``. ``actions``: the keys, with their namespace, of actions that were seen and repeat no other.
+    ``sessions``: sessions without parent and predecessor, with the moment of that and when the session was last
+    noted, believed for a minute. ``opened``: actions that were opened here. ``observe``: until when the gate only
+    observes, when somebody looked last.
     """
 
     def __init__(self) -> None:
-        self.covers: set[str] = set()
+        self.covers: frozenset[str] = frozenset()
         self.rows: set[str] = set()
         self.actions: dict[int, tuple[str, ...]] = {}
         self.sessions: dict[tuple[str, str], tuple[int, int]] = {}
+        self.opened: dict[tuple[str, int], Opened] = {}
+        self.observe = 0
 
     def add_action(self, id: int, names: tuple[str, ...]) -> None:
         """Notes the keys of an action."""
         if len(self.actions) > 10_000:
             self.actions.clear()
         self.actions[id] = names
+
+    def add_opened(self, scope: Scope, applied: Applied) -> None:
+        """Notes an action that was opened and committed, if its report may come soon."""
+        opening = applied.change.open
+        if opening is None or opening.state not in (State.OPEN, State.DONE) or opening.supersedes:
+            return
+        if len(self.opened) > 10_000:
+            self.opened.clear()
+        action = opened(applied.ids[-1], applied.change.entries[-1], opening)
+        self.opened[scope.namespace, action.id] = Opened(action, time.monotonic())
+
+    def add_covers(self, names: Iterable[str]) -> None:
+        """Notes keys that cover others. A run of a transaction goes by those that were known when it began."""
+        self.covers |= frozenset(names)
 
     def add_rows(self, names: Iterable[str]) -> None:
         """Notes rows that are there for all to see."""
@@ -180,13 +212,15 @@ class Again(Exception):
 class Look:
     """One step's look at the store: ``ask``, then, once the line was synced, ``head`` and ``view``.
 
-    ``names`` are the scope's keys with their namespace. ``fresh``: the session need not be noted again.
+    ``names`` are the scope's keys with their namespace. ``fresh``: the session need not be noted again. ``covers``
+    are those by which the rows were chosen that the transaction has taken, with those that it has made itself.
     """
 
-    def __init__(self, line: Line, scope: Scope, memory: Memory, probe: Probe) -> None:
+    def __init__(self, line: Line, scope: Scope, memory: Memory, probe: Probe, covers: frozenset[str]) -> None:
         self.line = line
         self.scope = scope
         self.memory = memory
+        self.covers = covers
         self.names = [scoped(scope.namespace, key.name) for key in scope.keys]
         self.fresh = True
         self.clock = 0
@@ -201,8 +235,8 @@ class Look:
             "keys": self.names,
             "prints": list(scope.prints),
         }
-        self._sent: list[Cursor] = []
-        self._below: list[tuple[Key, Cursor]] = []
+        self._sent: list[Answer] = []
+        self._below: list[tuple[Key, Answer]] = []
 
     # --- asking ---
 
@@ -210,7 +244,7 @@ class Look:
         """Sends what nearly every view of such a scope needs."""
         scope, send, params = self.scope, self.line.send, self._params
         self._head = send(_HEAD, params)
-        covers = self.memory.covers
+        covers = self.covers
         trees = [name for name in self._above if name[-1] == "/" and name in covers]
         wholes = [name[: name.index("|")] for name in self.names if "|" in name]
         self._asked_below = {name for name in self._above if name[-1] == "|" and name in covers}
@@ -223,12 +257,13 @@ class Look:
                 elif name + "|" in self._asked_below:
                     self._ask_below(key, name + "|", name + "}")
         known = self.memory.sessions.get((scope.namespace, scope.session))
-        self._kin: tuple[Cursor, Cursor] | None = None
+        self._kin: tuple[Answer, Answer] | None = None
         if known is None or scope.parent or scope.continues:
             self._kin = (
                 send(_PARENTS, {**params, "start": scope.parent or None}),
                 send(_INHERITED, {**params, "start": scope.continues or None}),
             )
+        self._same = send(_TWINS, params) if scope.prints and self.names else None
         self._queues = send(_QUEUES, params) if scope.waits else None
         find = scope.find
         self._find = send(_FOUND, {"id": find.id}) if find is not None and find.id is not None else None
@@ -247,11 +282,12 @@ class Look:
         row = self._head.fetchone()
         assert row is not None  # noqa: S101  a row of values always comes
         self.clock, self.last = row[0], row[1] or 0
-        self._observe = int(row[2]) if row[2] is not None else 0
+        self._observe = self.memory.observe = int(row[2]) if row[2] is not None else 0
         self._session = row[3:6]
-        self._earlier_id, used, self._has_twins = row[6:9]
-        new = [name for name in used if name not in self.memory.covers]
-        self.memory.covers.update(used)
+        self._earlier_id, used = row[6:8]
+        new = [name for name in used if name not in self.covers]  # by others, who have committed it
+        if new:
+            self.memory.add_covers(new)
         if any(name[-1] == "/" for name in new):
             raise Again
         for key, name in zip(self.scope.keys, self.names, strict=True):
@@ -274,7 +310,7 @@ class Look:
             self._places() if scope.keys else (),
             self._earlier(),
             found,
-            self._twins() if self._has_twins else (),
+            self._twins() if self._same is not None else (),
             parents,
             self._wanted(now) if self._queues is not None else (),
             superseded,
@@ -313,8 +349,8 @@ class Look:
     def _places(self) -> tuple[KeyView, ...]:
         marked: dict[str, list[Row]] = {}
         living: dict[str, list[Row]] = {}
-        for cursor in self._sent:
-            for row in cursor.fetchall():
+        for answer in self._sent:
+            for row in answer.fetchall():
                 (marked if row[0] == "m" else living).setdefault(row[1], []).append(row)
         for rows in marked.values():
             rows.sort(key=_changed, reverse=True)
@@ -322,8 +358,8 @@ class Look:
         for row in self._kin[1].fetchall() if self._kin is not None else ():
             inherited.setdefault(row[1], []).append(row)
         below: dict[Key, list[Row]] = {}
-        for key, cursor in self._below:
-            below.setdefault(key, []).extend(cursor.fetchall())
+        for key, answer in self._below:
+            below.setdefault(key, []).extend(answer.fetchall())
         walks: list[_Walk] = []
         places = [
             self._place(key, name, marked, living, inherited.get(name, []), below.get(key, ()), walks)
@@ -356,7 +392,7 @@ class Look:
         for row in inherited:
             mark = _inherit(mark, row)
         live = [self._living(row, key.name) for row in living.get(name, ())]
-        covering = self.memory.covers
+        covering = self.covers
         related = [other for other in above(name) if other[-1] == "/" and other in covering]
         if "|" in name and (whole := name[: name.index("|")]) not in related:
             related.append(whole)
@@ -416,11 +452,10 @@ class Look:
                 if row is None:
                     continue
                 action = action_of(row, 0, shown, self._probe)
-                if not self._counts(action, asking):
-                    if before := before_of(row[10], shown):
-                        further.append((latest, before, shown, asking))
-                elif action.state not in (State.FAILED, State.CANCELLED):
+                if self._counts(action, asking) and action.state not in (State.FAILED, State.CANCELLED):
                     latest.append(action)
+                elif before := before_of(row[10], shown):
+                    further.append((latest, before, shown, asking))
             walks = further
             if not walks:
                 return
@@ -438,7 +473,8 @@ class Look:
     def _twins(self) -> tuple[Action, ...]:
         """Acts of the same content; others' and its own apart, so that many of its own cannot hide another's."""
         found: dict[int, Action] = {}
-        for row in self.line.fetch(_TWINS, self._params):
+        assert self._same is not None  # noqa: S101  asked for by the one who calls
+        for row in self._same.fetchall():
             found.setdefault(row[1], action_of(row, 1, bare(row[0], self.scope.namespace), self._probe))
         return tuple(found[id] for id in sorted(found, reverse=True))
 

@@ -1,5 +1,17 @@
 """The tables, and how an older schema becomes this one.
 
+What there is, once all migrations have run::
+
+    journal   the entries, and in the rows of those that opened one the life of an action; parted by seq
+    mark      what a session knows of a key, and its newest action there
+    live      open leases and questions, waiters, unknown outcomes: a row a key
+    print     digests of acts that happen again when they are repeated
+    cover     keys in use that cover others
+    session   who was seen when, who started it, whom it continues
+    meta      observe, and what open questions would run
+    turn      rows that transactions take in turn, empty
+    schema_version   one row: version, oldest
+
 A migration only adds, so that servers of the version before go on working beside it. ``oldest`` in the
 database is the oldest version of this module that can still use what is there: it moves only with a migration
 that takes something away, which is for a release after the one that stopped using it.
@@ -96,7 +108,18 @@ create table meta(name text collate "C" primary key, value bytea);
 create table turn(name text collate "C" primary key);
 """
 
-MIGRATIONS: Final = (_FIRST,)
+# The journal becomes partitions of a table by its own name: see parts.py. What is there stays where it is, as the
+# first of them; a statement of a server of the version before finds all by the old name.
+_PARTED: Final = """
+alter table journal rename to journal_0;
+create table journal(like journal_0) partition by range(seq);
+alter table journal add constraint journal_seq primary key(seq);
+create index journal_calls on journal(call) where call is not null;
+create index journal_sessions on journal(session, seq);
+alter table journal attach partition journal_0 for values from (minvalue) to (maxvalue);
+"""
+
+MIGRATIONS: Final = (_FIRST, _PARTED)
 """What makes each version out of the one before; the first makes version 1 out of nothing."""
 SCHEMA: Final = len(MIGRATIONS)
 _OLDEST: Final = 1

@@ -1,6 +1,7 @@
 """The store over a PostgreSQL database.
 
-A transaction is two round trips: one takes the rows of its keys and looks, the other writes and commits.
+A transaction is two round trips: one takes the rows of its keys and looks, the other writes and commits. The report
+of an action that was opened here is one.
 Durability: a batch with a durable scope is answered once its commit is as safe as the server's
 ``synchronous_commit`` makes it; any other commits with ``synchronous_commit = off``: it survives the death
 of every process here, and a crash of the server may take its last moments.
@@ -15,19 +16,24 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
+from psycopg.errors import DivisionByZero
 
 from callosum.errors import StoreError, StoreUnavailable
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.process import alive
-from callosum.stores.base import Clock, Health, Kin, Nearby, Probe, Request, each_alone
+from callosum.stores.base import Clock, Health, Heard, Kin, Nearby, Pool, Probe, Request, each_alone
 from callosum.stores.postgres.apply import Apply, keys_of
-from callosum.stores.postgres.link import PATIENCE, Connections, Line, address_of, explain, lost, to_repeat
+from callosum.stores.postgres.line import Answer, Line
+from callosum.stores.postgres.link import PATIENCE, Connections, address_of, explain, explained, lost, to_repeat
 from callosum.stores.postgres.look import NOW, REMEMBERED, Again, Look, Memory
 from callosum.stores.postgres.nearby import NEWEST, Around
+from callosum.stores.postgres.parts import PARTS, drop, empty, extend, next_end, parts_of
+from callosum.stores.postgres.report import REPORT, WRITTEN, is_report, recalled
 from callosum.stores.postgres.turns import Turns, in_order, meet, merged, of_scope
 from callosum.stores.postgres.wake import Bell
 from callosum.stores.rows import ACTION, ENTRY, FROM_ENTRY, OPENERS, action_of, answered, bare, entry_of, scoped
@@ -44,7 +50,7 @@ _TAKE_BOTH: Final = (
 )
 _MAKE: Final = "insert into turn(name) select * from unnest(%s::text[]) on conflict do nothing"
 _LAZY: Final = "set local synchronous_commit = off"
-_WRITTEN: Final = "select 1 from journal where seq = %s and token = %s"
+_WRITTEN: Final = "select seq from journal where seq = %(seq)s and token = %(token)s"
 _RERUNS: Final = 200
 """How often a transaction is run again for others' sake before the store says that it is too busy."""
 
@@ -68,10 +74,11 @@ _UNDER_WAY: Final = (
 _TAIL_PATIENCE: Final = 12.0
 """For how many seconds a reader of the journal waits for a transaction; a stalled one is ended before that."""
 _TABLES: Final = ("mark", "live", "print", "cover", "session", "meta", "turn")
+_JOURNAL: Final = "(select sum(pg_total_relation_size(relid)) from pg_partition_tree('journal'))::bigint"
 _OTHERS: Final = " + ".join(f"pg_total_relation_size('{table}')" for table in _TABLES)
 _SIZE: Final = (
-    "select pg_total_relation_size('journal'), (select n_live_tup from pg_stat_user_tables where relid = "
-    "'journal'::regclass), (select avg(pg_column_size(j.*)) from "
+    f"select {_JOURNAL}, (select sum(n_live_tup)::bigint from pg_stat_user_tables where relid in "
+    "(select relid from pg_partition_tree('journal'))), (select avg(pg_column_size(j.*)) from "
     "(select * from journal order by seq desc limit 500) j), " + _OTHERS
 )
 _INDEXED: Final = 1.6
@@ -80,29 +87,40 @@ _INDEXED: Final = 1.6
 T = TypeVar("T")
 
 
-_Unsure = tuple[list[Applied | Exception], int, int]
-"""The answers of a run whose commit was sent and not confirmed, with the place and token of an entry of it."""
+class _Unsure(Struct):
+    """A run whose commit was sent and not confirmed.
+
+    ``query`` finds the place of an entry of it, if it was committed; ``answers`` makes its answers of that.
+    """
+
+    query: str
+    params: dict[str, Any]
+    answers: Callable[[int], list[Applied | Exception]]
 
 
 class _Run(Struct):
     """What is known of a batch from one run of its transaction to the next.
 
     ``more``: keys whose rows must be taken too. ``shift``: how far to keep from the moment that collided.
+    ``tried``: its report has been sent without a look, if it can be.
     """
 
     more: frozenset[str] = frozenset()
     shift: int = 0
     unsure: _Unsure | None = None
+    tried: bool = False
 
 
 class _Done(Struct):
     """What one run of a transaction has done: ``first`` and ``last`` are the places of its entries, 0 for none.
 
-    ``taken``: the rows were all there to be taken. ``wrote``: something was sent that changes the store.
+    ``covers``: those known when it began, and those it made. ``taken``: the rows were all there to be taken. ``wrote``:
+    something was sent that changes the store.
     """
 
     turns: Turns
     token: int
+    covers: frozenset[str]
     answers: list[Applied | Exception] = []
     first: int = 0
     last: int = 0
@@ -115,6 +133,9 @@ class PostgresStore:
 
     The database's clock is the clock; ``clock`` and ``probe`` are for tests.
     """
+
+    lanes = 4
+    """So many batches of a server it is asked for at once: most of one is waiting for the database."""
 
     def __init__(self, url: str, *, clock: Clock | None = None, probe: Probe = alive) -> None:
         self.address = address_of(url)
@@ -134,9 +155,15 @@ class PostgresStore:
         """Waits until something ended that others may wait for, on whichever server; no longer than ``seconds``."""
         self._bell.wait(seconds)
 
-    def stats(self) -> dict[str, int]:
-        """The figures of this process's connections, as ``psycopg_pool`` counts them."""
-        return self._connections.stats()
+    def listen(self, heard: Heard) -> Callable[[], None]:
+        return self._bell.listen(heard)
+
+    def hears(self) -> bool:
+        return self._bell.hears()
+
+    def pool(self) -> Pool:
+        """The state of this process's connections."""
+        return self._connections.state()
 
     # --- transact ---
 
@@ -177,19 +204,29 @@ class PostgresStore:
 
     def _once(self, requests: Sequence[Request], run: _Run) -> list[Applied | Exception]:
         """One transaction: takes the rows, looks, steps, writes and commits."""
-        turns = [self._turns(request, run.more) for request in requests]
-        done = _Done(merged(turns), secrets.randbits(62))
+        if not run.tried:
+            run.tried = True
+            reported = self._report(requests, run)
+            if reported is not None:
+                return [reported]
+        covers = self._memory.covers  # for all of this run: another thread may learn of more meanwhile
+        turns = [self._turns(request, run.more, covers) for request in requests]
+        done = _Done(merged(turns), secrets.randbits(62), covers)
         again: Again | None = None
         with self._connections.line() as line:
             self._make_shared(line, done.turns)
-            line.send("begin")
+            line.begin()
             taken = self._take(line, done.turns)
-            if run.unsure is not None and self._confirmed(line, taken, done, run.unsure):
-                line.send("commit")
-                return run.unsure[0]
+            if run.unsure is not None:
+                asked = line.send(run.unsure.query, run.unsure.params)
+                line.sync()
+                self._check_taken(taken, done)  # so it is over, one way or the other
+                if found := asked.fetchone():
+                    line.send("commit")
+                    return run.unsure.answers(found[0])
             run.unsure = None
             try:
-                for wave in _waves(requests, turns):
+                for wave in _waves(requests, turns, self._memory.actions):
                     self._wave(line, wave, taken, done, run.shift)
             except Again as lacking:
                 if done.wrote:
@@ -198,17 +235,53 @@ class PostgresStore:
             if again is not None or not any(scope.durable for scope, _ in requests):
                 line.send(_LAZY)
             if done.first:
-                run.unsure = done.answers, done.first, done.token
+                run.unsure = _Unsure(_WRITTEN, {"seq": done.first, "token": done.token}, lambda _: done.answers)
             line.send("commit")  # the end of the line waits for it
         if done.taken:
             self._memory.add_rows(done.turns)
         if again is not None:
             raise again
+        if done.covers is not covers:
+            self._memory.add_covers(done.covers)
+        for (scope, _), answer in zip(requests, done.answers, strict=True):
+            if isinstance(answer, Applied):
+                self._memory.add_opened(scope, answer)
         return done.answers
+
+    def _report(self, requests: Sequence[Request], run: _Run) -> Applied | None:
+        """Sends the report of an action that was opened here without a look; None where that cannot be done."""
+        scope, step = requests[0]
+        if len(requests) > 1 or scope.find is None or scope.find.id is None or not is_report(scope):
+            return None
+        opened = self._memory.opened.pop((scope.namespace, scope.find.id), None)
+        if opened is None:
+            return None
+        clock = self._clock() if self._clock is not None else None
+        draft = recalled(opened, self._memory, scope, step, clock, self._probe)
+        turns = self._turns(requests[0], keys_of((opened.action,))[scope.find.id], self._memory.covers)
+        if draft is None or not self._memory.rows.issuperset(turns):
+            return None
+        params = {**draft.params, "token": secrets.randbits(62), "channel": self._bell.channel}
+        try:
+            with self._connections.line() as line:
+                line.begin()
+                if not scope.durable:
+                    line.send(_LAZY)
+                self._take(line, turns, sure=True)
+                answer = line.send(REPORT, params)
+                run.unsure = _Unsure(WRITTEN, params, lambda now: [draft.applied(now)])
+                line.send("commit")
+        except DivisionByZero:
+            self._memory.rows.difference_update(turns)
+            run.unsure = None
+            return None
+        run.unsure = None
+        row = answer.fetchone()
+        return draft.applied(row[0]) if row is not None else None
 
     def _wave(self, line: Line, wave: Sequence[Request], taken: Iterable[Any], done: _Done, shift: int) -> None:
         """Looks for several requests at once, then runs the step of each and sends what it writes."""
-        looks = [Look(line, scope, self._memory, self._probe) for scope, _ in wave]
+        looks = [Look(line, scope, self._memory, self._probe, done.covers) for scope, _ in wave]
         for look in looks:
             look.ask()
         line.sync()
@@ -218,7 +291,8 @@ class PostgresStore:
         for look, (_, step) in zip(looks, wave, strict=True):
             clock = self._clock() if self._clock is not None else look.clock
             view = look.view(max(clock, max(done.last, look.last) + 1 + shift))
-            self._memory.actions.update(keys_of(a for a in (view.found, view.earlier) if a is not None))
+            seen = (action for action in (view.found, view.earlier) if action is not None and not action.supersedes)
+            self._memory.actions.update(keys_of(seen))
             self._must_hold(done.turns, (*view.superseded, *((view.found,) if view.found else ())))
             try:
                 change = step(view)
@@ -230,41 +304,43 @@ class PostgresStore:
                 continue
             self._must_hold(done.turns, [settle.action for settle in change.settles])
             done.wrote = True
-            applied = Apply(line, self._memory, look, view, done.token, self._bell.channel).write(change)
+            apply = Apply(line, self._memory, look, view, done.token, self._bell.channel)
+            applied = apply.write(change)
+            if apply.covers:
+                done.covers |= apply.covers
             done.answers.append(applied)
             done.first = done.first or (applied.ids[0] if applied.ids else 0)
             done.last = applied.ids[-1] if applied.ids else view.now
 
-    def _confirmed(self, line: Line, taken: Iterable[Any], done: _Done, unsure: _Unsure) -> bool:
-        """Whether an earlier run was committed. Once the rows are taken it is over, one way or the other."""
-        _, seq, token = unsure
-        asked = line.send(_WRITTEN, (seq, token))
-        line.sync()
-        self._check_taken(taken, done)
-        return asked.fetchone() is not None
-
-    def _turns(self, request: Request, more: Iterable[str]) -> Turns:
+    def _turns(self, request: Request, more: Iterable[str], covers: frozenset[str]) -> Turns:
         scope = request[0]
         find = scope.find
         known = self._memory.actions.get(find.id, ()) if find is not None and find.id is not None else ()
-        return of_scope(scope, self._memory.covers, (*known, *more))
+        return of_scope(scope, covers, (*known, *more))
 
     def _make_shared(self, line: Line, turns: Turns) -> None:
         """Makes rows that others share in a transaction of their own, lest the first to use one keeps them waiting."""
         missing = sorted(name for name, alone in turns.items() if not alone and name not in self._memory.rows)
         if missing:
+            line.begin()
             line.send(_MAKE, (missing,))
+            line.send("commit")
             line.sync()
             self._memory.add_rows(missing)
 
-    def _take(self, line: Line, turns: Turns) -> list[Any]:
+    def _take(self, line: Line, turns: Turns, *, sure: bool = False) -> list[Answer]:
+        """Takes the rows; ``sure``: what follows must not be done if one of them is not there."""
         missing = sorted(name for name in turns if name not in self._memory.rows)
         if missing:
             line.send(_MAKE, (missing,))
         runs = list(in_order(turns))
         if [alone for alone, _ in runs] == [False, True]:
-            return [line.send(_TAKE_BOTH, (runs[0][1], runs[1][1]))]
-        return [line.send(_TAKE[alone], (names,)) for alone, names in runs]
+            takes = [(_TAKE_BOTH, [runs[0][1], runs[1][1]])]
+        else:
+            takes = [(_TAKE[alone], [names]) for alone, names in runs]
+        if sure:
+            return [line.send(_sure(query), [*groups, sum(map(len, groups))]) for query, groups in takes]
+        return [line.send(query, groups) for query, groups in takes]
 
     def _check_taken(self, taken: Iterable[Any], done: _Done) -> None:
         """Raises ``Again`` where a row was missing that was there once: it has been forgotten since."""
@@ -441,7 +517,28 @@ class PostgresStore:
         gone += self._forget_prints(horizon, budget)
         gone += self._forget_marks(horizon, budget)
         self._forget_turns(budget)
+        self._tend_parts()
         return gone
+
+    def _tend_parts(self) -> None:
+        """Makes the journal's next part ahead, and drops those that nothing is in any more."""
+        parts = parts_of(self._read(PARTS))
+        ((first, last),) = self._read("select min(seq), max(seq) from journal")
+        clock, _ = self._moments()
+        now = max(clock, last or 0)
+        end = next_end(parts, first or now, now)
+        left = [
+            part
+            for part in empty(parts, last or 0)
+            if not self._read("select 1 from journal where seq >= %s and seq < %s limit 1", (part.low, part.high))
+        ]
+        if end is None and not left:
+            return
+        with explained(self.address), self._connections.alone() as connection:
+            if end is not None:
+                extend(connection, end)
+            for part in left:
+                drop(connection, part)
 
     def _forget_calls(self, budget: int) -> int:
         """In small steps along the journal; what was gone through stays gone through."""
@@ -539,6 +636,7 @@ class PostgresStore:
             "and (%(only)s::bigint[] is null or seq = any(%(only)s::bigint[])) returning 1",
             params,
         )
+        self._tend_parts()
         return []
 
     def size(self) -> int:
@@ -551,7 +649,7 @@ class PostgresStore:
         ((version, schema, entries, last, live, size, fsync, sync),) = self._read(
             "select current_setting('server_version'), (select version from schema_version), "
             "(select count(*) from journal), (select max(seq) from journal), (select count(distinct id) from live), "
-            f"pg_total_relation_size('journal') + {_OTHERS}, "
+            f"{_JOURNAL} + {_OTHERS}, "
             "current_setting('fsync'), current_setting('synchronous_commit')"
         )
         clock, _ = self._moments()
@@ -576,16 +674,32 @@ class PostgresStore:
         )
 
 
-def _waves(requests: Sequence[Request], turns: Sequence[Turns]) -> list[list[Request]]:
-    """The requests in their order, in groups that can look at once because none can see what another changes."""
+@cache
+def _sure(take: str) -> str:
+    """A statement that takes rows, as one that fails if there are not as many as expected.
+
+    The server passes over all that was sent behind one that fails.
+    """
+    return f"select 1 / (({take}) = %s)::int"
+
+
+def _waves(
+    requests: Sequence[Request], turns: Sequence[Turns], known: Mapping[int, Collection[str]]
+) -> list[list[Request]]:
+    """The requests in their order, in groups that can look at once because none can see what another changes.
+
+    ``known`` are the keys of actions; another thread may have learned them after the turns were made out.
+    """
     waves: list[list[Request]] = []
     held: list[Turns] = []
     sessions: set[tuple[str, str]] = set()
     for request, mine in zip(requests, turns, strict=True):
         scope = request[0]
         session = (scope.namespace, scope.session)
-        # A report may turn out to be about anything, and a session's kin are what its last call said.
-        alone = scope.find is not None or session in sessions or any(meet(mine, other) for other in held)
+        # Another report may turn out to be about anything, and a session's kin are what its last call said.
+        about = known.get(scope.find.id) if scope.find is not None and scope.find.id is not None else None
+        anything = scope.find is not None and (about is None or not all(mine.get(name, False) for name in about))
+        alone = anything or session in sessions or any(meet(mine, other) for other in held)
         if not waves or alone:
             waves.append([])
             held, sessions = [], set()

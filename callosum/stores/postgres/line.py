@@ -1,0 +1,362 @@
+"""Statements that go out together: libpq's pipeline, driven directly.
+
+A step needs few round trips and little work for each statement, so all that is sent between two waits leaves in one
+packet, parameters and rows are binary, and every statement is prepared once for each connection. Psycopg's own
+pipeline flushes after each statement and looks up the type of each parameter; what stands below it does
+neither (``psycopg.pq``, and its transformer for the rows).
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import struct
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+import psycopg
+from psycopg import pq
+from psycopg.adapt import Transformer
+from psycopg.errors import error_from_result
+
+Params = Mapping[str, Any] | Sequence[Any] | None
+
+STALL: Final = 15.0
+"""For how many seconds an answer may be silent before its connection counts as lost; longer than ``lock_timeout``."""
+_OK: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
+_SYNC: Final = pq.ExecStatus.PIPELINE_SYNC
+_ABORTED: Final = pq.ExecStatus.PIPELINE_ABORTED
+_TUPLES: Final = pq.ExecStatus.TUPLES_OK
+_BINARY: Final = pq.Format.BINARY
+_BAD: Final = pq.ConnStatus.BAD
+
+
+class Wired(psycopg.Connection[Any]):
+    """A connection that knows which statements it has prepared. ``preamble`` begins each of its transactions."""
+
+    prepared: set[bytes] | None
+    """None: nothing is prepared, since what is behind the connection may change from transaction to transaction."""
+    preamble: tuple[str, Params] | None
+
+    def wire(self, *, prepares: bool = True, preamble: tuple[str, Params] | None = None) -> None:
+        """Makes it ready for lines."""
+        self.prepared = set() if prepares else None
+        self.preamble = preamble
+        self._rows = Transformer.from_context(self)
+        self._poll = select.poll()
+
+    # --- under a line ---
+
+    def flush(self) -> None:
+        """Sends what stands in the buffer, and reads meanwhile, lest both sides wait for each other."""
+        pgconn = self.pgconn
+        while pgconn.flush():
+            if self._wait(select.POLLIN | select.POLLOUT) & select.POLLIN:
+                pgconn.consume_input()
+
+    def result(self) -> pq.abc.PGresult | None:
+        """The next result, None at the end of a statement's."""
+        pgconn = self.pgconn
+        while pgconn.is_busy():
+            self._wait(select.POLLIN)
+            pgconn.consume_input()
+        return pgconn.get_result()
+
+    def rows(self, result: pq.abc.PGresult) -> list[tuple[Any, ...]]:
+        """A result's rows."""
+        self._rows.set_pgresult(result, format=_BINARY)
+        return self._rows.load_rows(0, result.ntuples, tuple)
+
+    def _wait(self, events: int) -> int:
+        self._poll.register(self.pgconn.socket, events)
+        ready = self._poll.poll(STALL * 1000)
+        if not ready:
+            self.close()
+            raise psycopg.OperationalError(f"the server has not answered for {STALL:.0f} s")
+        return ready[0][1]
+
+
+class Answer:
+    """What became of one statement: its rows are there once the line was synced."""
+
+    __slots__ = ("_line", "_rows")
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
+        self._rows: list[tuple[Any, ...]] | None = None
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows; waits for them if that was not done yet."""
+        if self._rows is None:
+            self._line.sync()
+        return self._rows or []
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The first row, if there is one."""
+        rows = self.fetchall()
+        return rows[0] if rows else None
+
+
+class Line:
+    """A connection while statements are sent through it. ``enter`` it first, and ``leave`` it at the end.
+
+    After an error everything that was sent up to the next wait is undone by the server, a transaction stays
+    open that can only be ended.
+    """
+
+    __slots__ = ("_connection", "_pgconn", "_sent")
+
+    def __init__(self, connection: Wired) -> None:
+        self._connection = connection
+        self._pgconn = connection.pgconn
+        self._sent: deque[Answer | bytes | None] = deque()
+
+    def enter(self) -> None:
+        """Makes it a pipeline."""
+        self._pgconn.enter_pipeline_mode()
+
+    def leave(self) -> None:
+        """Waits for what was sent last and raises what became of it."""
+        if self._sent:
+            self.sync()
+        self._pgconn.exit_pipeline_mode()
+
+    def give_up(self) -> bool:
+        """Ends a transaction that went wrong; returns whether the connection can be used again."""
+        try:
+            while self._sent:
+                try:
+                    self._settle()
+                except psycopg.Error as error:
+                    if error.sqlstate is None or self._pgconn.status == _BAD:
+                        return False
+                    # what was sent before the fault has failed too
+            if self._pgconn.transaction_status != pq.TransactionStatus.IDLE:
+                self.send("rollback")
+                self.sync()
+            self._pgconn.exit_pipeline_mode()
+        except psycopg.Error:
+            return False
+        return self._pgconn.transaction_status == pq.TransactionStatus.IDLE
+
+    def begin(self) -> None:
+        """Sends the beginning of a transaction."""
+        self.send("begin")
+        if self._connection.preamble is not None:
+            self.send(*self._connection.preamble)
+
+    def send(self, query: str, params: Params = None) -> Answer:
+        """Sends a statement; its rows are there after ``sync``. Parameters are ``%s`` or ``%(name)s``."""
+        statement = _statements.get(query) or _compiled(query)
+        values, formats = statement.values(params) if statement.arrays else (None, None)
+        prepared = self._connection.prepared
+        if prepared is None:
+            self._pgconn.send_query_params(statement.sql, values, None, formats, _BINARY)
+        else:
+            if statement.name not in prepared:
+                self._pgconn.send_prepare(statement.name, statement.sql)
+                self._sent.append(statement.name)
+                prepared.add(statement.name)
+            self._pgconn.send_query_prepared(statement.name, values, formats, _BINARY)
+        answer = Answer(self)
+        self._sent.append(answer)
+        return answer
+
+    def fetch(self, query: str, params: Params = None) -> list[tuple[Any, ...]]:
+        """Sends a statement and waits for its rows: a round trip."""
+        answer = self.send(query, params)
+        self.sync()
+        return answer.fetchall()
+
+    def sync(self) -> None:
+        """Waits for everything sent so far; raises the first error among it."""
+        self._pgconn.pipeline_sync()
+        self._sent.append(None)
+        self._connection.flush()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Takes in what was answered up to the next sync."""
+        error: psycopg.Error | None = None
+        connection = self._connection
+        if None not in self._sent:
+            self._pgconn.pipeline_sync()
+            self._sent.append(None)
+            connection.flush()
+        while True:
+            awaited = self._sent[0]
+            result = connection.result()
+            if awaited is None:
+                if result is None or result.status != _SYNC:
+                    raise self._broken(error)
+                self._sent.popleft()
+                break
+            if result is None:
+                raise self._broken(error)
+            self._sent.popleft()
+            if result.status not in _OK:
+                if isinstance(awaited, bytes) and connection.prepared is not None:
+                    connection.prepared.discard(awaited)
+                if error is None and result.status != _ABORTED:
+                    error = error_from_result(result, encoding="utf-8")
+                if self._pgconn.status == _BAD:
+                    raise self._broken(error)
+            elif isinstance(awaited, Answer):
+                awaited._rows = connection.rows(result) if result.status == _TUPLES else []  # noqa: SLF001
+            if connection.result() is not None:
+                raise self._broken(error)
+        if error is not None:
+            raise error
+
+    def _broken(self, error: psycopg.Error | None) -> psycopg.Error:
+        if error is not None and error.sqlstate:
+            return error
+        return psycopg.OperationalError(self._pgconn.get_error_message().strip() or "the connection is lost")
+
+
+# --- statements -------------------------------------------------------------------------------------
+
+Encoder = Callable[[Sequence[Any]], bytes]
+
+
+class _Statement(NamedTuple):
+    """``names``: its parameters, None where they come in order. ``arrays``: an encoder for those that are arrays."""
+
+    name: bytes
+    sql: bytes
+    names: tuple[str, ...] | None
+    arrays: tuple[Encoder | None, ...]
+
+    def values(self, params: Params) -> tuple[list[bytes | None], list[int]]:
+        """The parameters as they are sent, and their formats.
+
+        A number goes as text, which the server reads as whatever type it needs there; anything else as its bytes.
+        """
+        if (type(params) is dict) != (self.names is not None) or params is None:
+            raise psycopg.ProgrammingError("parameters are either named or in order")
+        given = [params[name] for name in self.names] if self.names is not None else params  # type: ignore[call-overload]
+        if len(given) != len(self.arrays):
+            raise psycopg.ProgrammingError(f"{len(self.arrays)} parameters are expected, {len(given)} were given")
+        values: list[bytes | None] = []
+        formats: list[int] = []
+        for array, value in zip(self.arrays, given, strict=True):
+            kind = type(value)
+            if value is None:
+                values.append(None)
+                formats.append(0)
+            elif array is not None:
+                values.append(array(value))
+                formats.append(1)
+            elif kind is str:
+                values.append(value.encode())
+                formats.append(1)
+            elif kind is int:
+                values.append(b"%d" % value)
+                formats.append(0)
+            elif kind is bytes:
+                values.append(value)
+                formats.append(1)
+            else:
+                encoded, format_ = _other(value)
+                values.append(encoded)
+                formats.append(format_)
+        return values, formats
+
+
+def _other(value: Any) -> tuple[bytes, int]:
+    if isinstance(value, str):
+        return value.encode(), 1
+    if value is True or value is False:
+        return (b"t" if value else b"f"), 0
+    if isinstance(value, int):
+        return b"%d" % value, 0
+    if isinstance(value, list):
+        kind = next((_KINDS.get(type(one)) for one in value if one is not None), None)
+        return (_ARRAYS[kind](value), 1) if kind else (b"{%s}" % b",".join([b"NULL"] * len(value)), 0)
+    raise psycopg.DataError(f"no parameter of a statement: {type(value).__name__}")
+
+
+_LENGTH: Final = struct.Struct(">i").pack
+_BIG: Final = struct.Struct(">iq").pack
+_SMALL: Final = struct.Struct(">ii").pack
+_HEAD: Final = struct.Struct(">iiiii").pack
+_NULL: Final = _LENGTH(-1)
+
+
+def _array(oid: int, item: Callable[[Any], bytes]) -> Encoder:
+    """The encoder of an array: of the items' type, by its number, and what makes an item's length and bytes."""
+    empty = struct.pack(">iii", 0, 0, oid)
+
+    def encoder(value: Sequence[Any]) -> bytes:
+        if not value:
+            return empty
+        items = [_NULL if one is None else item(one) for one in value]
+        return _HEAD(1, int(_NULL in items), oid, len(items), 1) + b"".join(items)
+
+    return encoder
+
+
+def _text(value: str) -> bytes:
+    encoded = value.encode()
+    return _LENGTH(len(encoded)) + encoded
+
+
+def _big(value: int) -> bytes:
+    return _BIG(8, value)
+
+
+def _small(value: int) -> bytes:
+    return _SMALL(4, value)
+
+
+def _bytes(value: bytes) -> bytes:
+    return _LENGTH(len(value)) + value
+
+
+_ARRAYS: Final = {
+    "text[]": _array(25, _text),
+    "bigint[]": _array(20, _big),
+    "int[]": _array(23, _small),
+    "bytea[]": _array(17, _bytes),
+}
+_KINDS: Final = {str: "text[]", int: "bigint[]", bytes: "bytea[]"}
+"""What a list is where the statement does not say."""
+_PLACE: Final = re.compile(r"%(?:%|s|\((\w+)\)s)(?:::(\w+\[\]))?")
+_statements: dict[str, _Statement] = {}
+_numbers = count()
+
+
+def _compiled(query: str) -> _Statement:
+    """A statement with its places numbered: the same name twice is one parameter."""
+    names: dict[str, int] = {}
+    arrays: list[Encoder | None] = []
+    in_order = 0
+
+    def place(found: re.Match[str]) -> str:
+        nonlocal in_order
+        if found[0] == "%%":
+            return "%"
+        encoder = _ARRAYS[found[2]] if found[2] else None
+        name = found[1]
+        if name is None:
+            in_order += 1
+            arrays.append(encoder)
+            number = in_order
+        elif name in names:
+            number = names[name]
+            if found[2]:
+                arrays[number - 1] = encoder
+        else:
+            number = names[name] = len(names) + 1
+            arrays.append(encoder)
+        return f"${number}" + (f"::{found[2]}" if found[2] else "")
+
+    sql = _PLACE.sub(place, query)
+    if names and in_order:
+        raise psycopg.ProgrammingError("parameters are either named or in order")
+    statement = _Statement(
+        b"callosum_%d" % next(_numbers), sql.encode(), tuple(names) if names else None, tuple(arrays)
+    )
+    return _statements.setdefault(query, statement)

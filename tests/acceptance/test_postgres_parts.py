@@ -1,0 +1,169 @@
+"""The parts of the PostgreSQL store's journal, and how an older schema becomes this one while it is used."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+
+import psycopg
+import pytest
+
+from callosum.model import DAY, SECOND, Entry, State
+from callosum.stores.postgres import PostgresStore, schema
+from callosum.stores.postgres.parts import PARTS, Part, parts_of
+from callosum.testing import ManualClock
+from callosum.testing.script import Script
+from tests.support.postgres import Server, postgres, postgres_url, schema_of  # noqa: F401
+
+
+def _parts(store: PostgresStore) -> list[Part]:
+    return parts_of(store._read(PARTS))
+
+
+def _leave(store: PostgresStore, clock: ManualClock) -> list[Entry]:
+    """Rotates all that may leave."""
+    until, horizon = clock.now, clock.now - DAY
+    gone = store.take(until, horizon)
+    store.take(until, horizon, delete=True, only=[entry.seq for entry in gone])
+    return gone
+
+
+def test_a_part_is_made_ahead_and_dropped_when_all_in_it_has_left(postgres_url: str) -> None:  # noqa: F811
+    clock = ManualClock()
+    store = PostgresStore(postgres_url, clock=clock)
+    script = Script(store)
+    script.act("mira", "doc:1")
+    store.maintain(clock.now - DAY)
+    first, ahead = _parts(store)
+    assert clock.now < first.high == ahead.low <= clock.now + 2 * DAY
+    store.maintain(clock.now - DAY)
+    assert _parts(store) == [first, ahead]
+
+    days: list[int] = []
+    for _ in range(12):
+        clock.advance(DAY / SECOND)
+        days.append(script.act("mira", f"doc:{len(days)}"))
+        store.maintain(clock.now - DAY)
+        assert _parts(store)[-1].low > clock.now, "there is room ahead"
+    assert [entry.seq for entry in store.entries()][1:] == days
+    assert 3 <= len(_parts(store)) <= 6, "the older the journal, the longer its parts"
+
+    held = script.act("doug", "doc:9", tier=4, state=State.OPEN, lease=90 * DAY)
+    clock.advance(40 * DAY / SECOND)
+    store.maintain(clock.now - DAY)
+    last = script.act("mira", "doc:10")
+    before = _parts(store)
+    _leave(store, clock)
+    assert [entry.seq for entry in store.entries()] == [held, last]
+    parts = _parts(store)
+    assert len(parts) < len(before)
+    assert any(part.low <= held < part.high for part in parts), "what cannot leave keeps its part"
+    assert store.action("default", held) is not None
+    script.end("doug", held)
+    clock.advance(40 * DAY / SECOND)
+    script.act("mira", "doc:11")
+    _leave(store, clock)
+    assert not any(part.low <= held < part.high for part in _parts(store))
+    store.close()
+
+
+def test_servers_that_make_parts_at_once_make_each_once(postgres_url: str) -> None:  # noqa: F811
+    """And nobody who acts meanwhile meets an error."""
+    clock = ManualClock()
+    stores = [PostgresStore(postgres_url, clock=clock) for _ in range(4)]
+    script = Script(stores[0])
+    script.act("mira", "doc:1")
+    stop = threading.Event()
+    faults: list[BaseException] = []
+    done: list[int] = []
+
+    def acts() -> None:
+        try:
+            while not stop.is_set():
+                done.append(script.act("mira", "doc:1"))
+        except BaseException as fault:  # noqa: BLE001
+            faults.append(fault)
+
+    def tends(store: PostgresStore, start: threading.Barrier) -> None:
+        try:
+            start.wait()
+            store.maintain(clock.now - DAY)
+        except BaseException as fault:  # noqa: BLE001
+            faults.append(fault)
+
+    actor = threading.Thread(target=acts)
+    actor.start()
+    for _ in range(3):
+        clock.advance(DAY / SECOND)
+        start = threading.Barrier(len(stores))
+        threads = [threading.Thread(target=tends, args=(store, start)) for store in stores]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        stores[0].maintain(clock.now - DAY)  # should all have met somebody else at it
+    stop.set()
+    actor.join()
+    assert not faults
+    parts = _parts(stores[0])
+    assert 2 <= len(parts) <= 4
+    assert all(one.high == other.low for one, other in pairwise(parts))
+    assert [entry.seq for entry in stores[0].entries(limit=100_000)][1:] == done
+    for store in stores:
+        store.close()
+
+
+def test_an_older_server_goes_on_while_a_newer_one_migrates(
+    postgres: Server,  # noqa: F811
+    postgres_url: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has its statements prepared for the tables as they were."""
+    with monkeypatch.context() as older:
+        older.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        older.setattr(schema, "SCHEMA", 1)
+        old = PostgresStore(postgres_url)
+        script = Script(old)
+        held = script.act("mira", "doc:1", tier=3, state=State.OPEN)
+    name = schema_of(postgres_url)
+    with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
+
+        def kind() -> object:
+            row = connection.execute(
+                "select relkind from pg_class where oid = %s::regclass", (f"{name}.journal",)
+            ).fetchone()
+            return row and row[0]
+
+        assert kind() == "r"
+        stop = threading.Event()
+        faults: list[BaseException] = []
+        done: list[int] = []
+
+        def acts(number: int) -> None:
+            try:
+                while not stop.is_set():
+                    id = script.act(f"s{number}", f"doc:{number}", tier=3, state=State.OPEN)
+                    done.extend((id, script.end(f"s{number}", id)))
+            except BaseException as fault:  # noqa: BLE001
+                faults.append(fault)
+
+        threads = [threading.Thread(target=acts, args=(number,)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        new = PostgresStore(postgres_url)
+        assert kind() == "p"
+        new.maintain(0)
+        count = len(done) + 12
+        while len(done) < count and not faults:
+            Script(new).act("newer", "doc:0")
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not faults
+    assert new.check().schema == schema.SCHEMA
+    assert set(done) <= {entry.seq for entry in new.entries(limit=100_000)}
+    assert [entry.seq for entry in old.entries(limit=100_000)] == [entry.seq for entry in new.entries(limit=100_000)]
+    script.end("mira", held)
+    assert new.live(None, [State.OPEN]) == []
+    old.close()
+    new.close()

@@ -1,0 +1,122 @@
+"""The PostgreSQL store behind a pooler (PgBouncer) that shares its connections between transactions."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from callosum.errors import ConfigError
+from callosum.model import State
+from callosum.stores.postgres import PostgresStore
+from callosum.testing.script import Script
+from tests.support.postgres import Server, _as_nobody, postgres, postgres_url, schema_of  # noqa: F401
+
+PORT = 6432
+PGBOUNCER = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/bin")
+
+
+@pytest.fixture(params=["transaction", "session"])
+def pooler(request: pytest.FixtureRequest, postgres: Server) -> Iterator[tuple[str, Path]]:  # noqa: F811
+    """How it pools, and the folder of its socket."""
+    if PGBOUNCER is None:
+        pytest.skip("no pgbouncer here: install it to run what concerns poolers")
+    folder = Path(tempfile.mkdtemp(dir=postgres.folder))
+    folder.chmod(0o777)
+    (folder / "users").write_text('"callosum" ""\n')
+    (folder / "ini").write_text(
+        f"[databases]\npostgres = host={postgres.folder} port=5432\n"
+        f"[pgbouncer]\nlisten_addr =\nlisten_port = {PORT}\nunix_socket_dir = {folder}\n"
+        f"auth_type = trust\nauth_file = {folder}/users\npool_mode = {request.param}\ndefault_pool_size = 3\n"
+    )
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([*_as_nobody(), PGBOUNCER, "-q", str(folder / "ini")], stderr=log)
+    until = time.monotonic() + 20
+    with closing(socket.socket(socket.AF_UNIX)) as probe:
+        while probe.connect_ex(str(folder / f".s.PGSQL.{PORT}")):
+            assert process.poll() is None, (folder / "log").read_text()
+            assert time.monotonic() < until
+    yield request.param, folder
+    process.terminate()
+    process.wait(20)
+
+
+def _url(folder: Path, url: str, more: str = "") -> str:
+    return (
+        f"postgresql://callosum@/postgres?host={quote(str(folder), safe='')}&port={PORT}&schema={schema_of(url)}{more}"
+    )
+
+
+def test_one_that_pools_by_session_needs_no_word(pooler: tuple[str, Path], postgres_url: str) -> None:  # noqa: F811
+    mode, folder = pooler
+    url = _url(folder, postgres_url, "&pool=2")
+    if mode == "transaction":
+        with pytest.raises(ConfigError, match=r"\?pooler=transaction"):
+            PostgresStore(url)
+        return
+    store = PostgresStore(url)
+    script = Script(store)
+    script.end("mira", script.act("mira", "doc:1", tier=3, state=State.OPEN))
+    assert store.live(None, list(State)) == []
+    store.close()
+
+
+@pytest.mark.parametrize("pooler", ["transaction"], indirect=True)
+def test_one_that_pools_by_transaction_serves_more_connections_than_it_has(
+    pooler: tuple[str, Path],
+    postgres: Server,  # noqa: F811
+    postgres_url: str,  # noqa: F811
+) -> None:
+    _, folder = pooler
+    direct = f"&pooler=transaction&direct={quote(f'{postgres.folder}:5432', safe='')}"
+    stores = [PostgresStore(_url(folder, postgres_url, direct + "&pool=4")) for _ in range(2)]
+    faults: list[BaseException] = []
+    done: list[int] = []
+
+    def acts(number: int) -> None:
+        script = Script(stores[number % 2])
+        try:
+            for _ in range(10):
+                id = script.act(f"s{number}", "doc:1", f"doc:{number}", tier=3, state=State.OPEN)
+                done.extend((id, script.end(f"s{number}", id)))
+        except BaseException as fault:  # noqa: BLE001
+            faults.append(fault)
+
+    threads = [threading.Thread(target=acts, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    here, there = stores
+    assert [entry.seq for entry in here.entries(limit=1000)] == sorted(done)
+    assert here.live(None, list(State)) == []
+    here.maintain(0)
+
+    held = Script(there).act("doug", "doc:1", tier=4, state=State.OPEN)
+    Script(there).act("mira", "doc:1", tier=4, state=State.QUEUED)
+    here.pause(0)
+    assert here._bell.listening(20)
+    before = here._bell._count
+    waiter = threading.Thread(target=here.pause, args=(60,))
+    waiter.start()
+    Script(there).end("doug", held)
+    waiter.join(30)
+    assert here._bell._count > before, "notices come on the direct connection"
+
+    # Whoever else uses the pooler finds nothing of ours in its connections.
+    with psycopg.connect(f"host={folder} port={PORT} user=callosum dbname=postgres", prepare_threshold=None) as other:
+        for setting, default in (("search_path", '"$user", public'), ("enable_seqscan", "on")):
+            assert other.execute("select current_setting(%s)", (setting,)).fetchone() == (default,)
+    for store in stores:
+        store.close()

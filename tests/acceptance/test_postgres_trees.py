@@ -1,0 +1,65 @@
+"""Which trees are in use, over PostgreSQL: what a process knows of it must never let anybody in below a tree that is held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from callosum.model import SECOND, Applied, Change, Entry, Event, Key, Opening, Scope, State, View
+from callosum.stores.base import Request
+from callosum.stores.postgres import PostgresStore
+from callosum.stores.postgres.look import Look
+from tests.support.postgres import postgres, postgres_url, server  # noqa: F401
+
+TREE, BELOW = "file:/repo/", "file:/repo/a.py"
+
+
+def take(session: str, key: str) -> Request:
+    """Takes the key unless somebody is there; the answer is whether it did."""
+
+    def step(view: View) -> Change:
+        if any(place.live for place in view.keys):
+            return Change(answer=False)
+        entry = Entry(Event.INTERCEPT, session, tier=4, keys=(Key(key),))
+        return Change((entry,), Opening(State.OPEN, view.now + 60 * SECOND), answer=True)
+
+    return Scope("default", session, (Key(key),), live=True), step
+
+
+def taken(store: PostgresStore, *requests: Request) -> list[object]:
+    """The answers of a batch."""
+    return [answer.change.answer for answer in store.transact(requests) if isinstance(answer, Applied)]
+
+
+def test_a_tree_that_is_first_used_in_a_batch_is_known_to_all(postgres_url: str) -> None:  # noqa: F811
+    """Also where a later request of the batch lies below it, which is told of it in the same transaction."""
+    one, other = PostgresStore(postgres_url), PostgresStore(postgres_url)
+    assert taken(one, take("mira", TREE), take("doug", BELOW)) == [True, False]
+    assert taken(other, take("anna", BELOW)) == [False]
+    one.close()
+    other.close()
+
+
+def test_what_another_thread_learns_is_not_taken_for_known(
+    postgres_url: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One has asked before the tree was in use, and reads the answer after a second thread has learned that it is."""
+    one, other = PostgresStore(postgres_url), PostgresStore(postgres_url)
+    assert taken(one, take("warm", "file:/else/b.py")) == [True]
+    assert taken(other, take("anna", TREE)) == [True]
+    ask: Callable[[Look], None] = Look.ask
+    second: list[list[object]] = []
+
+    def late(look: Look) -> None:
+        ask(look)
+        if not second:
+            second.append([])
+            second[0] = taken(one, take("doug", "file:/repo/b.py"))
+
+    monkeypatch.setattr(Look, "ask", late)
+    assert taken(one, take("mira", BELOW)) == [False]
+    assert second == [[False]]
+    one.close()
+    other.close()
