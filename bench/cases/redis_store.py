@@ -1,4 +1,4 @@
-"""The gate over Redis: one gated call beside a bare ``Lock`` on the same server, and ten hot keys in an open loop."""
+"""The gate over Redis: a gated call beside a bare ``Lock`` on the same server, ten hot keys, and a long journal."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ def run(folder: Path, rounds: int) -> Report:
                 _pair(report, own, port, name, rounds, durable=durable)
                 if durable:
                     _hot(report, own, port)
+                else:
+                    _flat(report, own, port, rounds)
         except peers.Missing as fault:
             report.missing.append(str(fault))
     return report
@@ -42,19 +44,83 @@ def run(folder: Path, rounds: int) -> Report:
 def _pair(report: Report, folder: Path, port: int, name: str, rounds: int, *, durable: bool) -> None:
     store = RedisStore(f"redis://127.0.0.1:{port}/0?durability={'full' if durable else 'server'}")
     with LocalGate(settings=calls.settings(folder / "gate"), store=store) as gate, _lock(port) as lock:
-        found = side_by_side(
-            [
-                Case("Lock", lock, 100),
-                Case("tier 2", calls.gated(gate, calls.post), 60),
-                Case("tier 3", calls.gated(gate, calls.reply), 60),
-            ],
-            rounds,
-        )
+        cases = [
+            Case("Lock", lock, 100),
+            Case("tier 2", calls.gated(gate, calls.post), 60),
+            Case("tier 3", calls.gated(gate, calls.reply), 60),
+        ]
+        found = side_by_side(cases, rounds)
+        trips = {case.name: _trips(port, case, 10_000) for case in cases[1:]}
     for case, measured in found.items():
         report.add(f"{name}: {case}, median", measured.median, "us")
+        if case != "Lock":
+            report.add(f"{name}: {case}, round trips a call", trips[case])
     for case in ("tier 2", "tier 3"):
         target = 2.0 if durable and case == "tier 3" else None
         report.add(f"{name}: {case} / Lock acquire + release", found[case].over(found["Lock"]), at_most=target)
+
+
+def _trips(port: int, case: Case, start: int) -> float:
+    """How many scripts the server runs for one call: each is one round trip."""
+    with peers.installed("redis").Redis(port=port) as client:
+        before = client.info("commandstats")["cmdstat_evalsha"]["calls"]
+        for count in range(start, start + 100):
+            case.operation(count)
+        return float(client.info("commandstats")["cmdstat_evalsha"]["calls"] - before) / 100
+
+
+def _flat(report: Report, folder: Path, port: int, rounds: int) -> None:
+    """One call in a journal of a million rows, over 100,000 keys, beside one in a journal of a thousand."""
+    cases = []
+    with contextlib.ExitStack() as stack:
+        for rows, keys in ((1_000, 1_000), (1_000_000, 100_000)):
+            prefix = f"flat{rows}"
+            store = RedisStore(f"redis://127.0.0.1:{port}/0?durability=server&prefix={prefix}")
+            gate = LocalGate(settings=calls.settings(folder / prefix, rotate=False), store=store)
+            stack.callback(gate.close)
+            _fill(port, prefix, rows, keys)
+            cases.append(Case(f"{rows:,} rows", calls.gated(gate, calls.reply), 60))
+        few, many = side_by_side(cases, rounds).values()
+    report.add("tier 3 after 1,000 rows, median", few.median, "us")
+    report.add("tier 3 after 1,000,000 rows / 1,000 rows", many.over(few), at_most=1.25)
+
+
+def _fill(port: int, prefix: str, rows: int, keys: int) -> None:
+    """Writes calls of two days ago, each with its report, as the store keeps them; two rows a call."""
+    redis = peers.installed("redis")
+    tag = f"{prefix}:{{default}}:"
+    start = int(time.time() * 1_000_000) - 172_800_000_000
+    with redis.Redis(port=port) as client:
+        client.sadd(f"{prefix}:namespaces", "default")
+        fill = client.register_script(_FILL)
+        for first in range(0, rows // 2, 5_000):
+            fill(args=[tag, start, first, min(first + 5_000, rows // 2), keys])
+        client.set(f"{prefix}:clock", start + rows * 1_000)
+        client.set(f"{tag}count", rows)
+
+
+_FILL = """
+local tag, start, keys = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
+local line = string.rep('x', 500)
+for i = tonumber(ARGV[3]), tonumber(ARGV[4]) - 1 do
+  local at, ended = string.format('%.0f', start + i * 2000), string.format('%.0f', start + i * 2000 + 1000)
+  local key, session = 'thread:andy:old-' .. i % keys, 's' .. i % 100
+  redis.call('XADD', tag .. 'log', at .. '-0', 'o', line, 'n', i)
+  redis.call('XADD', tag .. 'log', ended .. '-0', 'e', line, 'n', i)
+  redis.call('HSET', tag .. 'a', at, line)
+  redis.call('ZADD', tag .. 'ids', at, at)
+  redis.call('ZADD', tag .. 't:' .. session, at, at)
+  redis.call('ZADD', tag .. 'p:' .. key, 0, i .. ':' .. at .. ':' .. session)
+  redis.call('ZADD', tag .. 'prints', at, key .. i)
+  if i < keys then
+    redis.call('HSET', tag .. 'm:' .. key, session, line)
+    redis.call('ZADD', tag .. 'names', 0, key)
+    redis.call('ZADD', tag .. 'c:' .. key, ended, session)
+    redis.call('ZADD', tag .. 'chg', ended, key)
+    redis.call('ZADD', tag .. 'v', ended, key)
+  end
+end
+"""
 
 
 def _hot(report: Report, folder: Path, port: int) -> None:

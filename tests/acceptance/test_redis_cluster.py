@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import gc
+import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from callosum.errors import ConfigError
+from callosum.errors import ConfigError, StoreUnavailable
 from callosum.model import Change, Event, Opening, State, View
 from callosum.stores.redis import RedisStore
 from callosum.testing.script import Script, ids
@@ -129,3 +133,95 @@ def test_a_cluster_must_sync_every_write(servers: list[RedisServer]) -> None:
                 RedisStore(servers[0].url())
         finally:
             client.config_set("appendfsync", "always")
+
+
+# --- fail-over ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_replica() -> Iterator[tuple[list[RedisServer], RedisServer]]:
+    """Three masters, and a replica of the first; who does not answer for half a second is given up."""
+    pytest.importorskip("redis")
+    options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "500", "--cluster-replica-validity-factor", "0"]
+    with ExitStack() as stack:
+        found = []
+        for _ in range(4):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="callosum-redis-"))
+            found.append(RedisServer(Path(folder), *options, "--repl-diskless-sync-delay", "0"))
+            stack.callback(found[-1].stop)
+        masters, replica = found[:3], found[3]
+        _formed(masters)
+        with replica.client() as mine, masters[0].client() as first:
+            mine.execute_command("CLUSTER", "MEET", "127.0.0.1", masters[0].port)
+            name = first.execute_command("CLUSTER", "MYID").decode()
+            _until(lambda: name in str(mine.execute_command("CLUSTER", "NODES")))
+            mine.execute_command("CLUSTER", "REPLICATE", name)
+            _until(lambda: mine.info("replication").get("master_link_status") == "up")
+        for server in found:  # who votes must know whose replica it is, and it must know what its master holds
+            with server.client() as client:
+                _until(partial(_knows, client))
+        yield masters, replica
+
+
+def _knows(client: Any) -> bool:
+    nodes = str(client.execute_command("CLUSTER", "NODES"))
+    return "slave" in nodes and b"cluster_slots_assigned:16384" in _info(client)
+
+
+def _until(holds: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it does not come about"
+        time.sleep(0.02)
+
+
+def test_a_replica_takes_over_with_what_it_has(with_replica: tuple[list[RedisServer], RedisServer]) -> None:
+    """Clients go on by themselves; only what the replica had not received is gone, as the documents say."""
+    masters, replica = with_replica
+    store = RedisStore(masters[1].url())
+    prefix = store.link.prefix
+
+    def on_first(name: str) -> bool:
+        with masters[0].client() as client:
+            return any(client.scan_iter(f"{prefix}:{{{name}}}:log"))
+
+    for name in SPACES:
+        Script(store, name).act("mira", KEY)
+    here, elsewhere = next(n for n in SPACES if on_first(n)), next(n for n in SPACES if not on_first(n))
+    script, other = Script(store, here), Script(store, elsewhere)
+    kept = script.act("mira", KEY, state=State.OPEN, tier=4, durable=True)
+    with masters[0].client() as client:
+        assert client.wait(1, 10_000) == 1
+    assert replica.process is not None
+    replica.process.send_signal(signal.SIGSTOP)
+    with masters[0].client() as client:
+        client.execute_command("CLIENT", "KILL", "TYPE", "replica")  # else the system keeps what is sent for it
+    lost = script.act("doug", "doc:other", state=State.OPEN, tier=4, durable=True)
+    masters[0].kill()
+    replica.process.send_signal(signal.SIGCONT)
+
+    assert other.act("kim", KEY), "the other masters answer all the while"
+    refused = 0
+
+    def went_on() -> bool:
+        nonlocal refused
+        try:
+            script.act("kim", "doc:new")
+        except StoreUnavailable:
+            refused += 1
+            return False
+        return True
+
+    _until(went_on, 30)
+    assert [action.id for action in store.live(here, [State.OPEN])] == [kept]
+    assert ids(script.place("kim", KEY).live) == [kept]
+    assert store.action(here, lost) is None
+    assert script.found("doug", id=lost) is None
+    entries = store.entries(namespace=here, limit=100)
+    assert [entry.session for entry in entries] == ["mira", "mira", "kim"]
+    assert entries[-1].seq > lost
+    script.end("mira", kept)
+    store.close()
+    with warnings.catch_warnings():  # the driver forgets its connections to the dead server without closing them
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()

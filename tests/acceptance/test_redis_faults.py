@@ -16,10 +16,14 @@ from callosum.errors import ConfigError, StoreError, StoreUnavailable
 from callosum.gate import LocalGate
 from callosum.model import Change, Event, Opening, State, View
 from callosum.settings import Settings
+from callosum.stores.base import Pool
 from callosum.stores.opening import open_store
-from callosum.stores.redis import RedisStore
+from callosum.stores.redis import RedisStore, link
+from callosum.stores.redis.transactions import APPLY
 from callosum.testing.script import Script
-from tests.support.redis_server import RedisServer, redis_server, serving  # noqa: F401  a fixture
+from chaos.proxy import Proxy
+from tests.support.lossy import Lossy
+from tests.support.redis_server import RedisServer, recent_binary, redis_server, serving  # noqa: F401  a fixture
 from tests.support.world import RULES, Call
 
 KEY = "doc:plan"
@@ -118,29 +122,32 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(own_server: Redi
     store.close()
 
 
-def test_a_transaction_that_is_sent_twice_is_applied_once(
-    redis_server: RedisServer,  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As the driver does when it does not know whether the first one arrived."""
-    store = RedisStore(redis_server.url())
-    script = Script(store)
-    sent: list[Any] = []
-    run = store.link.run
+@pytest.mark.parametrize("crowded", [False, True])
+def test_a_change_whose_answer_is_lost_is_stored_once(redis_server: RedisServer, *, crowded: bool) -> None:  # noqa: F811
+    """It is sent again, and answered as the first one would have been; also when the server forgot the script meanwhile.
 
-    def twice(script_: Any, clock: str, *args: Any) -> Any:
-        answer = run(script_, clock, *args)
-        if len(args) > 6:  # a change
-            sent.append((answer, run(script_, clock, *args)))
-        return answer
-
-    monkeypatch.setattr(store.link, "run", twice)
-    id = script.act("mira", KEY, state=State.OPEN, tier=3)
-    script.end("mira", id)
-    assert len(sent) == 2
-    assert all(first == again for first, again in sent)
-    assert len(store.entries()) == 2
-    store.close()
+    ``crowded``: its moment may be moved on.
+    """
+    with Lossy(redis_server.port) as proxy, redis_server.client() as client:
+        prefix = redis_server.url().partition("?")[2]
+        store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0?{prefix}")
+        script = Script(store)
+        opened = []
+        for number in range(4):
+            if crowded:
+                store.transactions._crowded = time.monotonic() + 60
+            forgets = client.script_flush if number > 1 else int
+            proxy.lose(APPLY.sha.encode(), forgets)
+            opened.append(script.act("mira", KEY, state=State.OPEN, tier=3, durable=True, body={"number": number}))
+            proxy.lose(APPLY.sha.encode(), forgets)
+            script.end("mira", opened[-1])
+        assert proxy.lost == 8
+        assert store.pool().lost == 8
+        entries = store.entries()
+        assert [entry.seq for entry in entries if entry.event is Event.INTERCEPT] == opened
+        assert [entry.action for entry in entries if entry.event is Event.COMPLETE] == opened
+        assert store.live(None, list(State)) == []
+        store.close()
 
 
 def test_a_server_that_is_away_is_unavailable_and_comes_back(own_server: RedisServer) -> None:
@@ -165,6 +172,103 @@ def test_scripts_that_the_server_forgot_are_sent_again(redis_server: RedisServer
         id = script.act("mira", KEY, state=State.OPEN, tier=3, durable=True)
         script.end("mira", id)
     assert len(store.entries()) == 6
+    store.close()
+
+
+def test_a_server_that_kept_nothing_is_looked_at_anew(tmp_path: Path) -> None:
+    """What a process knew of a key went with the server; what it does next is seen by others as anything is."""
+    for server in server_with(str(tmp_path), appendonly="no"):
+        store = RedisStore(server.url(durability="server"))
+        script = Script(store)
+        script.act("mira", KEY)
+        script.act("mira", KEY)
+        server.kill()
+        server.start()
+        first, id = script.act("mira", KEY), script.act("mira", KEY)
+        assert [entry.seq for entry in store.entries()] == [first, id]
+        assert [action.id for action in script.place("doug", KEY).latest] == [id]
+        assert [action.id for action in script.place("doug", "doc:plan|x").latest] == [id]
+        store.close()
+
+
+# --- connections ----------------------------------------------------------------------------------------
+
+
+def test_a_pool_that_stays_exhausted_is_unavailable_and_says_which_setting(
+    redis_server: RedisServer,  # noqa: F811
+) -> None:
+    store = RedisStore(redis_server.url(pool="2"))
+    script = Script(store)
+    script.act("mira", KEY)
+    lines = store.link.client.connection_pool
+    lines.wait = 0.1
+    held = [lines.get_connection() for _ in range(2)]
+    assert store.pool() == Pool(2, open=2, idle=0)
+    for what in (lambda: script.act("mira", KEY), store.check):
+        with pytest.raises(StoreUnavailable, match=r"all 2 connections .* pool=N"):
+            what()
+    for connection in held:
+        lines.release(connection)
+    script.act("mira", KEY)
+    assert store.pool() == Pool(2, open=2, idle=2, waits=2, timeouts=2)
+    store.close()
+    assert store.pool().open == 0
+
+
+def test_more_threads_than_connections_take_turns(redis_server: RedisServer) -> None:  # noqa: F811
+    store = RedisStore(redis_server.url(pool="2"))
+    most = [0]
+
+    def worker(place: int) -> None:
+        script = Script(store)
+        for _ in range(20):
+            script.act(f"s{place}", f"doc:{place}")
+            most[0] = max(most[0], store.pool().open)
+
+    together(8, worker)
+    assert len(store.entries(limit=1000)) == 160
+    assert most[0] == 2
+    pool = store.pool()
+    assert (pool.waiting, pool.timeouts, pool.idle) == (0, 0, 2)
+    assert pool.waits > 0
+    store.close()
+
+
+def test_a_connection_that_nobody_answers_on_is_given_up(redis_server: RedisServer) -> None:  # noqa: F811
+    """As when a firewall has forgotten it: it ends by its timeout, and the call is done over a new one, once."""
+    with Proxy(("127.0.0.1", redis_server.port)) as proxy:
+        store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0?{redis_server.url().partition('?')[2]}")
+        script = Script(store)
+        id = script.act("mira", KEY, state=State.OPEN, tier=4)
+        proxy.set("silent")
+        for connection in store.link.client.connection_pool._available_connections:
+            connection._sock.settimeout(0.5)  # its own is five seconds
+        proxy.set("plain")  # for new connections; those that went silent stay so
+        began = time.monotonic()
+        script.end("mira", id)
+        assert time.monotonic() - began < 4
+        assert store.pool().lost == 1
+        assert [entry.action for entry in store.entries()] == [id, id]
+        store.close()
+
+
+def test_a_client_whose_clock_is_a_day_off_takes_the_servers_time(
+    redis_server: RedisServer,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether it knows the key or has to look."""
+    store = RedisStore(redis_server.url())
+    script = Script(store)
+    true = time.time
+    with redis_server.client() as client:
+        for day in (-86_400, 86_400):
+            monkeypatch.setattr(time, "time", lambda day=day: true() + day)
+            for key in (KEY, f"doc:{day}", KEY):
+                before = client.time()
+                id = script.act("mira", key)
+                after = client.time()
+                assert before[0] * 1_000_000 + before[1] - 1000 <= id <= after[0] * 1_000_000 + after[1] + 1000
+    assert store.check().ahead < 1
     store.close()
 
 
@@ -215,11 +319,11 @@ def test_a_server_that_cannot_keep_its_promise_is_refused(appendonly: str, fsync
     with tempfile.TemporaryDirectory() as folder:
         for server in server_with(folder, appendonly=appendonly, fsync=fsync):
             with server.client() as client:
-                version = client.info("server")["redis_version"]
-            if appendonly == "yes" and tuple(int(part) for part in version.split(".")[:2]) >= (7, 2):
-                store = RedisStore(server.url())
-                assert Script(store).act("mira", KEY, durable=True)
-                assert not store.check().problems
+                facts = client.info("server")
+            version = str(facts.get("valkey_version") or facts["redis_version"])
+            waits_for_disk = tuple(int(part) for part in version.split(".")[:2]) >= (7, 2)
+            if fsync == "everysec" and appendonly == "yes" and waits_for_disk:
+                RedisStore(server.url()).close()  # it waits for its disk
             else:
                 with pytest.raises(ConfigError, match=said):
                     RedisStore(server.url())
@@ -228,6 +332,35 @@ def test_a_server_that_cannot_keep_its_promise_is_refused(appendonly: str, fsync
             (problem,) = store.check().problems
             assert said in problem
             store.close()
+
+
+def waits(server: RedisServer) -> int:
+    """How often somebody waited for the server's disk."""
+    with server.client() as client:
+        return int(client.info("commandstats").get("cmdstat_waitaof", {"calls": 0})["calls"])
+
+
+def test_a_durable_batch_waits_for_the_disk_of_a_server_that_can_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From version 7.2 on; what is not on disk in time is not acknowledged, and what need not be is answered at once."""
+    for server in server_with(str(tmp_path), fsync="everysec", program=recent_binary()):
+        store = RedisStore(server.url())
+        assert not store.check().problems
+        script = Script(store)
+        script.act("mira", KEY)
+        assert waits(server) == 0
+        id = script.act("mira", KEY, state=State.OPEN, tier=4, durable=True)
+        assert waits(server) > 0
+        with server.client() as client:
+            client.config_set("appendfsync", "no")
+        monkeypatch.setattr(link, "_SYNC", 200)
+        with pytest.raises(StoreUnavailable, match="did not put the batch on disk"):
+            script.act("mira", "doc:other", state=State.OPEN, tier=4, durable=True)
+        script.end("mira", id)
+        with pytest.raises(ConfigError, match="appendfsync no"):
+            RedisStore(server.url())
+        store.close()
 
 
 def test_a_server_that_may_evict_leases_is_refused() -> None:
@@ -377,11 +510,10 @@ def test_a_ticket_of_one_who_died_ends(redis_server: RedisServer) -> None:  # no
     store = RedisStore(redis_server.url())
     script = Script(store)
     script.act("mira", KEY)
-    space = store._space("default")
     from callosum.stores.redis.records import encode  # noqa: PLC0415
-    from callosum.stores.redis.store import _TURN_SCRIPT  # noqa: PLC0415
+    from callosum.stores.redis.transactions import TURN  # noqa: PLC0415
 
-    store._run(_TURN_SCRIPT, space, "dead", "", encode([KEY]), 300_000)
+    store.spaces.run(TURN, store.spaces.of("default"), "dead", "", encode([KEY]), 300_000)
     began = time.monotonic()
     script.act("doug", "doc:other")
     assert time.monotonic() - began < 0.25

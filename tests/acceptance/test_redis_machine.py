@@ -26,7 +26,7 @@ def redis_server() -> Iterator[None]:
 
 
 class GatesOverRedis(Gates):
-    """The second gate is over Redis; ``turn`` lets another process's connections go on."""
+    """The second gate is over Redis; ``turn`` lets another process go on, with its own idea of what is there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,15 +35,18 @@ class GatesOverRedis(Gates):
         self.real = World(self.folder, lambda clock, probe: RedisStore(url, clock=clock, probe=probe), clock=self.clock)
         self.real.living = self.model.living
         self.others.close()
-        self.others = RedisStore(url, clock=self.clock)  # type: ignore[assignment]
+        living = self.model.living
+        self.others = RedisStore(  # type: ignore[assignment]
+            url, clock=self.clock, probe=lambda host: living.get(host.pid)
+        )
 
     @rule()
     def turn(self) -> None:
         store, others = self.real.store, self.others
         assert isinstance(store, RedisStore)
         assert isinstance(others, RedisStore)
-        store.link, others.link = others.link, store.link
-        store._observe = others._observe = (0.0, 0)
+        store.transactions, others.transactions = others.transactions, store.transactions
+        store._observed = others._observed = (0.0, 0)
 
 
 TestGatesOverRedis = GatesOverRedis.TestCase

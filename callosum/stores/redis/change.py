@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from callosum.model import Change, Content, Entry, Event, Key, Mode, Opening, Scope, Settle, State
-from callosum.stores.redis.names import QUEUE, Space, changed_by, cover, known_by, of_action, of_call, of_reports
-from callosum.stores.redis.records import NOTHING, Act, Known, Own, Record, acts_on, encode, line_of
+from callosum.stores.redis.names import (
+    QUEUE,
+    Space,
+    changed_by,
+    cover,
+    known_by,
+    learnt_by,
+    of_action,
+    of_call,
+    of_kin,
+    of_reports,
+)
+from callosum.stores.redis.records import NOTHING, Act, Known, Own, Record, acts_on, encode, line_of, text_of
 from callosum.stores.redis.view import Seen
 
 _ENDED: Final = frozenset({State.FAILED, State.CANCELLED})
@@ -19,28 +31,8 @@ _UNREPORTED: Final = 1000
 """How many calls without a lease a session may leave unreported before the oldest cannot be found without an id."""
 
 
-class Commands:
-    """Commands as ``apply.lua`` reads them: their sizes, and all their words in one text."""
-
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
-        self.words: list[bytes] = []
-
-    def __bool__(self) -> bool:
-        return bool(self.sizes)
-
-    def add(self, mark: bytes, command: tuple[bytes | str | int, ...]) -> None:
-        """Adds one. ``mark`` is what an id of its own begins with."""
-        words = [word if isinstance(word, bytes) else str(word).encode() for word in command]
-        self.sizes.append(1 if any(mark in word for word in words) else 0)
-        self.sizes.append(len(words))
-        self.sizes += [len(word) for word in words]
-        self.words += words
-
-    def extend(self, other: Commands) -> None:
-        """Adds all of another's."""
-        self.sizes += other.sizes
-        self.words += other.words
+Words = list[Raw | str | int]
+"""Commands, one behind the other, each with the number of its words in front: of Redis, or ``apply.lua``'s own."""
 
 
 def missing(seen: Seen, scope: Scope, change: Change) -> tuple[set[int], set[tuple[str, str]]]:
@@ -62,7 +54,8 @@ class Write:
     """The commands of one change.
 
     ``changed`` are the names under which it is seen, ``depends`` those of what it writes anew and must not have been
-    changed meanwhile (``names``). ``opened`` is the action it opens, ``noted`` whether its session was noted lately.
+    changed meanwhile (``names``). ``opened`` is the action it opens, ``settled`` those it moved on, ``docs`` what
+    sessions know by it; ``noted`` is whether its session was noted lately.
     """
 
     def __init__(self, space: Space, scope: Scope, seen: Seen, own: Own, first: int, *, noted: bool) -> None:
@@ -70,16 +63,15 @@ class Write:
         self.scope = scope
         self.seen = seen
         self.own = own
-        self._mark = own.mark.encode()
         self.first = first
-        self.commands = Commands()
+        self.commands: Words = []
         self.opened: tuple[int, Record] | None = None
         self.changed: set[str] = set()
         self.depends: set[str] = set()
         self.noted = noted
         self.wakes = False
         self.docs: dict[tuple[str, str], Known] = {}
-        self._settled: dict[int, Record] = {}
+        self.settled: dict[int, Record] = {}
 
     def write(self, change: Change) -> None:
         """Writes all of it. Raises what cannot be stored."""
@@ -105,8 +97,9 @@ class Write:
         for (name, session), known in self.docs.items():
             self._doc(name, session, known)
 
-    def _do(self, *command: bytes | str | int) -> None:
-        self.commands.add(self._mark, command)
+    def _do(self, *command: Raw | str | int) -> None:
+        self.commands.append(len(command))
+        self.commands += command
 
     # --- entries ---
 
@@ -115,7 +108,9 @@ class Write:
         if about is not None:
             entry = replace(entry, tool=about.tool, tier=about.tier, keys=about.keys, run=entry.run or about.run)
         line = line_of(replace(entry, seq=0, action=0 if own else entry.action))
-        self._do("XADD", self.space.key("log"), f"{self.own(id)}-0", "o" if own else "e", line)
+        self._do(
+            "XADD", self.space.key("log"), f"{self.own(id)}-0", "o" if own else "e", text_of(line), "n", self.own.name
+        )
 
     def _keep(self, id: int, entry: Entry, opening: Opening, *, opened: bool) -> Record:
         """Keeps the decision's own entry as an action, or as a refused call that a person may still approve."""
@@ -144,7 +139,7 @@ class Write:
             opening.params or b"",
         )
         at = self.own(id)
-        self._do("HSET", self.space.key("a"), at, record.blob())
+        self._do("HSET", self.space.key("a"), at, text_of(record.blob()))
         if entry.keys:
             self._do("ZADD", self.space.key("t", entry.session), at, at)
         if opened:
@@ -186,7 +181,7 @@ class Write:
 
     def _settle(self, settle: Settle) -> None:
         id, state = settle.action.id, settle.state
-        before = self._settled.get(id) or self.seen.records[id]
+        before = self.settled.get(id) or self.seen.records[id]
         was = State(before.state) if before.opened else None
         after = replace(
             before,
@@ -198,24 +193,24 @@ class Write:
             params=before.params if state is State.ASKED else b"",
         )
         at = f"{id:016d}"
-        self._do("HSET", self.space.key("a"), at, after.blob())
-        self._settled[id] = after
+        self._do("HSET", self.space.key("a"), at, text_of(after.blob()))
+        self.settled[id] = after
         self.changed.update((of_action(id), of_reports(before.session)))
         self.depends.add(of_action(id))
         if not before.opened:
             self._do("ZADD", self.space.key("ids"), at, at)
         if was is not state:
             self._moves_on(at, before, was, state)
-        if after.ended:
+        if after.ended and was is not State.OPEN:
             self._do("ZREM", self.space.key("u", before.session), at)
         for key in before.keys:
+            self.changed.update(changed_by(key.name))
             if state in _ENDED and was is not State.QUEUED:
                 self._take_back(at, before, key)
             elif state is State.DONE and after.ended and acts_on(after, key):
                 known = self._known(key.name, before.session)
                 self._know(key.name, before.session, known.reported(at, f"{settle.ended:016d}"))
-                self.changed.update(changed_by(key.name))
-        self.wakes = True
+        self.wakes |= was is not state or settle.approved is not None
 
     def _moves_on(self, at: str, record: Record, was: State | None, state: State) -> None:
         """Out of one list of what is live, and into another."""
@@ -224,7 +219,6 @@ class Write:
             self._do("ZREM", space.key("open"), at)
             for key in record.keys:
                 self._do("ZREM", space.key("n" if was is State.UNKNOWN else "l", key.name), at)
-                self.changed.update(changed_by(key.name))
         if was is State.QUEUED:
             self._do("ZREM", space.key("q"), at)
             self.changed.add(QUEUE)
@@ -256,13 +250,10 @@ class Write:
         without = known.without(at)
         if without != known:
             self._know(key.name, session, without)
-            if without.acts != known.acts:
-                self.changed.update(changed_by(key.name))
         for print_ in record.prints:
             member = f"{print_.hex()}:{at}:{session}"
             self._do("ZREM", self.space.key("p", key.name), member)
             self._do("ZREM", self.space.key("prints"), f"{key.name}\0{member}")
-            self.changed.update(changed_by(key.name))
 
     # --- what sessions know ---
 
@@ -275,8 +266,8 @@ class Write:
 
     def _doc(self, name: str, session: str, known: Known) -> None:
         space, before = self.space, self.seen.known.get((name, session))
-        self._do("HSET", space.key("m", name), session, known.blob())
-        self.changed.add(known_by(name, session))
+        self._do("HSET", space.key("m", name), session, text_of(known.blob()))
+        self.changed.update(learnt_by(name, session))
         self.depends.add(known_by(name, session))
         if before is None or before is NOTHING:
             self._do("ZADD", space.key("sk", session), 0, name)
@@ -302,3 +293,5 @@ class Write:
         if any(said.values()):
             fields = [part for name, value in said.items() if value for part in (name, value)]
             self._do("HSET", space.key("s", scope.session), *fields)
+            if not self.noted:
+                self.changed.add(of_kin(scope.session))

@@ -1,7 +1,8 @@
 -- Removes entries that were copied, with the actions they opened, unless those are live again or still remembered.
--- KEYS[1] the clock. ARGV: tag, then for each entry: id, session of its action ("" if it opened none), its call's identity.
+-- KEYS[1] the clock. ARGV: tag, then for each entry: id, session of its action ("" if it opened none), its call's
+-- identity; 1 or 0 last.
 local tag, gone = ARGV[1], 0
-for i = 2, #ARGV, 3 do
+for i = 2, #ARGV - 1, 3 do
   local id, session, call = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   local wanted = redis.call('ZSCORE', tag .. 'open', id)
   if not wanted and call ~= '' then wanted = redis.call('ZSCORE', tag .. 'calls', call) end

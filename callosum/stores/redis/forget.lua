@@ -1,7 +1,7 @@
 -- Forgets what a session knew and did on keys, unless somebody's older look makes it matter still.
--- KEYS[1] the clock. ARGV: tag, session, keys ... Answers how many went.
+-- KEYS[1] the clock. ARGV: tag, session, keys ..., 1 or 0 last. Answers how many went.
 local tag, session, gone = ARGV[1], ARGV[2], 0
-for i = 3, #ARGV do
+for i = 3, #ARGV - 1 do
   local name = ARGV[i]
   local changed = tonumber(redis.call('ZSCORE', tag .. 'c:' .. name, session) or '0')
   local kept = false

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +13,13 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import redis
 from redis import exceptions as faults
+from redis.backoff import ExponentialWithJitterBackoff
+from redis.retry import Retry
 
 from callosum.errors import ConfigError, StoreError, StoreUnavailable
+from callosum.stores.base import Pool
 from callosum.stores.redis.names import PREFIX
+from callosum.stores.redis.pool import CONNECTIONS, Exhausted, Lines
 
 SCHEMA: Final = 1
 TIMEOUT: Final = 5.0
@@ -22,7 +27,11 @@ TIMEOUT: Final = 5.0
 _SYNC: Final = 5_000
 """Milliseconds that the server may take to put a batch on disk."""
 _SCHEMES: Final = {"valkey": "redis", "valkeys": "rediss", "redis": "redis", "rediss": "rediss", "unix": "unix"}
-_OWN: Final = ("prefix", "durability", "replicas", "cluster")
+_OWN: Final = ("prefix", "durability", "replicas", "cluster", "pool", "password_file")
+_RETRIES: Final = 7
+"""How often a connection is tried to be opened, about a second in all; so often a command is sent when it is lost."""
+_PATIENCE: Final = 8.0
+"""For how many seconds a script is sent again when its connection is lost."""
 _SINCE: Final = (7, 2)
 """The version from which a client can wait until its writes are on disk."""
 _AWAY: Final = (
@@ -40,10 +49,14 @@ _logger: Final = logging.getLogger(__name__)
 
 
 class Script:
-    """One of the scripts beside this module. The server keeps it; when it has lost it, it is sent again."""
+    """One of the scripts beside this module. The server keeps it; when it has lost it, it is sent again.
 
-    def __init__(self, name: str) -> None:
-        self.text = (Path(__file__).parent / f"{name}.lua").read_text(encoding="utf-8")
+    ``parts``: the files it is made of, in this order; the last one is the script, those before it are functions for it.
+    """
+
+    def __init__(self, *parts: str) -> None:
+        folder = Path(__file__).parent
+        self.text = "\n".join((folder / f"{part}.lua").read_text(encoding="utf-8") for part in parts)
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
@@ -57,14 +70,19 @@ class Link:
     * ``durability``: ``full`` refuses a server that cannot keep what a durable scope promises, ``server`` takes
       whatever the server's own settings give;
     * ``replicas``: how many replicas must have a durable batch too (0);
-    * ``cluster``: ``true`` for a Redis Cluster; a server says by itself that it is part of one.
+    * ``cluster``: ``true`` for a Redis Cluster; a server says by itself that it is part of one;
+    * ``pool``: the most connections of this process, to each server of a cluster (16, at least 2);
+    * ``password_file``: a file with the password, for it to stand in no URL.
+
+    Raises ``ConfigError`` for a URL or a server that cannot be used, ``StoreUnavailable`` for one that is away.
     """
 
     def __init__(self, url: str) -> None:
         self.url, own = _parted(url)
         self.place = _shown(url)
         self.prefix = own.get("prefix", PREFIX)
-        self.replicas = int(own.get("replicas", "0"))
+        self.replicas = _number(own, "replicas", 0, least=0)
+        self.limit = _number(own, "pool", CONNECTIONS, least=2)
         self.durability = own.get("durability", "full")
         if self.durability not in ("full", "server"):
             raise ConfigError("durability is full or server", "store")
@@ -72,20 +90,45 @@ class Link:
         self.warnings: list[str] = []
         self.engine = ""
         self._syncs = False
+        self._secret = _password(own["password_file"]) if "password_file" in own else None
         with self.explained():
-            self.client: Any = self._connect()
+            try:
+                self.client: Any = self._connect()
+            except (TypeError, ValueError) as error:  # the driver's way to refuse a parameter
+                raise ConfigError(
+                    f"the URL of the store has a parameter that cannot be used: {error}", "store"
+                ) from error
             self._greet()
 
     def _connect(self) -> Any:
-        timeouts = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT / 2}
+        # RESP 2 has all that the scripts answer, and is read in fewer steps.
+        more: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT / 2, "protocol": 2}
+        if self._secret is not None:
+            more["password"] = self._secret
         if self.cluster:
-            return redis.RedisCluster.from_url(self.url, **timeouts)
-        client = redis.Redis.from_url(self.url, **timeouts)
+            return redis.RedisCluster.from_url(self.url, max_connections=self.limit, **more)
+        more["retry"] = Retry(ExponentialWithJitterBackoff(base=0.01, cap=0.5), _RETRIES)
+        client = redis.Redis.from_pool(Lines.from_url(self.url, limit=self.limit, wait=TIMEOUT, **more))
         if client.info("cluster").get("cluster_enabled"):
             client.close()
             self.cluster = True
-            return redis.RedisCluster.from_url(self.url, **timeouts)
+            return self._connect()
         return client
+
+    def pool(self) -> Pool:
+        """The connections of this process now; of a cluster, those to all its servers together."""
+        if not self.cluster:
+            lines: Lines = self.client.connection_pool
+            return lines.state()
+        nodes = [node.redis_connection for node in self.client.get_nodes() if node.redis_connection is not None]
+        pools = [node.connection_pool for node in nodes]
+        idle = sum(len(pool._available_connections) for pool in pools)  # noqa: SLF001 - nothing else tells it
+        used = sum(len(pool._in_use_connections) for pool in pools)  # noqa: SLF001
+        return Pool(self.limit * max(len(nodes), 1), idle + used, idle)
+
+    def lost(self) -> int:
+        """How many connections were lost so far, as far as scripts noticed; of a cluster nobody counts them."""
+        return 0 if self.cluster else self.client.connection_pool.lost
 
     # --- what the server promises ---
 
@@ -129,12 +172,12 @@ class Link:
         if self.durability == "server":
             self.warnings.append(f"what was allowed at tiers 3 and 4 may be forgotten ({lost})")
             _logger.warning("%s: %s", self.place, self.warnings[-1])
-        elif logs and can_wait and not self.cluster:
-            self._syncs = True
+        elif logs and how == "everysec" and can_wait and not self.cluster:
+            self._syncs = True  # with another one WAITAOF waits for a sync that never comes
         else:
             raise ConfigError(
                 f"the server cannot keep what tiers 3 and 4 need ({lost}). Set appendonly yes and appendfsync always"
-                f"{'' if self.cluster else ', or appendonly yes on a server from version 7.2 on'}; or accept the loss "
+                f"{'' if self.cluster else ' (everysec will do from version 7.2 on)'}; or accept the loss "
                 "with ?durability=server",
                 "store",
             )
@@ -142,33 +185,77 @@ class Link:
     # --- scripts ---
 
     def run(self, script: Script, clock: str, *args: bytes | str | int) -> Any:
-        """Runs a script; ``clock`` is its key, by which a cluster finds the server."""
-        try:
-            return self.client.evalsha(script.sha, 1, clock, *args)
-        except faults.NoScriptError:
-            return self.client.eval(script.text, 1, clock, *args)
+        """Runs a script; ``clock`` is its key, by which a cluster finds the server.
+
+        It may be sent twice, if its connection is lost before its answer is there.
+        """
+        if self.cluster:
+            try:  # the driver sends it again by itself
+                return self.client.evalsha(script.sha, 1, clock, *args, 1)
+            except faults.NoScriptError:
+                return self.client.eval(script.text, 1, clock, *args, 1)
+        (answer,) = self._exchange(script, clock, args)
+        return answer
 
     def run_durable(self, script: Script, clock: str, *args: bytes | str | int) -> Any:
         """As ``run``; returns once what it wrote survives power loss, as far as the server can promise that."""
         if not (self._syncs or self.replicas) or self.cluster:
             return self.run(script, clock, *args)
-        with self.client.pipeline(transaction=False) as pipe:
-            pipe.evalsha(script.sha, 1, clock, *args)
-            if self._syncs:
-                pipe.execute_command("WAITAOF", 1, self.replicas, _SYNC)
-            else:
-                pipe.execute_command("WAIT", self.replicas, _SYNC)
-            answer, waited = pipe.execute(raise_on_error=False)
-        if isinstance(answer, faults.NoScriptError):
-            self.client.script_load(script.text)
-            return self.run_durable(script, clock, *args)
-        for part in (answer, waited):
-            if isinstance(part, Exception):
-                raise part
+        wait = ("WAITAOF", 1, self.replicas, _SYNC) if self._syncs else ("WAIT", self.replicas, _SYNC)
+        answer, waited = self._exchange(script, clock, args, wait)
         local, others = waited if self._syncs else (1, waited)
         if int(local) < 1 or int(others) < self.replicas:
             raise StoreUnavailable(f"{self.place} did not put the batch on disk within {_SYNC / 1000:.0f} s")
         return answer
+
+    def _exchange(
+        self, script: Script, clock: str, args: tuple[bytes | str | int, ...], *more: tuple[str | int, ...]
+    ) -> list[Any]:
+        """Runs a script, and ``more`` commands behind it on the same connection: one round trip. Returns the answers.
+
+        Behind the arguments stands 1 when the script may have been run before, else 0. The driver's own way through
+        ``execute_command`` costs a multiple of what the server needs for a script.
+        """
+        pool: Lines = self.client.connection_pool
+        connection = pool.get_connection()
+        try:
+            answers = self._sent(connection, script, clock, args, more)
+            if isinstance(answers[0], faults.NoScriptError):
+                connection.send_command("SCRIPT", "LOAD", script.text)
+                connection.read_response()
+                # It may have been run by the server that forgot it since.
+                answers = self._sent(connection, script, clock, args, more, again=1)
+        finally:
+            pool.release(connection)
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
+    def _sent(
+        self,
+        connection: Any,
+        script: Script,
+        clock: str,
+        args: tuple[bytes | str | int, ...],
+        more: tuple[tuple[str | int, ...], ...],
+        again: int = 0,
+    ) -> list[Any]:
+        """Sends, and reads the answers. Again when the connection is lost, or the server is still loading."""
+        until, pause = time.monotonic() + _PATIENCE, 0.0
+        while True:
+            connection.connect()  # does nothing if it is; otherwise tries for a few seconds
+            try:
+                data = _packed(("EVALSHA", script.sha, 1, clock, *args, again))
+                connection.send_packed_command((data + b"".join(map(_packed, more)) if more else data,))
+                return [_answer(connection), *[_answer(connection) for _ in more]]
+            except (faults.ConnectionError, faults.TimeoutError):
+                connection.disconnect()
+                self.client.connection_pool.lost += 1
+                if time.monotonic() + pause > until:
+                    raise
+            time.sleep(pause)
+            pause, again = max(0.05, pause * 2), 1
 
     # --- errors ---
 
@@ -177,14 +264,20 @@ class Link:
         """Turns the driver's errors into the store's."""
         try:
             yield
-        except _AWAY as error:
-            raise StoreUnavailable(f"{self.place} cannot be used now: {error}") from error
-        except faults.ResponseError as error:
-            if isinstance(error, faults.BusyLoadingError) or any(word in str(error) for word in _BUSY):
-                raise StoreUnavailable(f"{self.place} cannot be used now: {error}") from error
-            raise StoreError(f"{self.place} refuses: {error}") from error
         except faults.RedisError as error:
-            raise StoreUnavailable(f"{self.place} cannot be used now: {error}") from error
+            raise self.told(error) from error
+
+    def told(self, error: Exception) -> StoreError | StoreUnavailable:
+        """An error of the driver as one of the store."""
+        if isinstance(error, Exhausted):
+            return StoreUnavailable(f"{self.place}: {error}")
+        if isinstance(error, faults.MaxConnectionsError):
+            told = f"all {self.limit} connections to a server of the cluster are in use"
+            return StoreUnavailable(f"{self.place}: {told}; allow more with pool=N in the store's URL")
+        refused = isinstance(error, faults.ResponseError) and not isinstance(error, _AWAY)
+        if refused and not any(word in str(error) for word in _BUSY):
+            return StoreError(f"{self.place} refuses: {error}")
+        return StoreUnavailable(f"{self.place} cannot be used now: {error}")
 
     def close(self) -> None:
         """Closes all connections of this process; a later use opens new ones."""
@@ -198,6 +291,42 @@ def _config(server: Any) -> dict[str, str]:
     except faults.ResponseError:
         return {}
     return {_text(name): _text(value) for name, value in found.items()}
+
+
+def _packed(words: tuple[bytes | str | int, ...]) -> bytes:
+    """A command as the server reads it."""
+    parts = [b"*%d\r\n" % len(words)]
+    for word in words:
+        raw = word if isinstance(word, bytes) else str(word).encode()
+        parts.append(b"$%d\r\n%b\r\n" % (len(raw), raw))
+    return b"".join(parts)
+
+
+def _answer(connection: Any) -> Any:
+    """The next answer of a connection; an error that the server answers is returned, for others may follow it."""
+    try:
+        return connection.read_response()
+    except faults.ConnectionError:
+        raise
+    except faults.ResponseError as error:
+        return error
+
+
+def _password(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        raise ConfigError(f"the password file cannot be read: {error}", "store") from error
+
+
+def _number(own: dict[str, str], name: str, default: int, *, least: int) -> int:
+    """A number of the URL's query."""
+    given = own.get(name, "")
+    if not given:
+        return default
+    if not given.isdecimal() or int(given) < least:
+        raise ConfigError(f"{name} is a whole number, {least} or more", "store")
+    return int(given)
 
 
 def _text(value: bytes | str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from callosum.model import Key
@@ -31,7 +32,8 @@ def _written(namespace: str) -> str:
     return namespace.replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
 
 
-def above(name: str) -> list[str]:
+@lru_cache(4096)
+def above(name: str) -> tuple[str, ...]:
     """Returns the trees above a key, and for a key without a facet what its facets begin with (``doc:plan|``)."""
     bar = name.find("|")
     found = [] if bar >= 0 else [name + "|"]
@@ -43,7 +45,7 @@ def above(name: str) -> list[str]:
     while place >= 0:
         found.append(name[: place + 1])
         place = name.find("/", place + 1, end)
-    return found
+    return tuple(found)
 
 
 def span(name: str) -> tuple[str, str]:
@@ -63,32 +65,45 @@ def cover(name: str) -> str:
 #
 # Every change leaves its moment under these names; a transaction may be applied if none of the names that
 # it looked at was changed after it looked. ``K`` is a key, ``K\0`` what lies below a tree, ``K|`` the facets
-# of a key, ``K\0\0S`` what the session S knows of it. Others begin with \1.
+# of a key, ``K\0\0S`` what the session S knows of it and ``K\0\0\0S`` of what lies below it. Others begin with \1.
 
 
 def looked_at(keys: Iterable[Key], sessions: Iterable[str]) -> set[str]:
     """The names that a look at these keys depends on, made by the first of ``sessions`` and those it continues."""
     found: set[str] = set()
     who = list(sessions)
+    me = who[0]
     for key in keys:
         name = key.name
+        over = above(name)
         found.add(name)
-        found.update(above(name))
+        found.update(over)
+        # What a session knows of a tree, or of what a key is a facet of, it knows of the key.
+        found.update([known_by(tree, me) for tree in over if tree[-1] == "/"])
         if name[-1:] == "/":
             found.add(name + "\0")
+            found.add(known_by(name + "\0", me))
         if "|" in name:
-            found.add(name[: name.index("|")])
-        found.update(f"{name}\0\0{session}" for session in who)
+            whole = name[: name.index("|")]
+            found.add(whole)
+            found.add(known_by(whole, me))
+        found.update([known_by(name, session) for session in who])
     return found
 
 
-def changed_by(name: str) -> list[str]:
+def learnt_by(name: str, session: str) -> list[str]:
+    """The names under which it is seen that a session knows more of a key: by itself, and from above it."""
+    return [known_by(name, session), *(known_by(tree + "\0", session) for tree in above(name) if tree[-1] == "/")]
+
+
+@lru_cache(4096)
+def changed_by(name: str) -> tuple[str, ...]:
     """The names under which a change of a key is seen: by itself, from above it, and from what it is a facet of."""
     found = [name]
     found += [tree + "\0" for tree in above(name) if tree[-1] == "/"]
     if "|" in name:
         found.append(name[: name.index("|") + 1])
-    return found
+    return tuple(found)
 
 
 def known_by(name: str, session: str) -> str:
@@ -110,6 +125,13 @@ def of_reports(session: str) -> str:
     """The name of what a session has not reported."""
     return f"\1u{session}"
 
+
+def of_kin(session: str) -> str:
+    """The name of what a session said of where it comes from."""
+    return f"\1k{session}"
+
+
+# \1t is the scripts' own: until when a transaction may have a turn.
 
 QUEUE: Final = "\1q"
 """The name of the namespace's waiting lines."""

@@ -30,27 +30,43 @@ _entry_of: Final = msgspec.json.Decoder(Entry).decode
 _encode_json: Final = msgspec.json.Encoder().encode
 
 
-class Own:
-    """The ids that a transaction will have. ``base`` is the moment it hopes for, and its first id.
+def text_of(data: bytes) -> msgspec.Raw:
+    """Bytes as a text of MessagePack: a server's scripts know no other sort."""
+    size = len(data)
+    if size < 1 << 8:
+        return msgspec.Raw(b"\xd9%c%b" % (size, data))
+    return msgspec.Raw((b"\xda" + size.to_bytes(2) if size < 1 << 16 else b"\xdb" + size.to_bytes(4)) + data)
 
-    In what it writes they are ``mark`` and six digits, which no other text can contain but by guessing it.
+
+class Own:
+    """The ids that a transaction will have. ``name`` is its own, ``base`` the moment it hopes for and its first id.
+
+    Where another moment will do as well, they are ``mark`` and six digits in what it writes, which no other text can
+    contain but by guessing it; with ``mark`` ``""`` they stand as they are hoped for.
     """
 
-    def __init__(self, base: int) -> None:
+    def __init__(self, name: str, base: int, mark: str = "") -> None:
+        self.name = name
         self.base = base
-        self.mark = "".join(secrets.choice(string.ascii_letters) for _ in range(10))
+        self.mark = mark
         self.count = 0
 
     def __call__(self, id: int) -> str:
         """An id as it is written."""
         at = id - self.base
-        return f"{self.mark}{at:06d}" if 0 <= at < self.count else f"{id:016d}"
+        return f"{self.mark}{at:06d}" if self.mark and 0 <= at < self.count else f"{id:016d}"
 
-    def told(self, text: bytes) -> bytes:
-        """What was written with these ids, as it is once they are what was hoped for."""
-        for at in range(self.count):
-            text = text.replace(f"{self.mark}{at:06d}".encode(), f"{self.base + at:016d}".encode())
+    def told(self, text: bytes, moment: int) -> bytes:
+        """What was written with these ids, as it is now that the first of them is ``moment``."""
+        if self.mark:
+            for at in range(self.count):
+                text = text.replace(f"{self.mark}{at:06d}".encode(), f"{moment + at:016d}".encode())
         return text
+
+
+def new_mark() -> str:
+    """A mark that nobody can guess; with its six digits as long as an id."""
+    return "".join(secrets.choice(string.ascii_letters) for _ in range(10))
 
 
 class Record(Struct, array_like=True, gc=False):
@@ -232,9 +248,9 @@ def line_of(entry: Entry) -> bytes:
 
 
 def entry_of(id: bytes, fields: Mapping[bytes, bytes] | Sequence[bytes]) -> Entry:
-    """The entry at a place of the stream. The field ``o`` holds one that is about itself."""
+    """The entry at a place of the stream. The field ``o`` holds one that is about itself; ``n`` is its transaction."""
     seq = int(id.partition(b"-")[0])
-    ((name, line),) = fields.items() if isinstance(fields, Mapping) else [tuple(fields)]
+    name, line = next(iter(fields.items())) if isinstance(fields, Mapping) else fields[:2]
     entry = _entry_of(line)
     return replace(entry, seq=seq, action=seq if name == b"o" else entry.action)
 

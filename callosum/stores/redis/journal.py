@@ -1,0 +1,103 @@
+"""The journal as it is read: in order, and so that a reader who goes on misses nothing."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from callosum.model import DEFAULT_NAMESPACE, SECOND, Entry
+from callosum.stores.redis.link import Script
+from callosum.stores.redis.names import Space
+from callosum.stores.redis.reads import PAGE
+from callosum.stores.redis.records import entry_of
+from callosum.stores.redis.spaces import Spaces
+from callosum.stores.redis.transactions import LATE
+
+TAIL: Final = Script("tail")
+_FOREVER: Final = 2**62
+
+
+class Journal:
+    """The entries of all namespaces, and the moments at which they stand."""
+
+    def __init__(self, spaces: Spaces) -> None:
+        self._spaces = spaces
+        self._link = spaces.link
+
+    def now(self) -> int:
+        with self._link.explained():
+            spaces = self._spaces.all() if self._link.cluster else [self._spaces.of(DEFAULT_NAMESPACE)]
+            last = max((int(self._link.client.get(self._spaces.clock_of(space)) or 0) for space in spaces), default=0)
+            return max(self.today(), last)
+
+    def today(self) -> int:
+        """Now by the clock."""
+        if self._spaces.clock is not None:
+            return self._spaces.clock()
+        space = self._spaces.of(DEFAULT_NAMESPACE)
+        return int(self._spaces.run(TAIL, space, "", "-", "-", 1, "0")[0])
+
+    def server_time(self) -> int:
+        seconds, micros = self._link.client.time(**({"target_nodes": "random"} if self._link.cluster else {}))
+        return int(seconds) * SECOND + int(micros)
+
+    def entries(
+        self,
+        *,
+        after: int = 0,
+        limit: int = 500,
+        namespace: str | None = None,
+        session: str | None = None,
+        key: str | None = None,
+        newest: bool = False,
+    ) -> list[Entry]:
+        found: list[Entry] = []
+        with self._link.explained():
+            # What comes later gets a later moment, so up to here everything is there already. In a cluster, where each
+            # namespace has its own clock, that is so of what is a little older, in namespaces that are new too.
+            horizon = _FOREVER
+            if namespace is None:
+                horizon = self.server_time() - LATE if self._link.cluster else self._last()
+            for space in self._spaces.all(namespace):
+                until, some = self.page(space, after, limit, session, key, newest=newest)
+                if namespace is None and self._link.cluster:
+                    horizon = min(horizon, until)
+                found += some
+        found = sorted((entry for entry in found if entry.seq <= horizon), key=lambda entry: entry.seq)
+        if newest:
+            return found[-limit:]
+        # In a cluster two namespaces may share a moment: who goes on after it must have seen both.
+        return (
+            [entry for entry in found if entry.seq <= found[limit - 1].seq] if len(found) > limit > 0 else found[:limit]
+        )
+
+    def _last(self) -> int:
+        """The last moment that was taken, on one server."""
+        return int(self._link.client.get(f"{self._link.prefix}:clock") or 0)
+
+    def page(
+        self, space: Space, after: int, limit: int, session: str | None, key: str | None, *, newest: bool
+    ) -> tuple[int, list[Entry]]:
+        """Entries of one namespace, and the moment up to which none can come any more, wherever others' clocks are."""
+        low, high = (f"({after}" if after > 0 else "-"), "+"
+        found: list[Entry] = []
+        horizon = 0
+        size = limit if session is None and key is None else max(limit, PAGE)
+        while len(found) < limit:
+            now, last, rows = self._spaces.run(
+                TAIL, space, self._spaces.given(), low, high, size, "1" if newest else "0"
+            )
+            horizon = horizon or max(int(last), int(now) - LATE)
+            entries = [entry_of(id, fields) for id, fields in rows]
+            found += [
+                entry
+                for entry in entries
+                if session in (None, entry.session)
+                and (key is None or (bool(entry.keys) and entry.keys[0].name == key))
+            ]
+            if len(rows) < size:
+                break
+            if newest:
+                high = f"({entries[-1].seq}"
+            else:
+                low = f"({entries[-1].seq}"
+        return horizon, found[:limit]

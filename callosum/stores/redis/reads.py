@@ -1,0 +1,196 @@
+"""Looks at actions that take no turn: for status, briefs and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final
+
+from callosum.model import Action, Key, Scope, State
+from callosum.stores.base import LOOK_BACK, NEARBY, Kin, Nearby, Probe
+from callosum.stores.redis.names import Space, above
+from callosum.stores.redis.records import Known, Record, encode, known_of, record_of
+from callosum.stores.redis.spaces import Spaces
+from callosum.stores.redis.transactions import LATEST_SHOWN, LOOK
+from callosum.stores.redis.view import LIVE, Look, acted, asked, brought, through
+
+PAGE: Final = 500
+"""How many rows are asked for at a time."""
+_LIVE_LOOK: Final = 250
+
+
+class Reads:
+    """The methods of ``Store`` of the same names."""
+
+    def __init__(self, spaces: Spaces, probe: Probe) -> None:
+        self._spaces = spaces
+        self._link = spaces.link
+        self._probe = probe
+
+    def records(self, space: Space, ids: Sequence[bytes]) -> dict[int, Record]:
+        """These actions, and refused calls, as they are kept; without those that are gone."""
+        if not ids:
+            return {}
+        found = self._link.client.hmget(space.key("a"), ids)
+        return {int(id): record_of(blob) for id, blob in zip(ids, found, strict=True) if blob is not None}
+
+    def _opened_of(self, space: Space, ids: Sequence[bytes]) -> list[Action]:
+        """These actions, in this order; refused calls are left out."""
+        return [
+            record.action(id, space.namespace, self._probe)
+            for id, record in self.records(space, ids).items()
+            if record.opened
+        ]
+
+    def action(self, namespace: str, id: int) -> Action | None:
+        space = self._spaces.of(namespace)
+        with self._link.explained():
+            for found, record in self.records(space, [f"{id:016d}".encode()]).items():
+                return record.action(found, namespace, self._probe)
+        return None
+
+    def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
+        wanted = LIVE.intersection(states)
+        found: list[Action] = []
+        with self._link.explained():
+            for space in self._spaces.all(namespace):
+                ids = self._link.client.zrange(space.key("open"), 0, -1)
+                found += [
+                    action
+                    for action in self._opened_of(space, ids)
+                    if action.state in wanted and (key is None or any(own.name == key for own in action.keys))
+                ]
+        return sorted(found, key=lambda action: action.id)
+
+    def recent(
+        self,
+        namespace: str,
+        key: str | None = None,
+        limit: int = 20,
+        *,
+        floor: int = 0,
+        besides: Sequence[str] = (),
+        within: int = 20_000,
+    ) -> list[Action]:
+        def wanted(action: Action) -> bool:
+            return (
+                action.tier >= floor
+                and action.session not in besides
+                and action.state not in (State.QUEUED, State.ASKED)
+                and (key is None or (bool(action.keys) and action.keys[0].name == key))
+            )
+
+        with self._link.explained():
+            space = self._spaces.of(namespace)
+            return self._newest(space, space.key("ids"), self._floor(space, within), limit, wanted)
+
+    def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
+        with self._link.explained():
+            space = self._spaces.of(namespace)
+            since = self._floor(space, LOOK_BACK)
+            found = []
+            for session in dict.fromkeys(sessions):
+                ids = self._link.client.zrevrangebyscore(space.key("t", session), "+inf", since, 0, limit)
+                found += [record.action(id, namespace, self._probe) for id, record in self.records(space, ids).items()]
+        return sorted(found, key=lambda action: -action.id)[:limit]
+
+    def _newest(
+        self, space: Space, among: str, since: int, limit: int, wanted: Callable[[Action], bool]
+    ) -> list[Action]:
+        found: list[Action] = []
+        at = 0
+        while len(found) < limit:
+            ids = self._link.client.zrevrangebyscore(among, "+inf", since, at, PAGE)
+            found += [action for action in self._opened_of(space, ids) if wanted(action)]
+            at += len(ids)
+            if len(ids) < PAGE:
+                break
+        return found[:limit]
+
+    def _floor(self, space: Space, within: int) -> int:
+        """The moment of a namespace's ``within``-th newest entry, or of one a little newer; 0 if there are fewer."""
+        client = self._link.client
+        if client.xlen(space.key("log")) <= within:
+            return 0
+        if within <= PAGE:
+            found = client.xrevrange(space.key("log"), count=within)
+            return int(found[-1][0].partition(b"-")[0])
+        count = int(client.get(space.key("count")) or 0)
+        stones = client.zrangebyscore(space.key("stones"), count - within, "+inf", 0, 1, withscores=True)
+        return int(stones[0][0]) if stones else 0
+
+    def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
+        space = self._spaces.of(namespace)
+        mine = tuple(sessions)
+        scope = Scope(namespace, mine[0] if mine else "", tuple(Key(key) for key in dict.fromkeys(keys)), live=True)
+        with self._link.explained():
+            ask = encode((space.tag, self._spaces.given(), LATEST_SHOWN, [asked(scope)]))
+            _, _, found_there = self._link.run(LOOK, self._spaces.clock_of(space), ask)
+            seen = brought(found_there)
+            met: dict[str, dict[int, Action]] = {}
+            for action in Look(seen, scope, 0, self._probe).actions:
+                if action.session in mine:
+                    continue
+                for one in (one for key in keys for one in through(action, key)):
+                    met.setdefault(one.key, {})[one.id] = one
+            found: dict[int, Action] = {}
+            for group in met.values():
+                for action in _at_hand(group.values()):
+                    found.setdefault(action.id, action)
+            looks = self._looks(space, mine, {action.key for action in found.values()})
+        near = [Nearby(action, looks.get(action.key, 0)) for action in found.values()]
+        return sorted(near, key=lambda one: -(one.action.ended or one.action.started))
+
+    def _looks(self, space: Space, sessions: Sequence[str], keys: Iterable[str]) -> dict[str, int]:
+        """When one of these sessions last looked at a key, or acted on it, itself or through what covers it."""
+        around = {key: _covers(key) for key in keys}
+        names = sorted({name for group in around.values() for name in group})
+        if not (names and sessions):
+            return {}
+        with self._link.client.pipeline(transaction=False) as pipe:
+            for name in names:
+                pipe.hmget(space.key("m", name), list(sessions))
+            answers = pipe.execute()
+        seen: dict[str, int] = {}
+        for name, blobs in zip(names, answers, strict=True):
+            known = [known_of(blob) for blob in blobs if blob is not None]
+            seen[name] = max((_last_look(one) for one in known), default=0)
+        return {key: max(seen[name] for name in group) for key, group in around.items()}
+
+    def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
+        with self._link.explained():
+            space = self._spaces.of(namespace)
+            ids = self._link.client.zrevrange(space.key("open"), 0, _LIVE_LOOK - 1)
+            return [
+                action
+                for action in self._opened_of(space, ids)
+                if action.session in sessions or (action.tier >= floor and action.state in (State.OPEN, State.QUEUED))
+            ][:limit]
+
+    def kin(self, namespace: str, session: str) -> Kin:
+        with self._link.explained():
+            found = self._link.client.hmget(self._spaces.of(namespace).key("s", session), ["parent", "continues"])
+        return Kin(*[(name or b"").decode() for name in found])
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _covers(key: str) -> list[str]:
+    """A key and all that covers it."""
+    return [key, *(name for name in above(key) if name[-1] == "/"), *([key[: key.index("|")]] if "|" in key else [])]
+
+
+def _last_look(known: Known) -> int:
+    return max(known.read, int(known.acts[0].id) if known.acts else 0)
+
+
+def _at_hand(actions: Collection[Action]) -> list[Action]:
+    """Of others' actions on one key, newest first: the newest act of each session, and what is live."""
+    each: dict[str, Action] = {}
+    for action in actions:
+        if acted(action):
+            each.setdefault(action.session, action)
+    acts = sorted(each.values(), key=lambda action: -(action.ended or action.started))
+    lost = [action for action in actions if action.state is State.UNKNOWN]
+    alive_ = [action for action in actions if action.state in LIVE and action.state is not State.UNKNOWN]
+    return acts[:NEARBY] + alive_[:NEARBY] + lost[:NEARBY]

@@ -1,0 +1,153 @@
+"""What is forgotten: marks, digests and calls that no rule can ask for, and entries that were copied into segments."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from callosum.model import DAY, HOUR, Entry, State
+from callosum.stores.redis.journal import Journal
+from callosum.stores.redis.link import Script
+from callosum.stores.redis.names import Space
+from callosum.stores.redis.reads import PAGE, Reads
+from callosum.stores.redis.records import Record
+from callosum.stores.redis.spaces import Spaces
+from callosum.stores.redis.view import LIVE
+
+REMEMBERED: Final = DAY
+"""How long a call's identity is remembered."""
+
+FORGET: Final = Script("forget")
+DROP: Final = Script("drop")
+
+
+class Retention:
+    """``Store.maintain`` and ``Store.take``."""
+
+    def __init__(self, spaces: Spaces, reads: Reads, journal: Journal) -> None:
+        self._spaces = spaces
+        self._link = spaces.link
+        self._reads = reads
+        self._journal = journal
+        self._passed: dict[tuple[str, str], int] = {}
+
+    def maintain(self, horizon: int, budget: int = 2000) -> int:
+        gone = 0
+        with self._link.explained():
+            now = self._journal.now()
+            for space in self._spaces.all():
+                gone += self._forget_calls(space, now, budget)
+                gone += self._forget_prints(space, horizon, budget)
+                gone += self._forget_marks(space, horizon, budget)
+                # Moments that no transaction of now can have looked before.
+                self._trim(space.key("v"), now - HOUR, budget)
+        return gone
+
+    def _trim(self, name: str, until: int, budget: int) -> list[bytes]:
+        """Removes the oldest members of a sorted set up to a moment; returns them."""
+        old: list[bytes] = self._link.client.zrangebyscore(name, "-inf", f"({until}", 0, budget)
+        if old:
+            self._link.client.zrem(name, *old)
+        return old
+
+    def _forget_calls(self, space: Space, now: int, budget: int) -> int:
+        return len(self._trim(space.key("calls"), now - REMEMBERED, budget))
+
+    def _forget_prints(self, space: Space, horizon: int, budget: int) -> int:
+        old = self._trim(space.key("prints"), horizon, budget)
+        with self._link.client.pipeline(transaction=False) as pipe:
+            for place in old:
+                name, _, member = place.partition(b"\0")
+                pipe.zrem(space.key("p", name.decode()), member)
+            pipe.execute()
+        return len(old)
+
+    def _forget_marks(self, space: Space, horizon: int, budget: int) -> int:
+        """Marks live as long as their session's last call plus the longest window.
+
+        What must stay is gone past, so that a round costs its budget whatever has piled up.
+        """
+        client, gone, left = self._link.client, 0, budget
+        name, passed = space.key("seen"), self._passed
+        first = passed.get((space.namespace, ""), 0)
+        old = client.zrangebyscore(name, "-inf", f"({horizon - HOUR}", first, budget)
+        for session in (name.decode() for name in old):
+            if left <= 0:
+                break
+            place = (space.namespace, session)
+            start = passed.pop(place, 0)
+            names = client.zrange(space.key("sk", session), start, start + left - 1)
+            if names:
+                went = int(self._spaces.run(FORGET, space, session, *names))
+                gone += went
+                left -= len(names)
+                passed[place] = start + len(names) - went
+            elif not start:
+                client.zrem(name, session)
+                client.delete(space.key("s", session), space.key("u", session))
+        passed[space.namespace, ""] = 0 if gone or len(old) < budget else first + len(old)
+        return gone
+
+    def take(
+        self,
+        until: int,
+        horizon: int,
+        limit: int = 5000,
+        *,
+        delete: bool = False,
+        only: Collection[int] | None = None,
+    ) -> list[Entry]:
+        with self._link.explained():
+            found: list[tuple[Space, Entry, Record | None]] = []
+            spaces = self._spaces.all()
+            newest = [self._journal.page(space, 0, 1, None, None, newest=True)[1] for space in spaces]
+            last = max((entries[0].seq for entries in newest if entries), default=0)
+            for space in spaces:
+                found += self._free(space, until, horizon, limit, last)
+            found = sorted(found, key=lambda row: row[1].seq)[:limit]
+            if not delete:
+                return [entry for _, entry, _ in found]
+            for space in spaces:
+                rows = [(e, r) for s, e, r in found if s is space and (only is None or e.seq in only)]
+                for at in range(0, len(rows), PAGE):
+                    facts: list[bytes | str] = []
+                    for entry, record in rows[at : at + PAGE]:
+                        facts += [
+                            f"{entry.seq:016d}",
+                            record.session if record else "",
+                            record.call.hex() if record else "",
+                        ]
+                    self._spaces.run(DROP, space, *facts)
+        return []
+
+    def _free(
+        self, space: Space, until: int, horizon: int, limit: int, last: int
+    ) -> list[tuple[Space, Entry, Record | None]]:
+        """A namespace's oldest entries that nothing can ask for any more, with the actions they opened."""
+        found: list[tuple[Space, Entry, Record | None]] = []
+        after = 0
+        while len(found) < limit:
+            _, entries = self._journal.page(space, after, PAGE, None, None, newest=False)
+            entries = [entry for entry in entries if entry.seq <= until and entry.seq != last]
+            if not entries:
+                break
+            after = entries[-1].seq
+            ids = sorted({id for entry in entries for id in (entry.seq, entry.action) if id})
+            records = self._reads.records(space, [f"{id:016d}".encode() for id in ids])
+            calls = [record.call.hex() for record in records.values() if record.call]
+            moments = self._link.client.zmscore(space.key("calls"), calls) if calls else []
+            remembered = {call for call, moment in zip(calls, moments, strict=True) if moment is not None}
+            for entry in entries:
+                own, about = records.get(entry.seq), records.get(entry.action)
+                if not (_wanted(own, remembered) or _wanted(about, remembered)) and not (
+                    own is not None and own.opened and entry.seq >= horizon
+                ):
+                    found.append((space, entry, own))
+        return found[:limit]
+
+
+def _wanted(record: Record | None, remembered: set[str]) -> bool:
+    """Whether an action can still be asked for, whatever its age."""
+    if record is None or not record.opened:
+        return False
+    return State(record.state) in LIVE or record.call.hex() in remembered

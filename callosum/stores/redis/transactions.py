@@ -1,0 +1,405 @@
+"""The flow of ``transact``: look, let the steps run, apply what they want done if nothing they looked at has changed.
+
+    recalled? ── yes ──> draft ──> apply ── applied ──> answer
+        │                  ▲         │
+        no                 │         │ something changed: the server looks, in the same answer
+        ▼                  │         ▼
+      look (a round trip) ─┘ <───────┘
+
+What this process knows already (``recall``) spares the look. Who is overtaken often takes a ticket: until that ends,
+nobody who came later changes what it looks at.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import count
+from typing import Any, Final
+
+from msgspec import Struct, field
+from redis.exceptions import RedisError
+
+from callosum.errors import StoreUnavailable
+from callosum.model import SECOND, Applied, Scope
+from callosum.stores.base import Probe, Request
+from callosum.stores.redis.change import Write
+from callosum.stores.redis.draft import TOLERANCE, Basis, Draft, Drafter, Said, said
+from callosum.stores.redis.link import Script
+from callosum.stores.redis.names import Space, of_call
+from callosum.stores.redis.recall import Docs, Opened, Recall, Remembered, ServerTime, folded, place_of
+from callosum.stores.redis.records import Own, encode, known_of, new_mark, text_of
+from callosum.stores.redis.spaces import Spaces
+from callosum.stores.redis.view import Seen, asked, brought
+
+LATEST_SHOWN: Final = 12
+LATE: Final = 100_000
+"""How old a moment may be when it is taken in a Redis Cluster; so long readers of all namespaces wait. Microseconds."""
+_PATIENCE: Final = 10.0
+"""Seconds after which a transaction that is overtaken again and again gives up."""
+_OVERTAKEN: Final = 3
+"""How often it may be overtaken before it takes a ticket."""
+_TURN: Final = 2 * SECOND
+"""How long a ticket lasts, should its holder die."""
+_TRUSTED: Final = 100_000
+"""How far this process's idea of the server's time may be off. Microseconds."""
+_ANEW: Final = 60.0
+"""After how many seconds a namespace is listed again, for a server that kept nothing when it was started again."""
+_NOTED_HERE: Final = 10_000
+
+LOOK: Final = Script("view", "look")
+APPLY: Final = Script("view", "apply")
+TURN: Final = Script("turn")
+
+_APPLIED, _CHANGED, _TAKEN, _NOT_YET = 1, 0, 2, 3  # what ``apply.lua`` answers
+_STOOD: Final = ord("1")
+
+
+class _Sight(Struct):
+    """What the steps of a round run on. ``now``: the moment that they may take for their own."""
+
+    now: int
+    bases: list[Basis]
+
+    @property
+    def recalled(self) -> bool:
+        return any(basis.recalled for basis in self.bases)
+
+
+class _Turn(Struct):
+    """A transaction's name, by which it is applied once however often it is sent; and what befell it.
+
+    ``ticket``: if it has one; ``failed``: how often it was overtaken; ``alone``: the lock of those who try again.
+    """
+
+    name: str
+    ticket: str = ""
+    failed: int = 0
+    alone: threading.Lock | None = None
+    began: float = field(default_factory=time.monotonic)
+
+
+class _Outcome(Struct):
+    """What the server did with a draft. ``stood``: which of the looks that were to be watched still stand."""
+
+    what: int
+    moment: int = 0
+    stood: Sequence[bool] = ()
+    sight: _Sight | None = None
+
+
+class Transactions:
+    """The transactions of one process. Safe for threads.
+
+    ``observing`` tells until when the whole gate only observes, ``observe`` sets it.
+    """
+
+    def __init__(
+        self, spaces: Spaces, probe: Probe, observing: Callable[[], int], observe: Callable[[int], None]
+    ) -> None:
+        self._spaces = spaces
+        self._link = spaces.link
+        self._observing = observing
+        self._observe = observe
+        self.overtaken = 0
+        """How many times a transaction of this process had to be run again."""
+        self._recall = Recall()
+        self._lost = 0
+        self._times: dict[str, ServerTime] = {}
+        self._listed: dict[str, float] = {}
+        self._noted: dict[Said, int] = {}
+        self._drafter = Drafter(spaces, probe, self._noted)
+        self._crowded = 0.0
+        self._mark = new_mark()
+        self.forked()
+
+    def forked(self) -> None:
+        """After a fork no other thread is there to end its turn, and names must be new."""
+        self._again: dict[str, threading.Lock] = {}
+        self._own, self._count = secrets.token_hex(6), count()
+
+    def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+        """As ``Store.transact``; what was applied before the server went away is answered, the rest with the fault."""
+        groups: dict[str, list[int]] = {}
+        for at, (scope, _) in enumerate(requests):
+            groups.setdefault(scope.namespace, []).append(at)
+        answers: list[Applied | Exception] = [StoreUnavailable("not run")] * len(requests)
+        stored = False
+        for namespace, places in groups.items():
+            space = self._spaces.of(namespace)
+            rest = places
+            while rest:
+                try:
+                    done = self._round(space, [requests[at] for at in rest])
+                except StoreUnavailable as error:
+                    # What was applied before stands and is answered; this is not, and says so in its place.
+                    if not stored:
+                        raise
+                    for at in rest:
+                        answers[at] = error
+                    break
+                stored = True
+                for at, answer in zip(rest, done, strict=False):
+                    answers[at] = answer
+                rest = rest[len(done) :]
+        return answers
+
+    def _round(self, space: Space, requests: Sequence[Request]) -> list[Applied | Exception]:
+        """Runs the first of these requests, as many as do not depend on one another, and applies them at once."""
+        turn = _Turn(f"{self._own}{next(self._count):x}")
+        try:
+            return self._tried(space, requests, turn)
+        except RedisError as error:
+            raise self._link.told(error) from error
+        finally:
+            if turn.alone is not None:
+                turn.alone.release()
+            if turn.ticket:  # it wrote nothing in the end
+                with suppress(RedisError):  # its time will be up
+                    self._link.client.hdel(space.key("turn"), turn.name)
+
+    def _tried(self, space: Space, requests: Sequence[Request], turn: _Turn) -> list[Applied | Exception]:
+        observe = self._observing()
+        sight: _Sight | None = self._known(space, requests)
+        while True:
+            if sight is None:
+                sight = self._look(space, requests)
+            draft, outcome = self._settled(space, requests, sight, turn, observe)
+            if sight.recalled and not draft.commands:
+                sight = None  # nothing was written, so nobody has said that it is still true
+            elif outcome.what == _APPLIED:
+                break
+            elif sight.recalled and outcome.what == _CHANGED:
+                sight = outcome.sight  # it was looked instead, and nobody was overtaken
+            else:
+                sight = None
+                self._lag(space, draft, outcome, turn)
+        if draft.commands:
+            turn.ticket = ""  # it ended with what was applied
+        if draft.observe is not None:
+            self._observe(draft.observe)
+        self._learn(requests, draft, sight, outcome)
+        shift = outcome.moment - draft.own.base
+        return self._drafter.moved(requests, draft, shift) if shift else draft.answers
+
+    def _lag(self, space: Space, draft: Draft, outcome: _Outcome, turn: _Turn) -> None:
+        """Lets a transaction that was overtaken wait before it looks again; often enough, it takes a ticket."""
+        self.overtaken += 1
+        turn.failed += 1
+        if turn.alone is None:  # of this process's threads one at a time tries again
+            turn.alone = self._again.setdefault(space.namespace, threading.Lock())
+            turn.alone.acquire()
+        if time.monotonic() - turn.began > _PATIENCE:
+            raise StoreUnavailable(f"{self._link.place}: overtaken for {_PATIENCE:.0f} s")
+        if outcome.what == _CHANGED and turn.failed >= _OVERTAKEN:
+            self._queue(space, draft, turn)
+        else:
+            time.sleep(random.uniform(0, min(0.0005 * 2**turn.failed, 0.01)))  # noqa: S311 - to part those who meet
+
+    def _queue(self, space: Space, draft: Draft, turn: _Turn) -> None:
+        """Takes a ticket for what a draft looked at."""
+        names = encode(sorted(set().union(*draft.looks.values())))
+        turn.ticket = self._spaces.run(TURN, space, turn.name, turn.ticket, names, _TURN).decode()
+
+    # --- looking ---
+
+    def _known(self, space: Space, requests: Sequence[Request]) -> _Sight | None:
+        """What a look would bring, as far as this process knows; the rest is looked at. None if it knows nothing."""
+        lost = self._link.lost()
+        if lost != self._lost:
+            self._lost = lost
+            # It may be another server now, which never had the last of it, or nothing at all.
+            self._recall.clear()
+            self._noted.clear()
+            self._listed.clear()
+        bases = [self._recalled(scope) for scope, _ in requests]
+        if not any(bases):
+            return None
+        strange = [request for request, basis in zip(requests, bases, strict=True) if basis is None]
+        if strange:
+            looked = self._look(space, strange)
+            rest = iter(looked.bases)
+            found = [basis or next(rest) for basis in bases]
+            now = looked.now
+        else:
+            told = self._time(space).now() if self._spaces.clock is None else self._spaces.clock()
+            if told is None:
+                return None
+            found, now = [basis for basis in bases if basis is not None], told
+        return _Sight(max(now, max(basis.last for basis in found) + 1), found)
+
+    def _recalled(self, scope: Scope) -> Basis | None:
+        opened = self._recall.report(scope)
+        if opened is not None and scope.find is not None and scope.find.id is not None:
+            seen = Seen([], [], dict(opened.known), {scope.find.id: opened.record}, None, b"", [], set())
+            look = self._recall.look(opened.place)
+            return Basis(seen, opened.last, recalled=True, place=opened.place, look=look)
+        place = place_of(scope) if not self._link.cluster else None  # a cluster's fail-over would go unnoticed
+        known = self._recall.look(place)
+        return Basis(known.seen, known.last, recalled=True, names=known.names, place=place) if known else None
+
+    def _look(self, space: Space, requests: Sequence[Request]) -> _Sight:
+        ask = encode((space.tag, self._spaces.given(), LATEST_SHOWN, [asked(scope) for scope, _ in requests]))
+        return self._sight(space, requests, self._link.run(LOOK, self._spaces.clock_of(space), ask))
+
+    def _sight(self, space: Space, requests: Sequence[Request], found: Sequence[Any]) -> _Sight:
+        now, last, *seen = found
+        self._time(space).heard(int(now))
+        return _Sight(
+            int(now),
+            [
+                Basis(brought(one), int(last), place=place_of(scope))
+                for (scope, _), one in zip(requests, seen, strict=True)
+            ],
+        )
+
+    def _time(self, space: Space) -> ServerTime:
+        clock = self._spaces.clock_of(space)
+        found = self._times.get(clock)
+        return found if found is not None else self._times.setdefault(clock, ServerTime())
+
+    # --- drafting and applying ---
+
+    def _settled(
+        self, space: Space, requests: Sequence[Request], sight: _Sight, turn: _Turn, observe: int
+    ) -> tuple[Draft, _Outcome]:
+        """Drafts and applies; when only the moment was taken meanwhile, once more at a later one."""
+        draft, outcome = self._attempt(space, requests, sight, turn, observe, sight.now)
+        for again in range(4):
+            if outcome.what != _TAKEN:
+                return draft, outcome
+            if again or not sight.recalled:  # what was recalled had only an idea of the time
+                self._crowded = time.monotonic() + 1
+            draft, outcome = self._attempt(space, requests, sight, turn, observe, outcome.moment)
+        return draft, outcome if outcome.what != _TAKEN else _Outcome(_NOT_YET)
+
+    def _attempt(
+        self, space: Space, requests: Sequence[Request], sight: _Sight, turn: _Turn, observe: int, now: int
+    ) -> tuple[Draft, _Outcome]:
+        crowded = time.monotonic() < self._crowded
+        own = Own(turn.name, now, self._mark if crowded else "")
+        draft = self._drafter.draft(space, requests, sight.bases, own, observe)
+        tolerance = TOLERANCE if crowded and self._drafter.alike(requests, draft) else 0
+        return draft, self._apply(space, requests, draft, sight, turn, tolerance)
+
+    def _apply(
+        self, space: Space, requests: Sequence[Request], draft: Draft, sight: _Sight, turn: _Turn, tolerance: int
+    ) -> _Outcome:
+        if not draft.commands:
+            return _Outcome(_APPLIED, draft.own.base)
+        began = time.monotonic()
+        if began > self._listed.get(space.namespace, 0.0):
+            self._link.client.sadd(f"{self._link.prefix}:namespaces", space.namespace)
+            self._listed[space.namespace] = began + _ANEW
+        real = self._spaces.clock is None
+        must = [(last, names, True) for last, names in draft.looks.items()]
+        watched = [(basis.look.last, basis.look.names, False) for basis in sight.bases if basis.look is not None]
+        recalled: Any = False
+        again: Any = False
+        if sight.recalled:
+            pairs = zip(requests, sight.bases, strict=True)
+            strange = [_strange(scope) for (scope, _), basis in pairs if basis.recalled]
+            recalled = (_TRUSTED if real else 0, [one for one in strange if one is not None])
+        if any(basis.recalled and basis.look is None for basis in sight.bases):
+            again = text_of(encode((self._spaces.given(), LATEST_SHOWN, [asked(scope) for scope, _ in requests])))
+        ask = (
+            space.tag,
+            turn.name,
+            draft.own.base,
+            tolerance,
+            turn.ticket,
+            [*must, *watched],
+            draft.changed,
+            draft.own.mark,
+            draft.span,
+            draft.wakes,
+            draft.commands,
+            LATE if self._link.cluster and real else 0,
+            recalled,
+            again,
+        )
+        run = self._link.run_durable if draft.durable else self._link.run
+        answer = run(APPLY, self._spaces.clock_of(space), encode(ask))
+        if not isinstance(answer, bytes):  # it looked instead
+            return _Outcome(_CHANGED, sight=self._sight(space, requests, answer))
+        what, *more = answer.split()
+        if not more:
+            return _Outcome(int(what))
+        self._time(space).heard(int(more[1]))
+        stood = more[2][len(must) :] if len(more) > 2 else b""
+        return _Outcome(int(what), int(more[0]), [one == _STOOD for one in stood])
+
+    # --- remembering ---
+
+    def _learn(self, requests: Sequence[Request], draft: Draft, sight: _Sight, outcome: _Outcome) -> None:
+        """Keeps what is known after what was applied, for reports and for the next looks at the same keys."""
+        if not draft.commands:
+            return
+        own, moment = draft.own, outcome.moment
+        shift, last = moment - own.base, moment + max(draft.span, 1) - 1
+        since = time.monotonic()
+        stands = iter(outcome.stood)
+        untouched = _untouched(draft.writes)
+        for at, ((scope, _), basis, write) in enumerate(zip(requests, sight.bases, draft.writes, strict=False)):
+            still = basis.look is not None and next(stands, False)
+            if write is None or not write.commands:
+                continue
+            if not write.noted:
+                if len(self._noted) > _NOTED_HERE:
+                    self._noted.clear()
+                self._noted[said(scope)] = last
+            if basis.place is None:
+                continue
+            docs: Docs = write.docs
+            if own.mark:
+                docs = {place: known_of(own.told(one.blob(), moment)) for place, one in write.docs.items()}
+            records = dict(write.settled)
+            if write.opened is not None:
+                id, record = write.opened
+                records[id + shift] = record
+            look = basis.look
+            if look is None and place_of(scope) == basis.place:
+                look = Remembered(basis.seen, _lasting(scope, draft.depends[at]), last, since)
+                still = True
+            if look is not None and still and untouched(at, look.names):
+                seen = folded(look.seen, docs, records)
+                self._recall.keep_look(basis.place, Remembered(seen, look.names, last, since))
+            else:
+                self._recall.drop(basis.place)
+            if write.opened is not None:
+                id = write.opened[0] + shift
+                mine = {place: one for place, one in docs.items() if place[1] == scope.session}
+                opened = Opened(records[id], mine, last, since, basis.place)
+                if all((key.name, scope.session) in mine for key in opened.record.keys):
+                    self._recall.keep_action(scope.namespace, id, opened)
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _lasting(scope: Scope, depends: set[str]) -> frozenset[str]:
+    """Of what a look depends on, what matters to the next one like it."""
+    return frozenset(depends if scope.call is None else depends - {of_call(scope.call)})
+
+
+def _strange(scope: Scope) -> tuple[str, list[str], list[str]] | None:
+    """What of a scope no look before it can have looked for: its call and its digests. None where it has neither."""
+    if scope.call is None and not scope.prints:
+        return None
+    call = scope.call.hex() if scope.call is not None else ""
+    return call, [print_.hex() for print_ in scope.prints], [key.name for key in scope.keys]
+
+
+def _untouched(writes: Sequence[Write | None]) -> Callable[[int, Iterable[str]], bool]:
+    """Tells whether nobody but the writer at a place changed any of some names."""
+    if len(writes) == 1:
+        return lambda _at, _names: True
+    writers: dict[str, set[int]] = {}
+    for at, write in enumerate(writes):
+        for name in write.changed if write is not None else ():
+            writers.setdefault(name, set()).add(at)
+    return lambda at, names: all(writers.get(name, {at}) <= {at} for name in names)

@@ -1,0 +1,114 @@
+"""What a process knows already spares it a round trip, and never hides what another one did."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.gate import LocalGate
+from callosum.model import Change, Key, Mode, State, View
+from callosum.settings import Settings
+from callosum.stores.redis import RedisStore, draft, transactions
+from callosum.testing.script import Script
+from tests.support.redis_server import RedisServer, redis_server  # noqa: F401  a fixture
+from tests.support.world import RULES, Call
+
+KEY = "file:/r/a"
+TREE = "file:/r/"
+FACET = "file:/r/a|x"
+
+
+@pytest.fixture
+def two(redis_server: RedisServer) -> Iterator[tuple[RedisStore, RedisStore]]:  # noqa: F811
+    """Two processes' stores on one server."""
+    url = redis_server.url()
+    stores = RedisStore(url), RedisStore(url)
+    yield stores
+    for store in stores:
+        store.close()
+
+
+def evalshas(server: RedisServer) -> int:
+    with server.client() as client:
+        return int(client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"])
+
+
+def test_a_call_on_a_known_key_takes_two_round_trips(redis_server: RedisServer, tmp_path: Path) -> None:  # noqa: F811
+    """One to open and one to report, as a bare lock does; a key that the process does not know takes three."""
+    (tmp_path / "rules.json").write_text(RULES)
+    store = RedisStore(redis_server.url())
+    numbers = itertools.count()
+    with LocalGate(settings=Settings(state=tmp_path, rules=tmp_path / "rules.json"), store=store) as gate:
+
+        def calls(*keys: str) -> int:
+            before = evalshas(redis_server)
+            for key in keys:
+                decision = gate.intercept(Call("mira", "act3", {"on": key}, call_id=f"call-{next(numbers)}"))
+                assert decision.proceed
+                assert gate.complete("mira", id=decision.id).ok
+            return evalshas(redis_server) - before
+
+        calls("warm")
+        assert calls("a", "b", "c") == 9
+        assert calls("a", "b", "c") == 6
+        assert calls("a", "a", "a") == 6
+
+
+CHANGES: dict[str, Callable[[Script, int], Any]] = {
+    "acts on it": lambda other, _: other.act("doug", KEY),
+    "holds it": lambda other, _: other.act("doug", KEY, state=State.OPEN, tier=4),
+    "acts on the tree": lambda other, _: other.act("doug", TREE),
+    "acts on a facet": lambda other, _: other.act("doug", FACET),
+    "ends what was held": lambda other, id: other.end("doug", id),
+    "takes it back": lambda other, id: other.end("doug", id, State.FAILED),
+    "looks, as oneself": lambda other, _: other.act("mira", Key(KEY, Mode.READ)),
+    "looks at the tree, as oneself": lambda other, _: other.act("mira", Key(TREE, Mode.READ)),
+    "asks, as oneself": lambda other, _: other.act("mira", KEY, state=State.ASKED),
+    "does the same": lambda other, _: other.act("doug", KEY, prints=(b"print",)),
+    "makes the same call": lambda other, _: other.act("mira", KEY, call=b"call"),
+    "says whose child one is": lambda other, _: other.act("mira", "doc:other", parent="doug"),
+}
+
+
+def noted(script: Script, **more: Any) -> tuple[View, int]:
+    """What a step of mira's sees that writes a line into the journal, and how often it was run."""
+    views: list[View] = []
+    entry = script.entry("mira", [KEY])
+
+    def step(view: View) -> Change:
+        views.append(view)
+        return Change((entry,))
+
+    script.run(script.scope("mira", [KEY], **more), step)
+    return views[-1], len(views)
+
+
+def without_now(view: View) -> Any:
+    return [getattr(view, name) for name in View.__struct_fields__ if name != "now"]
+
+
+@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("blind", [False, True], ids=["", "control"])
+def test_what_another_process_did_is_seen(
+    two: tuple[RedisStore, RedisStore], monkeypatch: pytest.MonkeyPatch, what: str, *, blind: bool
+) -> None:
+    """Though this one knew the key a moment before; the control says that nothing is to be looked out for."""
+    mine, other = (Script(store) for store in two)
+    link = two[0].link
+    held = other.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"other",))
+    noted(mine)
+    if blind:
+        monkeypatch.setattr(draft, "_depends", lambda _scope, _basis: {"nothing"})
+        monkeypatch.setattr(transactions, "_strange", lambda _scope: None)
+    CHANGES[what](other, held)
+    fresh = Script(RedisStore(f"{link.url}?prefix={link.prefix}"))
+    this = {"call": b"call", "prints": (b"print",)}
+    expected = fresh.look("mira", KEY, **this)
+    view, times = noted(mine, **this)
+    assert (without_now(view) == without_now(expected)) is not blind
+    assert times == (1 if blind else 2), "it was not recalled in the first place"
+    fresh.store.close()
