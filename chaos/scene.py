@@ -334,7 +334,7 @@ def end_backends(scene: Scene) -> None:
 def crash_postgres(scene: Scene) -> None:
     """The database ends at once and recovers from its log."""
     database = scene.estate.database
-    scene.tier = 3  # what is below may lose its last moments with the server: docs/stores.md
+    scene.tier, scene.reports = 3, False  # all else may lose its last moments with the server: docs/stores.md
     database.stop(hard=True)
     scene.hit("PostgreSQL was stopped at once")
     time.sleep(scene.random.uniform(0, 0.3))

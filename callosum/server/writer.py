@@ -3,7 +3,8 @@
 A batch runs on the event loop, as one transaction that takes no lock of another process by waiting.
 Non-durable requests are answered after the commit; durable ones after the sync, which runs in a thread,
 so that the next batch is decided while the disk works. Where the store cannot be tried without waiting
-(another process has the file, or the store is no ``Prompt`` one), the batch goes to a thread.
+(another process has the file, or the store is no ``Prompt`` one), the batch goes to a thread. A store over a
+network takes several batches at once, as many as it has ``lanes``: most of such a batch's time is waiting.
 """
 
 from __future__ import annotations
@@ -46,11 +47,13 @@ class Writer:
         self._held: list[tuple[asyncio.Future[Applied], Answer]] = []
         self._upto = 0
         self._scheduled = False
-        self._in_line = False
+        self._lanes = 1 if self._prompt is not None else getattr(store, "lanes", 1)
+        self._under_way = 0
         self._syncing = False
         self._quick = False
         self._tending = False
-        self._threads = ThreadPoolExecutor(3, "callosum-writer")  # one stands in line, one syncs, one tends
+        # For each batch that is under way one, one syncs, one tends.
+        self._threads = ThreadPoolExecutor(2 + self._lanes, "callosum-writer")
         self._idle = asyncio.Event()
         self._idle.set()
         self.committed = 0
@@ -60,13 +63,13 @@ class Writer:
         """Returns the future answer; it is set once the change is as durable as its scope asks for."""
         future: asyncio.Future[Applied] = self._loop.create_future()
         self._waiting.append((request, future))
-        if not self._scheduled and not self._in_line:
+        if not self._scheduled and self._under_way < self._lanes:
             self._schedule()
         return future
 
     async def close(self) -> None:
         """Returns once everything that was submitted is answered."""
-        while self._waiting or self._in_line or self._syncing or self._tending:
+        while self._waiting or self._under_way or self._syncing or self._tending:
             self._idle.clear()
             await self._idle.wait()
         self._threads.shutdown()
@@ -94,9 +97,11 @@ class Writer:
             except Exception as error:  # noqa: BLE001 - it is handed to those who asked
                 tried = [error] * len(batch), 0
         if tried is None:
-            self._in_line = True
+            self._under_way += 1
             work = self._loop.run_in_executor(self._threads, self._store.transact, requests)
             work.add_done_callback(lambda done: self._came_back(batch, done))
+            if self._waiting and self._under_way < self._lanes:
+                self._schedule()
             return
         self._settle(batch, *tried)
         if self._waiting:
@@ -105,9 +110,11 @@ class Writer:
             self._rest()
 
     def _came_back(self, batch: list[_Waiting], done: asyncio.Future[list[Answer]]) -> None:
-        self._in_line = False
+        self._under_way -= 1
         error = done.exception()
         self._settle(batch, [error] * len(batch) if isinstance(error, Exception) else done.result(), 0)
+        if self._scheduled:
+            return
         if self._waiting:
             self._schedule()
         else:
@@ -176,7 +183,7 @@ class Writer:
         self._rest()
 
     def _rest(self) -> None:
-        if not (self._waiting or self._in_line or self._syncing or self._tending):
+        if not (self._waiting or self._under_way or self._syncing or self._tending):
             self._idle.set()
 
 
