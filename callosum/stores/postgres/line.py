@@ -23,7 +23,7 @@ from psycopg.errors import error_from_result
 
 Params = Mapping[str, Any] | Sequence[Any] | None
 
-STALL: Final = 15.0
+STALL: Final = 8.0
 """For how many seconds an answer may be silent before its connection counts as lost; longer than ``lock_timeout``."""
 _OK: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 _SYNC: Final = pq.ExecStatus.PIPELINE_SYNC

@@ -30,8 +30,8 @@ _OWN: Final = ("schema", "pool", "pooler", "direct")
 _PURGE: Final = 1.0
 """For how many seconds after that fresh connections are believed to be good."""
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,40}\Z")
-LOCK_TIMEOUT: Final = "12s"
-"""A step that waits longer for a row is run again: longer than a client that stalls can hold it."""
+LOCK_TIMEOUT: Final = "5s"
+"""A step that waits longer for a row begins anew: the server is then known to be there."""
 # What a client that stalls may keep others waiting, and what a lost network may keep it waiting.
 _SETTINGS: Final[Mapping[str, str]] = {
     "idle_in_transaction_session_timeout": "10s",

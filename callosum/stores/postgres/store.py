@@ -371,11 +371,11 @@ class PostgresStore:
                     if type(error).__module__.startswith("psycopg"):
                         raise explain(error, self.address) from error
                     raise
+                self._connections.purge()  # also before giving up: the next to come is not to wait for the same
                 if time.monotonic() + pause > until:
                     raise explain(error, self.address) from error
             time.sleep(pause)
             pause = min(pause * 2, 0.5)
-            self._connections.purge()
 
     # --- reading ---
 
