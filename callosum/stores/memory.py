@@ -242,7 +242,11 @@ class MemoryStore:
             calls = [id for id, act in held.acts.items() if act.call and id < now - REMEMBERED][:budget]
             for id in calls:
                 held.acts[id] = replace(held.acts[id], call=None)
-            prints = [id for id, act in held.acts.items() if act.prints and id < horizon][:budget]
+            prints = [
+                id
+                for id, act in held.acts.items()
+                if act.prints and act.action.state not in _LIVE and _dated(act.action) < horizon
+            ][:budget]
             for id in prints:
                 held.acts[id] = replace(held.acts[id], prints=())
             marks = [place for place in held.marks if self._last(place) + HOUR < horizon][:budget]
@@ -287,7 +291,7 @@ class MemoryStore:
                 continue
             if act.action.state in _LIVE or act.call is not None:
                 return True
-            if act.action.id == entry.seq and act.action.id >= horizon:
+            if act.action.id == entry.seq and _dated(act.action) >= horizon:
                 return True
         return False
 
@@ -378,7 +382,8 @@ class _Look:
     def _latest(self, key: Key, met: Sequence[Action]) -> tuple[Action, ...]:
         """Each other session's newest act on each key, and its newest that counts where that is older."""
         others = [action for action in met if action.session != self.scope.session and _acted(action)]
-        counting = [a for a in others if a.tier >= self.scope.floor and not key.mode is a.mode is Mode.APPEND]
+        floor = self.scope.floor
+        counting = [a for a in others if floor and a.tier >= floor and not key.mode is a.mode is Mode.APPEND]
         chosen: dict[int, Action] = {}
         for pool in (others, counting):
             seen: set[tuple[str, str]] = set()
@@ -389,13 +394,17 @@ class _Look:
         return tuple(sorted(chosen.values(), key=lambda a: -(a.ended or a.started))[:LATEST])
 
     def _stale(self, key: Key, met: Sequence[Action]) -> tuple[Action, ...]:
-        """Others' changes below a tree, of things that this session had looked at before."""
+        """Each other session's newest change of a thing below a tree that this session had looked at before it."""
         if key.mode is not Mode.WRITE:
             return ()
         found = []
+        seen: set[tuple[str, str]] = set()
         for action in met:
             if action.session == self.scope.session or not _acted(action) or not _below(action.key, key.name):
                 continue
+            if (action.session, action.key) in seen:
+                continue
+            seen.add((action.session, action.key))
             look = max([self._mark(action.key, ()).read, *self._own_looks(action.key)])
             if look and (not action.ended or action.ended > look):
                 found.append(action)
@@ -629,6 +638,11 @@ def _through(action: Action, key: Key) -> list[Action]:
 def _acted(action: Action) -> bool:
     """Whether the action is evidence: it did or may have done something, and not only read."""
     return action.state in _ACTED and not action.lock and action.mode is not Mode.READ
+
+
+def _dated(action: Action) -> int:
+    """The moment of the action as evidence: its report's; without one, that at which it can no longer be running."""
+    return max(action.id, action.ended or action.expires)
 
 
 def _writes(action: Action, key: str) -> bool:

@@ -252,6 +252,18 @@ class StoreContract:
         opened = [script.act(str(number), KEY, state=State.OPEN, tier=3) for number in range(LATEST * 3)]
         assert sorted(ids(script.place("mira", KEY).live)) == opened
 
+    @pytest.mark.parametrize("floor", [0, 1, 2])
+    @pytest.mark.parametrize("told", [0, 6])
+    def test_live_shows_the_newest_unknown_ones(self, script: Script, floor: int, told: int) -> None:
+        """At least ``LATEST`` of them, whatever the asking call's tier is and whatever its session was told before."""
+        lost = [script.act(f"s{number}", KEY, state=State.OPEN, tier=3) for number in range(LATEST + 3)]
+        for number, id in enumerate(lost):
+            script.end(f"s{number}", id, State.UNKNOWN)
+        if told:
+            script.move("mira", KEY, Mark(0, script.store.now(), told, script.store.now()))
+        seen = ids(script.place("mira", KEY, floor=floor).live)
+        assert set(lost[-LATEST:]) <= set(seen) <= set(lost)
+
     def test_live_shows_calls_that_read(self, script: Script) -> None:
         """A question about a read waits for its answer like any other."""
         id = script.act("mira", Key(KEY, READ), state=State.ASKED, tier=3)
@@ -350,7 +362,7 @@ class StoreContract:
         assert ids(script.place("mira", KEY).latest) == acted[::-1][:LATEST]
 
     @pytest.mark.parametrize("others", [1, 3, 4, 5, 8, LATEST - 1, LATEST, LATEST + 3, LATEST + 4, LATEST * 3])
-    @pytest.mark.parametrize("floor", [1, 2])
+    @pytest.mark.parametrize("floor", [0, 1, 2])
     def test_latest_shows_all_others_up_to_its_limit(self, script: Script, others: int, floor: int) -> None:
         """However many there are, whether the session itself is among them, and whoever only looked."""
         script.read("anna", KEY)
@@ -359,6 +371,16 @@ class StoreContract:
         script.act("mira", KEY, tier=3)
         script.read("kim", KEY)
         assert ids(script.place("mira", KEY, floor=floor).latest) == acted[::-1][:LATEST]
+
+    @pytest.mark.parametrize("others", [5, LATEST * 3])
+    @pytest.mark.parametrize("floor", [0, 1, 2])
+    def test_what_was_told_hides_nobody(self, script: Script, others: int, floor: int) -> None:
+        """An act of nearly the same content is graver than what a session was told, and no digest finds it."""
+        append = Key(KEY, APPEND)
+        acted = [script.act(f"s{number}", append, tier=3) for number in range(others)]
+        script.move("mira", KEY, Mark(0, script.store.now(), 6, script.store.now()))
+        place = script.place("mira", append, floor=floor, prints=(b"another",))
+        assert ids(place.latest) == acted[::-1][:LATEST]
 
     def test_a_crowd_hides_nobody(self, script: Script, clock: ManualClock) -> None:
         """However many sessions have acted on a key or looked at it, and whatever was forgotten meanwhile."""
@@ -431,6 +453,14 @@ class StoreContract:
         counts = script.act("doug", KEY, tier=2)
         script.act("doug", KEY, tier=1)
         assert counts in ids(script.place("mira", KEY, floor=2).latest)
+
+    def test_nor_does_one_that_failed_between_them(self, script: Script) -> None:
+        """What was taken back does not end the search for the newest that counts."""
+        theirs = script.act("doug", KEY, tier=3)
+        failed = script.act("doug", KEY, tier=3)
+        note = script.act("doug", KEY, tier=1)
+        script.end("doug", failed, State.FAILED)
+        assert ids(script.place("mira", KEY, floor=2).latest) == [note, theirs]
 
     def test_nor_below_a_tree(self, script: Script) -> None:
         """What a session did in a tree counts though it did something lesser there since."""
@@ -1201,6 +1231,16 @@ class StoreContract:
             script.act("mira", "doc:other")
             script.store.maintain(clock.now - 7 * DAY)
         assert script.place("mira", KEY).mark.read == read
+
+    def test_marks_of_other_namespaces_do_too(self, script: Script, clock: ManualClock) -> None:
+        """Each session is its own namespace's."""
+        other = Script(script.store, "other")
+        read = other.read("mira", KEY)
+        for _ in range(10):
+            clock.advance(86_400)
+            other.act("mira", "doc:other")
+            script.store.maintain(clock.now - 7 * DAY)
+        assert other.place("mira", KEY).mark.read == read
 
     def test_a_change_of_long_ago_is_still_later_than_an_older_read(self, script: Script, clock: ManualClock) -> None:
         """Staleness has no window: who read before it must still see it."""

@@ -37,7 +37,7 @@ ON = st.sampled_from(["plan", "list"])
 PATHS = st.sampled_from(["/r/", "/r/a", "/r/b/", "/r/b/c"])
 TOOLS = st.sampled_from(
     ["look", "note", "sure", "asked", "soft"]
-    + [f"{verb}{tier}" for verb in ("act", "send", "add", "join", "skip") for tier in (1, 2, 3, 4)]
+    + [f"{verb}{tier}" for verb in ("act", "send", "add", "post", "join", "skip") for tier in (1, 2, 3, 4)]
 )
 TREE_TOOLS = st.sampled_from(["see", "tree1", "tree2", "tree3", "tree4", "now3", "now4"])
 TEXTS = st.sampled_from(

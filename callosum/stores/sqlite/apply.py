@@ -8,6 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from callosum.model import (
+    HOUR,
     Action,
     Applied,
     Change,
@@ -276,7 +277,8 @@ class Apply(Struct, gc=False):
         was_live = action.state not in _ENDED
         stays_live = state not in _ENDED
         many = len(action.keys) > 1
-        if was_live or stays_live or many or self.look.overtaken or state is not _DONE:
+        late = settle.ended - action.id > HOUR
+        if was_live or stays_live or many or late or self.look.overtaken or state is not _DONE:
             self._settle_keys(settle, was_live, stays_live, many)
 
     def _settle_keys(self, settle: Settle, was_live: bool, stays_live: bool, many: bool) -> None:
@@ -291,7 +293,9 @@ class Apply(Struct, gc=False):
                 self.execute("insert or ignore into live values(?, ?, ?)", (name, open_, action.id))
         if action.state is State.ASKED and not stays_live:
             self.execute("delete from meta where name = ?", (f"params:{action.id}",))
-        if state is State.DONE and (self.look.overtaken or many):
+        if state is State.DONE and settle.ended - action.id > HOUR:
+            self._late(action, settle.ended)
+        elif state is State.DONE and (self.look.overtaken or many):
             for key in action.keys:
                 name = scoped(action.namespace, key.name)
                 self.execute(
@@ -300,6 +304,21 @@ class Apply(Struct, gc=False):
                 )
         elif state in (State.FAILED, State.CANCELLED) and action.state not in (State.QUEUED, State.ASKED):
             self._take_back(action)
+
+    def _late(self, action: Action, ended: int) -> None:
+        """An action that was long ago changes its keys at its report: marks that were forgotten meanwhile come back."""
+        for key in action.keys if not action.lock else ():
+            if key.mode is _READ:
+                continue
+            name = scoped(action.namespace, key.name)
+            self.known.keys.pop(name, None)
+            crowd = 1 if self.look.is_crowd(name) else 0
+            self.execute(
+                "insert into mark(key, session, read, told, kind, acted, changed, crowd) "
+                "values(?, ?, 0, 0, 0, ?, ?, ?) on conflict(key, session) do update set "
+                "acted = coalesce(acted, excluded.acted), changed = max(changed, excluded.changed)",
+                (name, action.session, action.id, ended, crowd),
+            )
 
     def _take_back(self, action: Action) -> None:
         """A failed or cancelled action is nobody's latest, and a read that failed was none."""

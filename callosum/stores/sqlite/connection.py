@@ -397,7 +397,7 @@ class Connections:
         execute = connection.execute
         (version,) = execute("pragma user_version").fetchone()
         if version == 0:
-            execute("pragma journal_mode = wal")
+            self._use_log(execute)
             execute("begin immediate")
             (version,) = execute("pragma user_version").fetchone()
             if version == 0:
@@ -414,11 +414,41 @@ class Connections:
                 else "move it away (the version that wrote it can export its journal)"
             )
             raise StoreError(f"{self.path} has schema {version}, this version works with {SCHEMA}: {advice}")
+        self._use_log(execute)
         execute("pragma synchronous = normal")  # and `sync` where a commit must survive a power cut
         execute(f"pragma journal_size_limit = {LOG_LIMIT}")
         execute(f"pragma cache_size = {_CACHE}")
         execute("pragma temp_store = memory")
         execute("pragma busy_timeout = 0")
+
+    def _use_log(self, execute: Execute) -> None:
+        """Puts the file into WAL mode, which it then keeps, if it is not: a copy by ``vacuum into`` comes without.
+
+        Nobody may be at the file for that moment. Raises ``StoreUnavailable`` if somebody is for
+        ``BUSY_SECONDS``, and ``StoreError`` where SQLite cannot keep such a log at all.
+        """
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            execute("pragma user_version").fetchall()  # a look at the file: another process may have done it
+            (mode,) = execute("pragma journal_mode").fetchone()
+            if mode == "wal":
+                return
+            try:
+                (mode,) = execute("pragma journal_mode = wal").fetchone()
+            except sqlite3.OperationalError as error:
+                if not is_busy(error):
+                    raise
+                if time.monotonic() > deadline:
+                    raise StoreUnavailable(
+                        f"{self.path} is not in WAL mode, and was in use for {BUSY_SECONDS:.0f} s, so that it cannot "
+                        "be put into it: end what has it open"
+                    ) from error
+                time.sleep(_POLL_MOST)
+                continue
+            if mode != "wal":
+                raise StoreError(
+                    f"{self.path} cannot be in WAL mode (it stays in {mode!r}): move the state folder to a local disk"
+                )
 
     def _line_up(self, link: Link) -> None:
         """Waits for its turn: first for the side file, then, as the only one, for the database."""

@@ -27,7 +27,6 @@ from callosum.model import (
     Find,
     Key,
     KeyView,
-    Kind,
     Mark,
     Mode,
     Scope,
@@ -83,7 +82,7 @@ _OWN: Final = (
 _LIVE: Final = (
     f"select l.key, {ACTION} from live l join journal j on j.seq = l.id where l.key = ?1 and l.open = 1 "
     f"union all select * from (select l.key, {ACTION} from live l join journal j on j.seq = l.id "
-    "where l.key = ?1 and l.open = 0 order by l.id desc limit ?2)"
+    f"where l.key = ?1 and l.open = 0 order by l.id desc limit {LATEST})"
 )
 _LIVE_BELOW: Final = (
     f"select l.key, {ACTION} from live l join journal j on j.seq = l.id where l.key >= ? and l.key < ? "
@@ -95,12 +94,12 @@ _LATEST_BELOW: Final = (
 )
 # What the session has looked at below a tree, and others changed after that look. Its own finished
 # write counts as a look, unless the report was late; one without a report does not.
-_LOOKED: Final = "w.state = 'done' and w.ended > 0 and w.ended <= w.expires"
+LOOKED: Final = "w.state = 'done' and w.ended > 0 and w.ended <= w.expires"
 _STALE_BELOW: Final = (
     f"select m.key, {ACTION} from mark o left join journal w on w.seq = o.acted "
     "join mark m on m.key = o.key and m.session <> o.session and m.changed > 0 join journal j on j.seq = m.acted "
-    f"where o.key >= ? and o.key < ? and o.session = ? and (o.read > 0 or {_LOOKED}) "
-    f"and (j.ended = 0 or j.ended > max(o.read, case when {_LOOKED} then w.seq else 0 end)) "
+    f"where o.key >= ? and o.key < ? and o.session = ? and (o.read > 0 or {LOOKED}) "
+    f"and (j.ended = 0 or j.ended > max(o.read, case when {LOOKED} then w.seq else 0 end)) "
     f"order by m.changed desc limit {LATEST}"
 )
 _EARLIER: Final = "select seq from journal where call = ? order by seq desc limit 1"
@@ -117,11 +116,8 @@ _QUEUES: Final = (
     "where l.open = 1 and j.namespace = ? and (j.state = 'queued' or (j.state = 'open' and j.session = ?))"
 )
 _FEW: Final = 3
-"""How many of the newest are enough to see that nothing is new; then all ``LATEST`` are read."""
+"""How many other sessions' newest acts are looked at where older ones cannot matter, and one more."""
 _BY_ID: Final = f"select {ACTION} from journal j where j.seq = ?"
-_TOLD_FLOOR: Final = 2
-"""The floor of tier 3: what its marks say that it was told need not be looked at again."""
-_UNKNOWN: Final = Kind.UNKNOWN.gravity
 _changed: Final = itemgetter(MARK_WIDTH + ACTION_WIDTH)
 _WALK: Final = 64
 """How many of a session's own actions on a key may hide the newest that counts."""
@@ -262,7 +258,7 @@ class Look(Struct, gc=False):
             mark = _inherit(mark, self.execute(_OWN, (name, predecessor)).fetchone())
         if not (live or latest or related or name[-1] == "/"):
             return KeyView(key, mark, (), (), own)
-        alive = self._live(name, key.name, mark) if live and self.scope.live else []
+        alive = self._live(name, key.name) if live and self.scope.live else []
         stale: list[Action] = []
         above = 0
         if related or name[-1] == "/":
@@ -293,7 +289,7 @@ class Look(Struct, gc=False):
             if row[0] == me:
                 mine = rows.pop(place)
                 break
-        if len(rows) > _FEW and rows[_FEW][MARK_WIDTH - 1] is not None and not self._news(rows, mine, mode):
+        if len(rows) > _FEW and rows[_FEW][MARK_WIDTH - 1] is not None and not self._all_matter(mode):
             del rows[_FEW + 1 :]
         return rows, mine
 
@@ -308,9 +304,8 @@ class Look(Struct, gc=False):
             self.execute(_NAME_CROWD, (name,))
         self.crowded = (*self.crowded, name)
         mine = self.execute(_OWN, (name, me)).fetchone()
-        rows = [row for row in self.execute(_CROWD, (name, me, _FEW + 2)).fetchall() if row[0] != me]
-        if len(rows) > _FEW and rows[_FEW][MARK_WIDTH - 1] is not None and self._news(rows, mine, mode):
-            rows = [row for row in self.execute(_CROWD, (name, me, LATEST + 1)).fetchall() if row[0] != me]
+        most = LATEST if self._all_matter(mode) else _FEW + 1
+        rows = [row for row in self.execute(_CROWD, (name, me, most + 1)).fetchall() if row[0] != me]
         return rows, mine
 
     def is_crowd(self, name: str) -> bool:
@@ -348,7 +343,7 @@ class Look(Struct, gc=False):
             if mine is not None:
                 mark, above = _looked(key.name, shown, mine[1], mark, above)
             if scope.live:
-                live += self._live(other, shown, NO_MARK)
+                live += self._live(other, shown)
         for low, high in below:
             if scope.live:
                 live += [
@@ -367,27 +362,16 @@ class Look(Struct, gc=False):
                 ]
         return mark, above
 
-    def _news(self, rows: list[Any], mine: Any, asking: Mode) -> bool:
-        """Whether acts older than the newest few can matter to the asking session.
+    def _all_matter(self, asking: Mode) -> bool:
+        """Whether acts older than the newest few can be evidence.
 
-        Not to what is only put beside them below tier 3, where no act is ``recent``; nor to a session
-        that was told of these as gravely as acts that are not of its own content can be.
+        Not against an append below tier 3 whose content nobody looks up: nothing is ``recent``, ``stale`` or
+        ``duplicate`` to it.
         """
-        floor = self.scope.floor
-        if floor != _TOLD_FLOOR:
-            return floor > 0 or asking is Mode.WRITE
-        told, kind = mine[2:4] if mine is not None else (0, 0)
-        return bool(kind < _UNKNOWN or rows[_FEW][MARK_WIDTH - 1] > told)
+        return self.scope.floor > 0 or asking is Mode.WRITE or bool(self.scope.prints)
 
-    def _live(self, name: str, shown: str, mark: Mark) -> list[Action]:
-        rows = self.execute(_LIVE, (name, _FEW)).fetchall()
-        unknown = [row for row in rows if row[7] == "unknown"]
-        if (
-            len(unknown) == _FEW
-            and self.scope.floor
-            and not (self.scope.floor == _TOLD_FLOOR and mark.told_kind >= _UNKNOWN and unknown[0][1] <= mark.told)
-        ):
-            rows = self.execute(_LIVE, (name, LATEST)).fetchall()
+    def _live(self, name: str, shown: str) -> list[Action]:
+        rows = self.execute(_LIVE, (name,)).fetchall()
         found = [action_of(row, 1, shown, self.probe) for row in rows]
         return [self._with_params(a) if a.approved > 0 and a.session == self.scope.session else a for a in found]
 
@@ -405,7 +389,8 @@ class Look(Struct, gc=False):
             return
         keys = row[10]
         for _ in range(_WALK):
-            if action.tier >= floor and not (asking is action.mode is Mode.APPEND):
+            taken_back = action.state is State.FAILED or action.state is State.CANCELLED
+            if action.tier >= floor and not taken_back and not (asking is action.mode is Mode.APPEND):
                 break
             before = before_of(keys, shown)
             found = self.execute(_BY_ID, (before,)).fetchone() if before else None
@@ -414,7 +399,7 @@ class Look(Struct, gc=False):
             action, keys = action_of(found, 0, shown, self.probe), found[10]
         else:
             return
-        if action is not latest[-1] and action.state not in (State.FAILED, State.CANCELLED):
+        if action is not latest[-1]:
             latest.append(action)
 
     # --- sessions ---
@@ -562,11 +547,13 @@ class Look(Struct, gc=False):
             "and seq > ? and namespace = ? and state in ('open', 'done')",
             (scope.session, since, scope.namespace),
         ).fetchall()
-        # Hosts with call ids report by id; for the others' sake a bounded look over the rest.
+        # Hosts with call ids report by id; for the others' sake a bounded look over the rest, and over what became
+        # unknown without a key, which is not among the live.
         row = self.execute(f"select seq from journal order by seq desc limit 1 offset {_SEARCHED}").fetchone()
         rows += self.execute(
-            f"{columns} where seq > ? and session = ? and call is not null and ended = 0 and namespace = ? "
-            "and state in ('open', 'done') order by seq desc limit 1000",
+            f"{columns} where seq > ? and session = ? and namespace = ? and ((call is not null and ended = 0 "
+            "and state in ('open', 'done')) or (keys is null and state = 'unknown')) "
+            "order by seq desc limit 1000",
             (max(since, row[0] if row else 0), scope.session, scope.namespace),
         ).fetchall()
         rows += self.execute(

@@ -33,18 +33,28 @@ from callosum.stores.rows import (
 )
 from callosum.stores.sqlite.apply import Apply
 from callosum.stores.sqlite.connection import Busy, Connections, Execute, explain, explained
-from callosum.stores.sqlite.look import REMEMBERED, Look, Memory
+from callosum.stores.sqlite.look import LOOKED, REMEMBERED, Look, Memory
 from callosum.stores.sqlite.nearby import NEWEST, Around
 
+# A mark's session as the table of sessions has it (see ``scoped``): the namespace is in front of the key.
+_NAME: Final = (
+    f"case when instr(m.key, char(31)) and instr(m.key, '{DEFAULT_NAMESPACE}' || char(31)) <> 1 "
+    "then substr(m.key, 1, instr(m.key, char(31))) || m.session "
+    f"when instr(m.session, char(31)) then '{DEFAULT_NAMESPACE}' || char(31) || m.session else m.session end"
+)
+_DATED: Final = "max(j.seq, coalesce(nullif(j.ended, 0), j.expires, 0))"
+"""The moment of an action as evidence: its report's; without one, that at which it can no longer be running."""
+_LIVE: Final = "('open', 'queued', 'asked', 'unknown')"
 # An entry leaves when nothing can ask for it: no live or remembered action, and no evidence.
 _LEAVES: Final = (
     "from journal j where j.seq <= ?1 and j.call is null and j.seq < (select max(seq) from journal) "
     "and (j.state is null or (j.state in ('done', 'failed', 'cancelled') "
-    "and (j.seq < ?2 or (j.tier < 2 and json_array_length(coalesce(j.keys, '[]')) < 2)) "
-    "and not exists (select 1 from mark m where m.key = j.key and m.acted = j.seq and (j.seq >= ?2 or exists "
-    "(select 1 from mark o where o.key = m.key and o.session <> m.session and o.read > 0 and o.read < m.changed))))) "
+    f"and ({_DATED} < ?2 or (j.tier < 2 and json_array_length(coalesce(j.keys, '[]')) < 2)) "
+    f"and not exists (select 1 from mark m where m.key = j.key and m.acted = j.seq and ({_DATED} >= ?2 or exists "
+    "(select 1 from mark o where o.key = m.key and o.session <> m.session and o.read > 0 "
+    f"and o.read < max(m.changed, {_DATED})))))) "
     "and not exists (select 1 from journal a where a.seq = j.action and a.seq <> j.seq and (a.call is not null "
-    "or a.state in ('open', 'queued', 'asked', 'unknown'))) order by j.seq limit ?3"
+    f"or a.state in {_LIVE})) order by j.seq limit ?3"
 )
 
 
@@ -315,34 +325,41 @@ class SqliteStore:
         return len(old)
 
     def _forget_prints(self, connection: sqlite3.Connection, horizon: int, budget: int) -> int:
+        """Digests of acts that no look-back reaches; one without an outcome is found until it has one."""
         rows = connection.execute(
-            "select key, print, id from print where (key, print, id) > (?, ?, ?) order by key, print, id limit ?",
-            (*self._swept.print, budget),
+            f"select p.key, p.print, p.id, {_DATED} < ? and j.state not in {_LIVE} from print p "
+            "left join journal j on j.seq = p.id where (p.key, p.print, p.id) > (?, ?, ?) "
+            "order by p.key, p.print, p.id limit ?",
+            (horizon, *self._swept.print, budget),
         ).fetchall()
-        self._swept.print = rows[-1] if len(rows) == budget else ("", b"", 0)
-        old = [row for row in rows if row[2] < horizon]
+        self._swept.print = rows[-1][:3] if len(rows) == budget else ("", b"", 0)
+        old = [row[:3] for row in rows if row[3] in (1, None)]  # None: its entry has left
         connection.executemany("delete from print where key = ? and print = ? and id = ?", old)
         return len(old)
 
     def _forget_marks(self, connection: sqlite3.Connection, horizon: int, budget: int) -> int:
         """Marks live as long as their session's last call plus the longest window."""
         rows = connection.execute(
-            "select m.key, m.session, max(m.changed, m.read, coalesce(s.seen, 0)) from mark m left join session s "
-            "on s.name = m.session where (m.key, m.session) > (?, ?) order by m.key, m.session limit ?",
+            f"select m.key, m.session, max(m.changed, coalesce({_DATED}, 0)), max(m.read, coalesce(s.seen, 0)) "
+            f"from mark m left join session s on s.name = {_NAME} left join journal j on j.seq = m.acted "
+            "where (m.key, m.session) > (?, ?) order by m.key, m.session limit ?",
             (*self._swept.mark, budget),
         ).fetchall()
         whole = len(rows) < budget
         self._swept.mark = ("", "") if whole else (rows[-1][0], rows[-1][1])
-        old = [(key, session) for key, session, last in rows if last + HOUR < horizon]
-        # A change outlives its session while somebody's older look is kept: stale has no window.
-        connection.executemany(
+        old = [row[:3] for row in rows if max(row[2:]) + HOUR < horizon]
+        # A change outlives its session while somebody's older look is kept, or own write that counts as one: stale
+        # has no window. And so it does while it has no outcome: when that comes, others are to find it.
+        gone = connection.executemany(
             "delete from mark where key = ?1 and session = ?2 and not exists (select 1 from mark o "
-            "where o.key = ?1 and o.session <> ?2 and o.read > 0 and o.read < mark.changed)",
+            "where o.key = ?1 and o.session <> ?2 and ((o.read > 0 and o.read < ?3) or exists (select 1 from journal w "
+            f"where w.seq = o.acted and w.seq < ?3 and {LOOKED}))) "
+            "and not exists (select 1 from live l join journal j on j.seq = l.id where l.key = ?1 and j.session = ?2)",
             old,
-        )
+        ).rowcount
         if whole:
             connection.execute("delete from session where seen < ?", (horizon - HOUR,))
-        return len(old)
+        return max(0, gone)
 
     def take(
         self,
