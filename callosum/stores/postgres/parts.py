@@ -77,12 +77,14 @@ def empty(parts: Sequence[Part], last: int) -> list[Part]:
     return [part for part in parts if part.high <= last]
 
 
-def extend(connection: psycopg.Connection, end: int) -> bool:
-    """Gives the last part its end and makes the next one; False if somebody else is at it or has done it."""
+def extend(connection: psycopg.Connection, last: Part, end: int) -> bool:
+    """Gives the last part its end and makes the next one; False if somebody else is at it or has done it.
+
+    ``last`` is the last part as it was when ``end`` was worked out.
+    """
 
     def work() -> bool:
-        last = parts_of(connection.execute(PARTS).fetchall())[-1]
-        if last.high != _END or last.low >= end:
+        if parts_of(connection.execute(PARTS).fetchall())[-1] != last:
             return False
         table = sql.Identifier(last.name)
         low = sql.SQL("minvalue") if last.low == -_END else sql.Literal(last.low)

@@ -536,7 +536,7 @@ class PostgresStore:
             return
         with explained(self.address), self._connections.alone() as connection:
             if end is not None:
-                extend(connection, end)
+                extend(connection, parts[-1], end)
             for part in left:
                 drop(connection, part)
 
