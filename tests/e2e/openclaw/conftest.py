@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,6 +19,13 @@ CACHE = HERE.parent / ".hosts" / "openclaw"
 @pytest.fixture(scope="session")
 def programs() -> SimpleNamespace:
     """Node and OpenClaw, installed with npm if they are not there; without npm these tests say that they did not run."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:  # two test runs at once install it once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _installed()
+
+
+def _installed() -> SimpleNamespace:
     npm = shutil.which("npm")
     wanted = (HERE / "package.json").read_text()
     stamp = CACHE / "installed"
@@ -25,11 +33,12 @@ def programs() -> SimpleNamespace:
     if not (stamp.exists() and stamp.read_text() == wanted and node.exists() and host.exists()):
         if npm is None:
             pytest.skip("OpenClaw is NOT tested: there is no npm to install it with")
-        CACHE.mkdir(parents=True, exist_ok=True)
         (CACHE / "package.json").write_text(wanted)
         quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"]
         subprocess.run([npm, "install", "--ignore-scripts", *quiet], cwd=CACHE, check=True, timeout=900)
         subprocess.run([npm, "rebuild", "node", *quiet], cwd=CACHE, check=True, timeout=300)  # fetches the binary
+        # OpenClaw finishes its installation when it is first started: two that do so at once leave it broken.
+        subprocess.run([str(node), str(host), "--version"], cwd=CACHE, check=True, timeout=300, capture_output=True)
         stamp.write_text(wanted)
     return SimpleNamespace(node=str(node), openclaw=str(host))
 
