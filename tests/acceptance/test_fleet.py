@@ -6,7 +6,6 @@ and writes in another. It must be caught.
 
 from __future__ import annotations
 
-import multiprocessing
 import queue
 import socket
 import threading
@@ -31,7 +30,7 @@ from tests.support.crowd import crowd
 from tests.support.fleet import Balancer, Fleet, Late, fleet
 from tests.support.postgres import Server as PostgresServer
 from tests.support.postgres import postgres, schema_of  # noqa: F401
-from tests.support.racing import Counts, Torn, hold, tries
+from tests.support.racing import Counts, Torn, hold, in_processes, tries
 from tests.support.redis_server import RedisServer, redis_server  # noqa: F401
 from tests.support.serving import Server, hosted, until
 from tests.support.world import RULES
@@ -307,26 +306,6 @@ def racer(url: str, me: str, folder: str, attempts: int, results: Any, start: An
 
 def race(folder: Path, url: str, attempts: int) -> list[tuple[int, int]]:
     return in_processes(6, racer, lambda number: (url, f"s{number}", str(folder), attempts))
-
-
-def in_processes(count: int, run: Callable[..., None], args: Callable[[int], tuple[Any, ...]]) -> list[Any]:
-    """Runs processes that begin at once, and returns what each of them put."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
-    results, start = context.Queue(), context.Barrier(count)
-    processes = [context.Process(target=run, args=(*args(number), results, start)) for number in range(count)]
-    for process in processes:
-        process.start()
-    try:
-        seen = [results.get(timeout=60) for _ in processes]
-        for process in processes:
-            process.join(timeout=30)
-    finally:
-        for process in processes:
-            if process.is_alive():
-                process.kill()
-    assert [process.exitcode for process in processes] == [0] * count
-    return seen
 
 
 def test_one_holder_at_a_time_through_two_servers(tmp_path: Path, two: Fleet) -> None:

@@ -135,13 +135,19 @@ def contend(
     (folder / "rules.json").write_text(RULES)
     make = make or partial(TornStore if torn else SqliteStore, folder / "gate.db")
     make().close()
+    seen = in_processes(len(keys), run, lambda n: (str(folder), race, f"s{n}", keys[n], attempts, make))
+    return {me: (admitted, together) for me, admitted, together in seen}
+
+
+def in_processes(count: int, run: Callable[..., None], args: Callable[[int], tuple[Any, ...]]) -> list[Any]:
+    """Runs processes that begin at once, and returns what each of them put.
+
+    ``run`` is called with ``args`` of the process's number, a queue to put one answer into, and a barrier to wait at.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    results, start = context.Queue(), context.Barrier(len(keys))
-    processes = [
-        context.Process(target=run, args=(str(folder), race, f"s{number}", on, attempts, make, results, start))
-        for number, on in enumerate(keys)
-    ]
+    results, start = context.Queue(), context.Barrier(count)
+    processes = [context.Process(target=run, args=(*args(number), results, start)) for number in range(count)]
     for process in processes:
         process.start()
     try:
@@ -152,5 +158,5 @@ def contend(
         for process in processes:
             if process.is_alive():
                 process.kill()
-    assert [process.exitcode for process in processes] == [0] * len(keys)
-    return {me: (admitted, together) for me, admitted, together in seen}
+    assert [process.exitcode for process in processes] == [0] * count
+    return seen
