@@ -477,17 +477,4 @@ def _doc(one: KnownRecord, found: Mapping[int, Record]) -> Known:
         changed = record.ended if settled else id
         acts.append(records.Act(f"{id:016d}", record.tier, key.mode.value, f"{changed:016d}", settled))
     looks = one.looks or (((one.mark.read, 0),) if one.mark.read else ())
-    mark = one.mark
-    return Known(
-        mark.read,
-        mark.told,
-        mark.told_kind,
-        mark.told_at,
-        mark.told_call,
-        mark.told_run,
-        mark.before,
-        mark.before_kind,
-        mark.pauses,
-        tuple((read, f"{by:016d}") for read, by in reversed(looks)),
-        tuple(acts),
-    )
+    return Known.of(one.mark, tuple((read, f"{by:016d}") for read, by in reversed(looks)), tuple(acts))

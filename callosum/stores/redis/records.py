@@ -165,6 +165,23 @@ class Known(Struct, array_like=True, gc=False):
     reads: tuple[tuple[int, str], ...] = ()
     acts: tuple[Act, ...] = ()
 
+    @classmethod
+    def of(cls, mark: Mark, reads: tuple[tuple[int, str], ...], acts: tuple[Act, ...]) -> Known:
+        """What a mark says, with the looks and acts beside it."""
+        return cls(
+            mark.read,
+            mark.told,
+            mark.told_kind,
+            mark.told_at,
+            mark.told_call,
+            mark.told_run,
+            mark.before,
+            mark.before_kind,
+            mark.pauses,
+            reads,
+            acts,
+        )
+
     @property
     def mark(self) -> Mark:
         """The session's mark."""
@@ -183,19 +200,7 @@ class Known(Struct, array_like=True, gc=False):
     def marked(self, mark: Mark, by: str) -> Known:
         """With another mark; ``by`` is the action that looked (sixteen zeros for none)."""
         reads = (*self.reads, (mark.read, by))[-_READS:] if mark.read > self.read else self.reads
-        return Known(
-            mark.read,
-            mark.told,
-            mark.told_kind,
-            mark.told_at,
-            mark.told_call,
-            mark.told_run,
-            mark.before,
-            mark.before_kind,
-            mark.pauses,
-            reads,
-            self.acts,
-        )
+        return Known.of(mark, reads, self.acts)
 
     def acted(self, act: Act) -> Known:
         """With one act more, the newest. What it hides for good is forgotten."""
