@@ -208,7 +208,7 @@ def test_a_notice_ends_a_wait(postgres_url: str) -> None:  # noqa: F811
     held = script.act("doug", "doc:1", tier=4, state=State.OPEN)
     script.act("mira", "doc:1", tier=4, state=State.QUEUED)
     here.pause(0)
-    assert here._bell.listening(20)
+    assert here._bell.hearing(20)
     before = here._bell._count
     waiter = threading.Thread(target=here.pause, args=(60,))
     waiter.start()

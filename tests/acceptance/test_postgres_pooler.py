@@ -106,7 +106,7 @@ def test_one_that_pools_by_transaction_serves_more_connections_than_it_has(
     held = Script(there).act("doug", "doc:1", tier=4, state=State.OPEN)
     Script(there).act("mira", "doc:1", tier=4, state=State.QUEUED)
     here.pause(0)
-    assert here._bell.listening(20)
+    assert here._bell.hearing(20)
     before = here._bell._count
     waiter = threading.Thread(target=here.pause, args=(60,))
     waiter.start()

@@ -530,7 +530,7 @@ def test_who_waits_is_woken_by_another_process(own_server: RedisServer) -> None:
     id = script.act("mira", KEY, state=State.OPEN, tier=4)
     began = time.monotonic()
     store.pause(0)
-    assert store._wake.subscribed(10)
+    assert store._wake.hearing(10)
     for _ in range(2):
         ender = threading.Timer(0.2, partial(script.end, "mira", id))
         ender.start()
@@ -543,7 +543,7 @@ def test_who_waits_is_woken_by_another_process(own_server: RedisServer) -> None:
         own_server.start()
         id = script.act("mira", KEY, state=State.OPEN, tier=4)
         deadline = time.monotonic() + 20
-        while not store._wake.subscribed(0.05):
+        while not store._wake.hearing(0.05):
             assert time.monotonic() < deadline
     store.close()
     other.close()
