@@ -1,0 +1,31 @@
+"""Bounds on processor time that hold on a slow machine too: the machine is timed with them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+_ROUND: Final = 50_000
+_ROUND_TAKES: Final = 0.008
+"""The seconds that ``_ROUND`` steps take where the bounds were set."""
+
+
+def _slowness() -> float:
+    """How many times slower this machine is just now than the one where the bounds were set; at least 1."""
+    began, total = time.thread_time(), 0
+    for step in range(_ROUND):
+        total += step * step
+    return max(1.0, (time.thread_time() - began) / _ROUND_TAKES)
+
+
+@contextmanager
+def cpu_within(seconds: float) -> Iterator[None]:
+    """Fails where the block takes this thread more processor time than ``seconds``, on a machine of usual speed."""
+    before = _slowness()
+    began = time.thread_time()
+    yield
+    took = time.thread_time() - began
+    slower = max(before, _slowness())
+    assert took < seconds * slower, f"it took {took:.3f} s, on a machine {slower:.1f} times as slow as usual"
