@@ -16,7 +16,9 @@ from pathlib import Path
 from bench import calls, peers
 from bench.harness import Case, Operation, Report, percentile, side_by_side
 from callosum import Call, LocalGate
+from callosum.model import Entry, Event, Key
 from callosum.stores.redis import RedisStore
+from callosum.stores.redis.records import line_of
 
 HOT = 10
 WORKERS = 8
@@ -90,23 +92,27 @@ def _fill(port: int, prefix: str, rows: int, keys: int) -> None:
     redis = peers.installed("redis")
     tag = f"{prefix}:{{default}}:"
     start = int(time.time() * 1_000_000) - 172_800_000_000
+    lines = [
+        line_of(Entry(event, "s1", tool="reply", tier=3, keys=(Key("thread:andy:old"),), body={"params": "x" * 300}))
+        for event in (Event.INTERCEPT, Event.COMPLETE)
+    ]
     with redis.Redis(port=port) as client:
         client.sadd(f"{prefix}:namespaces", "default")
         fill = client.register_script(_FILL)
         for first in range(0, rows // 2, 5_000):
-            fill(args=[tag, start, first, min(first + 5_000, rows // 2), keys])
+            fill(args=[tag, start, first, min(first + 5_000, rows // 2), keys, *lines])
         client.set(f"{prefix}:clock", start + rows * 1_000)
         client.set(f"{tag}count", rows)
 
 
 _FILL = """
 local tag, start, keys = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[5])
-local line = string.rep('x', 500)
+local asked, reported, line = ARGV[6], ARGV[7], string.rep('x', 500)
 for i = tonumber(ARGV[3]), tonumber(ARGV[4]) - 1 do
   local at, ended = string.format('%.0f', start + i * 2000), string.format('%.0f', start + i * 2000 + 1000)
   local key, session = 'thread:andy:old-' .. i % keys, 's' .. i % 100
-  redis.call('XADD', tag .. 'log', at .. '-0', 'o', line, 'n', i)
-  redis.call('XADD', tag .. 'log', ended .. '-0', 'e', line, 'n', i)
+  redis.call('XADD', tag .. 'log', at .. '-0', 'o', asked, 'n', i)
+  redis.call('XADD', tag .. 'log', ended .. '-0', 'e', reported, 'n', i)
   redis.call('HSET', tag .. 'a', at, line)
   redis.call('ZADD', tag .. 'ids', at, at)
   redis.call('ZADD', tag .. 't:' .. session, at, at)
