@@ -405,7 +405,7 @@ def session(url: str, number: int, folder: str, results: Any, start: Any) -> Non
 def test_ten_sessions_act_out_the_incidents(tmp_path: Path, engine: NewStore) -> None:
     """One of the servers is stopped while they do. The rules are the ones that ship."""
     (tmp_path / "progress.md").write_text("")
-    with fleet(tmp_path, engine(), rules=None) as two:
+    with fleet(tmp_path, engine(), "--drain", "1", rules=None) as two:
         ends, stays = two.servers
         stopped = Late(lambda: (until(lambda: two.looks(stays) > 30), ends.stop())[1])
         seen = in_processes(SESSIONS, session, lambda number: (two.url, number, str(tmp_path)))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import queue
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -150,8 +153,13 @@ def in_processes(count: int, run: Callable[..., None], args: Callable[[int], tup
     processes = [context.Process(target=run, args=(*args(number), results, start)) for number in range(count)]
     for process in processes:
         process.start()
+    seen: list[Any] = []
+    ends = time.monotonic() + 120
     try:
-        seen = [results.get(timeout=120) for _ in processes]
+        while len(seen) < count and not any(process.exitcode for process in processes):  # it left the others waiting
+            with suppress(queue.Empty):
+                seen.append(results.get(timeout=0.5))
+            assert time.monotonic() < ends, f"{count - len(seen)} have not ended"
         for process in processes:
             process.join(timeout=30)
     finally:
