@@ -43,7 +43,7 @@ from callosum.stores.rows import (
 _WIDTH: Final = 13
 # Of several rows with one identity the newest is the one that counts.
 WRITTEN: Final = (  # of constants of these modules
-    f"select {ENTRY}, j.state, j.ended, j.expires, j.approved, j.content, j.extra, "  # noqa: S608
+    f"select {ENTRY}, j.state, j.ended, j.expires, j.approved, j.content, j.extra, "
     "case when j.call is null or exists("
     "select 1 from journal n where n.call = j.call and n.seq > j.seq) then null else j.call end, "
     "(select p.value from meta p where j.state = 'asked' and p.name = 'params:' || j.seq) "
