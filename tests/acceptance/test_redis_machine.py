@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import rule
 
 from callosum.stores.redis import RedisStore
-from tests.property.test_machine import Gates
+from tests.property.test_machine import Gates, sequences
 from tests.support.redis_server import RedisServer, serving
 from tests.support.world import World
 
@@ -50,14 +48,4 @@ class GatesOverRedis(Gates):
 
 
 TestGatesOverRedis = GatesOverRedis.TestCase
-DEEP = "CALLOSUM_EXAMPLES" in os.environ
-TestGatesOverRedis.settings = settings(
-    phases=tuple(Phase) if os.environ.get("CALLOSUM_SHRINK") else (Phase.explicit, Phase.generate),
-    max_examples=int(os.environ.get("CALLOSUM_EXAMPLES", "30")),
-    stateful_step_count=60 if DEEP else 30,
-    derandomize=not DEEP,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    print_blob=True,
-)
+TestGatesOverRedis.settings = sequences(30)

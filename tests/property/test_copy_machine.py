@@ -6,13 +6,11 @@ of any engine, and the gate goes on there. The model in memory never moves.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
@@ -24,7 +22,7 @@ from callosum.stores.redis.carry import Carrier as OfRedis
 from callosum.stores.sqlite import SqliteStore
 from callosum.stores.sqlite.carry import Carrier as OfSqlite
 from callosum.testing import ManualClock
-from tests.property.test_machine import Gates
+from tests.property.test_machine import Gates, sequences
 from tests.support.postgres import Server, postgres, schema_of  # noqa: F401
 from tests.support.redis_server import RedisServer, redis_server  # noqa: F401
 from tests.support.world import World, gate_time
@@ -108,15 +106,5 @@ def _servers(postgres: Server, redis_server: RedisServer) -> None:  # noqa: F811
 
 
 TestMovingGates = MovingGates.TestCase
-DEEP = "CALLOSUM_EXAMPLES" in os.environ
-TestMovingGates.settings = settings(
-    phases=tuple(Phase) if os.environ.get("CALLOSUM_SHRINK") else (Phase.explicit, Phase.generate),
-    max_examples=int(os.environ.get("CALLOSUM_EXAMPLES", "10")),
-    stateful_step_count=60 if DEEP else 30,
-    derandomize=not DEEP,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    print_blob=True,
-)
+TestMovingGates.settings = sequences(10)
 del Gates

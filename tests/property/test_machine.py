@@ -318,17 +318,24 @@ class Gates(RuleBasedStateMachine):
         assert all(len(who) <= 1 or who <= family for who in held.values()), held
 
 
-TestGates = Gates.TestCase
 DEEP = "CALLOSUM_EXAMPLES" in os.environ
 """How many sequences are tried can be said; by default they are the same few every time."""
-TestGates.settings = settings(
-    # Shrinking a sequence takes minutes; the seed repeats it: shrink by hand, or with CALLOSUM_SHRINK=1.
-    phases=tuple(Phase) if os.environ.get("CALLOSUM_SHRINK") else (Phase.explicit, Phase.generate),
-    max_examples=int(os.environ.get("CALLOSUM_EXAMPLES", "100")),
-    stateful_step_count=60 if DEEP else 30,
-    derandomize=not DEEP,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    print_blob=True,
-)
+
+
+def sequences(count: int) -> settings:
+    """How a machine is run: over ``count`` sequences, if nobody says how many."""
+    return settings(
+        # Shrinking a sequence takes minutes; the seed repeats it: shrink by hand, or with CALLOSUM_SHRINK=1.
+        phases=tuple(Phase) if os.environ.get("CALLOSUM_SHRINK") else (Phase.explicit, Phase.generate),
+        max_examples=int(os.environ.get("CALLOSUM_EXAMPLES", count)),
+        stateful_step_count=60 if DEEP else 30,
+        derandomize=not DEEP,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+    )
+
+
+TestGates = Gates.TestCase
+TestGates.settings = sequences(100)

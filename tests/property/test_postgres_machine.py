@@ -5,22 +5,18 @@ Fewer sequences, since each call is several round trips; ``CALLOSUM_EXAMPLES`` t
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from callosum.stores.postgres import PostgresStore
 from callosum.stores.postgres.look import Memory
 from callosum.testing import ManualClock
-from tests.property.test_machine import Gates
+from tests.property.test_machine import Gates, sequences
 from tests.support.postgres import Server, postgres, schema_of  # noqa: F401
 from tests.support.world import World, gate_time
-
-DEEP = "CALLOSUM_EXAMPLES" in os.environ
 
 
 class PostgresGates(Gates):
@@ -66,14 +62,5 @@ def _server(postgres: Server) -> None:  # noqa: F811
 
 
 TestPostgresGates = PostgresGates.TestCase
-TestPostgresGates.settings = settings(
-    phases=tuple(Phase) if os.environ.get("CALLOSUM_SHRINK") else (Phase.explicit, Phase.generate),
-    max_examples=int(os.environ.get("CALLOSUM_EXAMPLES", "12")),
-    stateful_step_count=60 if DEEP else 30,
-    derandomize=not DEEP,
-    database=None,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    print_blob=True,
-)
+TestPostgresGates.settings = sequences(12)
 del Gates
