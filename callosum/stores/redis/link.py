@@ -221,8 +221,6 @@ class Link:
         try:
             answers = self._sent(connection, script, clock, args, more)
             if isinstance(answers[0], faults.NoScriptError):
-                connection.send_command("SCRIPT", "LOAD", script.text)
-                connection.read_response()
                 # It may have been run by the server that forgot it since.
                 answers = self._sent(connection, script, clock, args, more, again=1)
         finally:
@@ -241,12 +239,16 @@ class Link:
         more: tuple[tuple[str | int, ...], ...],
         again: int = 0,
     ) -> list[Any]:
-        """Sends, and reads the answers. Again when the connection is lost, or the server is still loading."""
+        """Sends, and reads the answers. Again when the connection is lost, or the server is still loading.
+
+        A script that is sent again is sent as a whole: a server that was started anew knows none.
+        """
         until, pause = time.monotonic() + _PATIENCE, 0.0
         while True:
             connection.connect()  # does nothing if it is; otherwise tries for a few seconds
             try:
-                data = _packed(("EVALSHA", script.sha, 1, clock, *args, again))
+                named = ("EVAL", script.text) if again else ("EVALSHA", script.sha)
+                data = _packed((*named, 1, clock, *args, again))
                 connection.send_packed_command((data + b"".join(map(_packed, more)) if more else data,))
                 return [_answer(connection), *[_answer(connection) for _ in more]]
             except (faults.ConnectionError, faults.TimeoutError):
