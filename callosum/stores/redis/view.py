@@ -153,7 +153,7 @@ class Look:
         """Each other session's newest act on each key, and its newest that counts where that is older."""
         me, floor = self.scope.session, self.scope.floor
         others = [action for action in met if action.session != me and acted(action)]
-        counting = [a for a in others if a.tier >= floor and not key.mode is a.mode is Mode.APPEND]
+        counting = [a for a in others if floor and a.tier >= floor and not key.mode is a.mode is Mode.APPEND]
         chosen: dict[int, Action] = {}
         for pool in (others, counting):
             seen: set[tuple[str, str]] = set()
@@ -164,13 +164,17 @@ class Look:
         return tuple(sorted(chosen.values(), key=lambda a: -(a.ended or a.started))[:LATEST])
 
     def _stale(self, key: Key, met: Sequence[Action]) -> tuple[Action, ...]:
-        """Others' changes below a tree, of things that this session had looked at before."""
+        """Each other session's newest change of a thing below a tree that this session had looked at before it."""
         if key.mode is not Mode.WRITE:
             return ()
         found: dict[int, Action] = {}
+        seen: set[tuple[str, str]] = set()
         for action in met:
             if action.session == self.scope.session or not acted(action) or not is_below(action.key, key.name):
                 continue
+            if (action.session, action.key) in seen:
+                continue
+            seen.add((action.session, action.key))
             look = max(self._mark(action.key, ()).read, self._own_look(action.key))
             if look and (not action.ended or action.ended > look):
                 found.setdefault(action.id, action)

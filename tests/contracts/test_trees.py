@@ -1,0 +1,62 @@
+"""What a view shows below a tree and of the newest acts, where an older act of a session is not what it seems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from callosum.model import Key, Mode
+from callosum.stores.base import Store
+from callosum.stores.memory import MemoryStore
+from callosum.stores.postgres import PostgresStore
+from callosum.stores.redis import RedisStore
+from callosum.stores.sqlite import SqliteStore
+from callosum.testing import ManualClock
+from callosum.testing.script import Script, ids
+
+KEY = "file:/repo/a.py"
+TREE = "file:/repo/"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
+def script(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Script]:
+    made: Store
+    if request.param == "memory":
+        made = MemoryStore(clock=clock)
+    elif request.param == "redis":
+        made = RedisStore(request.getfixturevalue("redis_server").url(), clock=clock)
+    elif request.param == "postgres":
+        made = PostgresStore(request.getfixturevalue("postgres_url"), clock=clock)
+    else:
+        made = SqliteStore(tmp_path / "g.db", clock=clock)
+    yield Script(made)
+    made.close()
+
+
+def test_stale_below_a_tree_is_the_newest_change_of_each_session(script: Script, clock: ManualClock) -> None:
+    """An older one without a report says nothing where the newest was seen."""
+    script.act("doug", KEY, tier=3)
+    clock.advance(60)
+    script.end("doug", script.act("doug", KEY, tier=2))
+    clock.advance(60)
+    script.read("mira", KEY)
+    assert script.place("mira", TREE).stale == ()
+    clock.advance(60)
+    script.end("doug", newest := script.act("doug", KEY, tier=1))
+    script.end("anna", hers := script.act("anna", KEY, tier=2))
+    assert ids(script.place("mira", TREE).stale) == [hers, newest]
+
+
+def test_without_a_floor_latest_is_just_the_newest_of_each_session(script: Script) -> None:
+    """Floor 0 asks for no act that counts behind one that does not, as an append to one who appends."""
+    counts = script.act("doug", KEY)
+    newest = script.act("doug", Key(KEY, Mode.APPEND))
+    assert ids(script.place("mira", Key(KEY, Mode.APPEND), floor=0).latest) == [newest]
+    assert ids(script.place("mira", Key(KEY, Mode.APPEND), floor=1).latest) == [newest, counts]
