@@ -10,6 +10,8 @@ import pytest
 from callosum.model import DAY, Key, Mode, State
 from callosum.stores.base import Store
 from callosum.stores.memory import MemoryStore
+from callosum.stores.postgres import PostgresStore
+from callosum.stores.redis import RedisStore
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
 from callosum.testing.script import Script, ids
@@ -22,9 +24,17 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
 def script(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Script]:
-    made: Store = MemoryStore(clock=clock) if request.param == "memory" else SqliteStore(tmp_path / "g.db", clock=clock)
+    made: Store
+    if request.param == "memory":
+        made = MemoryStore(clock=clock)
+    elif request.param == "redis":
+        made = RedisStore(request.getfixturevalue("redis_server").url(), clock=clock)
+    elif request.param == "postgres":
+        made = PostgresStore(request.getfixturevalue("postgres_url"), clock=clock)
+    else:
+        made = SqliteStore(tmp_path / "g.db", clock=clock)
     yield Script(made)
     made.close()
 
@@ -65,6 +75,14 @@ def test_the_content_of_what_is_unknown_is_kept(script: Script, clock: ManualClo
     assert twins() == []
 
 
+def test_the_content_of_what_is_unknown_is_found_by_its_digest(script: Script, clock: ManualClock) -> None:
+    """By whoever does not look at what is live."""
+    lost = script.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"same",))
+    script.end("doug", lost, State.UNKNOWN)
+    weeks(script, clock, "mira")
+    assert ids(script.look("mira", KEY, prints=(b"same",), live=False).twins) == [lost]
+
+
 @pytest.mark.parametrize("reported", [True, False])
 def test_a_change_that_was_looked_at_while_it_ran_is_kept(script: Script, clock: ManualClock, reported: bool) -> None:
     """Its moment is its report; without one, that at which it can no longer be running."""
@@ -97,12 +115,14 @@ def test_taking_keeps_what_was_reported_of_late(script: Script, clock: ManualClo
     assert late in [entry.seq for entry in script.store.take(clock.now, clock.now - 7 * DAY)]
 
 
-def weeks(script: Script, clock: ManualClock, who: str) -> None:
-    """Time in which one session goes on elsewhere, and the others are silent."""
+def weeks(script: Script, clock: ManualClock, who: str) -> int:
+    """Time in which one session goes on elsewhere, and the others are silent; how much was forgotten."""
+    gone = 0
     for _ in range(10):
         clock.advance(86_400)
         script.act(who, "doc:other")
-        script.store.maintain(clock.now - 7 * DAY)
+        gone += script.store.maintain(clock.now - 7 * DAY)
+    return gone
 
 
 def test_a_report_that_comes_very_late_is_a_change(script: Script, clock: ManualClock) -> None:
@@ -121,6 +141,15 @@ def test_a_change_after_an_own_write_is_kept(script: Script, clock: ManualClock)
     theirs = script.act("doug", KEY, tier=2)
     weeks(script, clock, "mira")
     assert ids(script.place("mira", KEY).latest) == [theirs]
+
+
+@pytest.mark.parametrize("script", ["sqlite", "redis", "postgres"], indirect=True)  # memory keeps nothing for a change
+def test_who_went_silent_keeps_nobody_s_change(script: Script, clock: ManualClock) -> None:
+    """Else a key that many short sessions write would remember all of them, each for the sake of the one before."""
+    for number in range(29, 9, -1):  # upkeep goes by their names: the last of them comes first
+        script.end(f"s{number}", script.act(f"s{number}", KEY, tier=2))
+        clock.advance(1)
+    assert weeks(script, clock, "mira") >= 20, "all of them"
 
 
 @pytest.mark.parametrize("call", [b"c", None])

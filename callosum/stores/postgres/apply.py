@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from callosum.model import (
+    HOUR,
     Action,
     Applied,
     Change,
@@ -69,6 +70,12 @@ _NOT_LIVE: Final = "delete from live where key = any(%(its_names)s::text[]) and 
 _CHANGED: Final = (
     "update mark set changed = greatest(changed, {ended}) where key = any(%(its_names)s::text[]) "
     "and session = %(its_session)s and acted is not null{only}"
+)
+# An action that was long ago changes its keys at its report: marks that were forgotten meanwhile come back.
+_LATE: Final = (
+    "insert into mark(key, session, read, told, kind, acted, changed) select k, %(session)s, 0, 0, 0, "
+    "%(acted)s::bigint, %(ended)s::bigint from unnest(%(keys)s::text[]) k on conflict(key, session) do update set "
+    "acted = coalesce(mark.acted, excluded.acted), changed = greatest(mark.changed, excluded.changed)"
 )
 # Whoever waits looks again when something ends; where nobody waits nobody is told, since a notice makes all
 # commits of the database take turns.
@@ -268,6 +275,8 @@ class Apply:
         params = {**(row or {}), **settled(settle), "channel": self._channel}
         if state is State.DONE:
             self._line.send(_DONE if row is None else _REPORT, params)
+            if settle.ended - action.id > HOUR and not action.lock:
+                self._late(action, settle.ended)
         else:
             if row is not None:
                 self._line.send(_INSERT, row)
@@ -283,6 +292,12 @@ class Apply:
             self._take_back(action)
         if state in _TAKEN_BACK or settle.approved is not None:
             self._line.send(_WAKE, params)
+
+    def _late(self, action: Action, ended: int) -> None:
+        """Makes sure that an action which was reported only now is found on what it changed."""
+        keys = sorted(scoped(action.namespace, key.name) for key in action.keys if key.mode is not Mode.READ)
+        if keys:
+            self._line.send(_LATE, {"keys": keys, "session": action.session, "acted": action.id, "ended": ended})
 
     def _take_back(self, action: Action) -> None:
         """A failed or cancelled action is nobody's latest, and a read that failed was none."""

@@ -102,13 +102,13 @@ _BELOW: Final = (
     "and key < %(high)s and session <> %(me)s and acted is not null "
     f"order by changed desc limit {LATEST}) m join journal j on j.seq = m.acted"
 )
-# What the session has looked at below a tree, and others changed after that look. Its own finished
-# write counts as a look, unless the report was late.
+LOOKED: Final = "w.state = 'done' and w.ended > 0 and w.ended <= w.expires"
+"""Whether the session's own write ``w`` counts as a look: a finished one does, unless its report was late."""
+# What the session has looked at below a tree, and others changed after that look.
 _BELOW_STALE: Final = (
     f"select 's', m.key, {MARK}, {ACTION}, null::bytea from mark o left join journal w on w.seq = o.acted "
     "join mark m on m.key = o.key and m.session <> o.session and m.acted is not null join journal j on j.seq = m.acted "
-    "cross join lateral (select greatest(o.read, case when w.state = 'done' and w.ended > 0 "
-    "and w.ended <= w.expires then w.seq else 0 end) as at) look "
+    f"cross join lateral (select greatest(o.read, case when {LOOKED} then w.seq else 0 end) as at) look "
     "where o.key >= %(low)s and o.key < %(high)s and o.session = %(me)s and look.at > 0 "
     "and (j.ended = 0 or j.ended > look.at) "
     f"order by m.changed desc limit {LATEST}"
@@ -136,10 +136,12 @@ _TWINS: Final = (
     "and p.print = any(%(prints)s::bytea[]) and (j.session = %(me)s) = o.own "
     "and j.state in ('open', 'done', 'unknown') order by p.id desc limit 8) t"
 )
+# What became unknown without a key is not among the live.
 _UNREPORTED: Final = (
     "select seq, state, keys, content, extra from journal where session = %(me)s and namespace = %(space)s "
-    "and ended = 0 and seq > %(since)s and state in ('open', 'done') and (call is null or seq > coalesce("
-    f"(select seq from journal order by seq desc limit 1 offset {_SEARCHED}), 0)) "
+    "and seq > %(since)s and ((state = 'unknown' and keys is null) or (ended = 0 and state in ('open', 'done') "
+    "and (call is null or seq > coalesce("
+    f"(select seq from journal order by seq desc limit 1 offset {_SEARCHED}), 0)))) "
     "union select j.seq, j.state, j.keys, j.content, j.extra from live l join journal j on j.seq = l.id "
     "where l.open = 0 and j.session = %(me)s and j.namespace = %(space)s and j.state = 'unknown'"
 )

@@ -30,7 +30,7 @@ from callosum.stores.base import Clock, Health, Heard, Kin, Nearby, Pool, Probe,
 from callosum.stores.postgres.apply import Apply, keys_of
 from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.link import PATIENCE, Connections, address_of, explain, explained, lost, to_repeat
-from callosum.stores.postgres.look import NOW, REMEMBERED, Again, Look, Memory
+from callosum.stores.postgres.look import LOOKED, NOW, REMEMBERED, Again, Look, Memory
 from callosum.stores.postgres.nearby import NEWEST, Around
 from callosum.stores.postgres.parts import PARTS, drop, empty, extend, next_end, parts_of
 from callosum.stores.postgres.report import REPORT, WRITTEN, is_report, recalled
@@ -54,16 +54,54 @@ _WRITTEN: Final = "select seq from journal where seq = %(seq)s and token = %(tok
 _RERUNS: Final = 200
 """How often a transaction is run again for others' sake before the store says that it is too busy."""
 
+_DATED: Final = "greatest(j.seq, coalesce(nullif(j.ended, 0), j.expires, 0))"
+"""The moment of an action as evidence: its report's; without one, that at which it can no longer be running."""
+_LIVE: Final = "('open', 'queued', 'asked', 'unknown')"
 # An entry leaves when nothing can ask for it: no live or remembered action, and no evidence.
 _LEAVES: Final = (
     "from journal j where j.seq <= %(until)s and j.call is null and j.seq < (select max(seq) from journal) "
     "and (j.state is null or (j.state in ('done', 'failed', 'cancelled') "
-    "and (j.seq < %(horizon)s or (j.tier < 2 and json_array_length(coalesce(j.keys, '[]')::json) < 2)) "
+    f"and ({_DATED} < %(horizon)s or (j.tier < 2 and json_array_length(coalesce(j.keys, '[]')::json) < 2)) "
     "and not exists (select 1 from mark m where m.key = j.key and m.session = j.session and m.acted = j.seq "
-    "and (j.seq >= %(horizon)s or exists (select 1 from mark o where o.key = m.key and o.session <> m.session "
-    "and o.read > 0 and o.read < m.changed))))) "
+    f"and ({_DATED} >= %(horizon)s or exists (select 1 from mark o where o.key = m.key and o.session <> m.session "
+    f"and o.read > 0 and o.read < greatest(m.changed, {_DATED})))))) "
     "and not exists (select 1 from journal a where a.seq = j.action and a.seq <> j.seq and (a.call is not null "
-    "or a.state in ('open', 'queued', 'asked', 'unknown'))) order by j.seq limit %(limit)s"
+    f"or a.state in {_LIVE})) order by j.seq limit %(limit)s"
+)
+# A round of forgetting goes on from a place; each row comes with whether it is to go.
+_PRINTS: Final = (
+    f"select p.key, p.print, p.id, j.state is null or ({_DATED} < %(horizon)s and j.state not in {_LIVE}) from "
+    "(select * from print where (key, print, id) > (%(key)s, %(print)s::bytea, %(id)s) "
+    "order by key, print, id limit %(budget)s) p left join journal j on j.seq = p.id order by p.key, p.print, p.id"
+)
+_FORGET_PRINTS: Final = (
+    "delete from print p using unnest(%s::text[], %s::bytea[], %s::bigint[]) as o(key, print, id) "
+    "where (p.key, p.print, p.id) = (o.key, o.print, o.id) returning 1"
+)
+# A mark with its session's newest action there, and the session itself.
+_KNOWN: Final = (
+    "left join journal j on j.seq = m.acted left join session s on s.name = m.session and s.namespace = "
+    "case when position(chr(31) in m.key) = 0 then %(default)s else split_part(m.key, chr(31), 1) end"
+)
+_CHANGED: Final = f"greatest(m.changed, {_DATED})"
+_LAST: Final = f"greatest(m.read, s.seen, {_CHANGED})"
+"""When the session last called, as far as that matters to what is kept of its mark."""
+_MARKS: Final = (
+    f"select m.key, m.session, m.read, m.told, m.changed, {_CHANGED}, {_LAST} < %(before)s and not exists "
+    "(select 1 from live l join journal a on a.seq = l.id where l.key = m.key and a.session = m.session) from "
+    "(select * from mark where (key, session) > (%(key)s, %(session)s) order by key, session limit %(budget)s) m "
+    f"{_KNOWN} order by m.key, m.session"
+)
+_LOOKS: Final = (
+    "select k.key, l.session, l.look from unnest(%(keys)s::text[]) k(key) cross join lateral (select m.session, "
+    f"least(nullif(m.read, 0), case when {LOOKED.replace('w.', 'j.')} then j.seq end) as look from mark m {_KNOWN} "
+    f"where m.key = k.key and {_LAST} >= %(before)s order by look limit 2) l where l.look is not null"
+)
+"""The oldest look at each key by a session that goes on, and the oldest by another one."""
+_FORGET_MARKS: Final = (
+    "delete from mark m using unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[]) "
+    "as o(key, session, read, told, changed) where m.key = o.key and m.session = o.session and m.read = o.read "
+    "and m.told = o.told and m.changed = o.changed returning 1"
 )
 _UNDER_WAY: Final = (
     "select t.transactionid::text::bigint from pg_locks r join pg_locks t "
@@ -555,50 +593,37 @@ class PostgresStore:
         return len(old)
 
     def _forget_prints(self, horizon: int, budget: int) -> int:
-        rows = self._read(
-            "select key, print, id from print where (key, print, id) > (%s, %s::bytea, %s) "
-            "order by key, print, id limit %s",
-            (*self._swept["print"], budget),
-        )
-        self._swept["print"] = tuple(rows[-1]) if len(rows) == budget else ("", b"", 0)
-        old = [row for row in rows if row[2] < horizon]
+        """Digests of acts that no look-back reaches; one without an outcome is found until it has one."""
+        key, print_, id = self._swept["print"]
+        rows = self._read(_PRINTS, {"key": key, "print": print_, "id": id, "horizon": horizon, "budget": budget})
+        self._swept["print"] = tuple(rows[-1][:3]) if len(rows) == budget else ("", b"", 0)
+        old = [row[:3] for row in rows if row[3]]
         if old:
-            self._read(
-                "delete from print p using unnest(%s::text[], %s::bytea[], %s::bigint[]) as o(key, print, id) "
-                "where (p.key, p.print, p.id) = (o.key, o.print, o.id) returning 1",
-                tuple(list(column) for column in zip(*old, strict=True)),
-            )
+            self._read(_FORGET_PRINTS, _columns(old))
         return len(old)
 
     def _forget_marks(self, horizon: int, budget: int) -> int:
-        """Marks live as long as their session's last call plus the longest window."""
-        rows = self._read(
-            "select m.key, m.session from mark m where (m.key, m.session) > (%s, %s) "
-            "order by m.key, m.session limit %s",
-            (*self._swept["mark"], budget),
-        )
+        """Marks live as long as their session's last call plus the longest window.
+
+        A change outlives its session as long as one goes on that looked before it, or wrote, where that counts as a
+        look: stale has no window. And so it does while it has no outcome: when that comes, others are to find it.
+        What is moved while this runs stays; for the rest it is as if it had been forgotten at the first look.
+        """
+        before = horizon - HOUR
+        key, session = self._swept["mark"]
+        params = {"before": before, "default": DEFAULT_NAMESPACE}
+        rows = self._read(_MARKS, {**params, "key": key, "session": session, "budget": budget})
         whole = len(rows) < budget
-        self._swept["mark"] = ("", "") if whole else tuple(rows[-1])
-        gone = 0
-        if rows:
-            keys, sessions = zip(*rows, strict=True)
-            # A change outlives its session while somebody's older look is kept: stale has no window.
-            gone = len(
-                self._read(
-                    "delete from mark m using unnest(%(keys)s::text[], %(sessions)s::text[]) as o(key, session) "
-                    "where m.key = o.key and m.session = o.session and greatest(m.changed, m.read) < %(before)s "
-                    "and not exists (select 1 from session s where s.name = m.session and s.seen >= %(before)s "
-                    'and m.key collate "C" between s.namespace || chr(31) and s.namespace || chr(32)) '
-                    "and not exists (select 1 from session s where s.name = m.session and s.seen >= %(before)s "
-                    "and s.namespace = %(default)s and position(chr(31) in m.key) = 0) "
-                    "and not exists (select 1 from mark w where w.key = m.key and w.session <> m.session "
-                    "and w.read > 0 and w.read < m.changed) returning 1",
-                    {"keys": list(keys), "sessions": list(sessions), "before": horizon - HOUR,
-                     "default": DEFAULT_NAMESPACE},
-                )
-            )  # fmt: skip
+        self._swept["mark"] = ("", "") if whole else tuple(rows[-1][:2])
+        old = [row[:6] for row in rows if row[6]]
+        if old:
+            looks: dict[str, list[tuple[str, int]]] = {}
+            for name, by, at in self._read(_LOOKS, {**params, "keys": sorted({row[0] for row in old})}):
+                looks.setdefault(name, []).append((by, at))
+            old = [row for row in old if not any(by != row[1] and at < row[5] for by, at in looks.get(row[0], ()))]
+        gone = len(self._read(_FORGET_MARKS, _columns([row[:5] for row in old]))) if old else 0
         if whole:
-            self._read("delete from session where seen < %s returning 1", (horizon - HOUR,))
+            self._read("delete from session where seen < %s returning 1", (before,))
         return gone
 
     def _forget_turns(self, budget: int) -> None:
@@ -672,6 +697,11 @@ class PostgresStore:
             ahead=ahead,
             problems=tuple(problems),
         )
+
+
+def _columns(rows: Sequence[Sequence[Any]]) -> tuple[list[Any], ...]:
+    """The columns of rows, as arrays for ``unnest``."""
+    return tuple(list(column) for column in zip(*rows, strict=True))
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Raw
 from msgspec.structs import replace
 
-from callosum.model import Change, Content, Entry, Event, Key, Mode, Opening, Scope, Settle, State
+from callosum.model import HOUR, Change, Content, Entry, Event, Key, Mode, Opening, Scope, Settle, State
 from callosum.stores.redis.names import (
     QUEUE,
     Space,
@@ -72,6 +72,9 @@ class Write:
         self.wakes = False
         self.docs: dict[tuple[str, str], Known] = {}
         self.settled: dict[int, Record] = {}
+        self.late: set[tuple[str, str]] = set()
+        """Of the docs those of acts that are reported so late that upkeep, an older version's too, may have forgotten
+        where they are found."""
 
     def write(self, change: Change) -> None:
         """Writes all of it. Raises what cannot be stored."""
@@ -171,11 +174,15 @@ class Write:
             known = self._known(key.name, entry.session)
             self._know(key.name, entry.session, known.acted(Act(at, record.tier, key.mode.value, at)))
             self.changed.update(changed_by(key.name))
-            if record.prints:
-                members = [f"{print_.hex()}:{at}:{entry.session}" for print_ in record.prints]
-                self._do("ZADD", space.key("p", key.name), *(part for one in members for part in (0, one)))
-                dated = (part for one in members for part in (at, f"{key.name}\0{one}"))
-                self._do("ZADD", space.key("prints"), *dated)
+            self._print(at, record, key)
+
+    def _print(self, at: str, record: Record, key: Key) -> None:
+        """Lets an act be found by its digests."""
+        if record.prints:
+            members = [f"{print_.hex()}:{at}:{record.session}" for print_ in record.prints]
+            self._do("ZADD", self.space.key("p", key.name), *(part for one in members for part in (0, one)))
+            dated = (part for one in members for part in (at, f"{key.name}\0{one}"))
+            self._do("ZADD", self.space.key("prints"), *dated)
 
     # --- settling ---
 
@@ -209,7 +216,11 @@ class Write:
                 self._take_back(at, before, key)
             elif state is State.DONE and after.ended and acts_on(after, key):
                 known = self._known(key.name, before.session)
-                self._know(key.name, before.session, known.reported(at, f"{settle.ended:016d}"))
+                act = Act(at, after.tier, key.mode.value, f"{settle.ended:016d}", settled=True)
+                self._know(key.name, before.session, known.reported(act))
+                if settle.ended - id > HOUR:
+                    self.late.add((key.name, before.session))
+                    self._print(at, after, key)
         self.wakes |= was is not state or settle.approved is not None
 
     def _moves_on(self, at: str, record: Record, was: State | None, state: State) -> None:
@@ -269,16 +280,19 @@ class Write:
         self._do("HSET", space.key("m", name), session, text_of(known.blob()))
         self.changed.update(learnt_by(name, session))
         self.depends.add(known_by(name, session))
-        if before is None or before is NOTHING:
+        late = (name, session) in self.late
+        if late:
+            self._do("ZADD", space.key("seen"), "NX", self.own(self.first), session)
+        if late or before is None or before is NOTHING:
             self._do("ZADD", space.key("sk", session), 0, name)
             if beneath := cover(name):
                 self._do("SADD", space.key("cov"), beneath)
         had = before is not None and bool(before.acts)
         if known.acts:
             changed = known.changed
-            if not had:
+            if late or not had:
                 self._do("ZADD", space.key("names"), 0, name)
-            if before is None or before.changed != changed:
+            if late or before is None or before.changed != changed:
                 self._do("ZADD", space.key("c", name), changed, session)
                 self._do("ZADD", space.key("chg"), "GT", changed, name)
         elif had:

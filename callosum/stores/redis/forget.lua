@@ -1,16 +1,67 @@
--- Forgets what a session knew and did on keys, unless somebody's older look makes it matter still.
--- KEYS[1] the clock. ARGV: tag, session, keys ..., 1 or 0 last. Answers how many went.
-local tag, session, gone = ARGV[1], ARGV[2], 0
-for i = 3, #ARGV - 1 do
-  local name = ARGV[i]
-  local changed = tonumber(redis.call('ZSCORE', tag .. 'c:' .. name, session) or '0')
-  local kept = false
-  if changed > 0 then
-    local all = redis.call('HGETALL', tag .. 'm:' .. name)
-    for at = 1, #all, 2 do
-      local read = tonumber(string.match(all[at + 1], '^[%d,]*;(%d+);') or '0')
-      if all[at] ~= session and read > 0 and read < changed then kept = true end
+-- Forgets what a session that is gone knew and did on keys, unless it matters still: it has no outcome yet, others may
+-- look back so far, or somebody who goes on looked before it. Who has nothing left to forget is forgotten too.
+-- KEYS[1] the clock. ARGV: tag, session, the moment before which nothing counts, keys ..., 1 or 0 last. Answers how many
+-- keys went.
+local tag, session, horizon, gone = ARGV[1], ARGV[2], tonumber(ARGV[3]), 0
+
+local function records(ids)
+  if #ids == 0 then return {} end
+  return redis.call('HMGET', tag .. 'a', unpack(ids))
+end
+
+local held = {}  -- the keys of what has no outcome
+local waiting = redis.call('ZRANGE', tag .. 'h:' .. session, 0, -1)
+for from = 1, #waiting, 1000 do
+  for _, blob in ipairs(records({unpack(waiting, from, math.min(#waiting, from + 999))})) do
+    if blob then
+      local mine = cmsgpack.unpack(string.sub(blob, 7, 6 + tonumber(string.sub(blob, 1, 6))))
+      for _, name in ipairs(mine[2]) do held[name] = true end
     end
+  end
+end
+
+local function goes_on(who)
+  return tonumber(redis.call('ZSCORE', tag .. 'seen', who) or '0') >= horizon
+end
+
+-- Whether somebody looked before a change. An own write that was finished in time is a look too, as of its intercept.
+local function looked(name, changed)
+  local all, writers, writes = redis.call('HGETALL', tag .. 'm:' .. name), {}, {}
+  for at = 1, #all, 2 do
+    local newest, read = string.match(all[at + 1], '^(%d*)[%d,]*;(%d+);')
+    read = tonumber(read or '0')
+    if all[at] ~= session then
+      if read > 0 and read < changed and goes_on(all[at]) then return true end
+      if newest and newest ~= '' and tonumber(newest) < changed then
+        writers[#writers + 1] = all[at]
+        writes[#writes + 1] = newest
+      end
+    end
+  end
+  for from = 1, #writes, 1000 do
+    local to = math.min(#writes, from + 999)
+    for i, blob in ipairs(records({unpack(writes, from, to)})) do
+      if blob and goes_on(writers[from + i - 1]) then
+        local state, ended, expires = act(blob)
+        if state == 'done' and ended > 0 and ended <= expires then return true end
+      end
+    end
+  end
+  return false
+end
+
+for i = 4, #ARGV - 1 do
+  local name = ARGV[i]
+  local kept = held[name] ~= nil
+  local changed = tonumber(redis.call('ZSCORE', tag .. 'c:' .. name, session) or '0')
+  if changed > 0 and not kept then
+    local ids = {}
+    local known = redis.call('HGET', tag .. 'm:' .. name, session) or ''
+    for id in string.gmatch(string.match(known, '^([%d,]*);') or '', '%d+') do ids[#ids + 1] = id end
+    for at, blob in ipairs(records(ids)) do
+      if blob then changed = math.max(changed, dated(ids[at], blob)) end
+    end
+    kept = changed >= horizon or looked(name, changed)
   end
   if not kept then
     gone = gone + 1
@@ -22,5 +73,9 @@ for i = 3, #ARGV - 1 do
       redis.call('ZREM', tag .. 'chg', name)
     end
   end
+end
+if redis.call('EXISTS', tag .. 'sk:' .. session) == 0 and not goes_on(session) then
+  redis.call('ZREM', tag .. 'seen', session)
+  redis.call('DEL', tag .. 's:' .. session, tag .. 'u:' .. session)
 end
 return gone

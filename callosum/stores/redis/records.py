@@ -210,12 +210,15 @@ class Known(Struct, array_like=True, gc=False):
                 kept.append(older)
         return replace(self, acts=tuple(kept[:KEPT]))
 
-    def reported(self, id: str, changed: str) -> Known:
-        """With an act that has its report."""
-        return replace(
-            self,
-            acts=tuple([replace(act, changed=changed, settled=True) if act.id == id else act for act in self.acts]),
-        )
+    def reported(self, act: Act) -> Known:
+        """With the report of an act; one that was forgotten comes back, unless a newer one hides it for good."""
+        if any(one.id == act.id for one in self.acts):
+            acts = [act if one.id == act.id else one for one in self.acts]
+        elif any(one.id > act.id and one.settled and one.covers(act) for one in self.acts):
+            return self
+        else:
+            acts = sorted((*self.acts, act), key=lambda one: one.id, reverse=True)
+        return replace(self, acts=tuple(acts[:KEPT]))
 
     def without(self, id: str) -> Known:
         """Without what a failed or cancelled action did, or saw."""

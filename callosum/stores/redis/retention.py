@@ -17,8 +17,11 @@ from callosum.stores.redis.view import LIVE
 REMEMBERED: Final = DAY
 """How long a call's identity is remembered."""
 
-FORGET: Final = Script("forget")
-DROP: Final = Script("drop")
+PRINTS: Final = Script("acts", "prints")
+FORGET: Final = Script("acts", "forget")
+DROP: Final = Script("acts", "drop")
+_AT_ONCE: Final = 200
+"""How many digests or keys a script looks at before others get the server."""
 
 
 class Retention:
@@ -30,6 +33,7 @@ class Retention:
         self._reads = reads
         self._journal = journal
         self._passed: dict[tuple[str, str], int] = {}
+        self._prints_passed: dict[str, int] = {}
 
     def maintain(self, horizon: int, budget: int = 2000) -> int:
         gone = 0
@@ -54,17 +58,24 @@ class Retention:
         return len(self._trim(space.key("calls"), now - REMEMBERED, budget))
 
     def _forget_prints(self, space: Space, horizon: int, budget: int) -> int:
-        old = self._trim(space.key("prints"), horizon, budget)
-        with self._link.client.pipeline(transaction=False) as pipe:
-            for place in old:
-                name, _, member = place.partition(b"\0")
-                pipe.zrem(space.key("p", name.decode()), member)
-            pipe.execute()
-        return len(old)
+        """Digests of acts that no look-back reaches; one without an outcome is found until it has one.
+
+        What must stay is gone past, as with marks: few acts are reported so late.
+        """
+        start, gone, left = self._prints_passed.pop(space.namespace, 0), 0, budget
+        while left > 0:
+            size = min(left, _AT_ONCE)
+            looked, went = map(int, self._spaces.run(PRINTS, space, horizon, start, size))
+            start, gone, left = start + looked - went, gone + went, left - looked
+            if looked < size:
+                return gone
+        self._prints_passed[space.namespace] = start
+        return gone
 
     def _forget_marks(self, space: Space, horizon: int, budget: int) -> int:
         """Marks live as long as their session's last call plus the longest window.
 
+        A change stays while it has no outcome, and while somebody who goes on looked before it: stale has no window.
         What must stay is gone past, so that a round costs its budget whatever has piled up.
         """
         client, gone, left = self._link.client, 0, budget
@@ -76,15 +87,15 @@ class Retention:
                 break
             place = (space.namespace, session)
             start = passed.pop(place, 0)
-            names = client.zrange(space.key("sk", session), start, start + left - 1)
-            if names:
-                went = int(self._spaces.run(FORGET, space, session, *names))
-                gone += went
-                left -= len(names)
-                passed[place] = start + len(names) - went
-            elif not start:
-                client.zrem(name, session)
-                client.delete(space.key("s", session), space.key("u", session))
+            while left > 0:
+                size = min(left, _AT_ONCE)
+                names = client.zrange(space.key("sk", session), start, start + size - 1)
+                went = int(self._spaces.run(FORGET, space, session, horizon - HOUR, *names))
+                start, gone, left = start + len(names) - went, gone + went, left - len(names)
+                if len(names) < size:
+                    break
+            else:
+                passed[place] = start
         passed[space.namespace, ""] = 0 if gone or len(old) < budget else first + len(old)
         return gone
 
@@ -110,12 +121,13 @@ class Retention:
             for space in spaces:
                 rows = [(e, r) for s, e, r in found if s is space and (only is None or e.seq in only)]
                 for at in range(0, len(rows), PAGE):
-                    facts: list[bytes | str] = []
+                    facts: list[str | int] = []
                     for entry, record in rows[at : at + PAGE]:
                         facts += [
                             f"{entry.seq:016d}",
                             record.session if record else "",
                             record.call.hex() if record else "",
+                            record.ended if record else 0,
                         ]
                     self._spaces.run(DROP, space, *facts)
         return []
@@ -140,7 +152,7 @@ class Retention:
             for entry in entries:
                 own, about = records.get(entry.seq), records.get(entry.action)
                 if not (_wanted(own, remembered) or _wanted(about, remembered)) and not (
-                    own is not None and own.opened and entry.seq >= horizon
+                    own is not None and own.opened and _dated(entry.seq, own) >= horizon
                 ):
                     found.append((space, entry, own))
         return found[:limit]
@@ -151,3 +163,8 @@ def _wanted(record: Record | None, remembered: set[str]) -> bool:
     if record is None or not record.opened:
         return False
     return State(record.state) in LIVE or record.call.hex() in remembered
+
+
+def _dated(id: int, record: Record) -> int:
+    """The moment of an action as evidence: its report's; without one, that at which it can no longer be running."""
+    return max(id, record.ended or record.expires)

@@ -43,6 +43,11 @@ _NAME: Final = (
     f"when instr(m.session, char(31)) then '{DEFAULT_NAMESPACE}' || char(31) || m.session else m.session end"
 )
 _DATED: Final = "max(j.seq, coalesce(nullif(j.ended, 0), j.expires, 0))"
+# A mark with its session's newest action there, and the session itself.
+_KNOWN: Final = f"left join session s on s.name = {_NAME} left join journal j on j.seq = m.acted"
+_CHANGED: Final = f"max(m.changed, coalesce({_DATED}, 0))"
+_LAST: Final = f"max(m.read, coalesce(s.seen, 0), {_CHANGED})"
+"""When the session last called, as far as that matters to what is kept of its mark."""
 """The moment of an action as evidence: its report's; without one, that at which it can no longer be running."""
 _LIVE: Final = "('open', 'queued', 'asked', 'unknown')"
 # An entry leaves when nothing can ask for it: no live or remembered action, and no evidence.
@@ -338,27 +343,29 @@ class SqliteStore:
         return len(old)
 
     def _forget_marks(self, connection: sqlite3.Connection, horizon: int, budget: int) -> int:
-        """Marks live as long as their session's last call plus the longest window."""
+        """Marks live as long as their session's last call plus the longest window.
+
+        A change outlives its session as long as one goes on that looked before it, or wrote, where that counts as a
+        look: stale has no window. And so it does while it has no outcome: when that comes, others are to find it.
+        """
+        before = horizon - HOUR
         rows = connection.execute(
-            f"select m.key, m.session, max(m.changed, coalesce({_DATED}, 0)), max(m.read, coalesce(s.seen, 0)) "
-            f"from mark m left join session s on s.name = {_NAME} left join journal j on j.seq = m.acted "
+            f"select m.key, m.session, {_CHANGED}, {_LAST} from mark m {_KNOWN} "
             "where (m.key, m.session) > (?, ?) order by m.key, m.session limit ?",
             (*self._swept.mark, budget),
         ).fetchall()
         whole = len(rows) < budget
         self._swept.mark = ("", "") if whole else (rows[-1][0], rows[-1][1])
-        old = [row[:3] for row in rows if max(row[2:]) + HOUR < horizon]
-        # A change outlives its session while somebody's older look is kept, or own write that counts as one: stale
-        # has no window. And so it does while it has no outcome: when that comes, others are to find it.
+        old = [(*row[:3], before) for row in rows if row[3] < before]
         gone = connection.executemany(
-            "delete from mark where key = ?1 and session = ?2 and not exists (select 1 from mark o "
-            "where o.key = ?1 and o.session <> ?2 and ((o.read > 0 and o.read < ?3) or exists (select 1 from journal w "
-            f"where w.seq = o.acted and w.seq < ?3 and {LOOKED}))) "
+            "delete from mark where key = ?1 and session = ?2 and not exists ("
+            f"select 1 from mark m {_KNOWN} where m.key = ?1 and m.session <> ?2 and {_LAST} >= ?4 "
+            f"and ((m.read > 0 and m.read < ?3) or (j.seq < ?3 and {LOOKED.replace('w.', 'j.')}))) "
             "and not exists (select 1 from live l join journal j on j.seq = l.id where l.key = ?1 and j.session = ?2)",
             old,
         ).rowcount
         if whole:
-            connection.execute("delete from session where seen < ?", (horizon - HOUR,))
+            connection.execute("delete from session where seen < ?", (before,))
         return max(0, gone)
 
     def take(

@@ -1,0 +1,157 @@
+"""What upkeep of the store in Redis leaves behind, and what it does beside others that are at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from callosum.model import DAY, State
+from callosum.stores.redis import RedisStore, retention
+from callosum.stores.redis.link import Script as LuaScript
+from callosum.testing import ManualClock
+from callosum.testing.script import Script, ids
+from tests.support.redis_server import RedisServer, redis_server  # noqa: F401
+
+KEY = "doc:plan"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def script(redis_server: RedisServer, clock: ManualClock) -> Iterator[Script]:  # noqa: F811
+    store = RedisStore(redis_server.url(), clock=clock)
+    yield Script(store)
+    store.close()
+
+
+def kept(script: Script) -> set[str]:
+    """The keys of Redis that upkeep is to empty, without the namespace in front."""
+    store = script.store
+    assert isinstance(store, RedisStore)
+    tag = store.spaces.of(script.namespace).tag
+    names = {name.decode().removeprefix(tag) for name in store.link.client.scan_iter(f"{tag}*")}
+    return {name for name in names if name.partition(":")[0] in {"m", "c", "sk", "s", "p", "prints", "names", "chg"}}
+
+
+def upkeep(script: Script, clock: ManualClock, budget: int = 2000) -> int:
+    """As many rounds as it takes until nothing goes any more; how many rows went."""
+    gone, idle = 0, 0
+    for _ in range(200):
+        went = script.store.maintain(clock.now - 7 * DAY, budget)
+        gone, idle = gone + went, 0 if went else idle + 1
+        if idle > 10:
+            return gone
+    raise AssertionError("it does not come to an end")
+
+
+def end_late(script: Script, clock: ManualClock) -> int:
+    """An act that turns out to have happened when its session is long gone."""
+    lost = script.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"same",))
+    script.end("doug", lost, State.UNKNOWN)
+    clock.advance(30 * 86_400)
+    upkeep(script, clock)
+    script.settle(lost, State.DONE, ended=script.look("x").now)
+    return lost
+
+
+@pytest.mark.parametrize("budget", [1, 3, 2000])
+def test_what_turned_out_late_is_forgotten_in_the_end(script: Script, clock: ManualClock, budget: int) -> None:
+    lost = end_late(script, clock)
+    upkeep(script, clock, budget)
+    assert ids(script.place("mira", KEY).latest) == ids(script.look("mira", KEY, prints=(b"same",)).twins) == [lost]
+    clock.advance(8 * 86_400)
+    upkeep(script, clock, budget)
+    assert kept(script) == set()
+
+
+def test_sessions_that_are_gone_keep_nothing_for_one_another(script: Script, clock: ManualClock) -> None:
+    """Each changed what the other had looked at, and neither comes back."""
+    for who in ("mira", "doug"):
+        script.read(who, KEY)
+    for who in ("mira", "doug"):
+        clock.advance(60)
+        script.end(who, script.act(who, KEY))
+    clock.advance(8 * 86_400)
+    script.act("anna", "doc:other")
+    upkeep(script, clock)
+    assert kept(script) == {"m:doc:other", "c:doc:other", "sk:anna", "names", "chg"}
+
+
+def test_it_gets_past_what_must_stay(script: Script, clock: ManualClock) -> None:
+    """More of it than a round may look at hides nothing behind it."""
+    for number in range(12):
+        lost = script.act("doug", f"doc:{number}", state=State.OPEN, tier=3, prints=(b"same",))
+        script.end("doug", lost, State.UNKNOWN)
+    for number in range(12):
+        script.act("doug", f"note:{number}", prints=(b"same",))
+    clock.advance(30 * 86_400)
+    assert upkeep(script, clock, 3) == 24
+    places = {f"{sort}:doc:{number}" for sort in "mcp" for number in range(12)}
+    assert kept(script) == {*places, "sk:doug", "prints", "names", "chg"}
+
+
+def test_what_an_older_version_forgot_comes_back(script: Script, clock: ManualClock) -> None:
+    """One that looked at moments alone: a late report puts the act where it is found."""
+    lost = script.act("doug", KEY, state=State.OPEN, tier=3, prints=(b"same",))
+    script.end("doug", lost, State.UNKNOWN)
+    store = script.store
+    assert isinstance(store, RedisStore)
+    clock.advance(30 * 86_400)
+    space = store.spaces.of(script.namespace)
+    store.link.client.delete(*(space.key(name) for name in kept(script)), space.key("seen"))
+    script.settle(lost, State.DONE, ended=script.look("x").now)
+    assert ids(script.place("mira", KEY).latest) == ids(script.look("mira", KEY, prints=(b"same",)).twins) == [lost]
+    assert kept(script) == {"m:doc:plan", "c:doc:plan", "p:doc:plan", "prints", "sk:doug", "names", "chg"}
+    clock.advance(8 * 86_400)
+    upkeep(script, clock)
+    assert kept(script) == set()
+
+
+def meanwhile(script: Script, monkeypatch: pytest.MonkeyPatch, name: LuaScript, do: Callable[[], object]) -> None:
+    """Somebody does something just before upkeep runs a script."""
+    store = script.store
+    assert isinstance(store, RedisStore)
+    run = store.spaces.run
+
+    def late(which: LuaScript, *args: Any) -> Any:
+        if which is name:
+            monkeypatch.undo()
+            do()
+        return run(which, *args)
+
+    monkeypatch.setattr(store.spaces, "run", late)
+
+
+def test_an_entry_whose_act_is_reported_meanwhile_stays(
+    script: Script, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    theirs = script.act("doug", KEY)
+    script.act("doug", "doc:other")
+    clock.advance(30 * 86_400)
+    script.act("anna", "doc:other")
+    horizon = clock.now - 7 * DAY
+    assert theirs in [entry.seq for entry in script.store.take(clock.now, horizon)]
+    meanwhile(script, monkeypatch, retention.DROP, lambda: script.end("doug", theirs))
+    script.store.take(clock.now, horizon, delete=True)
+    assert theirs in [entry.seq for entry in script.store.entries()]
+    assert ids(script.place("mira", KEY).latest) == [theirs]
+
+
+def test_a_session_that_comes_back_meanwhile_stays_known(
+    script: Script, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what it said of where it comes from is gone, and nobody ever forgets what it does from then on."""
+    script.act("doug", parent="boss")
+    clock.advance(30 * 86_400)
+    meanwhile(script, monkeypatch, retention.FORGET, lambda: script.act("doug", parent="boss"))
+    script.store.maintain(clock.now - 7 * DAY)
+    assert script.store.kin(script.namespace, "doug").parent == "boss"
+    script.act("doug", KEY, parent="boss")
+    clock.advance(8 * 86_400)
+    upkeep(script, clock)
+    assert kept(script) == set()
