@@ -76,10 +76,18 @@ def sendable(case: schemathesis.Case[Any], server: Server) -> None:
     if isinstance(case.body, dict | list):
         case.body = _whole(case.body)
     for part in (case.body, case.query):
-        if isinstance(part, dict) and isinstance(wait := part.get("wait"), int | float) and MOST_WAIT < wait <= 60:
+        if isinstance(part, dict) and MOST_WAIT < _seconds(part.get("wait")) <= 60:
             part["wait"] = MOST_WAIT
     if case.query and case.query.get("cursor"):  # opaque: only the server makes good ones
         case.query["cursor"] = server.get("/journal?limit=1")["cursor"]
+
+
+def _seconds(wait: Any) -> float:
+    """What is asked to wait, in a body or as text in a query; 0 if it is no number."""
+    try:
+        return float(wait)
+    except (TypeError, ValueError):
+        return 0.0
 
 
 def not_for(case: schemathesis.Case[Any]) -> list[CheckFunction]:

@@ -29,6 +29,9 @@ TOOLS = [
     {"name": "frobnicate", "description": "Permanently deletes a repository.", "inputSchema": {"type": "object"}},
 ]
 
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)  # whoever runs the tests may ignore them
+
 out = sys.stdout.buffer
 
 
