@@ -193,6 +193,10 @@ class Brief(Struct, frozen=True, rename="camel"):
     trimmed: int = 0
 
 
+OVERLOADED: Final = "load"
+"""The place of the fault where a server has more to do than it can."""
+
+
 class Fault(Struct, frozen=True, rename="camel", omit_defaults=True):
     """Every 4xx and 5xx. ``at`` names the field or the part of the request at fault."""
 

@@ -6,6 +6,7 @@ assumed stands in the constants here, everything else was measured.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from bench.scale.layout import Costs, Layout, Outcome
 from bench.scale.measured import Measured
 from bench.scale.model import Simulation
 from bench.scale.traffic import Traffic
+from callosum.server.writer import LATE
 
 LAN: Final = 0.0005
 """A round trip between two machines of one site, in seconds."""
@@ -32,9 +34,6 @@ FULL: Final = 600
 SESSIONS: Final = (300, 1_000, 3_000, 10_000, 30_000, 60_000)
 MOST: Final = 6_000
 """After so many calls a point is known well enough."""
-
-LIMIT: Final = 256
-"""How many requests may wait at a server that refuses more."""
 
 Job = tuple[Layout, float, float]
 """What is simulated: how long to warm up, and for how long at most, in seconds."""
@@ -172,12 +171,14 @@ def _capacity(points: dict[str, dict[str, list[tuple[float, Outcome]]]]) -> floa
 
 
 def _beyond(found: Measured, traffic: Traffic, most: float) -> Axis:
-    """One server that is offered more than it can do: as it is, and if it refused what would wait too long."""
+    """One server that is offered more than it can do: as it is, and if it turned nobody away."""
     layout = replace(layouts()["one machine, SQLite"], sessions=FLEET)
     shares = (0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
-    kinds = {"as it is": 0, f"refusing beyond {LIMIT} waiting": LIMIT}
+    kinds = {"as it is": LATE, "if it turned nobody away": math.inf}
     jobs: list[Job] = [
-        (replace(layout, rate=share * most, limit=limit), 4.0, 4.0) for limit in kinds.values() for share in shares
+        (replace(layout, rate=share * most, patience=patience), 4.0, 4.0)
+        for patience in kinds.values()
+        for share in shares
     ]
     outcomes = iter(simulate(found, traffic, jobs))
     curves = {name: tuple((share, next(outcomes)) for share in shares) for name in kinds}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from bench.scale.measured import Engine, Measured
+from callosum.server.writer import LATE
 
 LOOPBACK: Final = 0.00003
 """A round trip on one machine, beside the processor time it takes, which is counted with the rest."""
@@ -87,7 +88,8 @@ class Layout:
     Zipf's law among ``keys`` of the session's namespace (``zipf``: in place of the traffic's exponent); a ``hot`` share
     of the calls goes to the first of them; one call in ``again`` goes for the key that was taken last. ``own``: each
     session stays on a key of its own.
-    A session gives up after ``deadline``; a gate refuses at once what comes while ``limit`` requests wait.
+    A session gives up after ``deadline``; a gate turns decisions away while more than a batch waits, and the first of
+    them for ``patience`` seconds; a session comes back once or twice.
     ``stick``: all calls of a namespace, or of a session, go to the same gate; else to any.
     """
 
@@ -114,7 +116,7 @@ class Layout:
     again: int = 0
     own: bool = False
     deadline: float = 0.0
-    limit: int = 0
+    patience: float = LATE
     stick: Literal["", "namespace", "session"] = ""
 
 

@@ -15,6 +15,7 @@ All times are seconds.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import deque
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ from bench.scale.layout import Costs, Layout, Outcome
 from bench.scale.stations import Locks, Machine, Process, Steps
 from bench.scale.stores import Postgres, Redis, Sqlite, Store, further
 from bench.scale.traffic import Traffic, Zipf
+from callosum.client.client import BUSY_PAUSE
 
 VARIES: Final = 0.3
 """The share of a service time that varies exponentially; the rest is fixed."""
@@ -36,12 +38,13 @@ VARIES: Final = 0.3
 class Request:
     """A decision or a report on its way. ``done`` is set with whether it was answered in time."""
 
-    __slots__ = ("decision", "done", "given_up", "keys", "space", "tier")
+    __slots__ = ("came", "decision", "done", "given_up", "keys", "space", "tier", "turned_away")
 
     def __init__(self, env: simpy.Environment, space: int, tier: int, keys: Sequence[int], *, decision: bool) -> None:
         self.space, self.tier, self.keys, self.decision = space, tier, keys, decision
         self.done = env.event()
-        self.given_up = False
+        self.given_up = self.turned_away = False
+        self.came = 0.0
 
     @property
     def durable(self) -> bool:
@@ -65,16 +68,15 @@ class Gate:
         self.cpu = Process(sim.env, machine)
         self.again = Locks(sim.env)
         self._waiting: deque[Request] = deque()
-        self._starting = self._under_way = self._inside = 0
+        self._starting = self._under_way = 0
         self.batches = self.requests = 0
 
     def ask(self, request: Request) -> None:
-        limit = self._sim.layout.limit
-        if limit and self._inside >= limit:
-            self._env.process(self._refuse(request))
-        else:
-            self._inside += 1
-            self._env.process(self._judge(request))
+        self._env.process(self._turn_away(request) if request.decision and self._behind() else self._judge(request))
+
+    def _behind(self) -> bool:
+        layout, waiting = self._sim.layout, self._waiting
+        return len(waiting) > layout.batch and self._env.now - waiting[0].came > layout.patience
 
     def inside(self, batch: Sequence[Request]) -> Steps:
         """The processor time of a batch's own steps and what the store's driver does for it."""
@@ -82,12 +84,14 @@ class Gate:
         own = sum(costs.request[request.tier] - costs.front for request in batch)
         yield from self.cpu.use(self._sim.vary(own + costs.key * further(batch)))
 
-    def _refuse(self, request: Request) -> Steps:
+    def _turn_away(self, request: Request) -> Steps:
         yield from self.cpu.use(self._sim.costs.refused)
+        request.turned_away = True
         request.give_up()
 
     def _judge(self, request: Request) -> Steps:
         yield from self.cpu.use(self._sim.vary(self._sim.costs.front))
+        request.came = self._env.now
         self._waiting.append(request)
         self._start()
 
@@ -107,7 +111,6 @@ class Gate:
         self.requests += len(batch)
         if batch:
             yield from self._store.transact(self, batch)
-        self._inside -= len(batch)
         self._under_way -= 1
         self._start()
 
@@ -219,7 +222,14 @@ class Simulation:
         place = {"namespace": space, "session": number}.get(layout.stick)
         gate = self.gates[chance.randrange(layout.servers) if place is None else place % layout.servers]
         began = self.env.now
-        answered = yield from self._ask(gate, Request(self.env, space, tier, keys, decision=True))
+        ends = began + (layout.deadline or math.inf)
+        while True:
+            asked = Request(self.env, space, tier, keys, decision=True)
+            answered = yield from self._ask(gate, asked, ends)
+            pause = BUSY_PAUSE * (0.5 + chance.random())
+            if not asked.turned_away or self.env.now + pause >= ends:
+                break
+            yield self.env.timeout(pause)
         if self.env.now >= self._tally.since:
             self._tally.ended += 1
             if answered:
@@ -228,16 +238,17 @@ class Simulation:
                 self._tally.late += 1
             self._tally.inside += self.env.now - max(began, self._tally.since)
         if answered:
-            yield from self._ask(gate, Request(self.env, space, tier, keys, decision=False))
+            ends = self.env.now + (layout.deadline or math.inf)
+            yield from self._ask(gate, Request(self.env, space, tier, keys, decision=False), ends)
 
-    def _ask(self, gate: Gate, request: Request) -> Steps:
+    def _ask(self, gate: Gate, request: Request, ends: float) -> Steps:
         layout = self.layout
         if self._shared is not None and layout.loader:
             yield self._shared.work(layout.loader)
         yield self.env.timeout(layout.rtt / 2)
         gate.ask(request)
         if layout.deadline:
-            self.env.timeout(layout.deadline).callbacks.append(request.give_up)
+            self.env.timeout(max(0.0, ends - self.env.now)).callbacks.append(request.give_up)
         answered = yield request.done
         yield self.env.timeout(layout.rtt / 2)
         return answered

@@ -24,7 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callosum import wire
-from callosum.client.errors import BadAnswer, TransportError, Unreachable
+from callosum.client.errors import BadAnswer, Busy, TransportError, Unreachable
 from callosum.client.fallback import Table
 from callosum.client.late import Late, Refused
 from callosum.client.messages import (
@@ -79,6 +79,8 @@ CHORES_EVERY: Final = 10.0
 _TABLE_EVERY: Final = 300.0
 _FIRST_PAUSE: Final = 0.01
 _LAST_PAUSE: Final = 0.2
+BUSY_PAUSE: Final = 0.4
+"""Before a gate that has too much to do is asked again: a crowd that comes back at once keeps it from its work."""
 _CALL_AT: Final = re.compile(r"calls\[(\d+)\]")
 
 T = TypeVar("T")
@@ -516,6 +518,8 @@ class CallosumClient:
                     start, took = None, self._clock() - now
                     ends, limit = ends + took, limit + took
                 else:
+                    if isinstance(error, Busy):
+                        pause = max(pause, BUSY_PAUSE)
                     length = pause * (0.5 + os.urandom(1)[0] / 510)
                     if length >= limit - now:
                         self._fail(error)

@@ -6,6 +6,7 @@
     ├── Unreachable   no connection, or it was lost before the answer began
     ├── TooLate       the deadline passed
     └── BadAnswer     what came is not HTTP, is cut off, is too long, or is not what a gate says
+        └── Busy      the gate has more to do than it can, and did nothing
 
 ``sent`` tells whether the gate may have got the request all the same: then only a request that may be carried
 out twice may be sent again. These stay inside the client: its callers see ``callosum.errors``, with one of these
@@ -40,3 +41,7 @@ class TooLate(TransportError):
 
 class BadAnswer(TransportError):
     """What came is no answer of a gate."""
+
+
+class Busy(BadAnswer):
+    """The gate has more to do than it can, and did nothing."""

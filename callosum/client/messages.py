@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callosum import wire
-from callosum.client.errors import BadAnswer
+from callosum.client.errors import BadAnswer, Busy
 from callosum.client.transport import Answer
 from callosum.errors import ConfigError, StoreUnavailable
 from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, Call, Decision, LockResult, Report, Status, Tier
@@ -72,6 +72,8 @@ def fault_of(answer: Answer) -> Exception:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return BadAnswer(f"status {status} without a word of a gate")
     text = fault.error[:_MAX_TEXT]
+    if status == 503 and fault.at == wire.OVERLOADED:
+        return Busy(text, sent=False)
     if status == 503:
         return StoreUnavailable(text) if fault.at == "store" else BadAnswer(text, sent=False)
     if 400 <= status < 500 and status not in _NOT_DONE:

@@ -39,7 +39,7 @@ from callosum.model import (
     Status,
 )
 from callosum.process import host_above
-from callosum.server.line import Gone, Stopping
+from callosum.server.line import Gone, Overloaded, Stopping
 from callosum.server.metrics import Metrics
 from callosum.server.queries import (
     ApprovalsQuery,
@@ -144,6 +144,7 @@ class Service:
     async def intercept(self, request: Request) -> Answer:
         """Decides a tool call before it runs."""
         body = await request.body()
+        self.served.admit()
         call = wire.read(_CALL, body)
         token = _token(request)
         if token is not None:
@@ -187,7 +188,9 @@ class Service:
 
     async def lock(self, request: Request) -> Answer:
         """Takes a lease on a key without a tool call."""
-        asked = wire.read(_LOCK, await request.body())
+        body = await request.body()
+        self.served.admit()
+        asked = wire.read(_LOCK, body)
         may_act(_token(request), asked.instance, asked.namespace)
         course = self.courses.lock(
             asked.instance,
@@ -557,6 +560,8 @@ class App:
             return error.response()
         except Stopping as error:
             return fault(503, str(error), Retry_After="1", Connection="close")
+        except Overloaded as error:
+            return fault(503, str(error), wire.OVERLOADED, Retry_After="1")
         except StoreUnavailable as error:
             return fault(503, str(error), "store", Retry_After="1")
         except StoreError as error:

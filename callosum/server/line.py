@@ -76,6 +76,10 @@ class Stopping(CallosumError):
     """The server is stopping, and this request was not begun or cannot be waited for."""
 
 
+class Overloaded(CallosumError):
+    """The server has more to do than it can. Nothing was done; who asks again a moment later may be answered."""
+
+
 class Gone(CallosumError):
     """Who asked has closed the connection; what waited for its turn gives it up."""
 

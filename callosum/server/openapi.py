@@ -79,7 +79,10 @@ _ERRORS: Final = {
     "414": "The request's path and query are too long.",
     "421": "This server does not answer for that host.",
     "431": "The request's head is too large.",
-    "503": "The store cannot be written just now, or the server is stopping.",
+    "503": (
+        "The store cannot be written just now (`at` is `store`), the server has more to do than it can (`load`: "
+        "nothing was done), or it is stopping."
+    ),
 }
 
 

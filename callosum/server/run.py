@@ -420,6 +420,7 @@ def _gauges(served: ServedGate, stream: Stream) -> dict[str, tuple[str, float]]:
         "callosum_readers_cut_off": ("Readers that did not read.", stream.stalled),
         "callosum_transactions": ("Transactions of the group commit.", writer.committed),
         "callosum_requests": ("Requests in these transactions.", writer.requests),
+        "callosum_turned_away": ("Calls that were refused because too many waited.", served.turned_away),
         "callosum_process_seconds": ("Processor time of the server.", time.process_time()),
         "callosum_pid": ("The server's process.", os.getpid()),
     }

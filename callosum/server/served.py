@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from callosum.errors import CallosumError
 from callosum.gate import UPKEEP_EVERY, Course, LocalGate, Look, Pause
 from callosum.model import Call, Decision, Scope
-from callosum.server.line import GRACE, Gone, Lines, Parked, Stopping, Waiter, given_up
+from callosum.server.line import GRACE, Gone, Lines, Overloaded, Parked, Stopping, Waiter, given_up
 from callosum.server.writer import Writer
 
 logger = logging.getLogger("callosum")
@@ -42,6 +42,7 @@ class ServedGate:
         self._leaving = asyncio.Event()
         self.lines = Lines(gate.store, told)
         self.decisions = 0
+        self.turned_away = 0
 
     @property
     def stopping(self) -> bool:
@@ -71,6 +72,15 @@ class ServedGate:
         if self._upkeep is not None:
             await self._upkeep
         self._threads.shutdown()
+
+    def admit(self) -> None:
+        """Takes something new. Raises ``Overloaded`` if it would not be answered in time.
+
+        Reports, releases and renewals are always taken: they free others.
+        """
+        if self.writer.behind:
+            self.turned_away += 1
+            raise Overloaded("the server has more to do than it can; nothing was done: ask again in a moment")
 
     async def intercept(self, call: Call, size: int, left: asyncio.Future[Any] | None = None) -> Decision:
         """Decides a call whose request took ``size`` bytes; one that may wait does so until ``left`` is done."""

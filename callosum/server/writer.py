@@ -24,13 +24,16 @@ BATCH: Final = 64
 """Most requests of one transaction: the loop does nothing else meanwhile."""
 QUICK: Final = 0.001
 """A sync that takes less than so many seconds may be waited for on the loop, if nobody else waits."""
+LATE: Final = 0.3
+"""How long the first in a long line may have waited, in seconds, before who comes now is turned away: clients give up
+after a second, and what is decided then helps nobody."""
 TEND_EVERY: Final = 0.05
 """How often the store is tended while it is written, in seconds."""
 
 logger = logging.getLogger("callosum")
 
 Answer = Applied | Exception
-_Waiting = tuple[Request, "asyncio.Future[Applied]"]
+_Asked = tuple[Request, "asyncio.Future[Applied]"]
 
 
 class Writer:
@@ -43,7 +46,7 @@ class Writer:
         self._store = store
         self._prompt: Prompt | None = cast("Prompt", store) if hasattr(store, "attempt") else None
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[tuple[_Asked, float]] = deque()  # with the moment at which each came
         self._held: list[tuple[asyncio.Future[Applied], Answer]] = []
         self._upto = 0
         self._scheduled = False
@@ -59,10 +62,15 @@ class Writer:
         self.committed = 0
         self.requests = 0
 
+    @property
+    def behind(self) -> bool:
+        """Whether more is asked than can be done: a batch and more waits, and the first of it for ``LATE`` seconds."""
+        return len(self._waiting) > BATCH and self._loop.time() - self._waiting[0][1] > LATE
+
     def submit(self, request: Request) -> asyncio.Future[Applied]:
         """Returns the future answer; it is set once the change is as durable as its scope asks for."""
         future: asyncio.Future[Applied] = self._loop.create_future()
-        self._waiting.append((request, future))
+        self._waiting.append(((request, future), self._loop.time()))
         if not self._scheduled and self._under_way < self._lanes:
             self._schedule()
         return future
@@ -81,11 +89,11 @@ class Writer:
 
     def _turn(self) -> None:
         self._scheduled = False
-        batch: list[_Waiting] = []
+        batch: list[_Asked] = []
         while self._waiting and len(batch) < BATCH:
-            request, future = self._waiting.popleft()
-            if not future.done():  # who has gone away meanwhile gets no decision
-                batch.append((request, future))
+            asked, _ = self._waiting.popleft()
+            if not asked[1].done():  # who has gone away meanwhile gets no decision
+                batch.append(asked)
         if not batch:
             self._rest()
             return
@@ -109,7 +117,7 @@ class Writer:
         else:
             self._rest()
 
-    def _came_back(self, batch: list[_Waiting], done: asyncio.Future[list[Answer]]) -> None:
+    def _came_back(self, batch: list[_Asked], done: asyncio.Future[list[Answer]]) -> None:
         self._under_way -= 1
         error = done.exception()
         self._settle(batch, [error] * len(batch) if isinstance(error, Exception) else done.result(), 0)
@@ -120,7 +128,7 @@ class Writer:
         else:
             self._rest()
 
-    def _settle(self, batch: list[_Waiting], answers: Sequence[Answer], seq: int) -> None:
+    def _settle(self, batch: list[_Asked], answers: Sequence[Answer], seq: int) -> None:
         self.committed += 1
         self.requests += len(batch)
         if not self._tending and self._prompt is not None:

@@ -16,6 +16,8 @@ const DEADLINE = 1000;
 /** Pauses between two attempts, in milliseconds. */
 const FIRST_PAUSE = 25;
 const LAST_PAUSE = 250;
+/** Before a gate that has too much to do is asked again: a crowd that comes back at once keeps it from its work. */
+const BUSY_PAUSE = 400;
 /** Longest `wait`, in seconds; longest request and answer, in bytes. All but the last are the gate's limits. */
 const MAX_WAIT = 60;
 const MAX_REQUEST = 5_000_000;
@@ -73,13 +75,14 @@ export class Blocked extends CallosumError {
 
 /**
  * An attempt that failed. `unsent`: nothing came of it for certain, so that it may be made again whatever
- * it asks. `store`: a gate is there, but it cannot decide.
+ * it asks. `store`: a gate is there, but it cannot decide. `busy`: it has more to do than it can.
  */
 class Failure extends Error {
-    constructor(message, { cause, unsent = false, store = false } = {}) {
+    constructor(message, { cause, unsent = false, store = false, busy = false } = {}) {
         super(message, { cause });
         this.unsent = unsent;
         this.store = store;
+        this.busy = busy;
     }
 }
 
@@ -426,6 +429,7 @@ export class CallosumClient {
                 if (!(error instanceof Failure)) throw error;
                 const now = performance.now();
                 if (now - began >= this.#deadline) since = now; // it was held, and then cut
+                if (error.busy) pause = Math.max(pause, BUSY_PAUSE);
                 const rest = pause * (0.5 + Math.random() / 2);
                 if ((!repeatable && !error.unsent) || now + rest >= Math.min(ends, since + this.#deadline)) {
                     const message = `the gate at ${this.#base} cannot be asked: ${error.message}`;
@@ -677,6 +681,8 @@ function isTable(value) {
 
 /** With these a gate says that it did nothing, and may do it a moment later. */
 const NOT_DONE = new Set([408, 425, 429, 503]);
+/** The place of the fault where the gate has more to do than it can. */
+const LOAD = "load";
 /** The place of the fault where the gate is there, but its store is away: then nobody decides in its stead. */
 const STORE = "store";
 
@@ -688,7 +694,8 @@ function refusalOf(status, answer) {
     if (said !== undefined && status >= 400 && status < 500 && !passing) return new CallosumError(said, { status, at });
     if (status < 300) return new Failure("its answer makes no sense");
     const store = status === 503 && at === STORE;
-    return new Failure(`status ${status}${said ? `, ${said}` : ""}`, { unsent: passing, store });
+    const busy = status === 503 && at === LOAD;
+    return new Failure(`status ${status}${said ? `, ${said}` : ""}`, { unsent: passing, store, busy });
 }
 
 /** The text of an answer, which must be UTF-8 and end. */

@@ -435,6 +435,13 @@ describe("without the gate", () => {
         assert.equal((await gate.intercept({ tool: "read" })).fallback, true);
     });
 
+    test("a gate that has too much to do is not asked again at once", async (t) => {
+        const peer = (await Peer.start(t)).on("POST /intercept", status(503, { error: "too much", at: "load" }));
+        const gate = client(peer, { deadline: 700 });
+        assert.equal((await gate.intercept({ tool: "read" })).fallback, true);
+        assert.ok(peer.requests.length <= 4, `${peer.requests.length} requests in 700 ms`);
+    });
+
     test("everything counts as 3 before the gate was ever reached", async (t) => {
         const { gate } = await lonely(t, { fallback: undefined });
         assert.equal((await thrown(GateUnavailable, () => gate.intercept({ tool: "read" }))).tier, 3);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -146,14 +147,14 @@ def test_a_batch_shares_a_sync() -> None:
     assert lone.run(warm=0.1, seconds=1).calls == pytest.approx(1 / (2 * SYNC + 0.0002), rel=0.1)
 
 
-def test_beyond_what_it_can_do_nobody_is_in_time_unless_some_are_refused() -> None:
-    layout = Layout("sqlite", 100, rate=1000, deadline=0.2)
+def test_beyond_what_it_can_do_nobody_is_in_time_unless_some_are_turned_away() -> None:
+    layout = Layout("sqlite", 100, rate=1000, deadline=0.2, patience=math.inf)
     cheap = costs("sqlite", sync=[0.0, 0.0])
-    as_it_is = Simulation(cheap, EVEN, layout).run(warm=1.5, seconds=1)
-    refusing = Simulation(cheap, EVEN, replace(layout, limit=50)).run(warm=1.5, seconds=1)
+    all_taken = Simulation(cheap, EVEN, layout).run(warm=1.5, seconds=1)
+    some_sent_away = Simulation(cheap, EVEN, replace(layout, patience=0.05)).run(warm=1.5, seconds=1)
     calm = Simulation(cheap, EVEN, replace(layout, rate=300)).run(warm=1.5, seconds=1)
-    assert as_it_is.late > 0.9
-    assert refusing.calls > 350
+    assert all_taken.late > 0.9
+    assert some_sent_away.calls > 350
     assert calm.late == 0
 
 

@@ -1,0 +1,86 @@
+"""A server that is asked more than it can do: who comes too late is sent away at once, and nothing is lost."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from callosum import Call
+from callosum.client import CallosumClient
+from callosum.client.client import BUSY_PAUSE
+from callosum.errors import GateUnavailable
+from callosum.server.writer import BATCH
+from callosum.wire import OVERLOADED
+from tests.support.peer import Peer, Request
+from tests.support.serving import Server, serving, until
+
+CROWD = BATCH + 16
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("overload") / "state") as running:
+        yield running
+
+
+@contextmanager
+def held(server: Server) -> Iterator[None]:
+    """Another process has the file: the server can write nothing meanwhile."""
+    with closing(sqlite3.connect(server.state / "gate.db", isolation_level=None)) as other:
+        other.execute("begin immediate")
+        try:
+            yield
+        finally:
+            other.execute("rollback")
+
+
+def intercept(server: Server, number: int) -> Any:
+    body = {"instance": f"s{number}", "tool": "message", "params": {"text": str(number)}, "callId": f"c{number}"}
+    return server.ask("POST", "/intercept", body)
+
+
+def test_who_would_wait_too_long_is_sent_away_and_the_others_are_answered(server: Server) -> None:
+    mine = server.post("/intercept", {"instance": "mira", "tool": "message", "params": {"text": "before"}})
+    with ThreadPoolExecutor(2 * CROWD) as threads:
+        with held(server):
+            crowd = [threads.submit(intercept, server, number) for number in range(CROWD)]
+            late: list[Future[Any]] = []
+
+            def refused() -> list[Any]:
+                late.append(threads.submit(intercept, server, CROWD + len(late)))
+                return [one.result() for one in late if one.done() and one.result().status == 503]
+
+            (answer, *_) = until(refused)
+            report = threads.submit(server.ask, "POST", "/complete", {"instance": "mira", "id": mine["id"]})
+            locked = until(lambda: server.ask("POST", "/lock", {"instance": "mira", "contextKey": "doc:x"}))
+            assert locked.status == 503
+            assert not any(one.done() for one in crowd)
+        assert answer.body == {
+            "error": "the server has more to do than it can; nothing was done: ask again in a moment",
+            "at": "load",
+        }
+        assert answer.headers["Retry-After"] == "1"
+        assert report.result().body["ok"] is True, "what frees others is always taken"
+        assert [one.result().status for one in crowd] == [200] * CROWD
+    away = {f"c{CROWD + at}" for at, one in enumerate(late) if one.result().status == 503}
+    assert intercept(server, CROWD + len(late)).status == 200, "it goes on as soon as it can"
+    entries = server.get("/journal?limit=500")["entries"]
+    asked = {entry["session"] for entry in entries if entry["event"] == "intercept"}
+    assert asked.isdisjoint({f"s{one[1:]}" for one in away}), "nothing was done of what was refused"
+    text = server.ask("GET", "/metrics").text
+    assert f"callosum_turned_away {len(away) + 1}" in text
+
+
+def test_a_client_comes_back_once_the_crowd_may_have_gone() -> None:
+    """Not at once, as where a server is away: that would keep it from its work."""
+    busy = partial(Request.reply, value={"error": "too much", "at": OVERLOADED}, status=503)
+    refused = pytest.raises(GateUnavailable, match="too much")
+    with Peer(busy) as peer, CallosumClient(peer.url, deadline=0.7) as client, refused:
+        client.intercept(Call("mira", "pay", {}, call_id="c"))
+    assert 1 <= len(peer.seen) <= 1 + 0.7 / (BUSY_PAUSE / 2)
