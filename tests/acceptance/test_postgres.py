@@ -33,6 +33,7 @@ from callosum.model import (
     Find,
     Key,
     LockResult,
+    Mode,
     Opening,
     Outcome,
     Scope,
@@ -44,7 +45,7 @@ from callosum.settings import Settings
 from callosum.stores.base import Request
 from callosum.stores.postgres import PostgresStore, line, link
 from callosum.stores.postgres import store as store_module
-from callosum.stores.postgres.line import Line
+from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.turns import Turns
 from callosum.testing.script import Script, ids
 from tests.support.postgres import Server, binaries, postgres, postgres_url, schema_of, server  # noqa: F401
@@ -352,6 +353,13 @@ def test_a_client_whose_clock_is_off_by_a_day_changes_nothing(tmp_path: Path, po
 # --- what a call costs, and what it may not cost ----------------------------------------------------------
 
 
+_FETCHED = (
+    "select coalesce(sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)), 0)::bigint "
+    "from pg_stat_xact_user_tables where relid in (select relid from pg_partition_tree('journal'))"
+)
+"""How many entries the server has read so far for this transaction."""
+
+
 @pytest.fixture
 def trips(monkeypatch: pytest.MonkeyPatch) -> list[Line]:
     """A line for each time that somebody waited for an answer."""
@@ -412,6 +420,68 @@ def test_a_report_that_was_sent_without_a_look_is_applied_only_if_nothing_was_ch
     assert [entry.seq for entry in here.entries()] == [entry.seq for entry in there.entries()]
     here.close()
     there.close()
+
+
+@pytest.mark.parametrize("entries", [2_000, 5_000, 20_000])  # which guess is wrong depends on how many there are
+def test_few_entries_are_read_of_a_journal_that_the_server_has_no_statistics_of(
+    postgres: Server,  # noqa: F811
+    postgres_url: str,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    entries: int,
+) -> None:
+    """As in a store that is a minute old, in each new part, and after a restore: there the planner only guesses."""
+    store = _store(postgres_url)
+    with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
+        connection.execute(f"set search_path to {schema_of(postgres_url)}")
+        connection.execute("alter table journal_0 set (autovacuum_enabled = off)")
+        connection.execute(
+            "insert into journal(seq, token, event, namespace, session, tier, verdict, action, key, keys, call, state, "
+            "ended, expires, approved) select n, 0, 'intercept', 'default', 's' || n %% 50, 3, 'allow', n, 'doc:' || n, "
+            """'[["doc:' || n || '","write",0]]', sha256(n::text::bytea), 'done', n, n, 0 """
+            "from generate_series(1, %s) n",
+            (entries,),
+        )
+        ((known,),) = connection.execute("select reltuples from pg_class where oid = 'journal_0'::regclass").fetchall()
+    assert known < 1, "it was analyzed"
+    counts: list[Answer] = []
+    send = Line.send
+
+    def counted(sent: Line, query: str, params: line.Params = None) -> Answer:
+        if query == "begin":
+            answer = send(sent, query, params)
+            counts.append(send(sent, _FETCHED))
+            return answer
+        if query == "commit":
+            counts.append(send(sent, _FETCHED))
+        return send(sent, query, params)
+
+    def read_in_a_transaction(connections: link.Connections, query: str, params: line.Params = None) -> list[Any]:
+        with connections.line() as sent:
+            sent.begin()
+            answer = sent.send(query, params)
+            sent.send("commit")
+        return answer.fetchall()
+
+    monkeypatch.setattr(Line, "send", counted)
+    monkeypatch.setattr(link.Connections, "read", read_in_a_transaction)
+    script = Script(store)
+    for number, key in enumerate(("doc:1", "doc:4999", "file:/repo/a", "file:/repo/", "doc:1|note", "doc:new")):
+        held = script.act(
+            "mira", key, tier=3, state=State.OPEN, call=b"%d" % number, prints=(b"%d" % number,), waits=True, floor=2
+        )
+        script.end("mira", held)
+        script.act("anna", Key(key, Mode.READ), tier=0, call=b"again %d" % number, parent="mira", continues="s1")
+    script.act("mira", "file:/repo/b", tier=3, state=State.OPEN)
+    assert script.look("mira", "doc:1", call=b"0").earlier is not None
+    assert store.nearby("default", ["anna"], ["file:/repo/"])
+    assert len(store.underway("default", ["mira"], 3)) == 1
+    assert store.underway("default", ["nobody"], 4) == []
+    monkeypatch.undo()
+    fetched = [count.fetchall()[0][0] for count in counts]
+    read = [after - before for before, after in zip(fetched[::2], fetched[1::2], strict=True)]
+    assert len(read) > 18
+    assert 0 < max(read) < 100
+    store.close()
 
 
 def test_reports_of_a_batch_look_together(postgres_url: str, trips: list[Line]) -> None:  # noqa: F811

@@ -65,9 +65,11 @@ _WALK: Final = 64
 """How many of a session's own actions on a key may hide the newest that counts."""
 _MARK_AT, _ACTION_AT, _MORE_AT = 2, 2 + MARK_WIDTH, 2 + MARK_WIDTH + ACTION_WIDTH
 
+# seq + 0: else the planner goes back through the journal by seq until it meets the call, which a new one never does,
+# wherever it thinks that many entries have it. It does so where it has no statistics: in a new store or part.
 _HEAD: Final = (
     f"select {NOW}, (select max(seq) from journal), (select value from meta where name = 'observe'), "
-    "s.seen, s.parent, s.continues, (select max(seq) from journal where call = %(call)s::bytea), "
+    "s.seen, s.parent, s.continues, (select max(seq + 0) from journal where call = %(call)s::bytea), "
     "array(select key from cover where key = any(%(above)s::text[])) "
     "from (values(1)) v left join session s on s.namespace = %(space)s and s.name = %(me)s"
 )
@@ -126,9 +128,11 @@ _INHERITED: Final = _CHAIN.format(link="continues") + (
 _FOUND: Final = f"select {ACTION}, j.event, j.verdict from journal j where j.seq = %(id)s"
 _EARLIER: Final = f"select {ACTION}, j.event, j.verdict, j.body from journal j where j.seq = %s"
 _BY_IDS: Final = f"select {ACTION}, j.event, j.verdict from journal j where j.seq = any(%s::bigint[])"
+# offset 0: else the planner may go through the journal and look for what is live, of which there is little.
 _QUEUES: Final = (
-    "select l.key, j.session, j.state, j.expires from live l join journal j on j.seq = l.id "
-    "where l.open > 0 and j.namespace = %(space)s and (j.state = 'queued' or (j.state = 'open' and j.session = %(me)s))"
+    "select l.key, j.session, j.state, j.expires from live l cross join lateral (select namespace, session, state, "
+    "expires from journal where seq = l.id offset 0) j where l.open > 0 and j.namespace = %(space)s "
+    "and (j.state = 'queued' or (j.state = 'open' and j.session = %(me)s))"
 )
 _TWINS: Final = (
     "select t.* from unnest(%(keys)s::text[]) k(name) cross join (values(true), (false)) o(own) "

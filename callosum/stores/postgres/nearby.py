@@ -61,7 +61,9 @@ _TOUCHED: Final = (
 )
 _UNDERWAY: Final = (
     f"select {_BARE}, j.verdict from (select distinct id from (select id from live limit {_LIVE}) i) l "
-    "join journal j on j.seq = l.id where j.namespace = %(space)s and (j.session = any(%(mine)s::text[]) "
+    # offset 0: else the planner may go back through the journal until it has met all of these.
+    "cross join lateral (select * from journal where seq = l.id offset 0) j "
+    "where j.namespace = %(space)s and (j.session = any(%(mine)s::text[]) "
     "or (j.tier >= %(floor)s and j.state in ('open', 'queued'))) order by j.seq desc limit %(limit)s"
 )
 
