@@ -14,10 +14,10 @@ from callosum.errors import CallosumError
 
 def main() -> None:
     """Runs the command with the arguments of the process, and ends it with the exit code."""
-    from callosum.cli.app import app
+    from callosum.cli.app import app_for
 
     try:
-        app(prog_name="callosum")
+        app_for(sys.argv[1:])(prog_name="callosum")
     except CallosumError as error:
         from callosum.cli.text import clean
 

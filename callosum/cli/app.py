@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Annotated
 
 import typer
@@ -73,6 +75,25 @@ app.command(rich_help_panel=_CHECK, epilog=EPILOG)(demo.demo)
 app.command(rich_help_panel=_CHECK, epilog=EPILOG)(replay.replay)
 app.command(rich_help_panel=_CHECK, epilog=EPILOG)(doctor.doctor)
 app.add_typer(rules.app, name="rules", rich_help_panel=_CHECK)
+
+
+def app_for(words: Sequence[str]) -> typer.Typer:
+    """The commands with the one alone that the words begin with, or all where they begin with none.
+
+    typer makes what it is given at every start, which for all of them takes as long as what most of them do.
+    """
+    named = words[0] if words else ""
+    commands = [one for one in app.registered_commands if one.callback and _name(one.callback) == named]
+    groups = [one for one in app.registered_groups if one.name == named]
+    if not commands and not groups:
+        return app
+    chosen = copy(app)
+    chosen.registered_commands, chosen.registered_groups = commands, groups
+    return chosen
+
+
+def _name(command: Callable[..., object]) -> str:
+    return command.__name__.replace("_", "-")
 
 
 def _version(wanted: bool) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -508,10 +508,14 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
 )  # fmt: skip
 
 
+DOCUMENTS: Final = ("/openapi.json", "/docs", "/")
+
+
 class App:
     """The ASGI application: the endpoints, the event stream, the documents."""
 
-    def __init__(self, service: Service, documents: dict[str, tuple[str, bytes]]) -> None:
+    def __init__(self, service: Service, documents: Callable[[], Mapping[str, tuple[str, bytes]]]) -> None:
+        """``documents`` are what is found under ``DOCUMENTS``: media type and content; asked for when somebody does."""
         self.service = service
         self._documents = documents
         self._exact: dict[str, dict[str, Endpoint]] = {}
@@ -539,10 +543,10 @@ class App:
             else:
                 allowed = [*known, *(["GET"] if path == "/events" else [])]
                 response = fault(405, f"{path} takes {', '.join(allowed)}", "method", Allow=", ".join(allowed))
-        elif path in self._documents and method == "GET":
-            media_type, content = self._documents[path]
+        elif path in DOCUMENTS and method == "GET":
+            media_type, content = (await self.service.served.read(self._documents))[path]
             response = Answer(content, media_type=media_type)
-        elif path in self._documents:
+        elif path in DOCUMENTS:
             response = fault(405, f"{path} takes GET", "method", Allow="GET")
         else:
             response = fault(404, "there is no such endpoint; GET /docs lists them", "path")

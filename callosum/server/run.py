@@ -232,7 +232,7 @@ async def serve_gate(
         refusals(kind, scope, details)
 
     app = Security(
-        App(service, documents()),
+        App(service, documents),
         tokens,
         allow_hosts=(options.host, *options.allow_hosts),
         allow_origins=options.allow_origins,
