@@ -89,7 +89,7 @@ class Layout:
     of the calls goes to the first of them; one call in ``again`` goes for the key that was taken last. ``own``: each
     session stays on a key of its own.
     A session gives up after ``deadline``; a gate turns decisions away while more than a batch waits, and the first of
-    them for ``patience`` seconds; a session comes back once or twice.
+    them for ``patience`` seconds; a session comes back if it has the time.
     ``stick``: all calls of a namespace, or of a session, go to the same gate; else to any.
     """
 

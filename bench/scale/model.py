@@ -29,7 +29,7 @@ from bench.scale.layout import Costs, Layout, Outcome
 from bench.scale.stations import Locks, Machine, Process, Steps
 from bench.scale.stores import Postgres, Redis, Sqlite, Store, further
 from bench.scale.traffic import Traffic, Zipf
-from callosum.client.client import BUSY_PAUSE
+from callosum.client.client import BUSY_PAUSE, BUSY_ROOM
 
 VARIES: Final = 0.3
 """The share of a service time that varies exponentially; the rest is fixed."""
@@ -226,8 +226,8 @@ class Simulation:
         while True:
             asked = Request(self.env, space, tier, keys, decision=True)
             answered = yield from self._ask(gate, asked, ends)
-            pause = BUSY_PAUSE * (0.5 + chance.random())
-            if not asked.turned_away or self.env.now + pause >= ends:
+            pause = BUSY_PAUSE * (0.5 + chance.random() / 2)
+            if not asked.turned_away or self.env.now + pause + BUSY_ROOM >= ends:
                 break
             yield self.env.timeout(pause)
         if self.env.now >= self._tally.since:

@@ -79,8 +79,10 @@ CHORES_EVERY: Final = 10.0
 _TABLE_EVERY: Final = 300.0
 _FIRST_PAUSE: Final = 0.01
 _LAST_PAUSE: Final = 0.2
-BUSY_PAUSE: Final = 0.4
+BUSY_PAUSE: Final = 0.6
 """Before a gate that has too much to do is asked again: a crowd that comes back at once keeps it from its work."""
+BUSY_ROOM: Final = 0.4
+"""What must be left of the deadline then: who comes back too late for an answer keeps it from its work as well."""
 _CALL_AT: Final = re.compile(r"calls\[(\d+)\]")
 
 T = TypeVar("T")
@@ -518,10 +520,9 @@ class CallosumClient:
                     start, took = None, self._clock() - now
                     ends, limit = ends + took, limit + took
                 else:
-                    if isinstance(error, Busy):
-                        pause = max(pause, BUSY_PAUSE)
-                    length = pause * (0.5 + os.urandom(1)[0] / 510)
-                    if length >= limit - now:
+                    busy = isinstance(error, Busy)
+                    length = (BUSY_PAUSE if busy else pause) * (0.5 + os.urandom(1)[0] / 510)
+                    if length + (BUSY_ROOM if busy else 0.0) >= limit - now:
                         self._fail(error)
                     self._sleep(length)
                     pause = min(pause * 2, _LAST_PAUSE)

@@ -24,9 +24,9 @@ BATCH: Final = 64
 """Most requests of one transaction: the loop does nothing else meanwhile."""
 QUICK: Final = 0.001
 """A sync that takes less than so many seconds may be waited for on the loop, if nobody else waits."""
-LATE: Final = 0.3
+LATE: Final = 0.1
 """How long the first in a long line may have waited, in seconds, before who comes now is turned away: clients give up
-after a second, and what is decided then helps nobody."""
+after a second, and what is decided then helps nobody. Who is turned away has time to come back."""
 TEND_EVERY: Final = 0.05
 """How often the store is tended while it is written, in seconds."""
 

@@ -17,7 +17,9 @@ const DEADLINE = 1000;
 const FIRST_PAUSE = 25;
 const LAST_PAUSE = 250;
 /** Before a gate that has too much to do is asked again: a crowd that comes back at once keeps it from its work. */
-const BUSY_PAUSE = 400;
+const BUSY_PAUSE = 600;
+/** What must be left of the deadline then: who comes back too late for an answer keeps it from its work as well. */
+const BUSY_ROOM = 400;
 /** Longest `wait`, in seconds; longest request and answer, in bytes. All but the last are the gate's limits. */
 const MAX_WAIT = 60;
 const MAX_REQUEST = 5_000_000;
@@ -429,9 +431,9 @@ export class CallosumClient {
                 if (!(error instanceof Failure)) throw error;
                 const now = performance.now();
                 if (now - began >= this.#deadline) since = now; // it was held, and then cut
-                if (error.busy) pause = Math.max(pause, BUSY_PAUSE);
-                const rest = pause * (0.5 + Math.random() / 2);
-                if ((!repeatable && !error.unsent) || now + rest >= Math.min(ends, since + this.#deadline)) {
+                const rest = (error.busy ? BUSY_PAUSE : pause) * (0.5 + Math.random() / 2);
+                const room = error.busy ? BUSY_ROOM : 0;
+                if ((!repeatable && !error.unsent) || now + rest + room >= Math.min(ends, since + this.#deadline)) {
                     const message = `the gate at ${this.#base} cannot be asked: ${error.message}`;
                     const place = error.store ? { status: 503, at: STORE } : {};
                     throw new GateUnavailable(message, { ...place, cause: error.cause ?? error });

@@ -437,9 +437,9 @@ describe("without the gate", () => {
 
     test("a gate that has too much to do is not asked again at once", async (t) => {
         const peer = (await Peer.start(t)).on("POST /intercept", status(503, { error: "too much", at: "load" }));
-        const gate = client(peer, { deadline: 700 });
+        const gate = client(peer, { deadline: 1500 });
         assert.equal((await gate.intercept({ tool: "read" })).fallback, true);
-        assert.ok(peer.requests.length <= 4, `${peer.requests.length} requests in 700 ms`);
+        assert.ok(peer.requests.length >= 2 && peer.requests.length <= 4, `${peer.requests.length} requests in 1.5 s`);
     });
 
     test("everything counts as 3 before the gate was ever reached", async (t) => {
