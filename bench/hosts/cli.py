@@ -5,10 +5,17 @@
     python -m bench.hosts.cli [--hosts claude_code,codex,gemini] [--rounds 4] [--calls 12]
 
 A session makes so many calls, one after another. What counts is the time between two requests to the model: all that
-the host does for one call. Each kind has a home of its own: ``bare`` without hooks, ``true`` with the same entries but
-``true`` for a command, ``gate`` as installed, ``http`` (Claude Code) with the server asked over HTTP, ``empty`` with a
-server in its place that answers ``{}`` at once: what the host itself takes for hooks over HTTP. Rounds are shuffled;
-the differences are medians over the rounds. The programs are installed as the end-to-end tests install them.
+the host does for one call. Each kind has a home of its own::
+
+    bare     without hooks
+    true     the same entries as installed, with ``true`` for a command
+    curl     the same, with nothing but ``curl`` to a server that answers ``{}`` at once
+    gate     as installed, the gate running
+    http     (Claude Code) over HTTP, with our server
+    empty    (Claude Code) over HTTP, with a server that answers ``{}`` at once
+
+So ``curl`` and ``empty`` are what the ways themselves cost, without a gate. Rounds are shuffled; the differences are
+medians over the rounds. The programs are installed as the end-to-end tests install them.
 """
 
 from __future__ import annotations
@@ -36,8 +43,15 @@ from tests.e2e.home import Home
 from tests.e2e.hosts import installed, program_in
 from tests.e2e.models import Model, Use, model
 
-TARGETS = {("gate", "true"): 15.0, ("http", "bare"): 10.0, ("http", "empty"): None}
-"""How much more a call may take, in milliseconds."""
+TARGETS = {
+    ("gate", "true"): 15.0,
+    ("curl", "true"): None,
+    ("gate", "curl"): None,
+    ("http", "bare"): 10.0,
+    ("empty", "bare"): None,
+    ("http", "empty"): None,
+}
+"""How much more a call may take, in milliseconds; None is for what only explains."""
 
 
 class Empty(BaseHTTPRequestHandler):
@@ -132,12 +146,14 @@ HOSTS: Mapping[str, Callable[[Path, Model], Claude | Others]] = {
 }
 
 
-def idle(settings: Any) -> Any:
-    """The settings with ``true`` in the place of our command."""
+def instead(settings: Any, command: str) -> Any:
+    """The settings with another command in the place of ours."""
     if isinstance(settings, dict):
         ours = "callosum-hook" in str(settings.get("command", ""))
-        return {name: "true" if ours and name == "command" else idle(value) for name, value in settings.items()}
-    return [idle(one) for one in settings] if isinstance(settings, list) else settings
+        return {
+            name: command if ours and name == "command" else instead(value, command) for name, value in settings.items()
+        }
+    return [instead(one, command) for one in settings] if isinstance(settings, list) else settings
 
 
 def set_up(host: str, kind: str, folder: Path, scripted: Model, stack: ExitStack) -> Claude | Others:
@@ -152,8 +168,11 @@ def set_up(host: str, kind: str, folder: Path, scripted: Model, stack: ExitStack
             rig.settings.write_text(settings.replace(served.address, stack.enter_context(empty())))
     elif kind != "bare":
         rig.callosum("install", rig.name, "--yes")
-    if kind == "true":
-        rig.settings.write_text(json.dumps(idle(json.loads(rig.settings.read_text()))))
+    if kind in ("true", "curl"):
+        command = "true"
+        if kind == "curl":
+            command = f"curl -q -s --noproxy '*' --data-binary @- {stack.enter_context(empty())}"
+        rig.settings.write_text(json.dumps(instead(json.loads(rig.settings.read_text()), command)))
     if kind != "bare":
         rig.reviewed()
     return rig
@@ -167,7 +186,7 @@ def gaps(scripted: Model, name: str) -> list[float]:
 
 def measure(host: str, rounds: int, calls: int) -> dict[str, list[list[float]]]:
     """The times by kind, a list for each round."""
-    kinds = ["bare", "true", "gate", *(["http", "empty"] if host == "claude_code" else [])]
+    kinds = ["bare", "true", "curl", "gate", *(["http", "empty"] if host == "claude_code" else [])]
     found: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
     chance = random.Random(1)
     with ExitStack() as stack:
