@@ -9,7 +9,7 @@ the host does for one call. Each kind has a home of its own::
 
     bare     without hooks
     true     the same entries as installed, with ``true`` for a command
-    curl     the same, with nothing but ``curl`` to a server that answers ``{}`` at once
+    curl     the same, with a script of nothing but ``curl`` to a server that answers ``{}`` at once
     gate     as installed, the gate running
     http     (Claude Code) over HTTP, with our server
     empty    (Claude Code) over HTTP, with a server that answers ``{}`` at once
@@ -171,7 +171,11 @@ def set_up(host: str, kind: str, folder: Path, scripted: Model, stack: ExitStack
     if kind in ("true", "curl"):
         command = "true"
         if kind == "curl":
-            command = f"curl -q -s --noproxy '*' --data-binary @- {stack.enter_context(empty())}"
+            script = folder / "ask"
+            asks = f"exec curl -q -s --noproxy '*' --data-binary @- {stack.enter_context(empty())}"
+            script.write_text(f"#!/bin/sh\n{asks}\n")
+            script.chmod(0o755)
+            command = str(script)  # one word: a host may start it without a shell
         rig.settings.write_text(json.dumps(instead(json.loads(rig.settings.read_text()), command)))
     if kind != "bare":
         rig.reviewed()
