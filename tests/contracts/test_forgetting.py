@@ -2,41 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from callosum.model import DAY, Key, Mode, State
-from callosum.stores.base import Store
-from callosum.stores.memory import MemoryStore
-from callosum.stores.postgres import PostgresStore
-from callosum.stores.redis import RedisStore
-from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
 from callosum.testing.script import Script, ids
 
 KEY = "doc:plan"
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
-def script(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[Script]:
-    made: Store
-    if request.param == "memory":
-        made = MemoryStore(clock=clock)
-    elif request.param == "redis":
-        made = RedisStore(request.getfixturevalue("redis_server").url(), clock=clock)
-    elif request.param == "postgres":
-        made = PostgresStore(request.getfixturevalue("postgres_url"), clock=clock)
-    else:
-        made = SqliteStore(tmp_path / "g.db", clock=clock)
-    yield Script(made)
-    made.close()
 
 
 def test_a_late_outcome_is_found_however_long_its_session_was_silent(script: Script, clock: ManualClock) -> None:
