@@ -92,9 +92,18 @@ class Scene:
         self.plans[plan.name] = plan
 
     def serve(self, count: int = 1, *, store: str = "", tls: bool = False) -> None:
-        """Starts servers; without a store the one there is has its file in its own state folder."""
+        """Starts servers; without a store the one there is has its file in its own state folder.
+
+        They share ``content.key``, as all servers on a store must: else a call that is asked again at another one is
+        another call.
+        """
+        secret = os.urandom(32)
         for number in range(count):
             state = self.folder / f"state{number}"
+            state.mkdir(mode=0o700)
+            descriptor = os.open(state / "content.key", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            os.write(descriptor, secret)
+            os.close(descriptor)
             certificate = self.estate.certificate if tls else None
             self.sites.append(Site(state, self.rules, self.ttl, store=store, certificate=certificate))
         if not store:
