@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from callosum.cli.options import exists, open_gate, rulebook_of
 from callosum.errors import CallosumError, StoreError
 from callosum.hosts.checkup.finding import Finding
+from callosum.stores.base import different_keys
 
 if TYPE_CHECKING:
     from callosum.model import Entry
@@ -151,7 +152,16 @@ def _store(settings: Settings) -> Iterator[Finding]:
             problem,
             "Set the clock right; it goes by itself once the clock has caught up."
             if ahead
-            else f"Stop the agents, keep a copy of {health.place}, and move it away to start afresh.",
+            else f"Stop the agents, keep a copy of {health.place}, and move it away to start afresh."
+            if health.engine.startswith("SQLite")
+            else "Configure the server as the documentation of the stores says.",
+        )
+    if health.content_keys > 1:
+        yield Finding(
+            "content key",
+            "wrong",
+            different_keys(health.content_keys),
+            "Give every server the same content.key in its state folder, and start them again; this goes a day later.",
         )
     if not health.problems:
         yield Finding(

@@ -45,6 +45,7 @@ def check(url: Url = None, state: State = None, config: Config = None, json: Jso
     """Look a store over without changing it; exit code 1 if something is wrong, or nothing is there."""
     from callosum.cli import show
     from callosum.stores import copying
+    from callosum.stores.base import different_keys
     from callosum.stores.opening import open_store
     from callosum.stores.versions import version_of
 
@@ -59,6 +60,8 @@ def check(url: Url = None, state: State = None, config: Config = None, json: Jso
             with closing(copying.carrier_of(settings)) as carrier:
                 stamp = carrier.stamp()
     problems = list(health.problems) if health is not None else [_lacking(version)]
+    if health is not None and health.content_keys > 1:
+        problems.append(different_keys(health.content_keys))
     if stamp is not None and not stamp.verified:
         problems.append(f"an unfinished copy of {stamp.source}: run callosum store copy again before a gate uses it")
     if json:

@@ -30,7 +30,7 @@ from callosum.policy.evidence import LONGEST_LOOK
 from callosum.policy.table import fallback as without_gate
 from callosum.rulebook import Rulebook, content_secret
 from callosum.settings import Settings, load
-from callosum.stores.base import Store
+from callosum.stores.base import Store, different_keys
 from callosum.stores.opening import open_store
 from callosum.worktree import located
 
@@ -82,6 +82,7 @@ class LocalGate:
         self.courses = Courses(settings, self.store, rules, observer)
         self._rotation = Rotation(self.store, folder, age=settings.journal_age, size=settings.journal_size)
         self._backlog: deque[tuple[Call, Outcome]] = deque(maxlen=_BACKLOG)
+        self._told_of_keys = False
 
     def __enter__(self) -> Self:
         return self
@@ -294,3 +295,18 @@ class LocalGate:
             self._rotation.run(horizon)
         except StoreError as error:
             logger.warning("upkeep put off: %s", error)
+        self.register()
+
+    def register(self) -> None:
+        """Notes at the store that this gate works there, and warns once of others whose content key is another one."""
+        fingerprint = self.rules.fingerprint
+        if not fingerprint:
+            return
+        try:
+            keys = self.store.register(fingerprint)
+        except StoreError as error:
+            logger.warning("the gate could not be registered at its store: %s", error)
+            return
+        if keys > 1 and not self._told_of_keys:
+            logger.warning("%s", different_keys(keys))
+        self._told_of_keys = keys > 1

@@ -27,7 +27,7 @@ from callosum.corpus.derive import JOURNALLED
 from callosum.corpus.events import CorpusEvent
 from callosum.errors import ConfigError, StoreError
 from callosum.gate import LocalGate
-from callosum.model import State
+from callosum.model import SECOND, State
 from callosum.server.aftermath import take_up
 from callosum.server.app import App, Service
 from callosum.server.metrics import Metrics
@@ -39,6 +39,7 @@ from callosum.server.served import ServedGate
 from callosum.server.stream import Stream
 from callosum.server.tokens import Tokens
 from callosum.settings import Settings
+from callosum.stores.base import REGISTERED
 from callosum.telemetry.prometheus import Prometheus
 
 try:
@@ -264,6 +265,7 @@ async def serve_gate(
 
     server = _Server(config, service, protocol, options.drain, lambda: ready(server.leave), journal_rest)
     beside = [asyncio.ensure_future(_keep_table(gate)), asyncio.ensure_future(_tick(refusals))]
+    beside.append(asyncio.ensure_future(_register(gate)))
     beside.append(asyncio.ensure_future(_start(brain)))
     beside.append(asyncio.ensure_future(take_up(service, gate.settings.state)))
     if options.idle:
@@ -376,6 +378,13 @@ async def _keep_table(gate: LocalGate) -> None:
                 logger.warning("the fallback table could not be written: %s", error)
             written = tools
         await asyncio.sleep(_LOOK_AT_RULES)
+
+
+async def _register(gate: LocalGate) -> None:
+    """Notes at the store, now and from time to time, that this server works there."""
+    while True:
+        await asyncio.to_thread(gate.register)
+        await asyncio.sleep(REGISTERED / SECOND)
 
 
 async def _tick(refusals: RefusalLog) -> None:

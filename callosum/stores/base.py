@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from callosum.errors import StoreUnavailable
-from callosum.model import Action, Applied, Entry, Host, Scope, State, Step
+from callosum.model import DAY, HOUR, Action, Applied, Entry, Host, Scope, State, Step
 
 Request = tuple[Scope, Step]
 Clock = Callable[[], int]
@@ -45,7 +45,8 @@ class Health(Struct, frozen=True):
     """What ``Store.check`` found.
 
     Sizes in bytes; ``ahead`` is by how many seconds the store's time is ahead of the clock (it never
-    runs backwards); ``problems`` are sentences, empty if sound.
+    runs backwards); ``problems`` are sentences, empty if sound. ``content_keys`` is with how many different
+    content keys gates worked on the store in the last day (``Store.register``): more than one is wrong.
     """
 
     engine: str
@@ -57,6 +58,23 @@ class Health(Struct, frozen=True):
     log_size: int
     ahead: float
     problems: tuple[str, ...] = ()
+    content_keys: int = 0
+
+
+REGISTERED: Final = HOUR
+"""How long a registration stands before it is written anew."""
+KEY_USED: Final = DAY
+"""How long a content key counts as in use after a gate was registered with it."""
+GATE: Final = "gate:"
+"""What the name of a registration begins with, where it stands among other names."""
+
+
+def different_keys(keys: int) -> str:
+    """Says what is wrong where gates with several content keys work on one store."""
+    return (
+        f"gates with {keys} different content.key files worked on this store in the last day: a call that is asked "
+        "again at the other gate is not known again there, nor are repeats"
+    )
 
 
 class Nearby(Struct, frozen=True, gc=False):
@@ -283,6 +301,14 @@ class Store(Protocol):
         that the same call without it would have returned are removed; with ``only`` just those of them
         whose ``seq`` is in it. Who deletes what was copied names it so: meanwhile other entries may
         have become free to leave.
+        """
+        ...
+
+    def register(self, fingerprint: str) -> int:
+        """Notes that a gate works here whose content key has this fingerprint.
+
+        Returns with how many different ones gates were registered within the last day. A call is known again by a
+        hash under that key, so gates with different keys take it for another call. Writes once an hour at the most.
         """
         ...
 

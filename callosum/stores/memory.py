@@ -45,7 +45,7 @@ from callosum.model import (
     sees,
 )
 from callosum.process import alive
-from callosum.stores.base import LOOK_BACK, NEARBY, Clock, Health, Kin, Nearby, Probe, Request
+from callosum.stores.base import KEY_USED, LOOK_BACK, NEARBY, Clock, Health, Kin, Nearby, Probe, Request
 
 REMEMBERED: Final = DAY
 """How long the identity of a call is remembered."""
@@ -96,6 +96,7 @@ class MemoryStore:
         self._clock = clock
         self._probe = probe
         self._held = _Held({}, {}, {}, {}, {})
+        self._gates: dict[str, int] = {}
         self._lock = threading.Lock()
 
     # --- transact --------------------------------------------------------------------------------
@@ -295,6 +296,15 @@ class MemoryStore:
                 return True
         return False
 
+    def register(self, fingerprint: str) -> int:
+        with self._lock:
+            self._gates[fingerprint] = self._now()
+            return self._keys()
+
+    def _keys(self) -> int:
+        since = self._now() - KEY_USED
+        return sum(1 for at in self._gates.values() if at > since)
+
     def size(self) -> int:
         with self._lock:
             return sum(len(msgspec.json.encode(entry)) for entry in self._held.entries.values())
@@ -308,7 +318,8 @@ class MemoryStore:
             last = max(self._held.entries, default=0)
             live = [act for act in self._held.acts.values() if act.opened and act.action.state in _LIVE]
             ahead = max(0, last - self._clock()) / SECOND
-            return Health("memory", "this process", 0, len(self._held.entries), len(live), 0, 0, ahead)
+            entries = len(self._held.entries)
+            return Health("memory", "this process", 0, entries, len(live), 0, 0, ahead, content_keys=self._keys())
 
     def close(self) -> None:
         """Has nothing to close."""

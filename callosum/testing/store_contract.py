@@ -1353,6 +1353,18 @@ class StoreContract:
         clock.advance(-100)
         assert 99 < script.store.check().ahead < 101
 
+    def test_gates_with_different_content_keys_are_counted(self, store: Store, clock: ManualClock) -> None:
+        """Those of the last day; a gate that goes on is registered anew before that."""
+        assert store.check().content_keys == 0
+        assert [store.register("one"), store.register("one")] == [1, 1]
+        clock.advance(13 * 3600)
+        assert [store.register("other"), store.register("one"), store.check().content_keys] == [2, 2, 2]
+        clock.advance(13 * 3600)
+        assert [store.register("other"), store.check().content_keys] == [2, 2]
+        clock.advance(12 * 3600)
+        assert [store.check().content_keys, store.register("other")] == [1, 1]
+        assert store.maintain(clock.now) == 0  # nothing that a rule asks for
+
     def test_a_scope_may_be_durable(self, script: Script) -> None:
         """It is stored like any other; that it outlives a power cut is the engine's word."""
         id = script.act("mira", KEY, state=State.OPEN, tier=4, durable=True)

@@ -26,7 +26,20 @@ from psycopg.errors import DivisionByZero
 from callosum.errors import StoreError, StoreUnavailable
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.process import alive
-from callosum.stores.base import Clock, Health, Heard, Kin, Nearby, Pool, Probe, Request, each_alone
+from callosum.stores.base import (
+    GATE,
+    KEY_USED,
+    REGISTERED,
+    Clock,
+    Health,
+    Heard,
+    Kin,
+    Nearby,
+    Pool,
+    Probe,
+    Request,
+    each_alone,
+)
 from callosum.stores.postgres.apply import Apply, keys_of
 from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.link import PATIENCE, Connections, address_of, explain, explained, lost, to_repeat
@@ -664,6 +677,27 @@ class PostgresStore:
         self._tend_parts()
         return []
 
+    def register(self, fingerprint: str) -> int:
+        now = self.now()
+        rows = self._read("select value from meta where name = %s", (GATE + fingerprint,))
+        if not rows or int(rows[0][0]) < now - REGISTERED:
+            written = (GATE + fingerprint, str(now).encode())
+            self._read(
+                "insert into meta values(%s, %s) on conflict(name) do update set value = excluded.value returning 1",
+                written,
+            )
+            old = [name for name, at in self._gates() if at < now - KEY_USED]
+            if old:
+                self._read("delete from meta where name = any(%s::text[]) returning 1", (old,))
+        return self._content_keys(now)
+
+    def _gates(self) -> list[tuple[str, int]]:
+        rows = self._read("select name, value from meta where name >= %s and name < %s", (GATE, f"{GATE[:-1]};"))
+        return [(name, int(at)) for name, at in rows]
+
+    def _content_keys(self, now: int) -> int:
+        return sum(1 for _, at in self._gates() if at > now - KEY_USED)
+
     def size(self) -> int:
         ((whole, entries, width, others),) = self._read(_SIZE)
         # What was deleted leaves room in the table, which the server keeps.
@@ -696,6 +730,7 @@ class PostgresStore:
             log_size=0,
             ahead=ahead,
             problems=tuple(problems),
+            content_keys=self._content_keys(self.now()),
         )
 
 

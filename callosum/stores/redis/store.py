@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from callosum.model import SECOND, Action, Applied, Entry, State
 from callosum.process import alive
-from callosum.stores.base import Clock, Health, Heard, Kin, Nearby, Pool, Probe, Request
+from callosum.stores.base import KEY_USED, REGISTERED, Clock, Health, Heard, Kin, Nearby, Pool, Probe, Request
 from callosum.stores.redis.journal import Journal
 from callosum.stores.redis.link import SCHEMA, Link
 from callosum.stores.redis.reads import Reads
@@ -35,6 +35,7 @@ class RedisStore:
         self._retention = Retention(self.spaces, self._reads, self._journal)
         self._wake = Wake(self.link)
         self._observed: tuple[float, int] = (0.0, 0)
+        self._gates = f"{self.link.prefix}:gates"
         if hasattr(os, "register_at_fork"):
             mine = weakref.WeakMethod(self.transactions.forked)
             os.register_at_fork(after_in_child=lambda: (method := mine()) and method())
@@ -142,6 +143,22 @@ class RedisStore:
     ) -> list[Entry]:
         return self._retention.take(until, horizon, limit, delete=delete, only=only)
 
+    def register(self, fingerprint: str) -> int:
+        name, now = self._gates, self.now()
+        with self.link.explained():
+            noted = self.link.client.hget(name, fingerprint)
+            if noted is None or int(noted) < now - REGISTERED:
+                self.link.client.hset(name, fingerprint, now)
+                old = [gate for gate, at in self.link.client.hgetall(name).items() if int(at) < now - KEY_USED]
+                if old:
+                    self.link.client.hdel(name, *old)
+        return self._content_keys(now)
+
+    def _content_keys(self, now: int) -> int:
+        with self.link.explained():
+            moments = self.link.client.hvals(self._gates)
+        return sum(1 for at in moments if int(at) > now - KEY_USED)
+
     def size(self) -> int:
         client = self.link.client
         with self.link.explained():
@@ -160,7 +177,9 @@ class RedisStore:
             last = max((int(client.get(self.spaces.clock_of(space)) or 0) for space in spaces), default=0)
             today = self.spaces.clock() if self.spaces.clock is not None else self._journal.server_time()
         ahead = max(0, last - today) / SECOND
+        keys = self._content_keys(self.now())
         problems = list(self.link.warnings)
         if ahead > 1:
             problems.append(f"the store's time is {ahead:.0f} s ahead of the clock: leases end that much later")
-        return Health(self.link.engine, self.link.place, SCHEMA, entries, live, self.size(), 0, ahead, tuple(problems))
+        size = self.size()
+        return Health(self.link.engine, self.link.place, SCHEMA, entries, live, size, 0, ahead, tuple(problems), keys)

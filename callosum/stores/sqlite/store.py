@@ -18,7 +18,7 @@ from typing import Final
 from callosum.errors import StoreUnavailable
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.process import alive
-from callosum.stores.base import Clock, Health, Kin, Nearby, Probe, Request, each_alone
+from callosum.stores.base import GATE, KEY_USED, REGISTERED, Clock, Health, Kin, Nearby, Probe, Request, each_alone
 from callosum.stores.rows import (
     ACTION,
     ENTRY,
@@ -61,6 +61,7 @@ _LEAVES: Final = (
     "and not exists (select 1 from journal a where a.seq = j.action and a.seq <> j.seq and (a.call is not null "
     f"or a.state in {_LIVE})) order by j.seq limit ?3"
 )
+_GATES: Final = f"name >= '{GATE}' and name < '{GATE[:-1]};'"
 
 
 def _clock() -> int:
@@ -397,6 +398,30 @@ class SqliteStore:
                 raise
         return []
 
+    def register(self, fingerprint: str) -> int:
+        now = self.now()
+        with explained(self.path):
+            execute = self._connections.get().execute
+            row = execute("select value from meta where name = ?", (GATE + fingerprint,)).fetchone()
+            if row is None or row[0] < now - REGISTERED:
+                link = self._connections.begin()
+                try:
+                    link.execute("insert or replace into meta values(?, ?)", (GATE + fingerprint, now))
+                    link.execute(
+                        f"delete from meta where {_GATES} and value < ?",
+                        (now - KEY_USED,),
+                    )
+                    link.execute("commit")
+                except BaseException:
+                    self._connections.undo()
+                    raise
+        return self._content_keys(now)
+
+    def _content_keys(self, now: int) -> int:
+        with self._reading() as execute:
+            (count,) = execute(f"select count(*) from meta where {_GATES} and value > ?", (now - KEY_USED,)).fetchone()
+        return int(count)
+
     def size(self) -> int:
         with self._reading() as execute:
             ((pages, free, page),) = execute(
@@ -425,4 +450,5 @@ class SqliteStore:
             log_size=log.stat().st_size if log.exists() else 0,
             ahead=ahead,
             problems=tuple(problems),
+            content_keys=self._content_keys(self.now()),
         )
