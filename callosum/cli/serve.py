@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 START_SECONDS = 15.0
 """How long a server in the background may take until it answers."""
 STOP_SECONDS = 30.0
+"""How long servers are waited for that were told to stop, after what they go on answering (``--drain``)."""
 
 
 def serve(  # noqa: PLR0917  typer names them all
@@ -179,7 +180,8 @@ def stop(state: State = None, config: Config = None, json: Json = False) -> None
     found = [one for one in running(settings.state) if alive(one.process)]
     for one in found:
         os.kill(one.process.pid, signal.SIGTERM)
-    ends = time.monotonic() + STOP_SECONDS
+    patience = STOP_SECONDS + max((one.drain for one in found), default=0.0)
+    ends = time.monotonic() + patience
     while any(alive(one.process) for one in found) and time.monotonic() < ends:
         time.sleep(0.02)
     left = [one for one in found if alive(one.process)]
@@ -190,9 +192,7 @@ def stop(state: State = None, config: Config = None, json: Json = False) -> None
         show.json({"servers": told})
     for one in () if json else found:
         if one in left:
-            show.line(
-                f"{one.address} (process {one.process.pid}) is still answering after {STOP_SECONDS:.0f} s", "yellow"
-            )
+            show.line(f"{one.address} (process {one.process.pid}) is still answering after {patience:.0f} s", "yellow")
         else:
             show.line(f"{one.address} (process {one.process.pid}) has stopped")
     if not found and not json:

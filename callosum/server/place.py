@@ -43,11 +43,15 @@ class AlreadyServed(CallosumError):
 
 
 class Running(Struct, frozen=True, rename="camel"):
-    """A running server: its process, and the address that clients are given."""
+    """A running server: its process, and the address that clients are given.
+
+    ``drain``: for how many seconds it goes on answering once it is told to stop.
+    """
 
     process: Host
     address: str
     version: str
+    drain: float = 0.0
 
 
 def is_loopback(host: str) -> bool:
@@ -148,13 +152,13 @@ def _remove(path: Path) -> None:
 
 
 @contextmanager
-def announced(state: Path, address: str, version: str) -> Iterator[None]:
+def announced(state: Path, address: str, version: str, drain: float) -> Iterator[None]:
     """Leaves word in the state folder that this process serves it."""
     folder = state / _FOLDER
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = folder / f"{os.getpid()}.json"
     fresh = path.with_suffix(".new")
-    fresh.write_bytes(msgspec.json.encode(Running(this_process(), address, version)))
+    fresh.write_bytes(msgspec.json.encode(Running(this_process(), address, version, drain)))
     fresh.replace(path)
     try:
         yield

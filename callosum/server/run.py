@@ -119,7 +119,7 @@ def serve(settings: Settings, options: Options, ready: Callable[[str], None]) ->
             stack.callback(signal.signal, getattr(signal, name), signal.signal(getattr(signal, name), ended))
         gate = stack.enter_context(LocalGate(settings=settings))
         brain = stack.enter_context(Brain(gate))
-        stack.enter_context(announced(settings.state, address, __version__))
+        stack.enter_context(announced(settings.state, address, __version__, options.drain))
         _tune()
         ended.serving = True
         with asyncio.Runner(loop_factory=_loop()) as runner:

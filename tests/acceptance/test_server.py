@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import multiprocessing
+import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,6 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from callosum import __version__
+from callosum.cli import serve
 from callosum.gate import LocalGate
 from callosum.model import Call
 from callosum.server.tokens import Role, Tokens
@@ -686,6 +689,21 @@ def test_the_stop_command(tmp_path: Path) -> None:
     assert not (tmp_path / "gate.sock").exists()
     again = run(state, "stop")
     assert (again.returncode, again.stdout.strip()) == (1, "no server runs over this state folder")
+
+
+def test_the_stop_command_waits_for_who_goes_on_answering(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(serve, "STOP_SECONDS", 0)
+    state = tmp_path / "state"
+    with serving(state, "--drain", "600") as server, ThreadPoolExecutor(1) as beside:
+        stopped = beside.submit(serve.stop, state=state, json=True)
+        until(lambda: server.ask("GET", "/health").status == 503)
+        assert not stopped.done()
+        server.process.send_signal(signal.SIGTERM)  # a second one ends the drain
+        stopped.result(30)
+        assert server.process.wait(10) == 0
+    assert [found["stopped"] for found in json.loads(capsys.readouterr().out)["servers"]] == [True]
 
 
 def test_a_server_in_the_background(tmp_path: Path) -> None:
