@@ -322,7 +322,8 @@ class Action(Struct, frozen=True, gc=False):
     its lease runs out (for tiers 0 to 2: until when a missing report means "still running"),
     ``limit`` the one up to which a living host process keeps it. ``approved`` is the moment at which
     a person agreed (negative: refused). ``alive`` is whether its host process lives, None where no
-    host is known. ``answer`` holds the decision as it was given, for repeats.
+    host is known. ``answer`` holds the decision as it was given, for repeats; in ``KeyView.live`` the
+    params (JSON) with which the session's own approved question may run, as far as they were kept.
     """
 
     id: int

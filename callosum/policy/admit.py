@@ -195,17 +195,30 @@ def _needs_a_person(ask: Ask, view: View, case: Case) -> Change:
 
 
 def _answered(ask: Ask, view: View) -> Action | None:
-    """This session's question about just this call, the newest; expired ones are gone."""
-    best = None
+    """This session's question about just this call, else about one that this is reworded from: the newest.
+
+    Expired ones are gone.
+    """
+    found: dict[tuple[bool, int], Action] = {}
     for place in view.keys:
         for action in place.live:
             if action.state is not State.ASKED or action.session != ask.actor or view.now >= action.expires:
                 continue
             same = action.content.digest == ask.found.content.digest
-            reworded = ask.call.rewrite and action.tool == ask.call.tool and _names(action) == _names(ask)
-            if (same or reworded) and (best is None or action.id > best.id):
-                best = action
-    return best
+            if same or _reworded(ask, action):
+                found[same, action.id] = action
+    return found[max(found)] if found else None
+
+
+def _reworded(ask: Ask, question: Action) -> bool:
+    """Whether the call may run in place of the one that a person was asked about: with the params that were shown.
+
+    They are kept for a question of a host that can replace params; without them nothing but that very call was agreed
+    to.
+    """
+    if not ask.call.rewrite or question.tool != ask.call.tool or _names(question) != _names(ask):
+        return False
+    return question.approved <= 0 or bool(question.answer)
 
 
 def _names(of: Action | Ask) -> list[str]:
@@ -250,21 +263,24 @@ def _open(ask: Ask, view: View, case: Case, *, used: Action | None = None, obser
     limit = 0
     if call.host is not None:
         limit = now + (int(call.timeout * SECOND) if call.timeout else HOST_LIMIT)
+    content, params = found.content, None
+    if used is not None and call.rewrite and used.answer and used.content.digest != content.digest:
+        content, params = used.content, msgspec.json.decode(used.answer)  # what others meet is what runs
     opening = Opening(
         _OPENED if leases else _DONE,
         expires,
         limit,
         call.host if leases else None,
         False,
-        found.content,
-        prints_of(found.content) if found.tier >= 2 else (),
+        content,
+        prints_of(content) if found.tier >= 2 else (),
         _supersedes(ask, case.evidence) if case.evidence else (),
     )
     id = now + len(entries)
     lease = Lease(id, max(expires, limit) / SECOND, (expires - id) / SECOND) if leases else None
     decision = draft(ask, case, id, observed, lease)
-    if used is not None and call.rewrite and used.answer and used.content.digest != found.content.digest:
-        decision = replace(decision, params=msgspec.json.decode(used.answer))
+    if params is not None:
+        decision = replace(decision, params=params)
     entries.append(entry_of(ask, _INTERCEPT, case.verdict, body_of(ask, decision)))
     moves = tuple(moved(ask, view, _ALLOW if observed is not None else case.verdict, case.items))
     return Change(tuple(entries), opening, tuple(settles), moves, answer=Ruling(decision))

@@ -34,9 +34,17 @@ MAX_CWD: Final = 1024
 
 
 def again(earlier: Action) -> Decision:
-    """The answer that was given to this very call, from what was kept of it."""
+    """The answer that was given to this very call, from what was kept of it.
+
+    Where it let the call run with the params that a person had approved, these are gone: the call's own, which nobody
+    has seen, may not run in their place, so it is blocked.
+    """
     body = msgspec.json.decode(earlier.answer, type=_Kept) if earlier.answer else _Kept()
-    return _from(earlier, body)
+    if body.reworded:
+        note = f"It was let through with the params that a person approved ({earlier.id}), which are no longer known."
+        warning = sentence(Verdict.BLOCK, earlier.tier, (), 0, note)
+        return _from(earlier, Verdict.BLOCK, _Kept(warning=warning))
+    return _from(earlier, earlier.verdict, body)
 
 
 class _Kept(Struct):
@@ -44,22 +52,23 @@ class _Kept(Struct):
     count: int = 0
     warning: str | None = None
     observed: Verdict | None = None
+    reworded: bool = False
 
 
-def _from(earlier: Action, kept: _Kept) -> Decision:
+def _from(earlier: Action, verdict: Verdict, kept: _Kept) -> Decision:
     names = tuple(key.name for key in earlier.keys if not key.name.startswith(NO_KEY))
     return Decision(
-        proceed=earlier.verdict.proceed,
+        proceed=verdict.proceed,
         tier=earlier.tier,
         context_key=names[0] if names else None,
         id=earlier.id,
-        verdict=earlier.verdict,
+        verdict=verdict,
         context_keys=names,
         rule=earlier.rule,
         conflicts=kept.conflicts,
         conflict_count=kept.count,
         warning=kept.warning,
-        lease=_lease(earlier) if earlier.state is State.OPEN else None,
+        lease=_lease(earlier) if verdict.proceed and earlier.state is State.OPEN else None,
         observed=kept.observed,
         repeated=True,
     )
@@ -126,6 +135,8 @@ def body_of(ask: Ask, decision: Decision) -> dict[str, Any]:
         body["warning"] = decision.warning
     if decision.observed is not None:
         body["observed"] = decision.observed
+    if decision.params is not None:
+        body["reworded"] = True
     if ask.found.gap:
         body["gap"] = True
     if ask.found.content.origin:

@@ -386,9 +386,9 @@ class _Look:
         return tuple(sorted(live, key=lambda action: action.id))
 
     def _with_params(self, action: Action) -> Action:
-        params = self.held.acts[action.id].params
+        """An approved question with the params it may run with; the answers of the others are not shown here."""
         mine = action.approved > 0 and action.session == self.scope.session
-        return replace(action, answer=params) if mine and params is not None else action
+        return replace(action, answer=(self.held.acts[action.id].params or b"") if mine else b"")
 
     def _latest(self, key: Key, met: Sequence[Action]) -> tuple[Action, ...]:
         """Each other session's newest act on each key, and its newest that counts where that is older."""

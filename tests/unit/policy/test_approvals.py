@@ -68,6 +68,10 @@ def test_a_reworded_repeat_runs_with_the_approved_params(world: World) -> None:
     runs = world.ask("mira", "asked", ON, params=TWO, rewrite=True)
     assert runs.proceed
     assert runs.params == {"on": ON, **ONE}
+    question, act = (world.store.action("default", id) for id in (asked.id, runs.id))
+    assert question is not None
+    assert act is not None
+    assert act.content == question.content  # others are told of what ran
     world.after(5)
     assert world.ask("mira", "asked", ON, params=TWO, rewrite=True).verdict is ASK  # once
 
@@ -79,6 +83,26 @@ def test_an_equal_repeat_runs_as_it_is(world: World) -> None:
     runs = world.ask("mira", "asked", ON, params=ONE, rewrite=True)
     assert runs.proceed
     assert runs.params in (None, {"on": ON, **ONE})
+
+
+def test_a_repeat_of_a_reworded_call_does_not_run_with_its_own_params(world: World) -> None:
+    asked = world.ask("mira", "asked", ON, params=ONE, rewrite=True)
+    world.gate.approve(asked.id)
+    world.after(5)
+    runs = world.ask("mira", "asked", ON, params=TWO, rewrite=True, call_id="lost")
+    assert runs.params == {"on": ON, **ONE}
+    again = world.ask("mira", "asked", ON, params=TWO, rewrite=True, call_id="lost")
+    assert (again.id, again.repeated, again.proceed, again.lease) == (runs.id, True, False, None)
+    assert "no longer known" in (again.warning or "")
+    assert world.end("mira", runs).ok
+
+
+def test_params_that_were_not_kept_are_not_reworded(world: World) -> None:
+    asked = world.ask("mira", "asked", ON, params=ONE)
+    world.gate.approve(asked.id)
+    world.after(5)
+    assert world.ask("mira", "asked", ON, params=TWO, rewrite=True).verdict is ASK
+    assert world.ask("mira", "asked", ON, params=ONE, rewrite=True).proceed
 
 
 def test_newer_evidence_voids_it(world: World) -> None:
@@ -103,6 +127,17 @@ def test_a_person_may_override_a_block(world: World) -> None:
     world.end("mira", runs, "failed")
     world.after(5)
     assert world.ask("mira", "send4", ON, params=ONE).verdict is BLOCK
+
+
+def test_an_overridden_block_is_for_the_content_that_was_shown(world: World) -> None:
+    world.do("doug", "send2", ON)
+    world.after(5)
+    blocked = world.ask("mira", "send4", ON, params=ONE, rewrite=True)
+    assert world.gate.approve(blocked.id).ok
+    world.after(5)
+    assert world.ask("mira", "send4", ON, params=TWO, rewrite=True).verdict is BLOCK
+    runs = world.ask("mira", "send4", ON, params=ONE, rewrite=True)
+    assert (runs.proceed, runs.params) == (True, None)
 
 
 def test_an_overridden_block_is_void_when_somebody_acts_anew(world: World) -> None:
