@@ -95,8 +95,11 @@ def scope_of(ask: Ask, identity: bytes | None) -> Scope:
 
 
 def keys_of(found: Classification) -> tuple[Key, ...]:
-    """The keys the store works with: the call's own, or the hidden one of its content."""
-    if found.keys or (found.tier < 2 and not _may_need_a_person(found)):
+    """The keys the store works with: the call's own, or the hidden one of its content.
+
+    Below tier 2 a call without keys is nobody's concern, unless what it was told must be found when it is repeated.
+    """
+    if found.keys or (found.tier < 2 and found.verdict is not Verdict.CONFIRM and not _may_need_a_person(found)):
         return found.keys
     return (Key(NO_KEY + found.content.digest.hex(), Mode.WRITE),)
 

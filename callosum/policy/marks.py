@@ -100,9 +100,9 @@ def moved(ask: Ask, view: View, verdict: Verdict, items: tuple[Evidence, ...]) -
 def _tell(ask: Ask, view: View, mark: Mark, mine: list[Evidence], verdict: Verdict) -> Mark:
     told = max([mark.told, *(item.action.id for item in mine)])
     kind = max([mark.told_kind, *(item.kind.gravity for item in mine)])
-    if mine and (told, kind) == (mark.told, mark.told_kind):
-        return mark  # a sibling of the call that was told; the second runs from the first telling
     known = _after(ask, view, mark)
+    if mine and (told, kind) == (mark.told, mark.told_kind) and not (known and verdict is _CONFIRM):
+        return mark  # a sibling of the call that was told; the second runs from the first telling
     mild = verdict is Verdict.CONFIRM and bool(mine) and all(i.kind in (Kind.RECENT, Kind.HELD) for i in mine)
     return replace(
         mark,

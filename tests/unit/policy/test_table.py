@@ -162,6 +162,23 @@ def test_a_rule_may_always_want_a_second_look(world: World) -> None:
     assert world.ask("mira", "sure", ON).verdict is ALLOW
 
 
+def test_a_second_look_at_a_call_without_keys(world: World) -> None:
+    assert world.ask("mira", "sure-low").verdict is CONFIRM
+    assert world.ask("mira", "sure-low", params={"text": "another"}).verdict is CONFIRM
+    world.after(2)
+    assert world.ask("mira", "sure-low").verdict is ALLOW
+
+
+def test_a_second_look_holds_from_the_last_asking(world: World) -> None:
+    """At tier 4 what was told is shown again; so it is the asking that counts, and not when something new was told."""
+    world.do("doug", "act2", ON)
+    for _ in range(3):
+        world.after(700)
+        assert world.ask("mira", "sure4", ON).verdict is CONFIRM
+        world.after(2)
+    assert world.ask("mira", "sure4", ON).verdict is WARN
+
+
 # --- observe and fallback -----------------------------------------------------------------------------
 
 
