@@ -227,7 +227,7 @@ def _servers(settings: Settings) -> Iterator[Finding]:
                 "callosum stop, and serve again",
             )
         else:
-            yield Finding("server", "ok", f"{one.address} (process {one.process.pid}), version {found['version']}")
+            yield Finding("server", "ok", f"{one.address} (process {one.process.pid}), version {one.version}")
             yield from _connections(one.address, found.get("pool"))
 
 

@@ -72,17 +72,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Health(Struct, frozen=True, rename="camel"):
-    """``GET /health``. ``status`` is ``ok``, or ``stopping`` or ``unavailable`` (with 503); times in seconds.
+HEALTH: Final = "/health"
+"""What a balancer asks, which has no token: open to all."""
 
-    ``pool`` are the connections to the store, where it is reached over a network.
+
+class Health(Struct, frozen=True, rename="camel"):
+    """``GET /health``. ``status`` is ``ok``, or ``stopping`` or ``unavailable`` (with 503); ``uptime`` is in seconds.
+
+    ``pool`` are the connections to the store, where it is reached over a network. Who has no token where one is
+    required is told the ``status`` alone.
     """
 
     status: str
-    version: str
-    store: str
-    uptime: float
-    decisions: int
+    version: str | UnsetType = UNSET
+    store: str | UnsetType = UNSET
+    uptime: float | UnsetType = UNSET
+    decisions: int | UnsetType = UNSET
     pool: Pool | UnsetType = UNSET
 
 
@@ -138,6 +143,8 @@ class Service:
         self.touched = self.began
         """When something was last asked, for a server that ends when nobody needs it."""
         self.waiting = 0
+        self._looking: asyncio.Future[int] | None = None
+        """The last look at the store for who asked whether it is there."""
 
     # --- the five endpoints ----------------------------------------------------------------------
 
@@ -395,13 +402,17 @@ class Service:
         """Which tools a client may let through by itself when this server is away."""
         return _json(wire.FallbackTable(self.served.gate.rules.current().highest_tiers()))
 
-    async def health(self, _request: Request) -> Answer:
+    async def health(self, request: Request) -> Answer:
         """Whether the gate can decide, and goes on to: a balancer sends nobody where it does not."""
         status, code, store = ("stopping", 503, "ok") if self.served.leaving else ("ok", 200, "ok")
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self.served.read(self.store.now))
         try:
-            await self.served.read(self.store.now)
+            await asyncio.shield(self._looking)  # one look serves all who ask meanwhile
         except StoreError as error:
             status, code, store = "unavailable", 503, str(error)
+        if request.scope.get("callosum.stranger"):
+            return _json(Health(status), code)
         pool = getattr(self.store, "pool", None)
         found = Health(
             status,
@@ -503,7 +514,7 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     Endpoint("POST", "/events", Service.take_events, "Report events", Any, answer=wire.Accepted),
     Endpoint("POST", "/late", Service.late, "Journal calls that ran without the gate", wire.Late, answer=wire.Accepted),
     Endpoint("GET", "/fallback", Service.fallback, "The highest tier of each tool", answer=wire.FallbackTable),
-    Endpoint("GET", "/health", Service.health, "Whether the gate can decide", answer=Health),
+    Endpoint("GET", HEALTH, Service.health, "Whether the gate can decide", answer=Health),
     Endpoint("GET", "/metrics", Service.show_metrics, "Prometheus metrics", media_type="text/plain"),
 )  # fmt: skip
 

@@ -29,7 +29,7 @@ from callosum.errors import ConfigError, StoreError
 from callosum.gate import LocalGate
 from callosum.model import SECOND, State
 from callosum.server.aftermath import take_up
-from callosum.server.app import App, Service
+from callosum.server.app import HEALTH, App, Service
 from callosum.server.metrics import Metrics
 from callosum.server.openapi import documents
 from callosum.server.place import address_of, announced, is_loopback, listen, listen_local
@@ -238,6 +238,7 @@ async def serve_gate(
         allow_hosts=(options.host, *options.allow_hosts),
         allow_origins=options.allow_origins,
         token_required=options.public,
+        open_to_all=(HEALTH,),
         on_refused=on_refused,
     )
     protocol = limited(connections=_connections())

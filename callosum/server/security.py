@@ -8,14 +8,17 @@ part            what is let in                                               oth
 Host            one, and a name of this server                               400 none or two, 421
 Origin          none, this server's own, or one that is listed               403
 Sec-Fetch-Site  anything but ``cross-site``, unless the Origin is listed     403
-Authorization   one token that is in force; none where none is required      400 two, 401
+Authorization   one token that is in force; none where none is required,     400 two, 401
+                or for what is ``open_to_all``
 ==============  ===========================================================  ========================
 
 A page that a browser shows can send requests to this machine, also to the loopback. The Host stops one
 whose name was made to point here (DNS rebinding), the Origin any other. Over a Unix socket any Host is
 fine: no browser gets there. The token found goes into ``scope["callosum.token"]``; what it may do is asked
-with ``may_act``, ``may_approve`` and ``may_read``, whose ``Refused`` is an answer of its own. What every answer
-to the request carries stands in ``scope["callosum.headers"]``, for who does not answer by ``send``.
+with ``may_act``, ``may_approve`` and ``may_read``, whose ``Refused`` is an answer of its own. Whoever was let in
+without the token that is required is a stranger (``scope["callosum.stranger"]``), to whom no more is told than he must
+know. What every answer to the request carries stands in ``scope["callosum.headers"]``, for who does not answer by
+``send``.
 """
 
 from __future__ import annotations
@@ -143,8 +146,9 @@ class Security:
     ``local`` and ``allow_hosts``: names of this server, as they stand in a Host, with any port; one that is
     given with a port counts with this port only. The address that a connection came in at always counts.
     ``allow_origins``: origins (``https://console.example``) whose pages may ask; a wildcard is refused.
-    ``token_required``: nothing is answered without a token. ``on_refused`` is called with the kind, the
-    scope and details fit for a journal (never a secret) for all that is refused.
+    ``token_required``: nothing is answered without a token but a GET of the paths in ``open_to_all``, which a balancer
+    asks that has none. ``on_refused`` is called with the kind, the scope and details fit for a journal (never a secret)
+    for all that is refused.
 
     An error in the application becomes a 500, a cancelled request a 503, both as JSON.
     Raises ``ConfigError`` for a host or an origin that is none.
@@ -159,10 +163,12 @@ class Security:
         allow_hosts: Iterable[str] = (),
         allow_origins: Iterable[str] = (),
         token_required: bool = False,
+        open_to_all: Iterable[str] = (),
         on_refused: OnRefused | None = None,
     ) -> None:
         self.app, self.tokens = app, tokens
         self.token_required = token_required
+        self._open_to_all = frozenset(open_to_all)
         self._on_refused = on_refused
         self._names = frozenset([*(_host(name) for name in local), *(_host(name) for name in allow_hosts)])
         self._origins = frozenset(_origin(origin) for origin in allow_origins)
@@ -197,7 +203,9 @@ class Security:
                     return
                 token = self._token(said)
             if token is None and self.token_required:
-                raise Refused(401, "a token is needed", "Authorization", kind="missing")  # noqa: TRY301
+                if scope["method"] != "GET" or scope["path"] not in self._open_to_all:
+                    raise Refused(401, "a token is needed", "Authorization", kind="missing")  # noqa: TRY301
+                scope["callosum.stranger"] = True
             scope["callosum.token"] = token
             await self.app(scope, receive, sending)
         except Refused as refused:

@@ -25,6 +25,7 @@ from tests.support.serving import serving, until
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "examples" / "deploy"
 UNIT = (DEPLOY / "callosum.service").read_text(encoding="utf-8")
+BALANCER = (DEPLOY / "haproxy.cfg").read_text(encoding="utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
 
 
@@ -106,7 +107,7 @@ def test_what_compose_names_is_there() -> None:
     assert (ROOT / services["one"]["build"]["dockerfile"]).is_file()
     copied = re.findall(r"^COPY (?!--from)(.*) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
     assert all((ROOT / path).exists() for line in copied for path in line.split())
-    balanced = re.findall(r"^    server \S+ (\S+):7700", (DEPLOY / "haproxy.cfg").read_text(), re.MULTILINE)
+    balanced = re.findall(r"^    server \S+ (\S+):7700", BALANCER, re.MULTILINE)
     assert balanced == ["one", "two"]
     assert not re.findall(r"://[^@\s]*:[^@\s]*@", (DEPLOY / "compose.yaml").read_text())
 
@@ -141,6 +142,16 @@ def test_the_container_s_entry_and_health_check(tmp_path: Path) -> None:
         ]
         return subprocess.run(words, capture_output=True, check=False).returncode == 0
 
-    with serving(tmp_path / "state") as server:
+    (words,) = re.findall(r"^CMD (\[.*\])$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    serve, *options = yaml.safe_load(words)
+    assert serve == "serve"
+    Tokens(tmp_path / "state" / TOKENS).add("agents")
+    with serving(tmp_path / "state", *options, "--port", "0") as server:
+        assert server.address.startswith("http://0.0.0.0:"), "as it is started there: only a token is let in"
+        server.address = server.address.replace("0.0.0.0", "127.0.0.1")  # noqa: S104 - tests stay on this machine
         assert healthy(server)
+        asks = r"http-check send meth (\S+) uri (\S+) hdr (\S+) (\S+)$"
+        ((method, path, name, value),) = re.findall(asks, BALANCER, re.MULTILINE)
+        (status,) = re.findall(r"^    http-check expect status (\d+)$", BALANCER, re.MULTILINE)
+        assert server.ask(method, path, headers={name: value}).status == int(status)
     assert not healthy(server)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -10,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from callosum import __version__
 from callosum.client import CallosumClient
 from callosum.errors import ConfigError, GateUnavailable
 from callosum.model import Call
 from callosum.server.run import TOKENS
 from callosum.server.tokens import Role, Tokens
+from tests.acceptance.command import run
 from tests.support.serving import Server, serving, until
 
 SECRET = 43
@@ -94,6 +97,12 @@ def test_an_insecure_address_still_needs_the_token(state: Path) -> None:
         assert server.ask("POST", "/intercept", MAIL).status == 401
         assert server.ask("GET", "/metrics").status == 401
         assert server.ask("POST", "/intercept", MAIL, token=token).status == 200
+        assert server.get("/health") == {"status": "ok"}, "a balancer has no token, and is told no more"
+        assert server.get("/health", token=token)["decisions"] == 1
+        assert server.ask("GET", "/health", token="cal_mira_wrong").status == 401
+        doctor = run(state, "doctor", "--json")
+        (found,) = [one for one in json.loads(doctor.stdout)["findings"] if one["check"] == "server"]
+        assert (found["level"], found["says"].rpartition(" ")[2]) == ("ok", __version__)
 
 
 @pytest.fixture

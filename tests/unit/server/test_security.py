@@ -322,6 +322,17 @@ def test_where_a_token_is_required_none_is_refused(tokens: Tokens) -> None:
     assert [kind for kind, _ in world.refused] == ["missing", "missing"]
 
 
+def test_what_is_open_to_all_is_open_to_looks_alone(tokens: Tokens) -> None:
+    world = World(tokens, token_required=True, open_to_all=("/health",))
+    answer = world.asks(method="GET", path="/health")
+    assert (answer.status, answer.body) == (200, b"nobody")
+    assert world.asks(("authorization", "Bearer cal_mira_wrong"), method="GET", path="/health").status == 401
+    assert world.asks(method="POST", path="/health").status == 401
+    assert world.asks(method="GET", path="/health/").status == 401
+    assert world.asks(method="GET", path="/health", host="evil.example").status == 421
+    assert [kind for kind, _ in world.refused] == ["wrong", "missing", "missing", "host"]
+
+
 def test_what_is_refused_is_reported_with_what_a_journal_needs(world: World, tokens: Tokens) -> None:
     secret = tokens.add("mira", instance="mira")
     world.asks(("authorization", f"Bearer {secret}"), path="/act")
