@@ -22,10 +22,21 @@ UNKNOWN: Final = 3
 MAX_SIZE: Final = 4_000_000
 """Longest table, in bytes."""
 SHELLS: Final = frozenset(
-    "exec bash zsh sh fish shell run_shell_command local_shell execute_command run_command run_terminal_cmd terminal "
-    "run_in_terminal powershell pwsh cmd".split()
+    "bash bashexec bashtool cmd cmdexe commandexec exec execbash execcommand execshell executebash executecommand "
+    "executeshell executeshellcommand fish localshell powershell pwsh runbash runcmd runcommand runcommandline "
+    "runinterminal runpowershell runshell runshellcommand runterminal runterminalcmd runterminalcommand sh shell "
+    "shellcommand shellexec shelltool ssh terminal terminalcommand terminalexec zsh".split()
 )
-"""Tools that run whatever command they are given, in lower case."""
+"""Tools that run whatever command they are given: the last part of their names, in lower case, without what joins the
+words. The clients in JavaScript have the same."""
+
+
+def runs_commands(tool: str) -> bool:
+    """Whether a tool runs whatever command it is given, by its name: ``mcp__box__Run-Command`` does."""
+    for mark in ".:/":
+        tool = tool.replace(mark, "__")
+    last = next((part for part in reversed(tool.split("__")) if part), "")
+    return "".join(last.lower().replace("_", " ").replace("-", " ").split()) in SHELLS
 
 
 def tier_of(table: Mapping[str, int], tool: str, params: Mapping[str, Any] | None = None) -> int:
@@ -37,7 +48,7 @@ def tier_of(table: Mapping[str, int], tool: str, params: Mapping[str, Any] | Non
         return UNKNOWN
     name = tool.strip()
     tier = table.get(tool, table.get(name, UNKNOWN))
-    if name.rpartition("__")[2].lower() in SHELLS:
+    if runs_commands(name):
         tier = max(tier, UNKNOWN)
     said = params.get("_tier") if isinstance(params, Mapping) else None
     return tier if said is None else max(tier, _read_tier(said))

@@ -132,14 +132,14 @@ def _changed(state: str, host: str, path: object) -> int:
 
 
 def _tier(state: str, folder: str, tool: str, params: Mapping[str, Any], cwd: object) -> int:
-    from callosum.client.fallback import SHELLS, UNKNOWN, load_table, tier_of  # noqa: PLC0415 - a call alone needs it
+    from callosum.client.fallback import UNKNOWN, load_table, runs_commands, tier_of  # noqa: PLC0415 - a call's alone
 
     try:
         table = load_table(os.path.join(folder, "fallback.json"))  # noqa: PTH118 - pathlib costs 5 ms of a start
     except (OSError, ValueError):
         table = {}
     tier = tier_of(table, tool, params)
-    shell = tier >= UNKNOWN and tool.rpartition("__")[2].lower() in SHELLS
+    shell = tier >= UNKNOWN and runs_commands(tool)
     if not shell and (not 0 < tier < UNKNOWN or not _speaks_of_the_gate(state, params, cwd)):
         return tier
     try:

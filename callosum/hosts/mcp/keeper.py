@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from callosum.client.fallback import SHELLS
+from callosum.client.fallback import runs_commands
 from callosum.errors import CallosumError, ConfigError, GateUnavailable, StoreUnavailable
 from callosum.model import Call, Decision, Outcome, Tier, Verdict
 from callosum.wire import Complete
@@ -133,7 +133,7 @@ class Keeper:
 
     def _only_looks(self, call: Call) -> bool:
         """Whether the rules take the tool for one that only looks, whatever it is given."""
-        if call.tool.rpartition("__")[2].lower() in SHELLS:
+        if runs_commands(call.tool):
             return False
         return all(self._judge(one) == (Tier.NONE, "read") for one in (call, replace(call, params={})))
 

@@ -10,9 +10,12 @@ const MAX_SIZE = 4_000_000;
 const UNKNOWN = 3;
 /** The highest tier that goes on. */
 const LIMITS = { tier: 2, open: 4, closed: 0 };
-/** What runs commands can do anything, whatever a table says. */
+/** What runs commands can do anything, whatever a table says. Lower case, without what joins the words. */
 const SHELLS = new Set(
-    "exec bash zsh sh fish shell runshellcommand localshell executecommand runcommand terminal pwsh cmd".split(" "),
+    `bash bashexec bashtool cmd cmdexe commandexec exec execbash execcommand execshell executebash executecommand
+    executeshell executeshellcommand fish localshell powershell pwsh runbash runcmd runcommand runcommandline
+    runinterminal runpowershell runshell runshellcommand runterminal runterminalcmd runterminalcommand sh shell
+    shellcommand shellexec shelltool ssh terminal terminalcommand terminalexec zsh`.split(/\s+/),
 );
 /** Tools of OpenClaw's own that no rule names, and what they can do at most. */
 const OWN = { update_plan: 0, sessions_yield: 0, session_status: 0, heartbeat_respond: 1 };

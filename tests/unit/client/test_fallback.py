@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from callosum.client.fallback import SHELLS, Table, load_table, tier_of
+from callosum.client.fallback import SHELLS, Table, load_table, runs_commands, tier_of
 from callosum.model import Call
 from callosum.rules import RuleSet
 
@@ -57,13 +58,42 @@ def test_what_a_call_says_of_itself_is_read_as_the_rules_read_it(said: Any) -> N
 def test_every_shell_that_the_rules_know_is_one_here() -> None:
     shipped = json.loads((Path(__file__).parents[3] / "callosum/rules/tiers.json").read_text())
     named = {
-        tool.lower()
+        tool
         for rule in shipped["rules"]
         if "commandPattern" in rule and isinstance(rule.get("tool"), list)
         for tool in rule["tool"]
     }
     assert named
-    assert named <= SHELLS
+    assert all(map(runs_commands, named))
+
+
+@pytest.mark.parametrize(
+    ("tool", "does"),
+    [
+        ("run_terminal_cmd", True),
+        ("PowerShell", True),
+        ("mcp__box__Run-Command", True),
+        ("functions.exec", True),
+        ("box:ssh", True),
+        ("shell_", True),
+        ("BashOutput", False),
+        ("ssh_keys_list", False),
+        ("", False),
+        ("__", False),
+    ],
+)
+def test_whether_a_tool_runs_whatever_it_is_given(tool: str, *, does: bool) -> None:
+    assert runs_commands(tool) is does
+    assert tier_of({tool: 1}, tool) == (3 if does else 1)
+
+
+@pytest.mark.parametrize("client", ["clients/javascript/callosum.js", "callosum/hosts/openclaw/tiers.js"])
+def test_every_client_takes_the_same_tools_for_shells(client: str) -> None:
+    text = (Path(__file__).parents[3] / client).read_text("utf-8")
+    (listed,) = re.findall(r"const SHELLS = new Set\(\s*`([^`]*)`\.split\(/\\s\+/\),?\s*\);", text)
+    assert set(listed.split()) == SHELLS
+    assert 'tool.split(/__|[.:/]/).findLast((part) => part !== "") ?? ""' in text
+    assert 'SHELLS.has(last.toLowerCase().replace(/[\\s_-]/g, ""))' in text
 
 
 def write(path: Path, tools: object) -> Path:
