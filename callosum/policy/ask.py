@@ -85,7 +85,7 @@ def scope_of(ask: Ask, identity: bytes | None) -> Scope:
         identity,
         _lookups(found.content) if tier >= 2 else (),
         _FLOORS[tier] or (2 if found.cells else 0),
-        tier >= 2 or _may_need_a_person(found),
+        tier >= 2 or found.cells is not None or _may_need_a_person(found),
         ask.waits,
         None,
         call.parent or "",

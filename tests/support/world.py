@@ -34,6 +34,10 @@ def _rules() -> list[dict[str, Any]]:
         {"tool": "asked-read", "tier": 3, "verdict": "ask", "effect": "read", "contextKey": _keys("read")},
         {"tool": "asked-low", "tier": 1, "verdict": "ask", "contextKey": _keys("write"), "repeats": False},
         {"tool": "sure", "tier": 2, "verdict": "confirm", "contextKey": _keys("write"), "repeats": False},
+        {
+            "tool": "shy", "tier": 1, "contextKey": _keys("write"), "repeats": False,
+            "cells": {"held": "confirm", "unknown": "warn", "stale": "allow"},
+        },
         {"tool": "sure-low", "tier": 1, "verdict": "confirm", "effect": "write", "repeats": False},
         {
             "tool": "sure4", "tier": 4, "verdict": "confirm", "contextKey": _keys("write"), "repeats": False,

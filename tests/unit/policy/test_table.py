@@ -143,6 +143,17 @@ def test_a_rule_overlays_cells(world: World, kind: Kind, verdict: Verdict) -> No
     assert world.ask("mira", "soft", ON).verdict is verdict
 
 
+@pytest.mark.parametrize(("seconds", "verdict", "kind"), [(1, CONFIRM, Kind.HELD), (400, WARN, Kind.UNKNOWN)])
+def test_a_cell_of_a_low_tier_sees_what_newer_acts_stand_before(
+    world: World, seconds: int, verdict: Verdict, kind: Kind
+) -> None:
+    world.ask("doug", "act3", ON)
+    world.after(seconds)
+    world.do("doug", "act2", ON)
+    decision = world.ask("mira", "shy", ON)
+    assert (decision.verdict, kinds(decision)) == (verdict, {kind})
+
+
 def test_a_rule_does_not_soften_a_hard_lease(world: World) -> None:
     world.ask("doug", "act4", ON)
     world.after(1)
