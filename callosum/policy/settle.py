@@ -177,8 +177,9 @@ def lock(who: Who, key: Key, tier: int, ttl: int, host: Host | None, view: View)
     """Opens a lease on a key without a tool call. Answers a ``LockResult``.
 
     Refused while another session holds or waits for the key, or anything it covers. Locking again
-    what the session has locked prolongs the same lease.
+    what the session has locked prolongs the same lease; at a higher tier it is a new one, in place of that.
     """
+    tier = max(tier, Tier.HIGH)
     settles, entries = lapses(view)
     mine = None
     holder = None
@@ -193,18 +194,21 @@ def lock(who: Who, key: Key, tier: int, ttl: int, host: Host | None, view: View)
     if holder is not None:
         answer = LockResult(acquired=False, conflict=held_by(holder, view.now))
         return Change(tuple(entries), settles=tuple(settles), answer=answer)
-    if mine is not None:
+    if mine is not None and mine.tier >= tier:
         settles.append(Settle(mine, State.OPEN, expires=view.now + ttl))
         entries.append(_entry(mine, Event.RENEW))
         lease = Lease(mine.id, (view.now + ttl) / SECOND, ttl / SECOND)
         return Change(tuple(entries), settles=tuple(settles), answer=LockResult(acquired=True, lease=lease, id=mine.id))
+    if mine is not None:
+        settles.append(Settle(mine, State.CANCELLED, ended=view.now))
+        entries.append(_entry(mine, Event.RELEASE, Outcome.CANCELLED, f"raised to tier {tier}"))
     entries.append(
         Entry(
             Event.LOCK,
             who.session,
             who.namespace,
             tool="lock",
-            tier=max(tier, Tier.HIGH),
+            tier=tier,
             verdict=Verdict.ALLOW,
             keys=(key,),
         )

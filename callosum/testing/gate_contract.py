@@ -300,6 +300,19 @@ class GateContract:
         assert ask("mira", "mail", "hard").verdict is Verdict.BLOCK
         assert ask("mira", "mail", "soft").verdict is Verdict.WARN
 
+    def test_a_lock_is_raised(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
+        """Locking again at a higher tier is a new lease, in place of the one before."""
+        first = gate.lock("mira", "doc:plan", tier=3)
+        clock.advance(1)
+        raised = gate.lock("mira", "doc:plan", tier=4)
+        assert first.lease is not None
+        assert raised.lease is not None
+        assert raised.lease.token > first.lease.token
+        assert [(lock.id, lock.tier) for lock in gate.status().locks] == [(raised.id, 4)]
+        assert not ask("doug", "mail").proceed
+        assert gate.release("mira", "doc:plan").ok
+        assert ask("doug", "mail").proceed
+
     def test_renew(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
         """The end moves to ``ttl`` seconds from now; not for others, not once it ended."""
         decision = ask("mira", "wipe")

@@ -442,6 +442,24 @@ def test_locking_again_keeps_the_lease(world: World) -> None:
     assert again.lease.expires == pytest.approx(first.lease.expires + 5, abs=0.01)
 
 
+def test_locking_again_at_a_higher_tier_is_a_new_lease(world: World) -> None:
+    first = world.gate.lock("mira", "doc:plan", tier=3)
+    world.after(1)
+    raised = world.gate.lock("mira", "doc:plan", tier=4)
+    assert (first.acquired, raised.acquired) == (True, True)
+    assert first.lease is not None
+    assert raised.lease is not None
+    assert raised.lease.token > first.lease.token
+    assert [(lock.id, lock.tier) for lock in world.gate.status().locks] == [(raised.id, 4)]
+    world.after(1)
+    assert world.ask("doug", "act3", "plan").verdict is BLOCK
+    again = world.gate.lock("mira", "doc:plan", tier=3)
+    assert again.lease is not None
+    assert again.lease.token == raised.lease.token  # what was raised stays so
+    assert world.gate.release("mira", "doc:plan").ok
+    assert world.gate.status().locks == ()
+
+
 def test_a_lock_ends_with_its_time(world: World) -> None:
     world.gate.lock("doug", "k:1", ttl=10)
     world.after(11)
