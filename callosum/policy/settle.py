@@ -136,7 +136,7 @@ def finish(who: Who, outcome: Outcome, result: Any, view: View) -> Change:
     """Records how an action ended and frees its lease. Answers a ``Report``.
 
     The first report stands and a second is told so; another session's is refused; a late one counts
-    and says that it was late. An ``unknown`` is ended by any later definite report.
+    and says that it was late. An ``unknown`` is ended by any later definite report, also where it was itself reported.
     """
     action = view.found
     if action is None:
@@ -148,7 +148,7 @@ def finish(who: Who, outcome: Outcome, result: Any, view: View) -> Change:
     was = action.state
     if was is _QUEUED or was is _ASKED:
         return Change(answer=Report(ok=False, id=action.id, state=action.state, note="this call was not let through"))
-    if action.ended and was is not _UNKNOWN:
+    if action.ended and (was is not _UNKNOWN or outcome is Outcome.UNKNOWN):
         same = action.state.value == outcome.value
         note = f"already reported as {action.state}; the first report stands"
         return Change(answer=Report(ok=same, id=action.id, state=action.state, note=note))
@@ -159,7 +159,7 @@ def finish(who: Who, outcome: Outcome, result: Any, view: View) -> Change:
     late = was is _UNKNOWN or (was is _OPEN and lapsed(action, view.now))
     state = _STATE_OF[outcome]
     settles = [Settle(action, state, view.now)]
-    note = "late: the lease had run out" if late else ""
+    note = ("late: it was reported as unknown" if action.ended else "late: the lease had run out") if late else ""
     entries = [_entry(action, _COMPLETE, outcome, note, who, result)]
     if view.superseded and outcome is _HAPPENED:
         for other in view.superseded:

@@ -99,6 +99,20 @@ def test_the_first_report_stands(world: World) -> None:
     assert Kind.RECENT in kinds(world.ask("doug", "send3", ON, params=TWO))
 
 
+def test_of_two_unknown_reports_the_first_stands(world: World) -> None:
+    decision = world.ask("mira", "act3", "plan")
+    assert world.end("mira", decision, "unknown").ok
+    ended = world.store.action("default", decision.id)
+    world.after(60)
+    second = world.end("mira", decision, "unknown")
+    assert (second.ok, second.late) == (True, False)
+    assert "first report stands" in (second.note or "")
+    assert world.store.action("default", decision.id) == ended
+    definite = world.end("mira", decision, "done")
+    assert (definite.ok, definite.state, definite.late) == (True, State.DONE, True)
+    assert definite.note == "late: it was reported as unknown"
+
+
 def test_anothers_report_is_refused(world: World) -> None:
     decision = world.ask("mira", "send4", ON)
     assert not world.gate.complete("doug", id=decision.id).ok
