@@ -259,13 +259,17 @@ class LocalGate:
         self._backlog.append((call, Outcome(outcome)))
 
     def _flush_backlog(self) -> None:
-        while self._backlog:
-            call, outcome = self._backlog[0]
+        """Journals what is owed. Each call is taken out first: another thread may be at it too."""
+        while True:
+            try:
+                call, outcome = self._backlog.popleft()
+            except IndexError:
+                return
             try:
                 self._drive(self.courses.late(call, outcome, _AWAY))
             except StoreUnavailable:
+                self._backlog.appendleft((call, outcome))
                 return
-            self._backlog.popleft()
 
     # --- inside ----------------------------------------------------------------------------------
 

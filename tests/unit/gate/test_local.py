@@ -1,0 +1,41 @@
+"""The embedded gate: what it journals once a store that was away is back."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from callosum.gate import LocalGate
+from callosum.model import Applied, Call, Event
+from callosum.settings import Settings
+from callosum.stores.base import Request
+from callosum.stores.memory import MemoryStore
+
+
+class Together(MemoryStore):
+    """A store in which two that journal a late call always meet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.met = threading.Barrier(2)
+
+    def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+        if not requests[0][0].keys:
+            self.met.wait(10)
+        return super().transact(requests)
+
+
+def test_what_ran_without_the_store_is_journalled_once(tmp_path: Path) -> None:
+    """Whichever threads come first once it is back."""
+    with LocalGate(settings=Settings(state=tmp_path), store=Together()) as gate:
+        for tool in ("one", "two"):
+            gate.remember_late(Call("mira", tool), "done")
+        calls = [Call(who, "read", {"path": f"/{who}.md"}) for who in ("anna", "doug")]
+        threads = [threading.Thread(target=gate.intercept, args=(call,)) for call in calls]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        late = [entry.tool for entry in gate.entries() if entry.event is Event.LATE]
+        assert sorted(late) == ["one", "two"]
