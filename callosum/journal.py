@@ -287,7 +287,8 @@ class Rotation:
 
     ``state`` is the state folder. ``age`` is in seconds, ``size`` in bytes (of the store's live data).
     What the gate may still need stays, whatever its age: so a store can stay larger than ``size``.
-    ``now`` gives moments; it is for tests, as ``batch`` is.
+    Ages are told by the store's time, whatever this machine's clock says. ``now`` gives moments; it is for tests, as
+    ``batch`` is.
     """
 
     def __init__(
@@ -298,14 +299,14 @@ class Rotation:
         age: float,
         size: int,
         batch: int = BATCH,
-        now: Callable[[], int] = lambda: time.time_ns() // 1000,
+        now: Callable[[], int] | None = None,
     ) -> None:
         self._store = store
         self._folder = state / FOLDER
         self._age = int(age * SECOND)
         self._size = size
         self._batch = batch
-        self._now = now
+        self._now = now if now is not None else store.now
         self._rest_until = 0.0
         self._too_large = False
 

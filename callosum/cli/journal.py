@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -116,10 +115,10 @@ def _verdict(name: str | None) -> str | None:
 def _rotate(book: Journal, age: float, size: int, window: int) -> None:
     from callosum.cli import show
     from callosum.journal import Rotation
-    from callosum.policy.evidence import LONGEST_LOOK
+    from callosum.policy.evidence import horizon
 
-    horizon = time.time_ns() // 1000 - max(LONGEST_LOOK, window)
-    moved = Rotation(book.store, book.folder.parent, age=age, size=size).run(horizon, rounds=1000)
+    rotation = Rotation(book.store, book.folder.parent, age=age, size=size)
+    moved = rotation.run(horizon(book.store.now(), window), rounds=1000)
     show.line(
         f"{moved} entries were moved into {len(book.segments())} segments." if moved else "Nothing had to be moved."
     )

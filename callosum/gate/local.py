@@ -26,7 +26,7 @@ from callosum.model import (
     Status,
     Verdict,
 )
-from callosum.policy.evidence import LONGEST_LOOK
+from callosum.policy.evidence import horizon
 from callosum.policy.table import fallback as without_gate
 from callosum.rulebook import Rulebook, content_secret
 from callosum.settings import Settings, load
@@ -293,10 +293,11 @@ class LocalGate:
 
     def upkeep(self) -> None:
         """Forgets a little and rotates the journal. A failure here is no failure of a call."""
-        horizon = time.time_ns() // 1000 - max(LONGEST_LOOK, self.rules.current().longest_window)
+        window = self.rules.current().longest_window
         try:
-            self.store.maintain(horizon)
-            self._rotation.run(horizon)
+            before = horizon(self.store.now(), window)
+            self.store.maintain(before)
+            self._rotation.run(before)
         except StoreError as error:
             logger.warning("upkeep put off: %s", error)
         self.register()

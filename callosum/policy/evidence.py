@@ -49,6 +49,11 @@ _WHILE_RUNNING: Final = "build:"
 _SETTLED_AWAY = frozenset({State.FAILED, State.CANCELLED, State.ASKED})
 
 
+def horizon(now: int, window: int) -> int:
+    """The moment before which nothing is evidence any more. ``now`` is the store's, ``window`` the rules' longest."""
+    return now - max(LONGEST_LOOK, window)
+
+
 class _Add(Protocol):
     def __call__(self, action: Action, kind: Kind, place: int, *, own: bool = False) -> None: ...
 

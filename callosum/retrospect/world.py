@@ -13,7 +13,7 @@ from callosum.errors import ConfigError
 from callosum.gate import LocalGate
 from callosum.journal import shown_keys
 from callosum.model import Applied, Call, Decision, Entry, Event, Outcome, Verdict
-from callosum.policy.evidence import LONGEST_LOOK
+from callosum.policy.evidence import horizon
 from callosum.policy.marks import PAUSE_SPAN
 from callosum.rulebook import Rulebook
 from callosum.rules import RuleSet
@@ -45,12 +45,12 @@ class _Book(Rulebook):
 
 
 class _Gate(LocalGate):
-    """A gate whose upkeep goes by the recorded time, and that does not ask the disk what there was then."""
+    """A gate that keeps its journal in one place, and that does not ask the disk what there was then."""
 
     located = staticmethod(lambda call: call)
 
     def upkeep(self) -> None:
-        self.store.maintain(self.store.now() - max(LONGEST_LOOK, self.rules.current().longest_window))
+        self.store.maintain(horizon(self.store.now(), self.rules.current().longest_window))
 
 
 class World:

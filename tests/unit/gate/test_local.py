@@ -1,4 +1,4 @@
-"""The embedded gate: what it journals once a store that was away is back."""
+"""The embedded gate: its upkeep, and what it journals once a store that was away is back."""
 
 from __future__ import annotations
 
@@ -7,10 +7,31 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from callosum.gate import LocalGate
-from callosum.model import Applied, Call, Event
+from callosum.journal import Journal
+from callosum.model import Applied, Call, Event, Kind
 from callosum.settings import Settings
 from callosum.stores.base import Request
 from callosum.stores.memory import MemoryStore
+from callosum.testing import ManualClock
+from callosum.testing.clock import START
+from tests.support.world import kinds
+
+YEAR = 366 * 86_400.0
+MAIL = {"to": "alice@example.com", "body": "the numbers of the third quarter are attached, have a look before noon"}
+
+
+def test_upkeep_goes_by_the_stores_time(tmp_path: Path) -> None:
+    """This machine's clock may be far ahead of that of the database which several machines share."""
+    clock = ManualClock(START - int(40 * YEAR) * 1_000_000, tick=7)
+    with LocalGate(settings=Settings(state=tmp_path, journal_age=86_400), store=MemoryStore(clock=clock)) as gate:
+        sent = gate.intercept(Call("doug", "send_email", MAIL))
+        gate.complete("doug", id=sent.id)
+        for number in range(20):
+            gate.intercept(Call("doug", "look_at", {"path": f"/doc/{number}"}))
+        clock.advance(7200)
+        gate.upkeep()
+        assert Kind.DUPLICATE in kinds(gate.intercept(Call("mira", "send_email", MAIL)))
+        assert Journal(gate.store, tmp_path).segments() == []
 
 
 class Together(MemoryStore):
