@@ -50,23 +50,60 @@ _LOST: Final = (
     "connectionreset",
     "connectionlost",
     "connectionaborted",
+    "connectionclosed",
+    "connectionerror",
+    "networkerror",
+    "remoteprotocolerror",
+    "chunkedencoding",
+    "incompleteread",
     "brokenpipe",
     "disconnect",
 )
+"""What the libraries that speak over a network call it when they do not know how a request ended."""
+_CHAIN: Final = 16
+"""How many errors are followed of those from which one was raised."""
 
 
 def outcome_of_error(error: BaseException) -> Outcome:
     """Says what an exception out of a tool means: ``failed`` only if it is a definite refusal.
 
     Timeouts, cut connections, cancellation and the end of the process leave it open whether the act
-    happened: ``unknown``. A refused connection never reached anybody: ``failed``.
+    happened: ``unknown``; so does an error that was raised from one of these. A refused connection never
+    reached anybody: ``failed``.
     """
-    if isinstance(error, ConnectionRefusedError):
-        return Outcome.FAILED
+    link: object = error
+    for _ in range(_CHAIN):
+        if not isinstance(link, BaseException):
+            break
+        if _is_lost(link):
+            return Outcome.FAILED if _was_refused(link) else Outcome.UNKNOWN
+        link = link.__cause__ or vars(link).get("reason")  # urllib's errors have a reason
+    return Outcome.FAILED
+
+
+def _names(error: BaseException) -> str:
+    return "".join(kind.__name__.lower() for kind in type(error).__mro__)
+
+
+def _is_lost(error: BaseException) -> bool:
     if not isinstance(error, Exception) or isinstance(error, TimeoutError | ConnectionError):
-        return Outcome.UNKNOWN
-    names = "".join(kind.__name__.lower() for kind in type(error).__mro__)
-    return Outcome.UNKNOWN if any(word in names for word in _LOST) else Outcome.FAILED
+        return True
+    names = _names(error)
+    return any(word in names for word in _LOST)
+
+
+def _was_refused(error: BaseException) -> bool:
+    """Whether a lost connection is one that was never made, by the errors behind it."""
+    if "timeout" in _names(error):
+        return False
+    link: BaseException | None = error
+    for _ in range(_CHAIN):
+        if link is None:
+            break
+        if isinstance(link, ConnectionRefusedError) or type(link).__name__ == "gaierror":
+            return True
+        link = link.__cause__ or link.__context__
+    return False
 
 
 class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(...)`

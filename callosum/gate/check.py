@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
@@ -141,14 +142,12 @@ def id_of(value: int) -> int:
 
 
 _DONE: Final = Outcome.DONE  # an enum's attributes are slow
-_LOST_WORDS: Final = (
-    "timeout",
-    "timed out",
-    "connection reset",
-    "connection lost",
-    "connection closed",
-    "econnreset",
+_LOST_WORDS: Final = re.compile(
+    r"time(?:d[ _-]?|[ _-]?)out|deadline[ _]exceeded|connection (?:was |has been )?"
+    r"(?:reset|lost|closed|aborted|dropped|interrupted)|econn(?:reset|aborted)|epipe|broken pipe|socket hang up"
+    r"|server disconnected|remote end closed"
 )
+"""What an error says where nobody knows how the act ended, in lower case."""
 
 
 def outcome_of(result: Any, outcome: Outcome | str | None) -> Outcome:
@@ -169,8 +168,7 @@ def outcome_of(result: Any, outcome: Outcome | str | None) -> Outcome:
     if outcome in (Outcome.UNKNOWN, Outcome.CANCELLED):
         return outcome
     text = error if isinstance(error, str) else str(error)[:1000]
-    lowered = text[:1000].lower()
-    if outcome is None and any(word in lowered for word in _LOST_WORDS):
+    if outcome is None and _LOST_WORDS.search(text[:1000].lower()):
         return Outcome.UNKNOWN
     return Outcome.FAILED
 

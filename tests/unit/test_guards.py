@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import inspect
+import socket
 import threading
+import urllib.error
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -53,6 +56,24 @@ class ReadTimeout(Exception):
     """As an HTTP library of one's choice names it."""
 
 
+class RequestException(OSError):
+    """As requests names them: no built-in error of a connection."""
+
+
+RequestsConnectionError = type("ConnectionError", (RequestException,), {})
+NewConnectionError = type("NewConnectionError", (Exception,), {})
+RemoteProtocolError = type("RemoteProtocolError", (Exception,), {})
+
+
+def raised(outer: Exception, *inner: Exception, explicit: bool = False) -> Exception:
+    """``outer`` as it is raised while the next is handled, and so on; with ``explicit`` said to be from it."""
+    if inner:
+        behind = raised(*inner, explicit=explicit)
+        outer.__context__ = behind
+        outer.__cause__ = behind if explicit else None
+    return outer
+
+
 @pytest.mark.parametrize(
     ("error", "outcome"),
     [
@@ -62,6 +83,17 @@ class ReadTimeout(Exception):
         (ConnectionResetError(), Outcome.UNKNOWN),
         (BrokenPipeError(), Outcome.UNKNOWN),
         (ReadTimeout(), Outcome.UNKNOWN),
+        (RequestsConnectionError("Connection aborted."), Outcome.UNKNOWN),
+        (raised(RequestsConnectionError(), ConnectionResetError()), Outcome.UNKNOWN),
+        (raised(RequestsConnectionError(), NewConnectionError(), ConnectionRefusedError()), Outcome.FAILED),
+        (raised(RequestsConnectionError(), NewConnectionError(), socket.gaierror()), Outcome.FAILED),
+        (raised(ReadTimeout(), ConnectionRefusedError()), Outcome.UNKNOWN),
+        (RemoteProtocolError("Server disconnected"), Outcome.UNKNOWN),
+        (http.client.IncompleteRead(b""), Outcome.UNKNOWN),
+        (urllib.error.URLError(TimeoutError()), Outcome.UNKNOWN),
+        (urllib.error.URLError(ConnectionRefusedError()), Outcome.FAILED),
+        (raised(ValueError("not sent"), TimeoutError(), explicit=True), Outcome.UNKNOWN),
+        (raised(ValueError("no such address"), TimeoutError()), Outcome.FAILED),
         (KeyboardInterrupt(), Outcome.UNKNOWN),
         (SystemExit(), Outcome.UNKNOWN),
         (asyncio.CancelledError(), Outcome.UNKNOWN),
