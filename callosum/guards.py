@@ -143,6 +143,8 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         )
         self._tool = tool
         self._blocked = blocked
+        self._turn = threading.Lock()
+        self._entered = self._left = False
         self.decision: Decision | None = None
         self.result: Any = None
 
@@ -173,7 +175,30 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
     async def __aenter__(self) -> Self:
         import asyncio
 
-        return await asyncio.to_thread(self.__enter__)
+        try:
+            return await asyncio.to_thread(self._enter)
+        except asyncio.CancelledError:
+            # The thread goes on asking: whoever of the two comes later gives back what the gate has opened.
+            with self._turn:
+                self._left = True
+                entered = self._entered
+            if entered:
+                asyncio.get_running_loop().run_in_executor(None, self._give_up)
+            raise
+
+    def _enter(self) -> Self:
+        self.__enter__()
+        with self._turn:
+            self._entered = True
+            left = self._left
+        if left:
+            self._give_up()
+        return self
+
+    def _give_up(self) -> None:
+        """Reports that the block never ran."""
+        if self.decision is not None and self._call is not None:
+            _report(self._gate, self._call, self.decision, Outcome.CANCELLED, None)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

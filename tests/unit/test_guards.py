@@ -10,7 +10,7 @@ import threading
 import urllib.error
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -174,6 +174,62 @@ def test_a_cancelled_tool_is_unknown(gate: LocalGate) -> None:
 
     asyncio.run(run())
     assert states(gate) == [State.UNKNOWN]
+
+
+def test_who_is_cancelled_while_the_gate_is_asked_holds_nothing(gate: LocalGate) -> None:
+    """The answer comes all the same: what it opened is given back, and not renewed for as long as the process lives."""
+    asked, given_up = threading.Event(), threading.Event()
+    real = gate.intercept
+
+    def intercept(call: Call) -> Decision:
+        asked.set()
+        assert given_up.wait(10)
+        return real(call)
+
+    gate.intercept = intercept  # type: ignore[method-assign]
+
+    async def run() -> None:
+        async def block() -> None:
+            async with guard(gate, Call("mira", "send_email", MAIL)):
+                raise AssertionError("it was cancelled")
+
+        task = asyncio.create_task(block())
+        assert await asyncio.to_thread(asked.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        given_up.set()
+
+    asyncio.run(run())  # which waits for its threads
+    assert not gate.status().locks
+    assert states(gate) == [State.CANCELLED]
+
+
+def test_who_is_cancelled_as_the_answer_comes_holds_nothing(gate: LocalGate) -> None:
+    """Between the answer and the block there is a turn of the event loop."""
+    entered = threading.Event()
+
+    class Entered(guard):
+        def _enter(self) -> Self:
+            super()._enter()
+            entered.set()
+            return self
+
+    async def run() -> None:
+        async def block() -> None:
+            async with Entered(gate, Call("mira", "send_email", MAIL)):
+                raise AssertionError("it was cancelled")
+
+        task = asyncio.create_task(block())
+        await asyncio.sleep(0)  # it begins
+        assert entered.wait(10)  # and has its answer, which the loop has not seen
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(run())
+    assert not gate.status().locks
+    assert states(gate) == [State.CANCELLED]
 
 
 def test_the_async_face_answers_like_the_gate(gate: LocalGate) -> None:
