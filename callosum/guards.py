@@ -22,6 +22,7 @@ import functools
 import heapq
 import inspect
 import logging
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -364,6 +365,10 @@ class _Renewer:
     """One thread that renews all leases of this process's guards, started with the first of them."""
 
     def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Renews nothing: at the beginning, and in a forked child, where what is held is the parent's to renew."""
         self._wake = threading.Condition()
         self._due: list[tuple[float, int]] = []
         self._held: dict[int, tuple[Gate, Call, float]] = {}
@@ -412,6 +417,8 @@ class _Renewer:
 
 
 _renewer = _Renewer()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renewer.begin_anew)
 
 
 # --- functions -----------------------------------------------------------------------------------------

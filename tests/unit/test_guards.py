@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import inspect
+import os
 import socket
 import threading
 import urllib.error
@@ -266,6 +267,36 @@ def test_a_lease_is_renewed_while_the_tool_runs(tmp_path: Path) -> None:
             assert [lock.instance for lock in gate.status().locks] == ["mira"]
         assert not gate.status().locks
         assert states(gate) == [State.DONE]
+
+
+def test_a_forked_child_renews_its_own_leases_alone(tmp_path: Path) -> None:
+    with LocalGate(settings=Settings(state=tmp_path, lease_ttl=0.3)) as gate:
+        renewed: list[int] = []
+        thrice = threading.Event()
+        real = gate.renew
+
+        def renew(instance: str, id: int, *args: Any, **named: Any) -> Any:
+            renewed.append(id)
+            if renewed.count(id) == 3:
+                thrice.set()
+            return real(instance, id, *args, **named)
+
+        def in_the_child() -> bool:
+            renewed.clear()
+            thrice.clear()
+            gate.renew = renew  # type: ignore[method-assign]
+            with guard(gate, Call("doug", "send_email", {**MAIL, "to": "doug@example.com"})) as mine:
+                return thrice.wait(10) and mine.decision is not None and set(renewed) == {mine.decision.id}
+
+        with guard(gate, Call("mira", "send_email", MAIL)):
+            child = os.fork()
+            if not child:
+                code = 2
+                try:
+                    code = 0 if in_the_child() else 1
+                finally:
+                    os._exit(code)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 # --- the store is away ------------------------------------------------------------------------------------
