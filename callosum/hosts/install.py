@@ -24,7 +24,7 @@ from callosum.hosts.gemini import setup as gemini
 from callosum.hosts.mcp import install as mcp
 from callosum.hosts.openclaw import install as openclaw
 from callosum.hosts.remote import Remote
-from callosum.hosts.script import script_of, script_path
+from callosum.hosts.script import names_of, script_of, script_path
 from callosum.model import DEFAULT_NAMESPACE
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings, load
@@ -202,7 +202,9 @@ def _hooks(setup: Any, settings: Settings, where: Where) -> Site:
     """A host with command hooks."""
     script = str(script_path(settings, setup.HOST if where.remote is not None else ""))
     path = where.file or setup.settings_path(where.home, where.environ, where.project)
-    wanted = setup.entries(script) if where.url is None else setup.entries(script, where.url.rstrip("/"))
+    wanted = setup.entries(script)
+    if where.url is not None:
+        wanted = setup.entries(script, where.url.rstrip("/"), names_of(settings))
     return Site(path, partial(entries.installed, wanted=wanted), entries.removed, lambda _: _THEN.get(setup.HOST, ()))
 
 

@@ -54,17 +54,23 @@ def closed(script: str, host: str, seconds: int, *, asks: bool, reports: bool = 
     return f"{waits}{command} || {{ {otherwise} }}"
 
 
+def names_of(settings: Settings) -> dict[str, str]:
+    """Under which names the sessions act, as a hook says it in its query; empty where they are the usual ones."""
+    found = {}
+    if settings.namespace != DEFAULT_NAMESPACE:
+        found["namespace"] = settings.namespace
+    if settings.instance:
+        found["instance"] = settings.instance
+    return found
+
+
 def script_of(settings: Settings, remote: Remote | None = None, host: str = "") -> str:
-    """Returns the text of the script, in the settings' namespace.
+    """Returns the text of the script, with the names in the settings.
 
     It asks the local gate of the settings' state folder; with ``remote`` that server, for one ``host``. The token is
     read each time, and handed to curl by a pipe: it is in no list of processes.
     """
-    said = {"via": MARK} if remote is not None else {}
-    if settings.namespace != DEFAULT_NAMESPACE:
-        said["namespace"] = settings.namespace
-    if settings.instance:
-        said["instance"] = settings.instance
+    said = {**({"via": MARK} if remote is not None else {}), **names_of(settings)}
     root = str(Path(__file__).resolve().parents[2])
     words = {
         "PATIENCE": PATIENCE,

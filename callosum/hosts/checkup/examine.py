@@ -32,7 +32,7 @@ from callosum.hosts.openclaw import FOLDER, around
 from callosum.hosts.openclaw import facts as openclaw
 from callosum.hosts.openclaw import install as openclaw_install
 from callosum.hosts.remote import Remote
-from callosum.hosts.script import script_of, script_path
+from callosum.hosts.script import names_of, script_of, script_path
 from callosum.model import SECOND, Entry
 from callosum.settings import Settings
 
@@ -133,7 +133,10 @@ class _Asked:
         settings = settings_in(path)
         server = self._server_of(facts, settings)
         script = str(script_path(self._settings, facts.name if server is not None else ""))
-        wanted = setup.wanted(settings, script) if facts is claude_code else setup.entries(script)
+        if facts is claude_code:
+            wanted = setup.wanted(settings, script, names_of(self._settings))
+        else:
+            wanted = setup.entries(script)
         missing = entries.missing(settings, wanted)
         usual = setup.settings_path(self._here.home, self._here.environ)
         mend = f"callosum install {facts.name}" + ("" if path == usual else f" {path}")

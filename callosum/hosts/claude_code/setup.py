@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from callosum.hosts.claude_code.hook import LOOKS
 from callosum.hosts.entries import MARK, Group, ours
@@ -32,6 +33,7 @@ _NOT_BY_HTTP: Final = frozenset(("SessionStart", "ConfigChange"))
 """What Claude Code calls no HTTP hook for, and what only a command can refuse."""
 _SECONDS: Final = 20
 _ENDPOINT: Final = "/hooks/claude-code"
+_USUAL: Final[Mapping[str, str]] = {}
 
 
 def settings_path(home: Path, environ: Mapping[str, str], project: Path | None = None) -> Path:
@@ -42,26 +44,28 @@ def settings_path(home: Path, environ: Mapping[str, str], project: Path | None =
     return (Path(folder) if folder else home / ".claude") / "settings.json"
 
 
-def entries(script: str, url: str | None = None) -> dict[str, Group]:
+def entries(script: str, url: str | None = None, names: Mapping[str, str] = _USUAL) -> dict[str, Group]:
     """The entries by event. ``script``: the hook script's path. ``url``: of a server, for HTTP hooks.
 
-    HTTP hooks cost less a call, but a server that is down then stops every tool, reading too.
+    ``names``: as ``names_of`` has them, for HTTP hooks; the script says them by itself. HTTP hooks cost less a call,
+    but a server that is down then stops every tool, reading too.
     """
-    return {event: _group(event, script, url) for event in _EVENTS}
+    address = None if url is None else f"{url}{_ENDPOINT}?{urlencode({'via': MARK, **names})}"
+    return {event: _group(event, script, address) for event in _EVENTS}
 
 
-def wanted(settings: Mapping[str, Any], script: str) -> dict[str, Group]:
-    """The entries as they should be in these settings: over HTTP where they are so already."""
+def wanted(settings: Mapping[str, Any], script: str, names: Mapping[str, str] = _USUAL) -> dict[str, Group]:
+    """The entries as they should be in these settings of the host's: over HTTP where they are so already."""
     for hook in ours(settings, "PreToolUse"):
         if hook.get("type") == "http":
-            return entries(script, str(hook.get("url")).partition(_ENDPOINT)[0])
+            return entries(script, str(hook.get("url")).partition(_ENDPOINT)[0], names)
     return entries(script)
 
 
-def _group(event: str, script: str, url: str | None) -> Group:
+def _group(event: str, script: str, address: str | None) -> Group:
     hook: dict[str, Any]
-    if url is not None and event not in _NOT_BY_HTTP:
-        hook = {"type": "http", "url": f"{url}{_ENDPOINT}?via={MARK}"}
+    if address is not None and event not in _NOT_BY_HTTP:
+        hook = {"type": "http", "url": address}
     else:
         hook = {"type": "command", "command": script, "args": ["claude-code", *_WORDS.get(event, ())]}
     hook["timeout"] = _SECONDS

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
 from callosum.errors import ConfigError
+from callosum.hosts import entries, files
+from callosum.hosts.claude_code import setup
 from callosum.hosts.install import Where, plan_install
+from callosum.hosts.script import names_of, script_path
 from callosum.settings import Settings
 
 
@@ -20,3 +24,21 @@ def test_without_the_server_a_host_would_be_held_for_ever_so_it_is_not_set_up(
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(ConfigError, match=r"pip install 'callosum-protocol\[server\]'"):
         plan_install("claude-code", settings, where)
+
+
+def test_hooks_over_http_act_under_the_names_of_the_settings_as_the_script_does(tmp_path: Path) -> None:
+    settings = Settings(state=tmp_path / "state", namespace="work & play", instance="mira")
+    where = Where(home=tmp_path, environ={}, url="http://127.0.0.1:7700/")
+    (change,) = plan_install("claude-code", settings, where).changes
+    assert change.after is not None
+    (group,) = json.loads(change.after)["hooks"]["PreToolUse"]
+    (hook,) = group["hooks"]
+    assert hook["url"] == (
+        "http://127.0.0.1:7700/hooks/claude-code?via=callosum-hook&namespace=work+%26+play&instance=mira"
+    )
+    change.path.parent.mkdir()
+    change.path.write_bytes(change.after)
+    assert not files.changed(
+        change.path,
+        lambda found: entries.installed(found, setup.wanted(found, str(script_path(settings)), names_of(settings))),
+    ).changes, "doctor finds them as they should be"
