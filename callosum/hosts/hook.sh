@@ -11,7 +11,7 @@ seconds=@SECONDS@
 hand_over() {
 	status=7 # as curl says it: nobody listens
 	if @CAN@; then
-		answer=$(curl -q -s -f --noproxy '*' --max-time $seconds @WHERE@ -H 'Content-Type: application/json' --data-binary @- "@BASE@$target" 2>/dev/null <<PAYLOAD@ALSO@
+		answer=$(curl -q -s -f --noproxy '*' --max-time $seconds @WHERE@ -H 'Content-Type: application/json' --data-binary @- @BASE@"$target" 2>/dev/null <<PAYLOAD@ALSO@
 $payload
 PAYLOAD
 @SECRET@)

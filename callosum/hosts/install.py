@@ -10,7 +10,6 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -191,10 +190,8 @@ def _site(host: str, settings: Settings, where: Where) -> Site:
 
 
 def _check_url(url: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise ConfigError(f"expected the address of a server, as in http://127.0.0.1:7700, not {url!r}", at="--http")
-    if not remote.is_loopback(parts.hostname):  # it takes no token from us, and may reach no private address
+    server = remote.server_at(url, "--http", "http://127.0.0.1:7700")
+    if not remote.is_loopback(server.host):  # it takes no token from us, and may reach no private address
         raise ConfigError("so Claude Code asks a server of this machine; for another machine's say --url", at="--http")
 
 

@@ -18,7 +18,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +25,7 @@ from msgspec import Struct
 from callosum.client import CallosumClient
 from callosum.client.errors import TransportError
 from callosum.client.fallback import FILE, read_table, write_table
-from callosum.client.transport import Transport
+from callosum.client.transport import Address, Transport
 from callosum.errors import CallosumError, ConfigError, GateUnavailable
 from callosum.hosts import files
 
@@ -54,10 +53,8 @@ class Remote(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tr
 
 def remote_of(url: str, token_file: Path | None, cacert: Path | None) -> Remote:
     """Returns the server that is meant. Raises ``ConfigError`` with the place of what cannot be used."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
-        raise ConfigError(f"expected the address of a server, as in https://gate.example.com, not {url!r}", at="--url")
-    if parts.scheme == "http" and not is_loopback(parts.hostname):
+    server = server_at(url, "--url", "https://gate.example.com")
+    if not server.tls and not is_loopback(server.host):
         raise ConfigError("over http everybody on the way could read the token: use https", at="--url")
     if token_file is None:
         raise ConfigError(
@@ -68,6 +65,17 @@ def remote_of(url: str, token_file: Path | None, cacert: Path | None) -> Remote:
             raise ConfigError(f"there is no file {path}", at=at)
     token_in(token_file)
     return Remote(url=url.rstrip("/"), token_file=str(token_file), cacert=str(cacert) if cacert is not None else None)
+
+
+def server_at(url: str, at: str, example: str) -> Address:
+    """Reads the address of a server (``http://...``, ``https://...``). Raises ``ConfigError`` at ``at``."""
+    try:
+        server = Address(url)
+    except ValueError:
+        server = None
+    if server is None or server.path:  # a socket is no server's
+        raise ConfigError(f"expected the address of a server, as in {example}, not {url!r:.200}", at=at)
+    return server
 
 
 def is_loopback(host: str) -> bool:

@@ -101,7 +101,7 @@ def script_of(settings: Settings, remote: Remote | None = None, host: str = "") 
             "CAN": f'[ "$2" != {HERE} ] && {{ IFS= read -r token || [ -n "$token" ]; }} 2>/dev/null <{token}',
             "SECONDS": f"{remote.seconds:g}",
             "WHERE": f"-H @/dev/fd/3{trusted}",
-            "BASE": remote.url,
+            "BASE": shlex.quote(remote.url),
             "ALSO": " 3<<TOKEN",
             "SECRET": _SECRET,
             "TEND": _TEND.format(host=host, **{name.lower(): word for name, word in words.items()}),
