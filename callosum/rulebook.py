@@ -19,6 +19,7 @@ from callosum.errors import ConfigError
 from callosum.rules import RuleSet
 from callosum.rules.shell.policy import ShellPolicy
 from callosum.settings import Settings
+from callosum.sockets import socket_path
 
 logger = logging.getLogger("callosum")
 
@@ -60,10 +61,11 @@ class Rulebook:
 
     @classmethod
     def of(cls, settings: Settings, *, secret: bytes = b"") -> Self:
-        """Returns the rules of a gate with these settings; its state folder is protected and need not exist."""
-        state = Path(settings.state)
-        path = settings.rules or state / "tiers.json"
-        return cls(path, secret=secret, protected=(str(state),), options=options_of(settings))
+        """Returns the rules of a gate with these settings.
+
+        Its state folder and its sockets are protected, and need not exist.
+        """
+        return cls(path_of(settings), secret=secret, protected=protected_of(settings), options=options_of(settings))
 
     def current(self) -> RuleSet:
         """Returns the rules in force, after a look at the file if the last one is a second old."""
@@ -119,6 +121,17 @@ class Rulebook:
             except OSError as error:
                 raise ConfigError(f"cannot be read: {error}", at=source) from error
         return RuleSet.parse(user, source=source, secret=self._secret, protected=self._protected, **self._options)
+
+
+def path_of(settings: Settings) -> Path:
+    """Returns where the user's rules are, which need not exist."""
+    return settings.rules or Path(settings.state) / "tiers.json"
+
+
+def protected_of(settings: Settings) -> tuple[str, ...]:
+    """Returns what no agent may write or speak to: the state folder, and the sockets at which a gate listens."""
+    places = settings.state, socket_path(settings.state), settings.server_socket
+    return tuple(str(place) for place in places if place is not None)
 
 
 def options_of(settings: Settings) -> dict[str, Any]:

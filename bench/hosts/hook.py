@@ -25,9 +25,9 @@ from pathlib import Path
 
 from bench.harness import Case, Line, side_by_side
 from bench.serving import callosum
-from callosum.client.local import socket_path
 from callosum.hosts.script import NAME, closed, script_of
 from callosum.settings import Settings
+from callosum.sockets import socket_path
 
 PAYLOAD = json.dumps(
     {

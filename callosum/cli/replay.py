@@ -69,7 +69,9 @@ def _in_folder(settings: Settings, made: str | None) -> Settings:
     """The settings with their rules, but with the state in a folder of its own where one was made."""
     from msgspec.structs import replace
 
-    rules = settings.rules or settings.state / "tiers.json"
+    from callosum.rulebook import path_of
+
+    rules = path_of(settings)
     if made is None:
         return settings
     return replace(settings, state=Path(made), rules=rules if rules.exists() else settings.rules)

@@ -29,10 +29,11 @@ def check(
     """Check a rules file; exit code 2 and the exact place if something is wrong."""
     from callosum.cli import show
     from callosum.cli.text import clean
+    from callosum.rulebook import path_of
     from callosum.rules import RuleSet
 
     settings = settings_of(state, None, config)
-    path = file or settings.rules or settings.state / "tiers.json"
+    path = file or path_of(settings)
     shown = clean(str(path), 300)
     if file is None and not path.exists():
         rules = RuleSet.parse()
@@ -96,9 +97,10 @@ def suggest(
     from callosum.cli.times import moment
     from callosum.journal import Filter, Journal
     from callosum.regions.learning import Examined, examine
+    from callosum.rulebook import path_of
 
     settings = settings_of(state, namespace, config)
-    path = settings.rules or settings.state / "tiers.json"
+    path = path_of(settings)
     wanted = Filter(namespace=namespace, since=moment(since, "--since"))
     rules = rulebook_of(settings).current()
     examined = Examined([], ["Nothing has been decided here yet."])
@@ -196,11 +198,11 @@ def try_(
     from callosum.journal import Filter, Journal
     from callosum.model import DAY
     from callosum.retrospect import try_rules
-    from callosum.rulebook import options_of
+    from callosum.rulebook import options_of, path_of, protected_of
 
     settings = settings_of(state, namespace, config)
-    current = settings.rules or settings.state / "tiers.json"
-    protected = (str(settings.state), str(current))
+    current = path_of(settings)
+    protected = (*protected_of(settings), str(current))
     options = options_of(settings)
     old = _rules_of(current if current.exists() else None, protected, options)
     new = _rules_of(file, protected, options)

@@ -13,34 +13,17 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from callosum.sockets import socket_path
+
 if TYPE_CHECKING:
     from callosum.client.client import CallosumClient
 
-SOCKET: Final = "gate.sock"
 IDLE: Final = 600
 """After how many seconds without need the local gate ends."""
-LONGEST: Final = 100
-"""Longest path of a Unix socket, in bytes, that every system takes."""
 START_SECONDS: Final = 10.0
 """How long the first call may take, in which the gate is started."""
 _POLL: Final = 0.01
 _NOT_FIRST: Final = 1
-
-
-def socket_path(state: str | os.PathLike[str]) -> str:
-    """Where the local gate of a state folder listens.
-
-    In the folder; where that path would be too long for a socket, in the user's folder for such things.
-    """
-    folder = os.path.abspath(os.path.expanduser(state))  # noqa: PTH100, PTH111 - a hook process imports no pathlib
-    path = os.path.join(folder, SOCKET)  # noqa: PTH118
-    if len(os.fsencode(path)) <= LONGEST:
-        return path
-    from hashlib import blake2b  # noqa: PLC0415 - hardly ever needed
-
-    name = blake2b(os.fsencode(folder), digest_size=8).hexdigest()
-    base = os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/callosum-{os.getuid()}"  # noqa: S108 - the server checks whose it is
-    return f"{base}/callosum-{name}.sock"
 
 
 def listens(path: str) -> bool:

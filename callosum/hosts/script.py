@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
-from callosum.client.local import socket_path
 from callosum.hosts.entries import MARK
 from callosum.hosts.remote import Remote, folder_of
 from callosum.model import DEFAULT_NAMESPACE
+from callosum.sockets import socket_path
 
 if TYPE_CHECKING:
     from callosum.settings import Settings

@@ -20,10 +20,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from callosum.client.local import LONGEST
 from callosum.errors import CallosumError, ConfigError
 from callosum.model import Host
 from callosum.process import alive, this_process
+from callosum.sockets import LONGEST
 
 try:
     import fcntl
@@ -98,7 +98,8 @@ def listen_local(path: Path) -> Iterator[socket.socket]:
     Raises ``AlreadyServed`` if a server lives there, ``ConfigError`` where no socket can be.
     """
     if len(os.fsencode(path)) > LONGEST:
-        raise ConfigError(f"longer than a socket's path may be ({LONGEST} bytes)", at=str(path))
+        hint = "name a shorter one with --socket, or set XDG_RUNTIME_DIR to a short folder of your own"
+        raise ConfigError(f"longer than a socket's path may be ({LONGEST} bytes): {hint}", at=str(path))
     _private(path.parent)
     lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from callosum.client import CallosumClient
-from callosum.client.local import socket_path
 from callosum.corpus.events import HealthCritical
 from callosum.gate import LocalGate
 from callosum.hosts.checkup import examine, watch
 from callosum.settings import Settings
+from callosum.sockets import socket_path
 from tests.acceptance.command import run
 from tests.support.serving import hosted, serving, until
 

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from callosum.client.local import socket_path
 from callosum.errors import StoreUnavailable
 from callosum.gate import LocalGate
 from callosum.hosts.offline import BEFORE, START_SECONDS, refusal
@@ -27,6 +26,7 @@ from callosum.hosts.script import REPORT, script_of
 from callosum.model import Event
 from callosum.server.place import running
 from callosum.settings import Settings
+from callosum.sockets import socket_path
 from tests.support.serving import hosted, launch, serving, until
 from tests.support.standing import impostor
 

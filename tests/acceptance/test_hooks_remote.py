@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from callosum.client.local import socket_path
 from callosum.errors import ConfigError
 from callosum.hosts.install import Where, plan_install
 from callosum.hosts.remote import remote_of
 from callosum.server.run import TOKENS
 from callosum.server.tokens import Tokens
 from callosum.settings import Settings
+from callosum.sockets import socket_path
 from tests.acceptance.command import run
 from tests.support.certificates import certificate_in
 from tests.support.serving import serving, until

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from callosum.client import local
-from callosum.client.local import local_client, socket_path
+from callosum.client.local import local_client
 from callosum.model import Call, Verdict
 from callosum.process import alive
 from callosum.server.place import AlreadyServed, Running, listen_local, running
+from callosum.sockets import LONGEST, socket_path
 from tests.support.serving import until
 
 DEADLINE = 2.0
@@ -121,7 +121,7 @@ def test_after_a_crash_the_next_call_starts_another(state: Path) -> None:
 
 def test_a_folder_that_cannot_be_a_socket_path(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 120)
-    assert len(socket_path(deep)) <= local.LONGEST
+    assert len(socket_path(deep)) <= LONGEST
     assert socket_path(deep) != socket_path(tmp_path / ("d" * 121))
 
 

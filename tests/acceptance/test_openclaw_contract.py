@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from callosum import __version__
-from callosum.client.local import socket_path
 from callosum.hosts.openclaw import FOLDER, ID, around
+from callosum.sockets import socket_path
 from tests.support.serving import serving
 
 TESTS = Path(__file__).parent / "openclaw"

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from callosum.client.local import socket_path
+from callosum.sockets import socket_path
 
 PATIENCE = 180.0
 """How long anything may take on a busy machine, in seconds."""

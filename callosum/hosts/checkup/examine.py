@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
 
-from callosum.client.local import listens, socket_path
+from callosum.client.local import listens
 from callosum.errors import ConfigError
 from callosum.hosts import entries, files, remote
 from callosum.hosts.checkup import canary, program
@@ -35,6 +35,7 @@ from callosum.hosts.remote import Remote
 from callosum.hosts.script import names_of, script_of, script_path
 from callosum.model import SECOND, Entry
 from callosum.settings import Settings
+from callosum.sockets import socket_path
 
 DAY: Final = 86400.0
 _NAMED: Final = 5

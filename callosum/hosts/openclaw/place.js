@@ -22,12 +22,12 @@ export function stateFolder(named, environ = process.env) {
     return path.join(os.homedir(), ".local", "state", "callosum");
 }
 
-/** Where the gate of a state folder listens: in it, or if that path is too long, in the user's folder for sockets. */
+/** Where the gate of a state folder listens: in it, or if that path is too long, in a folder of the user's own. */
 export function socketPath(state, environ = process.env) {
     const inside = path.join(state, "gate.sock");
     if (Buffer.byteLength(inside) <= LONGEST) return inside;
-    const base = environ.XDG_RUNTIME_DIR || `/tmp/callosum-${process.getuid()}`;
-    return `${base}/callosum-${blake2b(state, 8)}.sock`;
+    const base = environ.XDG_RUNTIME_DIR || path.join(os.homedir(), ".callosum");
+    return `${base}/${blake2b(state, 6)}.sock`;
 }
 
 /** The folder in which this process's `openclaw agent exec` works, which no hook tells; else `undefined`. */

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from callosum.client.local import socket_path
 from callosum.server.place import running
 from callosum.server.run import TOKENS
 from callosum.server.tokens import Tokens
+from callosum.sockets import socket_path
 from tests.e2e.hosts import installed, program_in
 from tests.e2e.models import Model, Turn, Use, model
 from tests.support.certificates import certificate_in

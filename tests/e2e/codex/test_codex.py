@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from callosum.client.local import socket_path
+from callosum.sockets import socket_path
 from tests.e2e.codex.conftest import CodexHome
 from tests.e2e.home import until
 from tests.e2e.models import Model, Turn, Use

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from callosum.client.local import socket_path
+from callosum.sockets import socket_path
 from tests.e2e.gemini.conftest import SETTINGS, GeminiHome
 from tests.e2e.models import Model, Turn, Use
 from tests.support.standing import impostor

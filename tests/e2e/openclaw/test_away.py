@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from callosum.client.local import local_client, socket_path
+from callosum.client.local import local_client
+from callosum.sockets import socket_path
 from tests.e2e.openclaw.house import INSTANCE, Fake, House, call, gateway_of, hidden, play, until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]

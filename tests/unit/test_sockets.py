@@ -1,0 +1,57 @@
+"""Where the local gate listens, when the state folder is too deep for a socket."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from callosum.errors import ConfigError
+from callosum.model import Call
+from callosum.rulebook import Rulebook
+from callosum.server.place import listen_local
+from callosum.settings import Settings
+from callosum.sockets import LONGEST, socket_path
+
+DEEP = "/srv/" + "deep/" * 30 + "state"
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("h")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    return home
+
+
+def test_it_is_in_the_state_folder_where_it_can_be(home: Path) -> None:
+    assert socket_path("~/state") == f"{home}/state/gate.sock"
+
+
+def test_else_in_a_folder_of_the_users_own_where_nobody_else_can_put_one(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In ``/tmp`` who came first would be taken for the gate: every tool call would be shown to him, and let through."""
+    path = Path(socket_path(DEEP))
+    assert path.parent == home / ".callosum"
+    assert path.name != Path(socket_path(DEEP + "2")).name
+    with listen_local(path):
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/7")
+    assert Path(socket_path(DEEP)).parent == Path("/run/user/7")
+
+
+def test_where_it_fits_nowhere_the_server_says_what_to_do(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(home / ("h" * LONGEST)))
+    with pytest.raises(ConfigError, match="XDG_RUNTIME_DIR"), listen_local(Path(socket_path(DEEP))):
+        pass
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("command", ["curl --unix-socket {} -X POST http://localhost/hooks/codex", "rm -f {}"])
+def test_an_agent_is_kept_from_it_as_from_the_state_folder(command: str) -> None:
+    rules = Rulebook.of(Settings(state=Path(DEEP), server_socket=Path("/run/gate/one.sock"))).current()
+    for place in (socket_path(DEEP), f"{DEEP}/gate.sock", "/run/gate/one.sock"):
+        found = rules.classify(Call("mira", "bash", {"command": command.format(place)}))
+        assert (found.tier, found.rule) == (4, "self-guard"), place
