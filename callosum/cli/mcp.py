@@ -77,7 +77,7 @@ def mcp(  # noqa: PLR0917  typer names them all
         usual_session=os.environ.get("CALLOSUM_SESSION") or None,
         namespace=settings.namespace,
     )
-    wrap = Wrap(state=settings.state, names=names, name=name, gate=gate, rules=settings.rules)
+    wrap = Wrap(settings=settings, names=names, name=name, gate=gate)
     if command and url:
         raise typer.BadParameter("name either a command or an address")
     if transport is not None and transport not in (*TRANSPORTS, OLD):

@@ -9,13 +9,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from callosum.errors import ConfigError
 from callosum.hosts.mcp.identity import Names, named_by_command, named_by_url, parent_process, server_name
 from callosum.hosts.mcp.lines import Writer
+from callosum.settings import Settings
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -25,20 +26,14 @@ if TYPE_CHECKING:
     from callosum.hosts.mcp.tap import Tap
     from callosum.model import Call
 
-STATE: Final = "CALLOSUM_STATE"
-
 
 class Wrap(Struct, frozen=True, kw_only=True):
-    """What a wrap is told. ``state`` is the folder of the local gate; ``gate`` the address of another one.
+    """What a wrap is told. ``settings`` are those of the local gate; ``gate`` is the address of another one."""
 
-    ``rules``: the user's rules, where they are not in the state folder.
-    """
-
-    state: Path
+    settings: Settings
     names: Names
     name: str = ""
     gate: str | None = None
-    rules: Path | None = None
 
 
 def client_of(wrap: Wrap) -> CallosumClient:
@@ -50,10 +45,10 @@ def client_of(wrap: Wrap) -> CallosumClient:
     if url:
         from callosum.client.client import CallosumClient  # noqa: PLC0415 - while the server starts
 
-        return CallosumClient(url, state=wrap.state)
+        return CallosumClient(url, state=wrap.settings.state)
     from callosum.client.local import local_client  # noqa: PLC0415
 
-    return local_client(wrap.state)
+    return local_client(wrap.settings.state)
 
 
 def check_gate(wrap: Wrap) -> None:
@@ -72,7 +67,7 @@ def judge_of(wrap: Wrap, call: Call) -> tuple[int, str]:
     """How grave the rules take a call to be, and what it does. Loads them, which only a missing gate makes needed."""
     from callosum.rulebook import Rulebook  # noqa: PLC0415
 
-    found = Rulebook(wrap.rules or wrap.state / "tiers.json", protected=(str(wrap.state),)).current().classify(call)
+    found = Rulebook.of(wrap.settings).current().classify(call)
     return found.tier, found.effect
 
 
