@@ -30,7 +30,7 @@ from tests.support.crowd import crowd
 from tests.support.fleet import Balancer, Fleet, Late, fleet
 from tests.support.postgres import Server as PostgresServer
 from tests.support.postgres import postgres, schema_of  # noqa: F401
-from tests.support.racing import Counts, Torn, hold, in_processes, tries
+from tests.support.racing import Counts, Seen, Torn, check, hold, in_processes, tries
 from tests.support.redis_server import RedisServer, redis_server  # noqa: F401
 from tests.support.serving import Server, hosted, until
 from tests.support.world import RULES
@@ -290,7 +290,7 @@ class TornFile(Torn, SqliteStore):
 
 
 def racer(url: str, me: str, folder: str, attempts: int, results: Any, start: Any) -> None:
-    """One process, which asks the balancer. Tells how often it was let in, and how often it was not alone."""
+    """One process, which asks the balancer. Tells what it saw."""
     counts = Counts()
     with CallosumClient(url, deadline=20) as client:
         start.wait()
@@ -299,19 +299,19 @@ def racer(url: str, me: str, folder: str, attempts: int, results: Any, start: An
                 decision = client.intercept(Call(me, "now4", {"on": "/race"}, call_id=f"{me}-{number}"))
                 if decision.proceed:
                     hold(Path(folder) / "held", counts)
-                    counts.together += not client.complete(me, id=decision.id).ok  # it was taken from under it
+                    check(client.complete(me, id=decision.id), client, me, "/race", counts)
         finally:
-            results.put((counts.admitted, counts.together))
+            results.put(counts.seen())
 
 
-def race(folder: Path, url: str, attempts: int) -> list[tuple[int, int]]:
+def race(folder: Path, url: str, attempts: int) -> list[Seen]:
     return in_processes(6, racer, lambda number: (url, f"s{number}", str(folder), attempts))
 
 
 def test_one_holder_at_a_time_through_two_servers(tmp_path: Path, two: Fleet) -> None:
     seen = race(tmp_path, two.url, 25)
-    assert sum(together for _, together in seen) == 0
-    assert min(admitted for admitted, _ in seen) > 0, "somebody never had a turn"
+    assert sum(one.together + one.lost for one in seen) == 0
+    assert min(one.admitted for one in seen) > 0, "somebody never had a turn"
     assert min(two.balancer.taken) > 0, "one server had nothing to do"
     assert two.servers[0].get("/status?contextKey=file:/race")["locks"] == []
 
@@ -333,7 +333,7 @@ def test_servers_over_a_torn_store_are_caught(tmp_path: Path, engine: NewStore) 
                 host, _, port = stack.enter_context(hosted(gate, folder / name)).partition("://")[2].partition(":")
                 places.append((host, int(port)))
             balancer = stack.enter_context(Balancer(places))
-            together += sum(count for _, count in race(folder, balancer.url, 10))
+            together += sum(one.together for one in race(folder, balancer.url, 10))
         if together:
             break
     assert together > 0
