@@ -267,8 +267,10 @@ class LocalGate:
                 return
             try:
                 self._drive(self.courses.late(call, outcome, _AWAY))
-            except StoreUnavailable:
+            except StoreError as error:
                 self._backlog.appendleft((call, outcome))
+                if not isinstance(error, StoreUnavailable):
+                    raise
                 return
 
     # --- inside ----------------------------------------------------------------------------------

@@ -6,6 +6,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
+from callosum.errors import StoreError
 from callosum.gate import LocalGate
 from callosum.journal import Journal
 from callosum.model import Applied, Call, Event, Kind
@@ -60,3 +63,25 @@ def test_what_ran_without_the_store_is_journalled_once(tmp_path: Path) -> None:
             thread.join(20)
         late = [entry.tool for entry in gate.entries() if entry.event is Event.LATE]
         assert sorted(late) == ["one", "two"]
+
+
+class Damaged(MemoryStore):
+    """A store that takes no late call while it is ``damaged``."""
+
+    damaged = True
+
+    def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+        if self.damaged and not requests[0][0].keys:
+            raise StoreError("it is damaged")
+        return super().transact(requests)
+
+
+def test_what_a_store_refuses_is_still_owed_to_it(tmp_path: Path) -> None:
+    store = Damaged()
+    with LocalGate(settings=Settings(state=tmp_path), store=store) as gate:
+        gate.remember_late(Call("mira", "one"), "done")
+        with pytest.raises(StoreError, match="it is damaged"):
+            gate.intercept(Call("anna", "read", {"path": "/a.md"}))
+        store.damaged = False
+        gate.intercept(Call("anna", "read", {"path": "/a.md"}))
+        assert [entry.tool for entry in gate.entries() if entry.event is Event.LATE] == ["one"]
