@@ -454,8 +454,9 @@ def test_a_gate_that_comes_back_in_time(clients: Callable[..., CallosumClient]) 
 
 def test_the_store_is_away(clients: Callable[..., CallosumClient]) -> None:
     """A clear error, no decision invented."""
+    passing = Time()
     with Peer(replies(STORE, 503)) as peer:
-        client = clients(peer.url, deadline=0.1, fallback={"look": 0})
+        client = clients(peer.url, deadline=5, fallback={"look": 0}, sleep=passing.sleep, clock=passing)
         for act in (lambda: client.intercept(LOOK), client.status, lambda: client.release("mira", "k")):
             with pytest.raises(StoreUnavailable, match="the disk is full"):
                 act()
