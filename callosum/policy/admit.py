@@ -87,8 +87,9 @@ def _weigh(ask: Ask, view: View) -> Change:
         ask = replace(ask, waiter=left.id)
     asking = Asking(ask.actor, call.run or "", call.host, found)
     evidence = gather(asking, view, ask.waiter)
-    if view.earlier is not None:
-        evidence.append(Evidence(view.earlier, Kind.UNKNOWN, 0, view.now - view.earlier.started, own=True))
+    earlier = view.earlier
+    if earlier is not None and not any(one.action.id == earlier.id and one.kind is Kind.UNKNOWN for one in evidence):
+        evidence.append(Evidence(earlier, Kind.UNKNOWN, 0, view.now - earlier.started, own=True))
     cells = [(item, cell(found.tier, item.kind, item.action.tier, found.cells)) for item in evidence]
     held = [item for item, verdict in cells if item.kind is Kind.HELD and verdict is not Verdict.ALLOW]
     note = ""

@@ -48,7 +48,7 @@ def test_a_repeat_after_the_lease_ran_out_is_told_even_where_two_do_not_meet(wor
     world.after(301)
     decision = world.ask("mira", tool, ON, params=ONE, call_id="c", pause=True)
     assert not decision.proceed
-    assert {conflict.own for conflict in decision.conflicts if conflict.kind is Kind.UNKNOWN} == {True}
+    assert [conflict.own for conflict in decision.conflicts if conflict.kind is Kind.UNKNOWN] == [True]
 
 
 # --- what is evidence -------------------------------------------------------------------------------
