@@ -1,0 +1,94 @@
+"""Durable decisions of several processes on one file: a sync serves all it covers, and nobody it does not cover."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from callosum import Call, LocalGate
+from callosum.stores.sqlite import connection
+from tests.support.serving import until
+
+
+class Synced:
+    """What another process does at the small file by which processes tell up to which entry they have synced."""
+
+    def __init__(self, state: Path) -> None:
+        self.database = state / "gate.db"
+        self.file = os.open(state / "gate.db.sync", os.O_RDWR)
+
+    def tells(self, seq: int) -> None:
+        os.pwrite(self.file, struct.pack("<qq", self.database.stat().st_ino, seq), 16)
+
+    def asked(self) -> bytes:
+        """What somebody wrote who waits for a sync."""
+        return os.pread(self.file, 16, 0)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[LocalGate]:
+    with LocalGate(tmp_path / "state") as gate:
+        gate.intercept(Call("mira", "message", {"action": "send", "target": "andy", "replyTo": "m", "message": "one"}))
+        yield gate
+
+
+@pytest.fixture
+def syncs(gate: LocalGate, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows with each sync of the log."""
+    done: list[int] = []
+    real = os.fdatasync
+
+    def sync(descriptor: int) -> None:
+        real(descriptor)
+        done.append(descriptor)
+
+    monkeypatch.setattr(connection, "_fdatasync", sync)
+    return done
+
+
+@pytest.fixture
+def other(gate: LocalGate, tmp_path: Path) -> Iterator[Synced]:
+    """Another process in the middle of a sync."""
+    other = Synced(tmp_path / "state")
+    fcntl.flock(other.file, fcntl.LOCK_EX)
+    yield other
+    os.close(other.file)
+
+
+def decide(gate: LocalGate) -> int:
+    return gate.intercept(
+        Call("doug", "message", {"action": "send", "target": "kim", "replyTo": "n", "message": "two"})
+    ).id
+
+
+def test_who_is_covered_by_anothers_sync_waits_for_its_end(
+    gate: LocalGate, syncs: list[int], other: Synced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_SYNC_SECONDS", 60)
+    answers: list[int] = []
+    before = other.asked()
+    late = threading.Thread(target=lambda: answers.append(decide(gate)))
+    late.start()
+    until(lambda: other.asked() != before)
+    late.join(0.05)
+    assert not answers, "it was answered while nobody had said that it is on disk"
+    other.tells(2**62)
+    late.join(10)
+    assert len(answers) == 1
+    assert syncs == []
+
+
+def test_who_is_not_covered_by_anothers_sync_makes_its_own(
+    gate: LocalGate, syncs: list[int], other: Synced, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one was stopped in the middle, or began before this decision was there."""
+    monkeypatch.setattr(connection, "_SYNC_SECONDS", 0)
+    other.tells(1)
+    decide(gate)
+    assert len(syncs) == 1
