@@ -297,7 +297,13 @@ class Store(Protocol):
     ) -> list[Entry]:
         """Returns the oldest entries up to ``until`` that may leave the store; or deletes them.
 
-        Entries of live actions, remembered calls and evidence since ``horizon`` stay. With ``delete`` the entries
+        Entries of live actions, remembered calls and evidence since ``horizon`` stay. So does the newest change
+        of a key by a session as long as another one goes on that looked at the key before it, and the finished
+        write that was its look, where it was one: stale has no window. Who goes on called since the hour before
+        ``horizon``.
+
+        Once ``limit`` was reached, the next call may go on behind what had to stay before the first of them, until
+        it comes to the end: what becomes free there meanwhile leaves a little later. With ``delete`` the entries
         that the same call without it would have returned are removed; with ``only`` just those of them
         whose ``seq`` is in it. Who deletes what was copied names it so: meanwhile other entries may
         have become free to leave.

@@ -292,7 +292,7 @@ class MemoryStore:
                 continue
             if act.action.state in _LIVE or act.call is not None:
                 return True
-            if act.action.id == entry.seq and _dated(act.action) >= horizon:
+            if act.action.id == entry.seq and (_dated(act.action) >= horizon or self._matters(act.action, horizon)):
                 return True
         return False
 
@@ -304,6 +304,36 @@ class MemoryStore:
     def _keys(self) -> int:
         since = self._now() - KEY_USED
         return sum(1 for at in self._gates.values() if at > since)
+
+    def _matters(self, action: Action, horizon: int) -> bool:
+        """Whether an act of long ago is a change that somebody who goes on looked before, or the look before one."""
+        space = action.namespace
+
+        def goes_on(session: str) -> bool:
+            return self._last((space, session, "")) + HOUR >= horizon
+
+        for key in _names(key for key in action.keys if key.mode is not Mode.READ):
+            newest = self._newest(space, key)
+            if newest.pop(action.session, None) != action:
+                continue
+            looks = [other.started for other in newest.values() if _finished(other) and goes_on(other.session)]
+            looks += [
+                mark.read
+                for (in_, who, name), mark in self._held.marks.items()
+                if (in_, name) == (space, key) and who != action.session and mark.read and goes_on(who)
+            ]
+            if any(look < _dated(action) for look in looks):
+                return True
+            if _finished(action) and goes_on(action.session):
+                changes = (other.state in _LIVE or _dated(other) > action.started for other in newest.values())
+                if any(changes):
+                    return True
+        return False
+
+    def _newest(self, namespace: str, key: str) -> dict[str, Action]:
+        """Each session's newest act on a key."""
+        acts = (act.action for _, act in sorted(self._held.acts.items()) if act.opened)
+        return {a.session: a for a in acts if a.namespace == namespace and _acts(a) and _writes(a, key)}
 
     def size(self) -> int:
         with self._lock:
@@ -646,9 +676,14 @@ def _through(action: Action, key: Key) -> list[Action]:
     ]
 
 
+def _acts(action: Action) -> bool:
+    """Whether the action did or may have done something, on whichever of its keys."""
+    return action.state in _ACTED and not action.lock
+
+
 def _acted(action: Action) -> bool:
     """Whether the action is evidence: it did or may have done something, and not only read."""
-    return action.state in _ACTED and not action.lock and action.mode is not Mode.READ
+    return _acts(action) and action.mode is not Mode.READ
 
 
 def _dated(action: Action) -> int:

@@ -40,6 +40,7 @@ from callosum.stores.base import (
     Request,
     each_alone,
 )
+from callosum.stores.leaving import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS, Held, leaving, places
 from callosum.stores.postgres.apply import Apply, keys_of
 from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.link import PATIENCE, Connections, address_of, explain, explained, lost, to_repeat
@@ -70,17 +71,6 @@ _RERUNS: Final = 200
 _DATED: Final = "greatest(j.seq, coalesce(nullif(j.ended, 0), j.expires, 0))"
 """The moment of an action as evidence: its report's; without one, that at which it can no longer be running."""
 _LIVE: Final = "('open', 'queued', 'asked', 'unknown')"
-# An entry leaves when nothing can ask for it: no live or remembered action, and no evidence.
-_LEAVES: Final = (
-    "from journal j where j.seq <= %(until)s and j.call is null and j.seq < (select max(seq) from journal) "
-    "and (j.state is null or (j.state in ('done', 'failed', 'cancelled') "
-    f"and ({_DATED} < %(horizon)s or (j.tier < 2 and json_array_length(coalesce(j.keys, '[]')::json) < 2)) "
-    "and not exists (select 1 from mark m where m.key = j.key and m.session = j.session and m.acted = j.seq "
-    f"and ({_DATED} >= %(horizon)s or exists (select 1 from mark o where o.key = m.key and o.session <> m.session "
-    f"and o.read > 0 and o.read < greatest(m.changed, {_DATED})))))) "
-    "and not exists (select 1 from journal a where a.seq = j.action and a.seq <> j.seq and (a.call is not null "
-    f"or a.state in {_LIVE})) order by j.seq limit %(limit)s"
-)
 # A round of forgetting goes on from a place; each row comes with whether it is to go.
 _PRINTS: Final = (
     f"select p.key, p.print, p.id, j.state is null or ({_DATED} < %(horizon)s and j.state not in {_LIVE}) from "
@@ -111,6 +101,34 @@ _LOOKS: Final = (
     f"where m.key = k.key and {_LAST} >= %(before)s order by look limit 2) l where l.look is not null"
 )
 """The oldest look at each key by a session that goes on, and the oldest by another one."""
+# What an entry's row says of whether it may leave; the rest is in the marks on its keys.
+_SAYS: Final = (
+    f"select j.seq, case when j.call is not null or j.state in {_LIVE} or a.call is not null or a.state in {_LIVE} "
+    f"then {STAYS} when j.state is null then {LEAVES} when {_DATED} < %(horizon)s then {ASKS} "
+    f"when j.tier < 2 and json_array_length(coalesce(j.keys, '[]')::json) < 2 then {RECENT} else {STAYS} end, "
+    "j.session, j.namespace, j.keys, j.state, j.ended from (select * from journal where seq <= %(until)s "
+    "and seq < (select max(seq) from journal) and {which}) j "
+    "left join journal a on a.seq = j.action and a.seq <> j.seq order by j.seq"
+)
+_SAYS_NEXT: Final = _SAYS.replace("{which}", f"seq > %(after)s order by seq limit {AT_ONCE}")
+_SAYS_ONLY: Final = _SAYS.replace("{which}", "seq = any(%(only)s::bigint[])")
+_HELD: Final = (
+    f"select m.acted, m.key, m.session, {_CHANGED}, {LOOKED.replace('w.', 'j.')} and {_LAST} >= %(before)s "
+    "from unnest(%(keys)s::text[], %(sessions)s::text[], %(seqs)s::bigint[], %(recent)s::int[]) "
+    "o(key, session, seq, recent) cross join lateral (select * from mark where key = o.key and session = o.session "
+    "and acted = o.seq and (o.recent = 1 or exists (select 1 from mark other where other.key = o.key "
+    f"and other.session <> o.session)) offset 0) m {_KNOWN}"
+)
+_CHANGES: Final = (
+    "select k.key, l.session, l.change from unnest(%(keys)s::text[]) k(key) cross join lateral (select m.session, "
+    f"case when j.state in {_LIVE} then {FOREVER} else {_CHANGED} end as change from mark m cross join lateral "
+    "(select * from journal where seq = m.acted offset 0) j where m.key = k.key order by change desc limit 2) l"
+)
+_DELETE: Final = (
+    "delete from journal j using unnest(%s::bigint[], %s::text[], %s::bigint[]) o(seq, state, ended) "
+    "where j.seq = o.seq and j.state is not distinct from o.state and j.ended is not distinct from o.ended "
+    "and j.call is null returning 1"
+)
 _FORGET_MARKS: Final = (
     "delete from mark m using unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[]) "
     "as o(key, session, read, told, changed) where m.key = o.key and m.session = o.session and m.read = o.read "
@@ -195,7 +213,7 @@ class PostgresStore:
         self._connections = Connections(self.address)
         self._memory = Memory()
         self._bell = Bell(self._connections)
-        self._swept: dict[str, Any] = {"call": 0, "print": ("", b"", 0), "mark": ("", ""), "turn": ""}
+        self._swept: dict[str, Any] = {"call": 0, "print": ("", b"", 0), "mark": ("", ""), "turn": "", "entry": 0}
         self._read("select 1")
 
     def close(self) -> None:
@@ -630,9 +648,7 @@ class PostgresStore:
         self._swept["mark"] = ("", "") if whole else tuple(rows[-1][:2])
         old = [row[:6] for row in rows if row[6]]
         if old:
-            looks: dict[str, list[tuple[str, int]]] = {}
-            for name, by, at in self._read(_LOOKS, {**params, "keys": sorted({row[0] for row in old})}):
-                looks.setdefault(name, []).append((by, at))
+            looks = self._moments_of(_LOOKS, params, {row[0] for row in old})
             old = [row for row in old if not any(by != row[1] and at < row[5] for by, at in looks.get(row[0], ()))]
         gone = len(self._read(_FORGET_MARKS, _columns([row[:5] for row in old]))) if old else 0
         if whole:
@@ -665,15 +681,13 @@ class PostgresStore:
         delete: bool = False,
         only: Collection[int] | None = None,
     ) -> list[Entry]:
-        params = {"until": until, "horizon": horizon, "limit": limit, "only": None if only is None else list(only)}
+        rows = self._leaving(until, horizon, limit, only if delete else None)
         if not delete:
-            query = f"select {ENTRY} from {FROM_ENTRY} where j.seq in (select j.seq {_LEAVES}) order by j.seq"
-            return [entry_of(row) for row in self._read(query, params)]
-        self._read(
-            f"delete from journal where seq in (select j.seq {_LEAVES}) "
-            "and (%(only)s::bigint[] is null or seq = any(%(only)s::bigint[])) returning 1",
-            params,
-        )
+            seqs = [row[0] for row in rows]
+            query = f"select {ENTRY} from {FROM_ENTRY} where j.seq = any(%s::bigint[]) order by j.seq"
+            return [entry_of(row) for row in self._read(query, (seqs,))]
+        if rows:
+            self._read(_DELETE, _columns(rows))  # what was reported meanwhile stays
         self._tend_parts()
         return []
 
@@ -697,6 +711,54 @@ class PostgresStore:
 
     def _content_keys(self, now: int) -> int:
         return sum(1 for _, at in self._gates() if at > now - KEY_USED)
+
+    def _leaving(
+        self, until: int, horizon: int, limit: int, only: Collection[int] | None
+    ) -> list[tuple[int, str | None, int | None]]:
+        """The oldest entries that may leave, or those of ``only``: place, state and moment of the report.
+
+        What was gone past stays gone past until the end was reached, so that a great many entries that must stay are
+        not looked at anew for each segment.
+        """
+        params = {"until": until, "horizon": horizon}
+        if only is not None:
+            rows = self._read(_SAYS_ONLY, {**params, "only": list(only)})
+            return self._needless(rows, horizon)[:limit]
+        found: list[tuple[int, str | None, int | None]] = []
+        start = after = self._swept["entry"] if self._swept["entry"] < until else 0
+        while len(found) < limit:
+            rows = self._read(_SAYS_NEXT, {**params, "after": after})
+            found += self._needless(rows, horizon)
+            if len(rows) == AT_ONCE:
+                after = rows[-1][0]
+            elif start and not found:
+                start = after = 0  # what was gone past may have become free
+            else:
+                break
+        self._swept["entry"] = found[0][0] - 1 if len(found) >= limit > 0 else 0
+        return found[:limit]
+
+    def _needless(self, rows: Sequence[Sequence[Any]], horizon: int) -> list[tuple[int, str | None, int | None]]:
+        """Those of these entries that nobody needs."""
+        params = {"before": horizon - HOUR, "default": DEFAULT_NAMESPACE}
+        held: list[Held] = []
+        if asked := places([row[:5] for row in rows]):
+            keys, sessions, seqs, recent = _columns(asked)
+            of = {**params, "keys": keys, "sessions": sessions, "seqs": seqs, "recent": recent}
+            held = [Held(*row) for row in self._read(_HELD, of)]
+        looks = self._moments_of(_LOOKS, params, {one.key for one in held})
+        changes = self._moments_of(_CHANGES, params, {one.key for one in held if one.looked})
+        free = set(leaving([row[:2] for row in rows], held, looks, changes))
+        return [(row[0], row[5], row[6]) for row in rows if row[0] in free]
+
+    def _moments_of(
+        self, query: str, params: Mapping[str, Any], keys: Collection[str]
+    ) -> dict[str, list[tuple[str, int]]]:
+        """Sessions with their moments on each of these keys."""
+        found: dict[str, list[tuple[str, int]]] = {}
+        for name, by, at in self._read(query, {**params, "keys": sorted(keys)}) if keys else ():
+            found.setdefault(name, []).append((by, at))
+        return found
 
     def size(self) -> int:
         ((whole, entries, width, others),) = self._read(_SIZE)

@@ -4,50 +4,19 @@
 -- keys went.
 local tag, session, horizon, gone = ARGV[1], ARGV[2], tonumber(ARGV[3]), 0
 
-local function records(ids)
-  if #ids == 0 then return {} end
-  return redis.call('HMGET', tag .. 'a', unpack(ids))
-end
-
 local held = {}  -- the keys of what has no outcome
 local waiting = redis.call('ZRANGE', tag .. 'h:' .. session, 0, -1)
-for from = 1, #waiting, 1000 do
-  for _, blob in ipairs(records({unpack(waiting, from, math.min(#waiting, from + 999))})) do
-    if blob then
-      local mine = cmsgpack.unpack(string.sub(blob, 7, 6 + tonumber(string.sub(blob, 1, 6))))
-      for _, name in ipairs(mine[2]) do held[name] = true end
-    end
+for _, blob in ipairs(records(tag, waiting)) do
+  if blob then
+    local mine = cmsgpack.unpack(string.sub(blob, 7, 6 + tonumber(string.sub(blob, 1, 6))))
+    for _, name in ipairs(mine[2]) do held[name] = true end
   end
 end
 
-local function goes_on(who)
-  return tonumber(redis.call('ZSCORE', tag .. 'seen', who) or '0') >= horizon
-end
-
--- Whether somebody looked before a change. An own write that was finished in time is a look too, as of its intercept.
+-- Whether another session that goes on looked before a change.
 local function looked(name, changed)
-  local all, writers, writes = redis.call('HGETALL', tag .. 'm:' .. name), {}, {}
-  for at = 1, #all, 2 do
-    local newest, read = string.match(all[at + 1], '^(%d*)[%d,]*;(%d+);')
-    read = tonumber(read or '0')
-    if all[at] ~= session then
-      if read > 0 and read < changed and goes_on(all[at]) then return true end
-      if newest and newest ~= '' and tonumber(newest) < changed then
-        writers[#writers + 1] = all[at]
-        writes[#writes + 1] = newest
-      end
-    end
-  end
-  for from = 1, #writes, 1000 do
-    local to = math.min(#writes, from + 999)
-    for i, blob in ipairs(records({unpack(writes, from, to)})) do
-      if blob and goes_on(writers[from + i - 1]) then
-        local state, ended, expires = act(blob)
-        if state == 'done' and ended > 0 and ended <= expires then return true end
-      end
-    end
-  end
-  return false
+  local looks = oldest_looks(tag, marks(tag, name), horizon)
+  return another(looks, session, function(at) return at < changed end)
 end
 
 for i = 4, #ARGV - 1 do
@@ -58,7 +27,7 @@ for i = 4, #ARGV - 1 do
     local ids = {}
     local known = redis.call('HGET', tag .. 'm:' .. name, session) or ''
     for id in string.gmatch(string.match(known, '^([%d,]*);') or '', '%d+') do ids[#ids + 1] = id end
-    for at, blob in ipairs(records(ids)) do
+    for at, blob in ipairs(records(tag, ids)) do
       if blob then changed = math.max(changed, dated(ids[at], blob)) end
     end
     kept = changed >= horizon or looked(name, changed)
@@ -74,7 +43,7 @@ for i = 4, #ARGV - 1 do
     end
   end
 end
-if redis.call('EXISTS', tag .. 'sk:' .. session) == 0 and not goes_on(session) then
+if redis.call('EXISTS', tag .. 'sk:' .. session) == 0 and not goes_on(tag, session, horizon) then
   redis.call('ZREM', tag .. 'seen', session)
   redis.call('DEL', tag .. 's:' .. session, tag .. 'u:' .. session)
 end

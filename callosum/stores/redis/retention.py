@@ -10,7 +10,7 @@ from callosum.stores.redis.journal import Journal
 from callosum.stores.redis.link import Script
 from callosum.stores.redis.names import Space
 from callosum.stores.redis.reads import PAGE, Reads
-from callosum.stores.redis.records import Record
+from callosum.stores.redis.records import Record, acts_on
 from callosum.stores.redis.spaces import Spaces
 from callosum.stores.redis.view import LIVE
 
@@ -18,10 +18,13 @@ REMEMBERED: Final = DAY
 """How long a call's identity is remembered."""
 
 PRINTS: Final = Script("acts", "prints")
-FORGET: Final = Script("acts", "forget")
+FORGET: Final = Script("acts", "looks", "forget")
+NEEDED: Final = Script("acts", "looks", "needed")
 DROP: Final = Script("acts", "drop")
 _AT_ONCE: Final = 200
 """How many digests or keys a script looks at before others get the server."""
+_ACTS_AT_ONCE: Final = 50
+"""How many acts, for each of which it may look at all that sessions know of a key."""
 
 
 class Retention:
@@ -34,6 +37,7 @@ class Retention:
         self._journal = journal
         self._passed: dict[tuple[str, str], int] = {}
         self._prints_passed: dict[str, int] = {}
+        self._entries_passed: dict[str, int] = {}
 
     def maintain(self, horizon: int, budget: int = 2000) -> int:
         gone = 0
@@ -113,13 +117,14 @@ class Retention:
             spaces = self._spaces.all()
             newest = [self._journal.page(space, 0, 1, None, None, newest=True)[1] for space in spaces]
             last = max((entries[0].seq for entries in newest if entries), default=0)
+            named = set(only) if delete and only is not None else None
             for space in spaces:
-                found += self._free(space, until, horizon, limit, last)
+                found += self._free(space, until, horizon, limit, last, named)
             found = sorted(found, key=lambda row: row[1].seq)[:limit]
             if not delete:
                 return [entry for _, entry, _ in found]
             for space in spaces:
-                rows = [(e, r) for s, e, r in found if s is space and (only is None or e.seq in only)]
+                rows = [(entry, record) for where, entry, record in found if where is space]
                 for at in range(0, len(rows), PAGE):
                     facts: list[str | int] = []
                     for entry, record in rows[at : at + PAGE]:
@@ -133,29 +138,66 @@ class Retention:
         return []
 
     def _free(
-        self, space: Space, until: int, horizon: int, limit: int, last: int
+        self, space: Space, until: int, horizon: int, limit: int, last: int, only: set[int] | None
     ) -> list[tuple[Space, Entry, Record | None]]:
-        """A namespace's oldest entries that nothing can ask for any more, with the actions they opened."""
+        """A namespace's oldest entries that nothing can ask for any more, with the actions they opened.
+
+        What was gone past stays gone past until the end was reached, so that a great many entries that must stay are
+        not looked at anew for each segment.
+        """
         found: list[tuple[Space, Entry, Record | None]] = []
-        after = 0
+        start = self._entries_passed.get(space.namespace, 0)
+        start = start if start < until else 0
+        if only is not None:
+            start, until = min(only, default=1) - 1, min(until, max(only, default=0))
+        after = start
         while len(found) < limit:
-            _, entries = self._journal.page(space, after, PAGE, None, None, newest=False)
-            entries = [entry for entry in entries if entry.seq <= until and entry.seq != last]
-            if not entries:
+            _, page = self._journal.page(space, after, PAGE, None, None, newest=False)
+            entries = [entry for entry in page if entry.seq <= until and entry.seq != last]
+            free = self._needless(space, [e for e in entries if only is None or e.seq in only], horizon)
+            found += [(space, entry, record) for entry, record in free]
+            if len(page) == PAGE and page[-1].seq < until:
+                after = page[-1].seq
+            elif only is None and start and not found:
+                start = after = 0  # what was gone past may have become free
+            else:
                 break
-            after = entries[-1].seq
-            ids = sorted({id for entry in entries for id in (entry.seq, entry.action) if id})
-            records = self._reads.records(space, [f"{id:016d}".encode() for id in ids])
-            calls = [record.call.hex() for record in records.values() if record.call]
-            moments = self._link.client.zmscore(space.key("calls"), calls) if calls else []
-            remembered = {call for call, moment in zip(calls, moments, strict=True) if moment is not None}
-            for entry in entries:
-                own, about = records.get(entry.seq), records.get(entry.action)
-                if not (_wanted(own, remembered) or _wanted(about, remembered)) and not (
-                    own is not None and own.opened and _dated(entry.seq, own) >= horizon
-                ):
-                    found.append((space, entry, own))
+        if only is None:
+            self._entries_passed[space.namespace] = found[0][1].seq - 1 if len(found) >= limit > 0 else 0
         return found[:limit]
+
+    def _needless(self, space: Space, entries: list[Entry], horizon: int) -> list[tuple[Entry, Record | None]]:
+        """Those of these entries that nobody needs."""
+        ids = sorted({id for entry in entries for id in (entry.seq, entry.action) if id})
+        records = self._reads.records(space, [f"{id:016d}".encode() for id in ids])
+        calls = [record.call.hex() for record in records.values() if record.call]
+        moments = self._link.client.zmscore(space.key("calls"), calls) if calls else []
+        remembered = {call for call, moment in zip(calls, moments, strict=True) if moment is not None}
+        free: list[tuple[Entry, Record | None]] = []
+        for entry in entries:
+            own, about = records.get(entry.seq), records.get(entry.action)
+            recent = own is not None and own.opened and _dated(entry.seq, own) >= horizon
+            if not (recent or _wanted(own, remembered) or _wanted(about, remembered)):
+                free.append((entry, own))
+        needed = self._needed(space, free, horizon)
+        return [(entry, own) for entry, own in free if entry.seq not in needed]
+
+    def _needed(self, space: Space, acts: list[tuple[Entry, Record | None]], horizon: int) -> set[int]:
+        """Those of these acts that somebody who goes on is to be told of, and the looks for whose sake he is."""
+        places = [
+            (key.name, record.session, entry.seq)
+            for entry, record in acts
+            if record is not None and record.opened
+            for key in record.keys
+            if acts_on(record, key)
+        ]
+        needed: set[int] = set()
+        for at in range(0, len(places), _ACTS_AT_ONCE):
+            some = places[at : at + _ACTS_AT_ONCE]
+            words = [word for name, session, id in some for word in (name, session, f"{id:016d}")]
+            answers = self._spaces.run(NEEDED, space, horizon - HOUR, *words)
+            needed.update(id for (_, _, id), answer in zip(some, answers, strict=True) if int(answer))
+        return needed
 
 
 def _wanted(record: Record | None, remembered: set[str]) -> bool:

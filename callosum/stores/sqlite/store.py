@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from callosum.errors import StoreUnavailable
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.process import alive
 from callosum.stores.base import GATE, KEY_USED, REGISTERED, Clock, Health, Kin, Nearby, Probe, Request, each_alone
+from callosum.stores.leaving import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS, Held, leaving, places
 from callosum.stores.rows import (
     ACTION,
     ENTRY,
@@ -43,23 +44,36 @@ _NAME: Final = (
     f"when instr(m.session, char(31)) then '{DEFAULT_NAMESPACE}' || char(31) || m.session else m.session end"
 )
 _DATED: Final = "max(j.seq, coalesce(nullif(j.ended, 0), j.expires, 0))"
+"""The moment of an action as evidence: its report's; without one, that at which it can no longer be running."""
 # A mark with its session's newest action there, and the session itself.
 _KNOWN: Final = f"left join session s on s.name = {_NAME} left join journal j on j.seq = m.acted"
 _CHANGED: Final = f"max(m.changed, coalesce({_DATED}, 0))"
 _LAST: Final = f"max(m.read, coalesce(s.seen, 0), {_CHANGED})"
 """When the session last called, as far as that matters to what is kept of its mark."""
-"""The moment of an action as evidence: its report's; without one, that at which it can no longer be running."""
 _LIVE: Final = "('open', 'queued', 'asked', 'unknown')"
-# An entry leaves when nothing can ask for it: no live or remembered action, and no evidence.
-_LEAVES: Final = (
-    "from journal j where j.seq <= ?1 and j.call is null and j.seq < (select max(seq) from journal) "
-    "and (j.state is null or (j.state in ('done', 'failed', 'cancelled') "
-    f"and ({_DATED} < ?2 or (j.tier < 2 and json_array_length(coalesce(j.keys, '[]')) < 2)) "
-    f"and not exists (select 1 from mark m where m.key = j.key and m.acted = j.seq and ({_DATED} >= ?2 or exists "
-    "(select 1 from mark o where o.key = m.key and o.session <> m.session and o.read > 0 "
-    f"and o.read < max(m.changed, {_DATED})))))) "
-    "and not exists (select 1 from journal a where a.seq = j.action and a.seq <> j.seq and (a.call is not null "
-    f"or a.state in {_LIVE})) order by j.seq limit ?3"
+_LOOKED: Final = LOOKED.replace("w.", "j.")
+# What an entry's row says of whether it may leave; the rest is in the marks on its keys.
+_SAYS: Final = (
+    f"select j.seq, case when j.call is not null or j.state in {_LIVE} or a.call is not null or a.state in {_LIVE} "
+    f"then {STAYS} when j.state is null then {LEAVES} when {_DATED} < ?1 then {ASKS} "
+    f"when j.tier < 2 and json_array_length(coalesce(j.keys, '[]')) < 2 then {RECENT} else {STAYS} end, "
+    f"j.session, j.namespace, j.keys from {FROM_ENTRY} where j.seq <= ?2 and j.seq < (select max(seq) from journal) "
+)
+_SAYS_NEXT: Final = f"{_SAYS} and j.seq > ?3 order by j.seq limit {AT_ONCE}"
+_SAYS_ONLY: Final = f"{_SAYS} and j.seq in (select value from json_each(?3)) order by j.seq"
+_HELD: Final = (
+    f"select {_CHANGED}, {_LOOKED} and {_LAST} >= ?4 from mark m {_KNOWN} "
+    "where m.key = ?1 and m.session = ?2 and m.acted = ?3 "
+    "and (?5 or exists (select 1 from mark o where o.key = ?1 and o.session <> ?2))"
+)
+_LOOKS: Final = (
+    f"select m.session, min(case when m.read > 0 then m.read else {FOREVER} end, "
+    f"case when {_LOOKED} then j.seq else {FOREVER} end) as look from mark m {_KNOWN} "
+    f"where m.key = ?1 and {_LAST} >= ?2 and look < {FOREVER} order by look limit 2"
+)
+_CHANGES: Final = (
+    f"select m.session, case when j.state in {_LIVE} then {FOREVER} else {_CHANGED} end as change from mark m "
+    "join journal j on j.seq = m.acted where m.key = ? order by change desc limit 2"
 )
 _GATES: Final = f"name >= '{GATE}' and name < '{GATE[:-1]};'"
 
@@ -80,6 +94,7 @@ class _Swept:
         self.call = 0
         self.print: tuple[str, bytes, int] = ("", b"", 0)
         self.mark: tuple[str, str] = ("", "")
+        self.entry = 0
 
 
 class SqliteStore:
@@ -361,7 +376,7 @@ class SqliteStore:
         gone = connection.executemany(
             "delete from mark where key = ?1 and session = ?2 and not exists ("
             f"select 1 from mark m {_KNOWN} where m.key = ?1 and m.session <> ?2 and {_LAST} >= ?4 "
-            f"and ((m.read > 0 and m.read < ?3) or (j.seq < ?3 and {LOOKED.replace('w.', 'j.')}))) "
+            f"and ((m.read > 0 and m.read < ?3) or (j.seq < ?3 and {_LOOKED}))) "
             "and not exists (select 1 from live l join journal j on j.seq = l.id where l.key = ?1 and j.session = ?2)",
             old,
         ).rowcount
@@ -381,16 +396,15 @@ class SqliteStore:
         with explained(self.path):
             if not delete:
                 execute = self._connections.get().execute
-                seqs = f"select j.seq {_LEAVES}"
-                query = f"select {ENTRY} from {FROM_ENTRY} where j.seq in ({seqs}) order by j.seq"
-                return [entry_of(row) for row in execute(query, (until, horizon, limit)).fetchall()]
+                free = self._leaving(execute, until, horizon, limit)
+                query = (
+                    f"select {ENTRY} from {FROM_ENTRY} where j.seq in (select value from json_each(?)) order by j.seq"
+                )
+                return [entry_of(row) for row in execute(query, (as_json(free),)).fetchall()]
             link = self._connections.begin()
             try:
-                link.execute(
-                    f"delete from journal where seq in (select j.seq {_LEAVES}) "
-                    "and (?4 is null or seq in (select value from json_each(?4)))",
-                    (until, horizon, limit, None if only is None else as_json(list(only))),
-                )
+                free = self._leaving(link.execute, until, horizon, limit, only)
+                link.execute("delete from journal where seq in (select value from json_each(?))", (as_json(free),))
                 link.known.forget()
                 link.execute("commit")  # not synced: who copied keeps the copy, and an entry twice is read once
             except BaseException:
@@ -421,6 +435,43 @@ class SqliteStore:
         with self._reading() as execute:
             (count,) = execute(f"select count(*) from meta where {_GATES} and value > ?", (now - KEY_USED,)).fetchone()
         return int(count)
+
+    def _leaving(
+        self, execute: Execute, until: int, horizon: int, limit: int, only: Collection[int] | None = None
+    ) -> list[int]:
+        """The oldest entries that may leave, or those of ``only``.
+
+        What was gone past stays gone past until the end was reached, so that a great many entries that must stay are
+        not looked at anew for each segment.
+        """
+        if only is not None:
+            rows = execute(_SAYS_ONLY, (horizon, until, as_json(list(only)))).fetchall()
+            return self._needless(execute, rows, horizon)[:limit]
+        found: list[int] = []
+        start = after = self._swept.entry if self._swept.entry < until else 0
+        while len(found) < limit:
+            rows = execute(_SAYS_NEXT, (horizon, until, after)).fetchall()
+            found += self._needless(execute, rows, horizon)
+            if len(rows) == AT_ONCE:
+                after = rows[-1][0]
+            elif start and not found:
+                start = after = 0  # what was gone past may have become free
+            else:
+                break
+        self._swept.entry = found[0] - 1 if len(found) >= limit > 0 else 0
+        return found[:limit]
+
+    def _needless(self, execute: Execute, rows: Sequence[Sequence[Any]], horizon: int) -> list[int]:
+        """Those of these entries that nobody needs."""
+        before = horizon - HOUR
+        held = [
+            Held(seq, name, session, found[0], bool(found[1]))
+            for name, session, seq, recent in places(rows)
+            if (found := execute(_HELD, (name, session, seq, before, recent)).fetchone()) is not None
+        ]
+        looks = {name: execute(_LOOKS, (name, before)).fetchall() for name in {one.key for one in held}}
+        changes = {name: execute(_CHANGES, (name,)).fetchall() for name in {one.key for one in held if one.looked}}
+        return leaving(rows, held, looks, changes)
 
     def size(self) -> int:
         with self._reading() as execute:

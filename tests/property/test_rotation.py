@@ -1,0 +1,122 @@
+"""Any sequence of looks, writes and reports over weeks: the stores let the same entries leave as the model in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from callosum.model import DAY, Key, Mode, State
+from callosum.stores.base import Store
+from callosum.stores.memory import MemoryStore
+from callosum.stores.postgres import PostgresStore
+from callosum.stores.redis import RedisStore
+from callosum.stores.sqlite import SqliteStore
+from callosum.testing import ManualClock
+from callosum.testing.script import Script
+from tests.property.test_machine import sequences
+from tests.support.postgres import Server, postgres, schema_of  # noqa: F401
+from tests.support.redis_server import RedisServer, redis_server  # noqa: F401
+
+SESSIONS = st.sampled_from(["mira", "doug", "anna"])
+KEYS = st.lists(
+    st.builds(Key, st.sampled_from(["doc:a", "doc:b", "file:/r/a"]), st.sampled_from(list(Mode))),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda key: key.name,
+)
+ENDS = st.sampled_from([State.DONE, State.FAILED, State.UNKNOWN])
+STEP = st.one_of(
+    st.tuples(st.just("act"), SESSIONS, KEYS, st.sampled_from([2, 3])),
+    st.tuples(st.just("act"), SESSIONS, KEYS, st.sampled_from([2, 3])),
+    st.tuples(st.just("end"), st.integers(0, 7), ENDS),
+    st.tuples(st.just("pass"), st.sampled_from([1, 60, 400, 86_400, 3 * 86_400, 6 * 86_400])),
+    st.tuples(st.just("rotate"), st.integers(1, 40)),
+)
+STEPS = st.lists(STEP, min_size=5, max_size=60)
+
+
+class Crew:
+    """The same steps on several stores by one clock. ``acts`` are what was opened, for reports."""
+
+    def __init__(self, stores: list[Store], clock: ManualClock) -> None:
+        self.clock = clock
+        self.scripts = [Script(store) for store in stores]
+        self.acts: list[tuple[str, int]] = []
+
+    def each(self, do: Any) -> Any:
+        """Does it on each store; they must answer alike."""
+        now, answers = self.clock.now, []
+        for script in self.scripts:
+            self.clock.now = now
+            answers.append(do(script))
+        assert answers == answers[:1] * len(answers)
+        return answers[0]
+
+    def step(self, step: tuple[Any, ...]) -> None:
+        self.clock.advance(1)
+        if step[0] == "act":
+            _, who, keys, tier = step
+            state = State.OPEN if tier > 2 else State.DONE
+            self.acts.append((who, self.each(lambda script: script.act(who, *keys, tier=tier, state=state))))
+        elif step[0] == "end" and self.acts:
+            who, id = self.acts[-1 - step[1] % len(self.acts)]
+            action = self.scripts[0].store.action("default", id)
+            if action is not None and action.state in (State.OPEN, State.DONE) and not action.ended:
+                self.each(lambda script: script.end(who, id, step[2]))
+                self.each(lambda script: script.refuse(who, "doc:other"))  # not all take a report for a sign of life
+        elif step[0] == "pass":
+            self.clock.advance(step[1])
+        elif step[0] == "rotate":
+            self.rotate(step[1])
+
+    def rotate(self, limit: int) -> None:
+        """Until nothing is left that may leave, ``limit`` entries at a time."""
+        until, horizon = self.clock.now, self.clock.now - 7 * DAY
+        for script in self.scripts:
+            for _ in range(2):
+                script.store.maintain(horizon)
+            while gone := {entry.seq for entry in script.store.take(until, horizon, limit)}:
+                script.store.take(until, horizon, limit, delete=True, only=gone)
+                assert not gone & {entry.seq for entry in script.store.entries(limit=10_000)}
+        self.each(lambda script: [entry.seq for entry in script.store.entries(limit=10_000)])
+
+
+def run(steps: list[tuple[Any, ...]], make: Callable[[ManualClock], Store]) -> None:
+    clock = ManualClock()
+    stores = [MemoryStore(clock=clock), make(clock)]
+    try:
+        crew = Crew(stores, clock)
+        for step in steps:
+            crew.step(step)
+        clock.advance(20 * 86_400)
+        crew.step(("act", "mira", [Key("doc:other")], 2))
+        crew.rotate(1000)
+    finally:
+        stores[1].close()
+
+
+@sequences(100)
+@given(steps=STEPS)
+def test_sqlite(steps: list[tuple[Any, ...]], tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("rotation")
+    run(steps, lambda clock: SqliteStore(folder / "gate.db", clock=clock))
+
+
+@sequences(40)
+@given(steps=STEPS)
+def test_redis(steps: list[tuple[Any, ...]], redis_server: RedisServer) -> None:  # noqa: F811
+    run(steps, lambda clock: RedisStore(redis_server.url(), clock=clock))
+
+
+@sequences(15)
+@given(steps=STEPS)
+def test_postgres(steps: list[tuple[Any, ...]], postgres: Server) -> None:  # noqa: F811
+    url = postgres.url()
+    try:
+        run(steps, lambda clock: PostgresStore(url, clock=clock))
+    finally:
+        postgres.drop(schema_of(url))
