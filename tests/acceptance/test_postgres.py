@@ -467,8 +467,10 @@ def test_few_entries_are_read_of_a_journal_that_the_server_has_no_statistics_of(
         )
         script.end("mira", held)
         script.act("anna", Key(key, Mode.READ), tier=0, call=b"again %d" % number, parent="mira", continues="s1")
-    script.act("mira", "file:/repo/b", tier=3, state=State.OPEN)
+    script.act("mira", "file:/repo/b", tier=3, state=State.OPEN, call=b"unreported")
     assert script.look("mira", "doc:1", call=b"0").earlier is not None
+    assert script.found("mira", key="file:/repo/b") is not None
+    assert script.found("mira", digest="none") is None
     assert store.nearby("default", ["anna"], ["file:/repo/"])
     assert len(store.underway("default", ["mira"], 3)) == 1
     assert store.underway("default", ["nobody"], 4) == []

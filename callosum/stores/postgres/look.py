@@ -61,6 +61,7 @@ REMEMBERED: Final = DAY
 NOW: Final = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
 _GENERATIONS: Final = 16
 _SEARCHED: Final = 20_000
+"""Among how many of a session's actions without a report the one is looked for that a report without an id means."""
 _WALK: Final = 64
 """How many of a session's own actions on a key may hide the newest that counts."""
 _MARK_AT, _ACTION_AT, _MORE_AT = 2, 2 + MARK_WIDTH, 2 + MARK_WIDTH + ACTION_WIDTH
@@ -140,12 +141,11 @@ _TWINS: Final = (
     "and p.print = any(%(prints)s::bytea[]) and (j.session = %(me)s) = o.own "
     "and j.state in ('open', 'done', 'unknown') order by p.id desc limit 8) t"
 )
-# What became unknown without a key is not among the live.
+# What became unknown without a key is not among the live. A session's own entries are found by its index.
 _UNREPORTED: Final = (
-    "select seq, state, keys, content, extra from journal where session = %(me)s and namespace = %(space)s "
-    "and seq > %(since)s and ((state = 'unknown' and keys is null) or (ended = 0 and state in ('open', 'done') "
-    "and (call is null or seq > coalesce("
-    f"(select seq from journal order by seq desc limit 1 offset {_SEARCHED}), 0)))) "
+    "(select seq, state, keys, content, extra from journal where session = %(me)s and namespace = %(space)s "
+    "and seq > %(since)s and ((state = 'unknown' and keys is null) or (ended = 0 and state in ('open', 'done'))) "
+    f"order by seq desc limit {_SEARCHED}) "
     "union select j.seq, j.state, j.keys, j.content, j.extra from live l join journal j on j.seq = l.id "
     "where l.open = 0 and j.session = %(me)s and j.namespace = %(space)s and j.state = 'unknown'"
 )
