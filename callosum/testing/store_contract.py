@@ -1329,6 +1329,27 @@ class StoreContract:
         assert opened in left
         assert not {old[0], old[2]} & set(left)
 
+    def test_taking_keeps_a_change_that_somebody_is_still_to_be_told_of(
+        self, script: Script, clock: ManualClock
+    ) -> None:
+        """On any of its keys; and the own finished write that was the look at it. Who goes silent keeps neither."""
+        mine = script.act("mira", "doc:mine", KEY)
+        script.end("mira", mine)
+        clock.advance(60)
+        theirs = script.act("doug", "doc:theirs", KEY)
+        script.end("doug", theirs)
+        clock.advance(30 * 86_400)
+        script.act("mira", "doc:other")
+        script.act("anna", "doc:other")
+        script.store.take(clock.now, clock.now - 7 * DAY, delete=True)
+        place = script.place("mira", KEY)
+        assert (ids(place.latest), place.own and place.own.id) == ([theirs], mine)
+        clock.advance(30 * 86_400)
+        script.act("anna", "doc:other")
+        for _ in range(5):
+            script.store.maintain(clock.now - 7 * DAY)
+        assert {mine, theirs} <= {entry.seq for entry in script.store.take(clock.now, clock.now - 7 * DAY)}
+
     def test_size_grows_with_what_is_in_it(self, script: Script) -> None:
         """In bytes."""
         empty = script.store.size()
