@@ -12,19 +12,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support import forking
+
 ROOT = Path(__file__).resolve().parents[2]
 CALLOSUM = (sys.executable, "-m", "callosum.cli")
+STARTED = ("/usr/bin/env", *CALLOSUM)
+"""What is begun so is started anew, as users start it, and imports all that it needs."""
 
 # An orphan with a terminal of its own: nothing above it can be taken for an agent's host, whoever runs the tests.
 _ALONE = """
-import fcntl, os, subprocess, sys, termios
+import fcntl, os, sys, termios
+from tests.support.forking import execute
 if os.fork():
     os._exit(0)
 os.setsid()
-terminal = int(sys.argv[1])
-fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
-code = subprocess.call(sys.argv[3:], stdin=terminal, stdout=terminal, stderr=terminal)
-with open(sys.argv[2], "w") as file:
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+child = os.fork()
+if not child:
+    if sys.argv[2] != sys.executable:
+        os.execv(sys.argv[2], sys.argv[2:])
+    execute(sys.argv[3:])
+    sys.exit()
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+with open(sys.argv[1], "w") as file:
     file.write(str(code))
 """
 
@@ -37,17 +47,21 @@ def environment(state: Path, **more: str) -> dict[str, str]:
 
 
 def run(
-    state: Path, *words: str, text: str = "", env: Mapping[str, str] | None = None
+    state: Path,
+    *words: str,
+    text: str = "",
+    env: Mapping[str, str] | None = None,
+    program: tuple[str, ...] = CALLOSUM,
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*CALLOSUM, *words],
+    """Runs the command (or ``program``) with pipes, forked off where that can be (``tests.support.forking``)."""
+    return forking.run(
+        [*program, *words],
         input=text,
         capture_output=True,
         text=True,
         env=environment(state, **(env or {})),
         cwd=state.parent,
         timeout=120,
-        check=False,
     )
 
 
@@ -63,12 +77,14 @@ def at_terminal(
     env: Mapping[str, str] | None = None,
     program: tuple[str, ...] = CALLOSUM,
 ) -> Shown:
-    """Runs the command at a pseudo-terminal; ``keys`` are pairs of what to wait for and what to press then."""
+    """Runs the command (or ``program``), forked off, at a pseudo-terminal; ``keys`` are pairs of what to wait for and what to press then."""
     ours, theirs = pty.openpty()
     status = state.parent / f"status-{time.monotonic_ns()}"
-    launcher = subprocess.Popen(
-        [sys.executable, "-c", _ALONE, str(theirs), str(status), *program, *words],
-        pass_fds=(theirs,),
+    launcher = forking.Popen(
+        [sys.executable, "-c", _ALONE, str(status), *program, *words],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
         env=environment(state, **(env or {})),
         cwd=state.parent,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,6 +23,7 @@ from callosum.server.tokens import Tokens
 from callosum.stores.base import Request
 from callosum.testing.script import LEASE, Script
 from tests.acceptance.command import CALLOSUM, at_terminal, environment, run
+from tests.support import forking
 from tests.support.serving import serving
 
 SESSION_A = """
@@ -52,7 +52,7 @@ def state(tmp_path: Path) -> Path:
 
 def session_a(state: Path) -> None:
     """Another process: it edits, has a reply in hand, has sent a mail, and is gone."""
-    subprocess.run([sys.executable, "-c", SESSION_A, str(state)], env=environment(state), check=True, timeout=60)
+    forking.run([sys.executable, "-c", SESSION_A, str(state)], env=environment(state), check=True, timeout=60)
 
 
 def session_b(state: Path) -> None:
@@ -234,7 +234,7 @@ def test_over_the_pipe(state: Path) -> None:
         {"jsonrpc": "2.0", "id": 2, "method": "brief", "params": {"instance": "mira", "budget": -1}},
         {"jsonrpc": "2.0", "id": 3, "method": "brief", "params": {"instance": "mira", "keys": [""]}},
     ]
-    done = subprocess.run(
+    done = forking.run(
         [*CALLOSUM, "stdio"],
         input="".join(json.dumps(one) + "\n" for one in asked),
         capture_output=True,

@@ -16,6 +16,7 @@ from callosum import __version__
 from callosum.gate import LocalGate
 from callosum.model import Call, Outcome
 from tests.acceptance.command import CALLOSUM, at_terminal, environment, run
+from tests.support import forking
 
 RULES = {"rules": [{"name": "pay", "tier": 4, "tool": "pay", "contextKey": "payment:{params.to}", "verdict": "ask"}]}
 HOSTILE = "acme [bold red]x[/] \x1b[2J\x07\u202e\u009b31m"
@@ -194,7 +195,7 @@ def test_the_journal_is_filtered_and_exported(state: Path, gate: LocalGate, tmp_
 
 def test_the_journal_is_followed_line_by_line(state: Path, gate: LocalGate) -> None:
     reply(gate)
-    with subprocess.Popen(
+    with forking.Popen(
         [*CALLOSUM, "journal", "--follow", "--json"], stdout=subprocess.PIPE, env=environment(state), text=True
     ) as process:
         assert process.stdout is not None
@@ -207,7 +208,7 @@ def test_the_journal_is_followed_line_by_line(state: Path, gate: LocalGate) -> N
 def test_a_reader_that_has_seen_enough_is_no_fault(state: Path, gate: LocalGate) -> None:
     for number in range(3000):
         gate.intercept(Call("mira", "read", {"path": f"/doc/{number}"}))
-    with subprocess.Popen(
+    with forking.Popen(
         [*CALLOSUM, "journal", "--json", "-n", "0"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -275,7 +276,7 @@ def test_explain_lines_answers_each_line_in_its_place(state: Path) -> None:
 
 
 def test_explain_lines_answers_before_the_next_is_asked(state: Path) -> None:
-    with subprocess.Popen(
+    with forking.Popen(
         [*CALLOSUM, "explain", "--jsonl"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -433,7 +434,7 @@ def test_watch_tells_the_users_command_and_no_shell_reads_what_an_agent_wrote(
     )
     command = f"{sys.executable} {program} {pipe} '$(touch {tmp_path}/owned)'"
     old = pay(gate, "before")
-    with subprocess.Popen(
+    with forking.Popen(
         [*CALLOSUM, "watch", "--json", "--every", "0.05", "--notify", command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

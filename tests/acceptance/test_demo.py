@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("aiosmtpd", reason="the demo's mail server is the extra `demo`")
 
 from callosum.cli.stage.play import Half, perform
-from tests.acceptance.command import at_terminal, run
+from tests.acceptance.command import STARTED, at_terminal, run
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, object],
     folder = tmp_path_factory.mktemp("demo")
     made = folder / "tmp"
     made.mkdir()
-    shown = run(folder / "state", "demo", "--json", env={"TMPDIR": str(made)})
+    shown = run(folder / "state", "demo", "--json", env={"TMPDIR": str(made)}, program=STARTED)
     assert shown.returncode == 0, shown
     return json.loads(shown.stdout), made
 

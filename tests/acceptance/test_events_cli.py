@@ -25,6 +25,7 @@ from callosum.gate import LocalGate
 from callosum.model import Call
 from callosum.server.tokens import Tokens
 from tests.acceptance.command import CALLOSUM, ROOT, at_terminal, environment, run
+from tests.support import forking
 from tests.support.serving import Server, launch, serving, until
 
 PATIENCE = 20.0
@@ -55,7 +56,7 @@ class Following:
     """The command as a process that goes on; its lines one at a time."""
 
     def __init__(self, state: Path, *words: str, **env: str) -> None:
-        self.process = subprocess.Popen(
+        self.process = forking.Popen(
             [*CALLOSUM, "events", "--follow", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -78,7 +79,8 @@ class Following:
 
     def _rest(self) -> bytes:
         assert self.process.stderr is not None
-        return self._text[2] + self.process.stderr.read()
+        left: bytes = self.process.stderr.read()
+        return self._text[2] + left
 
     def line(self) -> str:
         return self._line(1)
@@ -269,7 +271,7 @@ with LocalGate(sys.argv[1]) as gate:
 
 
 def test_without_a_server_the_journal_is_followed(state: Path) -> None:
-    writer = subprocess.Popen(
+    writer = forking.Popen(
         [sys.executable, "-c", WRITE, str(state)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -464,7 +466,7 @@ def test_texts_of_others_do_nothing_to_the_terminal(state: Path) -> None:
 
 
 def test_a_reader_that_has_seen_enough_ends_it_quietly(decided: Path) -> None:
-    command = subprocess.Popen(
+    command = forking.Popen(
         [*CALLOSUM, "events", "-n", "0", "--follow"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -90,6 +90,7 @@ def test_what_one_server_let_in_every_server_knows(two: Fleet) -> None:
     asked = two.ask(one, "mira", "asked", "else", "call-3")
     assert asked["verdict"] == "ask"
     secret = Tokens(other.state / TOKENS).add("anna", role=Role.APPROVER)
+    until(lambda: other.ask("GET", "/health", token=secret).status == 200)
     assert other.post(f"/approvals/{asked['id']}", {"approve": True}, token=secret)["ok"]
     assert two.ask(one, "mira", "asked", "else", "call-4")["proceed"]
 

@@ -11,12 +11,14 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import replace
 
+from callosum.client import CallosumClient
 from callosum.errors import ConfigError
 from callosum.hosts.install import Where, plan_install
 from callosum.hosts.remote import remote_of
@@ -62,6 +64,15 @@ def served(tmp_path_factory: pytest.TempPathFactory, certificate: tuple[Path, Pa
         yield team
 
 
+def _takes_the_token(client: CallosumClient) -> bool:
+    """A server looks at its tokens only now and then."""
+    try:
+        client.health()
+    except ConfigError:
+        return False
+    return True
+
+
 class Machine:
     """One of the team's machines, with a home and a token of its own; each test has a memory of its own."""
 
@@ -75,6 +86,8 @@ class Machine:
         self.token_file.write_text(f"{self.token}\n")
         self.token_file.chmod(0o600)
         self.environ = {**os.environ, "HOME": str(folder)}
+        with CallosumClient(team.url, token=self.token, cafile=team.cert, deadline=10) as client:
+            until(partial(_takes_the_token, client))
 
     def callosum(self, *words: str) -> subprocess.CompletedProcess[str]:
         return run(self.state, *words, env={"HOME": str(self.home)})

@@ -30,6 +30,7 @@ from callosum.stores.postgres.schema import MIGRATIONS, SCHEMA
 from callosum.stores.versions import Version, migrate, version_of
 from callosum.testing.script import Script
 from tests.acceptance.command import CALLOSUM, environment, run
+from tests.support import forking
 from tests.support.postgres import Server, binaries, postgres, schema_of  # noqa: F401
 from tests.support.redis_server import RedisServer
 from tests.support.redis_server import serving as serving_redis
@@ -198,7 +199,7 @@ def test_migrating_once_however_many_do_it(
         assert said("check", url)[0] == 1
         words = [*CALLOSUM, "store", "migrate", url, "--json"]
         env = environment(state)
-        many = [subprocess.Popen(words, env=env, stdout=subprocess.PIPE) for _ in range(3)]
+        many = [forking.Popen(words, env=env, stdout=subprocess.PIPE) for _ in range(3)]
         answers = [json.loads(one.communicate(timeout=60)[0]) for one in many]
         assert [one.returncode for one in many] == [0, 0, 0]
         assert any(answer["changed"] and answer["found"] is None for answer in answers)

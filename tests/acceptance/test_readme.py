@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import forking
+
 README = Path(__file__).parents[2] / "README.md"
 
 
@@ -46,12 +48,11 @@ def test_every_command_of_the_readme_exists() -> None:
     commands = {line.split()[1] for line in lines if line.startswith("callosum ")}
     assert {"serve", "status"} <= commands
     for command in commands:
-        done = subprocess.run(
+        done = forking.run(
             [sys.executable, "-m", "callosum.cli", command, "--help"],
             capture_output=True,
             text=True,
             timeout=60,
-            check=False,
             env={**os.environ, "PYTHONPATH": str(README.parent)},
         )
         assert done.returncode == 0, (command, done.stderr)

@@ -19,6 +19,7 @@ from callosum.model import DEFAULT_NAMESPACE, Call, Change, Entry, Event, Outcom
 from callosum.regions import search
 from callosum.regions.search import Cortex
 from tests.acceptance.command import at_terminal, environment, run
+from tests.support import forking
 
 HOSTILE = "acme [bold red]x[/] \x1b[2J\x07\u202e\u009b31m needle"
 
@@ -259,7 +260,7 @@ def journal(state: Path, gate: LocalGate) -> int:
 
 
 def indexer(state: Path, how: str = "") -> subprocess.Popen[str]:
-    process = subprocess.Popen(
+    process = forking.Popen(
         [sys.executable, "-c", INDEXER, str(state), how],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -21,6 +21,7 @@ from callosum import stdio, wire
 from callosum.gate import LocalGate
 from callosum.model import Event
 from tests.acceptance.command import CALLOSUM, ROOT, environment
+from tests.support import forking
 
 LIMIT = 60.0
 """Seconds after which a child that does not answer has failed."""
@@ -40,7 +41,7 @@ class Child:
     """The command, and the host's side of its pipes."""
 
     def __init__(self, state: Path, *words: str, program: tuple[str, ...] = (), **env: str) -> None:
-        self.process = subprocess.Popen(
+        self.process = forking.Popen(
             [*program, *CALLOSUM, "stdio", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.support import forking
+
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = (sys.executable, str(ROOT / "tests" / "support" / "mcpserver.py"))
 CALLOSUM = (sys.executable, "-m", "callosum.cli")
@@ -30,7 +32,7 @@ class Wrapped:
     def __init__(
         self, command: tuple[str, ...], environ: dict[str, str], log: Path | None = None, *, modern: bool = False
     ) -> None:
-        self.process = subprocess.Popen(
+        self.process = forking.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, env=environ
         )
         assert self.process.stdin is not None

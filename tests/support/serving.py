@@ -26,6 +26,7 @@ from callosum.gate import LocalGate
 from callosum.server.place import address_of, heard, listen
 from callosum.server.run import TOKENS, Options, serve_gate
 from callosum.server.tokens import Tokens
+from tests.support import forking
 
 SECONDS = 20.0
 """How long a server may take to start or to stop."""
@@ -123,7 +124,7 @@ def launch(state: Path, *options: str, environ: Mapping[str, str] | None = None)
     where = () if any(o in ("--socket", "--host", "--port") for o in options) else ("--port", "0")
     command = [sys.executable, "-m", "callosum.cli", "serve", "--state", str(state), *where, *options]
     with log.open("ab") as errors:
-        process = subprocess.Popen(
+        process = forking.Popen(
             [*command, "--ready-fd", str(write)],
             stdin=subprocess.DEVNULL,
             stdout=errors,
