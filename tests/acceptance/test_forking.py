@@ -16,7 +16,7 @@ from tests.support import forking
 
 LOOKS = """
 import json, os, signal, sys, tempfile, threading, time
-status = dict(line.split()[:2] for line in open("/proc/self/status") if line.startswith(("Sig", "Umask")))
+status = dict(line.split()[:2] for line in open("/proc/self/status") if line.startswith(("SigBlk", "SigIgn", "SigCgt", "Umask")))
 opened = {}
 for number in os.listdir("/proc/self/fd"):
     try:
