@@ -27,7 +27,7 @@ def well_formed(found: tuple[Key, ...]) -> None:
     check(len(found) <= MAX_KEYS + 1, "a call has a bounded number of keys", len(found))
     check(len({one.name for one in found}) == len(found), "each key stands once", found)
     for one in found:
-        key_of(one.name)
+        check(key_of(one.name).name == one.name, "a key that the gate gave is taken as it is", one.name)
         check(one.name.isprintable(), "a key can be printed", one.name)
         check(one.name == one.name.strip(), "a key has no space around it", one.name)
 

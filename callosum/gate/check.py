@@ -12,6 +12,7 @@ from callosum.errors import ConfigError
 from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, MAX_NAME, Call, Key, Outcome, Worktree
 from callosum.policy.settle import Who
 from callosum.redact import summarise
+from callosum.rules.keys import named
 from callosum.wire import can_be_seen
 
 MAX_ATTEMPT: Final = 1_000_000
@@ -124,14 +125,17 @@ def check_note(value: str, at: str) -> str:
 
 
 def key_of(name: str) -> Key:
-    """The key of that name, of at most ``MAX_KEY`` characters."""
+    """The key of that name, of at most ``MAX_KEY`` characters, in the spelling that calls have."""
     if type(name) is not str:
         raise ConfigError(f"expected text, got {type(name).__name__}", at="contextKey")
     if not 0 < len(name) <= MAX_KEY:
         raise ConfigError(f"expected 1 to {MAX_KEY} characters, got {len(name)}", at="contextKey")
     if not can_be_seen(name):
         raise ConfigError("control characters, invisible ones and broken Unicode are not allowed", at="contextKey")
-    return Key(name)
+    found = named(name)
+    if len(found) > 1:
+        raise ConfigError(f"expected one key, got {len(found)}: {', '.join(found)}"[:200], at="contextKey")
+    return Key(found[0] if found else name)
 
 
 def id_of(value: int) -> int:

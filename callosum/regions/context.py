@@ -35,7 +35,7 @@ from callosum.policy.evidence import lapsed, leased, lost, moment, unreported
 from callosum.policy.sentence import ago, name, since
 from callosum.redact import quote, redact_text
 from callosum.rules.intent import LOOKED_AT, intent_of
-from callosum.rules.keys import addresses, canonical, spell
+from callosum.rules.keys import addresses, named, spell
 from callosum.stores.base import Nearby, Store
 
 _OWN_KEYS: Final = 32
@@ -165,7 +165,7 @@ def _given(keys: Sequence[str], cwd: str | None) -> list[str]:
             key_of(key)
         except ConfigError as error:
             raise ConfigError(error.message, at="key") from None
-        found += canonical(key, cwd) or (key,)
+        found += named(key, cwd) or (key,)
     return found
 
 

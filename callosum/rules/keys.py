@@ -209,6 +209,24 @@ def canonical(name: str, cwd: str | None = None) -> tuple[str, ...]:
     return spell(entity + ":", value, cwd)
 
 
+def named(name: str, cwd: str | None = None) -> tuple[str, ...]:
+    """Returns the canonical spelling of a key as people and programs name it: for a lock, a report, a question.
+
+    As ``canonical``, but what ends in ``/`` is a tree and what stands behind a bar a facet. So a key that the gate has
+    given stays as it is. Empty where nothing is left of it.
+    """
+    whole, bar, facet = name.strip().partition("|")
+    whole = whole.rstrip()
+    entity = whole.partition(":")[0].strip().lower()
+    bare = whole.rstrip("/ ")
+    tree = "/" if whole[-1:] == "/" and (entity not in ("file", "url") or bare[-1:] == ":") else ""
+    found = canonical(bare if tree else whole, cwd)
+    if tree and bare[-1:] == ":":
+        found = (clean(entity) + ":",)  # all things of a kind
+    ending = bar + "|".join(map(clean, facet.split("|"))) if bar else ""
+    return tuple([fit(one + tree + ending) for one in found]) if tree or ending else found
+
+
 def spell(prefix: str, value: str, cwd: str | None = None, *, tree: bool = False) -> tuple[str, ...]:
     """Returns the keys for ``value`` under a prefix such as ``file:``. Empty for an empty value."""
     if len(value) <= 512:

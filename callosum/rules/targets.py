@@ -334,7 +334,8 @@ def _booked(params: Mapping[str, Any], found: Arguments, name: Name) -> list[Key
 
 
 def _addressees(found: Arguments) -> list[Key]:
-    return [Key(keys.fit("email:" + keys.clean(one)), WRITE) for mail in found.mails for one in keys.addresses(mail)]
+    named = (one for mail in found.mails for one in keys.addresses(keys.clean(mail)))  # cleaned first, as in ``spell``
+    return [Key(keys.fit("email:" + keys.clean(one)), WRITE) for one in named]
 
 
 def _keys(prefix: str, value: str, mode: Mode) -> list[Key]:

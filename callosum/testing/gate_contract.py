@@ -300,6 +300,18 @@ class GateContract:
         assert ask("mira", "mail", "hard").verdict is Verdict.BLOCK
         assert ask("mira", "mail", "soft").verdict is Verdict.WARN
 
+    def test_a_key_that_is_named_has_one_spelling(self, ask: Callable[..., Decision], gate: Gate) -> None:
+        """A lock, a release, a report and a question mean the key that calls have, however they spell it."""
+        assert gate.lock("doug", "Doc: plan ", 4).acquired
+        assert not ask("mira", "mail").proceed
+        assert [lock.context_key for lock in gate.status("DOC:plan").locks] == ["doc:plan"]
+        assert gate.release("doug", "Doc:plan").ok
+        assert ask("mira", "mail").proceed
+        assert gate.complete("mira", context_key="DOC:plan").ok
+        with pytest.raises(ConfigError) as caught:
+            gate.lock("doug", "email:a@example.com, b@example.com")
+        assert caught.value.at == "contextKey"
+
     def test_a_lock_is_raised(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
         """Locking again at a higher tier is a new lease, in place of the one before."""
         first = gate.lock("mira", "doc:plan", tier=3)

@@ -63,6 +63,41 @@ def test_whole_keys(given: str, wanted: list[str]) -> None:
     assert list(keys.canonical(given, "/w")) == wanted
 
 
+NAMED = [
+    ("Email: Alice@Example.com ", ["email:alice@example.com"]),
+    ("email:bob@x.org, carol@x.org", ["email:bob@x.org", "email:carol@x.org"]),
+    ("CRM:5", ["crm:5"]),
+    ("File:a/./b", ["file:/w/a/b"]),
+    ("file:/w/src/", ["file:/w/src/"]),
+    ("file:/w/src/|names", ["file:/w/src/|names"]),
+    ("url:https://X.org/", ["url:https://x.org"]),
+    ("url:/|some", ["url:/|some"]),
+    ("Order:/", ["order:/"]),
+    ("order:/|new", ["order:/|new"]),
+    ("slot:primary/2026-05-19/", ["slot:primary/2026-05-19/"]),
+    ("issue:acme/site/7|label/bug", ["issue:acme/site/7|label/bug"]),
+    ("channel:#general | message", ["channel:#general|message"]),
+    ("thread:andy:msg-500", ["thread:andy:msg-500"]),
+    ("k:1", ["k:1"]),
+    ("=0f", ["=0f"]),
+    ("file:", []),
+    ("|new", []),
+]
+
+
+@pytest.mark.parametrize(("given", "wanted"), NAMED)
+def test_keys_as_they_are_named(given: str, wanted: list[str]) -> None:
+    assert list(keys.named(given, "/w")) == wanted
+    assert [name for one in wanted for name in keys.named(one)] == wanted
+
+
+def test_an_addressee_is_one_key_however_the_call_is_judged() -> None:
+    rules = RuleSet.parse(b'{"rules": [{"tool": "ruled", "tier": 3, "contextKey": "email:{params.to}"}]}')
+    for address in ("a|B@x.org", "!\0al@x.org", "Al@x.org"):
+        ruled, judged = (rules.classify(Call("mira", tool, {"to": address})).keys for tool in ("ruled", "send_email"))
+        assert [key.name for key in ruled] == [key.name for key in judged]
+
+
 def test_long_keys_are_cut_and_stay_different() -> None:
     one, other = keys.spell("channel:", "x" * 5000 + "1"), keys.spell("channel:", "x" * 5000 + "2")
     assert len(one[0]) == len(other[0]) == MAX_KEY
