@@ -207,7 +207,9 @@ class Journal:
             after = max(after, end)
 
     def last(self, count: int, wanted: Filter = ALL) -> list[Entry]:
-        """Returns the newest ``count`` entries that are wanted, oldest first."""
+        """Returns the newest ``count`` entries that are wanted, oldest first; none for a ``count`` below 1."""
+        if count < 1:
+            return []
         simple = wanted.session is None or "*" not in wanted.session
         segments = self.segments()
         newest_rotated = max((segment.last for segment in segments), default=0)

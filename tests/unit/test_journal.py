@@ -83,6 +83,7 @@ def test_old_entries_move_into_segments_and_the_stream_stays_the_same(place: tup
     assert list(journal.read(after=before[20].seq)) == stream[21:]
     assert journal.last(5) == stream[-5:]
     assert journal.last(2) == stream[-2:]
+    assert journal.last(0) == []
 
 
 def test_nothing_moves_while_nothing_is_old_or_too_much(place: tuple[LocalGate, Clock, Path]) -> None:
