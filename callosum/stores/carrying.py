@@ -27,7 +27,6 @@ BUCKETS: Final = 4096
 WAITS: Final = frozenset({State.QUEUED, State.ASKED, State.OPEN})
 LIVE: Final = WAITS | {State.UNKNOWN}
 ACTED: Final = frozenset({State.OPEN, State.DONE, State.UNKNOWN})
-TAKEN_BACK: Final = frozenset({State.FAILED, State.CANCELLED})
 
 
 class Act(Struct, frozen=True, array_like=True):

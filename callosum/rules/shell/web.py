@@ -181,11 +181,6 @@ def httpie(run: Run, argv: list[str], _command: Command) -> None:
     http(run, method or ("POST" if any("=" in one and "==" not in one for one in data) else "GET"), url, data)
 
 
-_READS_MAIL: Final = _set(
-    "list read search get export attachment attachments download folder folders account accounts template"
-)
-
-
 def mail(run: Run, argv: list[str], command: Command) -> None:
     """Notes a mail with every addressee that the command, its input and its pipe name."""
     program = argv[0].rsplit("/", 1)[-1]
