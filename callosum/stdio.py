@@ -34,7 +34,7 @@ from callosum.corpus.bus import Corpus
 from callosum.errors import CallosumError, ConfigError
 from callosum.gate import MAX_WAIT, Gate, LocalGate
 from callosum.gate.check import check_name
-from callosum.gate.records import approvals_of, page_of
+from callosum.gate.records import MAX_PAGE, approvals_of, page_of
 from callosum.model import DEFAULT_NAMESPACE, Call
 from callosum.regions.budget import RAS
 from callosum.regions.context import Prefrontal
@@ -45,8 +45,6 @@ WORKERS: Final = 32
 """Most requests that are worked on beside the reader."""
 MAX_BATCH: Final = 1000
 """Most requests of one batch."""
-MAX_PAGE: Final = 1000
-"""Most journal entries of one page."""
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
