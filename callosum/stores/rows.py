@@ -11,11 +11,13 @@ from msgspec.structs import replace
 
 from callosum.model import (
     DEFAULT_NAMESPACE,
+    NO_KEY,
     NO_MARK,
     Action,
     Content,
     Entry,
     Event,
+    Find,
     Host,
     Key,
     Mark,
@@ -24,6 +26,8 @@ from callosum.model import (
     Outcome,
     State,
     Verdict,
+    overlap,
+    sees,
 )
 from callosum.stores.base import Probe
 
@@ -273,3 +277,63 @@ def above(name: str) -> list[str]:
         found.append(name[: place + 1])
         place = name.find("/", place + 1, end)
     return found
+
+
+# --- what views are made of ---------------------------------------------------------------------------
+
+
+def inherit(mark: Mark, row: Sequence[Any]) -> Mark:
+    """A mark with what a predecessor's says beyond it; its finished write counts as its look.
+
+    ``row`` has the predecessor's mark and its newest action there: ``MARK``, then ``ACTION``.
+    """
+    theirs = mark_of(row)
+    read = theirs.read
+    acted, state = row[MARK_WIDTH], row[MARK_WIDTH + 6]
+    ended, expires = row[MARK_WIDTH + 7] or 0, row[MARK_WIDTH + 8] or 0
+    if acted is not None and state == "done" and 0 < ended <= expires:
+        read = max(read, acted)
+    if not mark.told and theirs.told:
+        mark = replace(theirs, read=mark.read, told_call=b"")
+    return replace(mark, read=read) if read > mark.read else mark
+
+
+def looked(name: str, other: str, at: int, mark: Mark, above: int) -> tuple[Mark, int]:
+    """The mark with a look at what the key is a facet of, and the last look at a tree that sees the key."""
+    if name.startswith(f"{other}|"):
+        return (replace(mark, read=at) if at > mark.read else mark), above
+    return mark, max(above, at) if sees(other, name) else above
+
+
+def wanted(rows: Sequence[Any], me: str, now: int) -> tuple[str, ...]:
+    """The sessions that wait for something this one holds, through trees too.
+
+    ``rows`` are all that wait and what this session has open: key with its namespace, session, state, expiry.
+    """
+    held = [key for key, session, state, _ in rows if session == me and state == "open"]
+    waiting = {
+        session: None
+        for key, session, state, expires in rows
+        if state == "queued" and session != me and expires > now and any(overlap(key, mine) for mine in held)
+    }
+    return tuple(waiting)
+
+
+def meant(rows: Sequence[Any], find: Find) -> int | None:
+    """The id of the action that a report without an id means, None if it is none of these.
+
+    ``rows`` are the session's unreported and unknown actions: seq, state, keys, content, extra.
+    """
+    if find.digest is not None:
+        fits = [row for row in rows if row[3] and content_of(row[3]).digest == find.digest]
+        fits.sort(key=lambda row: (row[1] == "unknown", row[0]))
+    else:
+        fits = [row for row in rows if not (row[4] and extra_of(row[4]).lock) and _is_on(row[2], find.key)]
+        fits.sort(key=lambda row: (row[1] == "unknown", -row[0]))
+    return int(fits[0][0]) if fits else None
+
+
+def _is_on(keys: str | None, name: str | None) -> bool:
+    """Whether an action has the key; with an empty name, whether it has none that shows."""
+    shown = [key.name for key in stored_keys(keys) if not key.name.startswith(NO_KEY)] if keys else []
+    return name in shown if name else not shown

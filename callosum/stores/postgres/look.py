@@ -22,16 +22,12 @@ from callosum.model import (
     NO_MARK,
     Action,
     Applied,
-    Find,
     Key,
     KeyView,
-    Mark,
     Mode,
     Scope,
     State,
     View,
-    overlap,
-    sees,
 )
 from callosum.stores.base import Probe
 from callosum.stores.postgres.line import Answer, Line
@@ -47,13 +43,14 @@ from callosum.stores.rows import (
     answered,
     bare,
     before_of,
-    content_of,
-    extra_of,
+    inherit,
+    looked,
     mark_of,
+    meant,
     opened,
     scoped,
     span,
-    stored_keys,
+    wanted,
 )
 
 REMEMBERED: Final = DAY
@@ -396,18 +393,18 @@ class Look:
             if row[_ACTION_AT] is not None:
                 own = action_of(row, _ACTION_AT, key.name, self._probe)
         for row in inherited:
-            mark = _inherit(mark, row)
+            mark = inherit(mark, row[_MARK_AT:])
         live = [self._living(row, key.name) for row in living.get(name, ())]
         covering = self.covers
         related = [other for other in above(name) if other[-1] == "/" and other in covering]
         if "|" in name and (whole := name[: name.index("|")]) not in related:
             related.append(whole)
-        looked = 0
+        last = 0
         for other in related:
             shown = bare(other, space)
             for row in marked.get(other, ()):
                 if row[_MARK_AT] == me:
-                    mark, looked = _looked(key.name, shown, row[_MARK_AT + 1], mark, looked)
+                    mark, last = looked(key.name, shown, row[_MARK_AT + 1], mark, last)
                 else:
                     self._add(latest, row, shown, key, walks)
             live += [self._living(row, shown) for row in living.get(other, ())]
@@ -423,9 +420,9 @@ class Look:
             else:
                 stale.append(action_of(row, _ACTION_AT, shown, self._probe))
         # A look at a tree tells less of a thing than a look at the thing itself.
-        from_above = looked > 0 and not mark.read and own is None
+        from_above = last > 0 and not mark.read and own is None
         if from_above:
-            mark = replace(mark, read=looked)
+            mark = replace(mark, read=last)
         live.sort(key=lambda action: action.id)
         return KeyView(key, mark, tuple(live), (), own, tuple(stale), from_above), latest
 
@@ -487,14 +484,7 @@ class Look:
     def _wanted(self, now: int) -> tuple[str, ...]:
         """The sessions that wait for something this one holds, through trees too."""
         assert self._queues is not None  # noqa: S101  asked for by the one who calls
-        me, rows = self.scope.session, self._queues.fetchall()
-        held = [key for key, session, state, _ in rows if session == me and state == "open"]
-        waiting = {
-            session: None
-            for key, session, state, expires in rows
-            if state == "queued" and session != me and expires > now and any(overlap(key, mine) for mine in held)
-        }
-        return tuple(waiting)
+        return wanted(self._queues.fetchall(), self.scope.session, now)
 
     # --- reports ---
 
@@ -503,7 +493,8 @@ class Look:
             row = self._find.fetchone()
         else:
             assert self.scope.find is not None  # noqa: S101  asked for by the one who calls
-            id = self._search(self.scope.find, now)
+            rows = self.line.fetch(_UNREPORTED, {**self._params, "since": now - REMEMBERED})
+            id = meant(rows, self.scope.find)
             row = self.line.send(_FOUND, {"id": id}).fetchone() if id is not None else None
         return self._action_found(row) if row is not None else None
 
@@ -514,44 +505,7 @@ class Look:
             return None
         return action_of(row, 0, "", self._probe, verdict)
 
-    def _search(self, find: Find, now: int) -> int | None:
-        """The id of the action that a report without an id means."""
-        rows = self.line.fetch(_UNREPORTED, {**self._params, "since": now - REMEMBERED})
-        if find.digest is not None:
-            rows = [row for row in rows if row[3] and content_of(row[3]).digest == find.digest]
-            rows.sort(key=lambda row: (row[1] == "unknown", row[0]))
-        else:
-            rows = [row for row in rows if not (row[4] and extra_of(row[4]).lock) and _is_on(row[2], find.key)]
-            rows.sort(key=lambda row: (row[1] == "unknown", -row[0]))
-        return int(rows[0][0]) if rows else None
-
 
 def _changed(row: Row) -> int:
     """When the action in a row last changed its key; 0 where there is none."""
     return row[_ACTION_AT + 7] or row[_ACTION_AT] or 0
-
-
-def _is_on(keys: str | None, name: str | None) -> bool:
-    """Whether an action has the key; with an empty name, whether it has none that shows."""
-    shown = [key.name for key in stored_keys(keys) if not key.name.startswith("=")] if keys else []
-    return name in shown if name else not shown
-
-
-def _looked(name: str, other: str, at: int, mark: Mark, above_it: int) -> tuple[Mark, int]:
-    """The mark with a look at what the key is a facet of, and the last look at a tree that sees the key."""
-    if name.startswith(f"{other}|"):
-        return (replace(mark, read=at) if at > mark.read else mark), above_it
-    return mark, max(above_it, at) if sees(other, name) else above_it
-
-
-def _inherit(mark: Mark, row: Row) -> Mark:
-    """A mark with what a predecessor's says beyond it; its finished write counts as its look."""
-    theirs = mark_of(row[_MARK_AT:_ACTION_AT])
-    read = theirs.read
-    acted, state = row[_ACTION_AT], row[_ACTION_AT + 6]
-    ended, expires = row[_ACTION_AT + 7] or 0, row[_ACTION_AT + 8] or 0
-    if acted is not None and state == "done" and 0 < ended <= expires:
-        read = max(read, acted)
-    if not mark.told and theirs.told:
-        mark = replace(theirs, read=mark.read, told_call=b"")
-    return replace(mark, read=read) if read > mark.read else mark

@@ -32,8 +32,6 @@ from callosum.model import (
     Scope,
     State,
     View,
-    overlap,
-    sees,
 )
 from callosum.stores.base import Clock, Probe
 from callosum.stores.rows import (
@@ -47,13 +45,14 @@ from callosum.stores.rows import (
     answered,
     bare,
     before_of,
-    content_of,
-    extra_of,
+    inherit,
+    looked,
     mark_of,
+    meant,
     own_of,
     scoped,
     span,
-    stored_keys,
+    wanted,
 )
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.known import Alone, Known
@@ -255,7 +254,8 @@ class Look(Struct, gc=False):
             if row[MARK_WIDTH] is not None and len(latest) < LATEST:
                 self._add(latest, row[MARK_WIDTH:], key.name, key.mode)
         for predecessor in predecessors:
-            mark = _inherit(mark, self.execute(_OWN, (name, predecessor)).fetchone())
+            if (row := self.execute(_OWN, (name, predecessor)).fetchone()) is not None:
+                mark = inherit(mark, row)
         if not (live or latest or related or name[-1] == "/"):
             return KeyView(key, mark, (), (), own)
         alive = self._live(name, key.name) if live and self.scope.live else []
@@ -341,7 +341,7 @@ class Look(Struct, gc=False):
                 if row[MARK_WIDTH] is not None:
                     self._add(latest, row[MARK_WIDTH:], shown, key.mode)
             if mine is not None:
-                mark, above = _looked(key.name, shown, mine[1], mark, above)
+                mark, above = looked(key.name, shown, mine[1], mark, above)
             if scope.live:
                 live += self._live(other, shown)
         for low, high in below:
@@ -448,14 +448,7 @@ class Look(Struct, gc=False):
     def _wanted(self, now: int) -> tuple[str, ...]:
         """The sessions that wait for something this one holds, through trees too."""
         me = self.scope.session
-        rows = self.execute(_QUEUES, (self.scope.namespace, me)).fetchall()
-        held = [key for key, session, state, _ in rows if session == me and state == "open"]
-        waiting = {
-            session: None
-            for key, session, state, expires in rows
-            if state == "queued" and session != me and expires > now and any(overlap(key, mine) for mine in held)
-        }
-        return tuple(waiting)
+        return wanted(self.execute(_QUEUES, (self.scope.namespace, me)).fetchall(), me, now)
 
     # --- the same content ---
 
@@ -480,7 +473,7 @@ class Look(Struct, gc=False):
     def _of_a_report(self, find: Find, clock: Clock) -> View:
         now = clock()
         known = self.known
-        id = find.id if find.id is not None else self._search(find, now)
+        id = find.id if find.id is not None else meant(self._unreported(now), find)
         action = self._opened(id) if id is not None else None
         if action is None:
             action, last = self._found(id) if id is not None else (None, None)
@@ -506,7 +499,7 @@ class Look(Struct, gc=False):
         return action
 
     def _find(self, find: Find, now: int) -> Action | None:
-        id = find.id if find.id is not None else self._search(find, now)
+        id = find.id if find.id is not None else meant(self._unreported(now), find)
         return self._found(id)[0] if id is not None else None
 
     def _found(self, id: int) -> tuple[Action | None, int | None]:
@@ -525,17 +518,6 @@ class Look(Struct, gc=False):
         action, _ = self._found(id)
         (body,) = self.execute("select body from journal where seq = ?", (id,)).fetchone()
         return answered(action, body) if action is not None else None
-
-    def _search(self, find: Find, now: int) -> int | None:
-        """The id of the action that a report without an id means."""
-        rows = self._unreported(now)
-        if find.digest is not None:
-            rows = [row for row in rows if row[3] and content_of(row[3]).digest == find.digest]
-            rows.sort(key=lambda row: (row[1] == "unknown", row[0]))
-        else:
-            rows = [row for row in rows if not (row[4] and extra_of(row[4]).lock) and _is_on(row[2], find.key)]
-            rows.sort(key=lambda row: (row[1] == "unknown", -row[0]))
-        return int(rows[0][0]) if rows else None
 
     def _unreported(self, now: int) -> list[Any]:
         """This session's actions without a report, and its unknown ones: seq, state, keys, content, extra."""
@@ -569,38 +551,6 @@ def alone_of(session: str, mine: Any) -> Alone:
     if mine is None:
         return Alone(session, NO_MARK, None, there=False)
     return Alone(session, mark_of(mine), mine[MARK_WIDTH - 1], there=True)
-
-
-def _is_on(keys: str | None, name: str | None) -> bool:
-    """Whether an action has the key; with an empty name, whether it has none that shows."""
-    shown = [key.name for key in stored_keys(keys) if not key.name.startswith("=")] if keys else []
-    return name in shown if name else not shown
-
-
-def _looked(name: str, other: str, at: int, mark: Mark, above: int) -> tuple[Mark, int]:
-    """The mark with a look at what the key is a facet of, and the last look at a tree that sees the key."""
-    if name.startswith(f"{other}|"):
-        return (replace(mark, read=at) if at > mark.read else mark), above
-    return mark, max(above, at) if sees(other, name) else above
-
-
-def _inherit(mark: Mark, row: Sequence[Any] | None) -> Mark:
-    """A mark with what the predecessor's says beyond it; its finished write counts as its look."""
-    if row is None:
-        return mark
-    theirs = mark_of(row)
-    read = theirs.read
-    acted, state, ended, expires = (
-        row[MARK_WIDTH],
-        row[MARK_WIDTH + 6],
-        row[MARK_WIDTH + 7],
-        row[MARK_WIDTH + 8],
-    )
-    if acted is not None and state == "done" and 0 < (ended or 0) <= (expires or 0):
-        read = max(read, acted)
-    if not mark.told and theirs.told:
-        mark = replace(theirs, read=mark.read, told_call=b"")
-    return replace(mark, read=read) if read > mark.read else mark
 
 
 def _prelude(covers: int, keys: int, prints: int, live: bool, last: bool) -> str:
