@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -52,6 +52,7 @@ OPENERS: Final = ("intercept", "lock", "queue")
 _STATES: Final = {state.value: state for state in State}
 _MODES: Final = {mode.value: mode for mode in Mode}
 _VERDICTS: Final = {verdict.value: verdict for verdict in Verdict}
+_TAKEN_BACK: Final = ("failed", "cancelled")
 _NO_CONTENT: Final = Content()
 _DONE: Final = State.DONE  # an enum's attributes are slow
 
@@ -331,6 +332,26 @@ def meant(rows: Sequence[Any], find: Find) -> int | None:
         fits = [row for row in rows if not (row[4] and extra_of(row[4]).lock) and _is_on(row[2], find.key)]
         fits.sort(key=lambda row: (row[1] == "unknown", -row[0]))
     return int(fits[0][0]) if fits else None
+
+
+Life = Callable[[int], "Sequence[Any] | None"]
+"""Returns state, report and keys of the action that an entry opened, None if it has left."""
+
+
+def standing_look(read: int, key: str, life: Life) -> int:
+    """A session's newest look at a key, at ``read`` or before, that did not fail; 0 if there is none."""
+    while read and (row := life(read)) is not None and row[0] in _TAKEN_BACK:
+        read = before_of(row[2], key)
+    return read
+
+
+def standing(id: int, key: str, life: Life) -> tuple[int | None, int]:
+    """A session's newest action on a key, ``id`` or before, that was not taken back, and its moment."""
+    while id and (row := life(id)) is not None:
+        if row[0] not in _TAKEN_BACK:
+            return id, int(row[1] or id)
+        id = before_of(row[2], key)
+    return None, 0
 
 
 def _is_on(keys: str | None, name: str | None) -> bool:

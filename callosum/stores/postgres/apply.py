@@ -24,7 +24,7 @@ from callosum.model import (
 from callosum.stores.postgres.line import Line
 from callosum.stores.postgres.look import Look, Memory
 from callosum.stores.postgres.wake import notice
-from callosum.stores.rows import Extra, as_json, before_of, encode, note_of, scoped, stored_keys
+from callosum.stores.rows import Extra, as_json, encode, note_of, scoped, standing, standing_look, stored_keys
 
 _ENDED: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
 _TAKEN_BACK: Final = frozenset({State.FAILED, State.CANCELLED})
@@ -305,39 +305,22 @@ class Apply:
         for stored in stored_keys(rows[0][0]) if rows and rows[0][0] else ():
             name = scoped(action.namespace, stored.name)
             if stored.mode == "read":
-                before = self._looked(stored.before, stored.name)
+                before = standing_look(stored.before, stored.name, self._life)
                 self._line.send(
                     "update mark set read = %(before)s where key = %(key)s and session = %(session)s "
                     "and read > %(before)s and read <= %(seq)s",
                     {"before": before, "key": name, "session": action.session, "seq": action.id},
                 )
                 continue
-            standing, changed = self._standing(stored.before, stored.name)
+            stands, changed = standing(stored.before, stored.name, self._life)
             self._line.send(
                 "update mark set acted = %s, changed = %s where key = %s and session = %s and acted = %s",
-                (standing, changed, name, action.session, action.id),
+                (stands, changed, name, action.session, action.id),
             )
 
-    def _looked(self, read: int, key: str) -> int:
-        """The session's newest look at or before ``read`` that did not fail."""
-        while read:
-            rows = self._line.fetch("select state, keys from journal where seq = %s", (read,))
-            if not rows or rows[0][0] not in ("failed", "cancelled"):
-                break
-            read = before_of(rows[0][1], key)
-        return read
-
-    def _standing(self, id: int, key: str) -> tuple[int | None, int]:
-        """The session's newest action at or before ``id`` that was not taken back, and its moment."""
-        while id:
-            rows = self._line.fetch("select seq, state, ended, keys from journal where seq = %s", (id,))
-            if not rows:
-                break
-            seq, state, ended, keys = rows[0]
-            if state not in ("failed", "cancelled"):
-                return int(seq), int(ended or seq)
-            id = before_of(keys, key)
-        return None, 0
+    def _life(self, seq: int) -> Any:
+        rows = self._line.fetch("select state, ended, keys from journal where seq = %s", (seq,))
+        return rows[0] if rows else None
 
 
 def _cover(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
@@ -24,7 +24,7 @@ from callosum.model import (
     State,
     View,
 )
-from callosum.stores.rows import Extra, as_json, before_of, encode, note_of, opened, scoped, stored_keys
+from callosum.stores.rows import Extra, as_json, encode, note_of, opened, scoped, standing, standing_look, stored_keys
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.known import Alone, Known
 from callosum.stores.sqlite.look import Look
@@ -327,34 +327,17 @@ class Apply(Struct, gc=False):
             name = scoped(action.namespace, stored.name)
             self.known.keys.pop(name, None)
             if stored.mode == "read":
-                before = self._looked(stored.before, stored.name)
+                before = standing_look(stored.before, stored.name, self._life)
                 self.execute(
                     "update mark set read = ? where key = ? and session = ? and read > ? and read <= ?",
                     (before, name, action.session, before, action.id),
                 )
                 continue
-            standing, changed = self._standing(stored.before, stored.name)
+            stands, changed = standing(stored.before, stored.name, self._life)
             self.execute(
                 "update mark set acted = ?, changed = ? where key = ? and session = ? and acted = ?",
-                (standing, changed, name, action.session, action.id),
+                (stands, changed, name, action.session, action.id),
             )
 
-    def _looked(self, read: int, key: str) -> int:
-        """The session's newest look at or before ``read`` that did not fail."""
-        while read:
-            row = self.execute("select state, keys from journal where seq = ?", (read,)).fetchone()
-            if row is None or row[0] not in ("failed", "cancelled"):
-                break
-            read = before_of(row[1], key)
-        return read
-
-    def _standing(self, id: int, key: str) -> tuple[int | None, int]:
-        """The session's newest action at or before ``id`` that was not taken back, and its moment."""
-        while id:
-            row = self.execute("select seq, state, ended, keys from journal where seq = ?", (id,)).fetchone()
-            if row is None:
-                break
-            if row[1] not in ("failed", "cancelled"):
-                return int(row[0]), int(row[2] or row[0])
-            id = before_of(row[3], key)
-        return None, 0
+    def _life(self, seq: int) -> Any:
+        return self.execute("select state, ended, keys from journal where seq = ?", (seq,)).fetchone()
