@@ -100,6 +100,26 @@ def test_one_sync_serves_all_who_committed_before_it(disk: Disk) -> None:
         connections.close()
 
 
+def test_who_waits_in_line_syncs_nothing_while_nothing_happens(disk: Disk) -> None:
+    """It looks again several times a second, for as long as a minute."""
+    naps = 0
+
+    def sleep(_: float) -> None:
+        nonlocal naps
+        naps += 1
+        if naps == 40:
+            gate.release("doug", key)
+
+    with LocalGate(disk.state, sleep=sleep) as gate:
+        call = Call("mira", "message", {**HIGH, "message": "On my way to you"}, wait=60)
+        (key,) = gate.explain(call)[1].context_keys
+        gate.lock("doug", key, 4)
+        syncs = disk.syncs
+        assert gate.intercept(call).proceed
+        assert naps == 40
+        assert disk.syncs - syncs <= 4  # its place, what it kept of it, and the decision
+
+
 def test_a_record_of_another_file_covers_nothing(disk: Disk) -> None:
     """A database that was made anew begins without syncs, whatever the small file says."""
     with LocalGate(disk.state) as gate:

@@ -82,9 +82,18 @@ def _clock() -> int:
     return time.time_ns() // 1000
 
 
-def _newest(answers: list[Applied | Exception]) -> int:
-    """The moment of the newest entry a batch wrote, or looked at."""
-    return max((a.ids[-1] if a.ids else a.now for a in answers if isinstance(a, Applied)), default=0)
+def _newest(answers: list[Applied | Exception], last: int) -> int:
+    """Up to which moment a batch must be on disk: what it wrote, and where it wrote nothing all that it has seen.
+
+    ``last`` is the newest entry. Who waits in line looks again and again: where nobody has written, nothing is synced.
+    """
+    return max((_written(one, last) for one in answers if isinstance(one, Applied)), default=0)
+
+
+def _written(applied: Applied, last: int) -> int:
+    if applied.ids:
+        return applied.ids[-1]
+    return applied.now if applied.change.settles or applied.change.moves else max(last, 0)
 
 
 class _Swept:
@@ -194,8 +203,8 @@ class SqliteStore:
                 raise
         except (sqlite3.Error, OSError) as error:
             raise explain(error, self.path) from error
-        # Up to the newest entry that was written or repeated: an answer must be on disk.
-        return answers, _newest(answers) if durable else 0
+        # Up to the newest entry that was written or seen: an answer must be on disk, and so what it goes by.
+        return answers, _newest(answers, known.last) if durable else 0
 
     # --- reading ---
 
