@@ -14,6 +14,7 @@ from callosum.hosts.mcp.identity import Actor
 from callosum.model import DEFAULT_NAMESPACE, Conflict, Host, LockResult, State
 from callosum.policy.sentence import ago, name, since
 from callosum.redact import quote
+from callosum.wire import can_be_seen
 
 if TYPE_CHECKING:
     from callosum.client.client import CallosumClient
@@ -56,13 +57,13 @@ class Desk:
 
     def others(self, actor: Actor, keys: Iterable[str] = ()) -> str:
         """What the other sessions have in hand and did lately."""
-        wanted = [canonical(key) for key in keys]
+        wanted = [self._spelled(key) for key in keys]
         found = self._client.brief(actor.instance, actor.session, keys=wanted, cwd=self._cwd, namespace=self._namespace)
         return found.text or "No other session has anything in hand, or did anything lately, that concerns you."
 
     def who_holds(self, actor: Actor, key: str) -> str:
         """Who has a lease on a key, waits for it, or left something open on it, and who acted on it last."""
-        key = canonical(key)
+        key = self._spelled(key)
         status = self._client.status(key, namespace=self._namespace)
         me, now = _name(actor), self._now()
         lines = [_held(one, me, "has a lease on", now) for one in status.locks]
@@ -75,11 +76,11 @@ class Desk:
 
     def take(self, actor: Actor, key: str, seconds: int) -> str:
         """Takes a lease on a key, or says who has it."""
-        result = self._lock(actor, canonical(key), seconds)
+        result = self._lock(actor, self._spelled(key), seconds)
         return self._taken(key, seconds, result)
 
     def _taken(self, key: str, seconds: int, result: LockResult) -> str:
-        shown = quote(canonical(key), 160)
+        shown = quote(self._spelled(key), 160)
         if result.acquired:
             return (
                 f"You have the lease on {shown} for {seconds} s: other sessions are held off from grave actions on it "
@@ -89,7 +90,7 @@ class Desk:
 
     def release(self, actor: Actor, key: str) -> str:
         """Gives a lease back that was taken here."""
-        key = canonical(key)
+        key = self._spelled(key)
         report = self._client.release(actor.instance, key, session=actor.session, namespace=self._namespace)
         if report.ok:
             return f"Released {quote(key, 160)}."
@@ -97,7 +98,7 @@ class Desk:
 
     def wait_for(self, actor: Actor, key: str, seconds: int, *, take: bool) -> str:
         """Waits until no other session holds a key, and takes it then if that is wished."""
-        key = canonical(key)
+        key = self._spelled(key)
         ends = self._clock() + seconds
         pause = _FIRST_PAUSE
         while True:
@@ -113,6 +114,9 @@ class Desk:
                 return f"Still not free after {seconds} s. {told}"
             self._sleep(min(pause, left))
             pause = min(2 * pause, _LAST_PAUSE)
+
+    def _spelled(self, key: str) -> str:
+        return canonical(key, self._cwd)
 
     def _free(self, actor: Actor, key: str) -> tuple[bool, str]:
         me, now = _name(actor), self._now()
@@ -131,14 +135,24 @@ class Desk:
         )
 
 
-def canonical(key: str) -> str:
-    """A key as it is meant: a bare absolute path is a file's. Raises ``ConfigError`` for one that names nothing."""
+def canonical(key: str, cwd: str | None = None) -> str:
+    """A key in the spelling that calls have it in; a bare path is a file's, relative to ``cwd``.
+
+    Raises ``ConfigError`` for one that names nothing, or several things.
+    """
+    from callosum.rules import keys  # noqa: PLC0415 - a wrap starts without the rules
+
     key = key.strip()
     if key.startswith("/"):
-        return f"file:{key}"
+        key = f"file:{key}"
     if ":" not in key:
         raise ConfigError('expected a key such as "file:/repo/a.py" or "email:alice@example.com"', at="key")
-    return key
+    if key.endswith("/") or "|" in key:  # copied from an answer: only a rule makes what covers others, or a part
+        return key
+    found = keys.canonical(key, cwd) if can_be_seen(key) else ()
+    if len(found) > 1:
+        raise ConfigError(f"expected one key, got {len(found)}: take them one after the other", at="key")
+    return found[0] if found else key
 
 
 def _name(actor: Actor) -> str:

@@ -1,0 +1,47 @@
+"""The keys that an agent writes: they must be those which calls have, or a lease holds nobody off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from callosum.errors import ConfigError
+from callosum.gate import LocalGate
+from callosum.hosts.mcp.desk import Desk, canonical
+from callosum.hosts.mcp.identity import Actor
+from callosum.model import Call, Verdict
+from callosum.settings import Settings
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("email:Alice@EXAMPLE.com", "email:alice@example.com"),
+        (" Email:Alice <alice@example.com> ", "email:alice@example.com"),
+        ("file:/w/../w/./a.py", "file:/w/a.py"),
+        ("/w//a.py", "file:/w/a.py"),
+        ("file:a.py", "file:/w/a.py"),
+        ("file:/repo/", "file:/repo/"),
+        ("file:/w/a.py|lines", "file:/w/a.py|lines"),
+        ("thread:andy:msg-500", "thread:andy:msg-500"),
+        ("file:\u202e", "file:\u202e"),
+    ],
+)
+def test_a_key_is_spelled_as_calls_have_it(written: str, meant: str) -> None:
+    assert canonical(written, "/w") == meant
+
+
+@pytest.mark.parametrize("written", ["nothing", "", "email:a@x.org, b@x.org"])
+def test_what_is_not_one_key_is_refused(written: str) -> None:
+    with pytest.raises(ConfigError, match="expected"):
+        canonical(written)
+
+
+def test_a_lease_on_a_key_as_it_is_written_is_met_by_the_call(tmp_path: Path) -> None:
+    mail = Call("bob", "send_email", {"to": "alice@example.com", "body": "Hello"})
+    with LocalGate(settings=Settings(state=tmp_path)) as gate:
+        desk = Desk(gate)  # type: ignore[arg-type]  what it asks of a client, a gate answers too
+        assert desk.take(Actor("amy", "1"), "email:Alice@EXAMPLE.com", 60).startswith("You have the lease")
+        assert gate.intercept(mail).verdict is Verdict.WARN
+        assert desk.release(Actor("amy", "1"), "email:alice@Example.com").startswith("Released")
