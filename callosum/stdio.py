@@ -7,7 +7,8 @@
     channel.write <── whole lines, under a lock ──┘
 
 Who reads also answers, as long as one request comes at a time: a change of thread takes as long as a decision.
-A request that may take long (``wait``) never holds up the reader.
+A request that may take long (``wait``) goes to a worker; only when every worker has one does the next one that may
+hold up the reader.
 """
 
 from __future__ import annotations
