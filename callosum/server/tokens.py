@@ -125,15 +125,18 @@ class Tokens:
     def find(self, presented: str) -> Token | None:
         """Returns the token of this secret; None for one that is unknown, removed, replaced or expired.
 
+        ``digest`` of what is returned is that of the secret which was shown, so that ``holds`` knows a former one.
         Takes as long for a wrong secret as for the right one, and for a name that does not exist.
         """
         tokens, now, digest = self._current(), self._clock(), _digest(presented)
         token = tokens.get(_name_in(presented), _NOBODY)
         fits = hmac.compare_digest(digest, token.digest)
         fits_former = hmac.compare_digest(digest, token.former or _NO_DIGEST)
-        if fits or (fits_former and now < (token.former_until or 0)):
-            return token if token.expires is None or now < token.expires else None
-        return None
+        if not fits and not (fits_former and now < (token.former_until or 0)):
+            return None
+        if token.expires is not None and now >= token.expires:
+            return None
+        return token if fits else msgspec.structs.replace(token, digest=digest)
 
     def holds(self, token: Token) -> bool:
         """Whether a token that was found earlier is still good: for connections that stay open long."""
@@ -214,18 +217,20 @@ class Tokens:
     def rotate(self, name: str, grace: float = 0) -> str:
         """Returns a new secret for a token; the old one goes on for ``grace`` seconds.
 
-        Raises ``ConfigError`` at ``name`` if there is none of this name.
+        Raises ``ConfigError`` at ``name`` if there is none of this name, or it has expired.
         """
         if not 0 <= grace <= 365 * 86400:
             raise ConfigError("expected 0 seconds to 365 days", at="grace")
         secret = _new(name)
         with self._changing() as tokens:
-            old = _of(tokens, name)
+            old, now = _of(tokens, name), self._clock()
+            if old.expires is not None and now >= old.expires:
+                raise ConfigError("it has expired: remove it, and add another", at="name")
             tokens[name] = msgspec.structs.replace(
                 old,
                 digest=_digest(secret),
                 former=old.digest if grace else None,
-                former_until=int(self._clock() + grace) if grace else None,
+                former_until=int(now + grace) if grace else None,
             )
         return secret
 

@@ -131,6 +131,8 @@ def test_a_token_ends_when_it_expires(tokens: Tokens, clock: Clock) -> None:
     clock.goes(1)
     assert tokens.find(secret) is None
     assert not tokens.holds(found)
+    with pytest.raises(ConfigError, match="expired"):
+        tokens.rotate("mira")
 
 
 def test_a_rotated_token_has_a_new_secret_and_the_old_one_for_a_while_if_wanted(tokens: Tokens, clock: Clock) -> None:
@@ -138,11 +140,15 @@ def test_a_rotated_token_has_a_new_secret_and_the_old_one_for_a_while_if_wanted(
     early = tokens.find(first)
     assert early is not None
     second = tokens.rotate("mira", grace=3600)
-    assert tokens.find(first) == tokens.find(second)
+    late = tokens.find(first)
+    assert late is not None
+    assert (late.name, late.instance) == ("mira", "mira")
     assert tokens.holds(early)
+    assert tokens.holds(late)
     clock.goes(3600)
     assert tokens.find(first) is None
     assert not tokens.holds(early)
+    assert not tokens.holds(late), "a stream that was opened with the old secret outlived it"
     third = tokens.rotate("mira")
     assert tokens.find(second) is None
     found = tokens.find(third)
@@ -411,7 +417,8 @@ def test_tokens_are_listed_rotated_and_removed(state: Path) -> None:
 
     rotated = run(state, "token", "rotate", "mira", "--grace", "1h")
     tokens = Tokens(state / "tokens.json")
-    assert tokens.find(rotated.stdout.strip()) == tokens.find(made["token"])
+    assert tokens.find(rotated.stdout.strip())
+    assert tokens.find(made["token"])
     assert run(state, "token", "remove", "mira").returncode == 0
     assert Tokens(state / "tokens.json").list() == ()
     for words in (("remove", "mira"), ("rotate", "mira")):
