@@ -370,14 +370,18 @@ class _Server(uvicorn.Server):
 async def _keep_table(gate: LocalGate) -> None:
     """Keeps the clients' fallback table beside the state as the rules have it."""
     written: dict[str, int] | None = None
+    failed = False
     while True:
         tools = gate.rules.current().highest_tiers()
         if tools != written:
             try:
                 write_table(gate.settings.state / FILE, tools)
             except OSError as error:
-                logger.warning("the fallback table could not be written: %s", error)
-            written = tools
+                if not failed:
+                    logger.warning("the fallback table could not be written: %s", error)
+                failed = True
+            else:
+                written, failed = tools, False
         await asyncio.sleep(_LOOK_AT_RULES)
 
 
