@@ -27,7 +27,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -70,6 +70,7 @@ _JUST: Final = 0.005
 """What ran out is looked at so many seconds later."""
 _NO_PLACE: Final = 2**63
 _PARKED: Final = object()
+_Place = TypeVar("_Place", str, tuple[str, str])
 
 
 class Stopping(CallosumError):
@@ -361,12 +362,17 @@ class Lines:
 
     def _drop(self, line: Line) -> None:
         del self._lines[line.namespace, line.keys]
-        self._wide.get(line.namespace, {}).pop(line, None)
+        _take_out(self._wide, line.namespace, line)
         for key in line.keys:
-            found = self._named[line.namespace, key.name]
-            found.pop(line, None)
-            if not found:
-                del self._named[line.namespace, key.name]
+            _take_out(self._named, (line.namespace, key.name), line)
+
+
+def _take_out(lines: dict[_Place, dict[Line, None]], place: _Place, line: Line) -> None:
+    """Takes a line out of those at a place, and the place with the last of them."""
+    found = lines.get(place, {})
+    found.pop(line, None)
+    if not found:
+        lines.pop(place, None)
 
 
 def given_up(place: int, lasts: int, view: View) -> Change:

@@ -185,6 +185,8 @@ def test_a_word_wakes_whom_it_concerns(key: str, ended: tuple[str, ...], rings: 
             await quiet(waiter)
         waiter.leave(None)
         assert len(lines) == 0
+        assert not lines._named
+        assert not lines._wide, "nothing is left of a namespace"
 
     async def quiet(waiter: Waiter) -> None:
         waiter.follow()  # as after a look
