@@ -214,7 +214,7 @@ class Service:
 
     async def release(self, request: Request) -> Answer:
         """Frees this actor's leases on the key; a person frees all with ``force``."""
-        key = key_of_path(request.scope["raw_path"], b"/lock/")
+        key = key_of_path(request.scope["raw_path"])
         body = await request.body()
         asked = wire.read(_RELEASE, body) if body else wire.Release()
         said = read_query(ReleaseQuery, request.scope["query_string"])
@@ -264,7 +264,7 @@ class Service:
 
     async def hook(self, request: Request) -> Answer:
         """Takes a hook event of a host as the host wrote it, and answers in the host's own words; `{}`: go on."""
-        adapter = adapter_of(key_of_path(request.scope["raw_path"], b"/hooks/"))
+        adapter = adapter_of(key_of_path(request.scope["raw_path"]))
         body = await request.body()
         asked = read_query(HookQuery, request.scope["query_string"])
         place = Place(adapter.name if asked.instance is None else asked.instance, asked.namespace)
@@ -466,7 +466,7 @@ def _check_late(call: Call, at: str) -> None:
 
 
 def _id_of_path(request: Request) -> int:
-    written = key_of_path(request.scope["raw_path"], b"/approvals/")
+    written = key_of_path(request.scope["raw_path"])
     if not re.fullmatch(r"[1-9][0-9]{0,18}", written) or int(written) >= 2**63:
         raise ConfigError("expected the id of a decision", at="id")
     return int(written)

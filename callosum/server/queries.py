@@ -114,12 +114,13 @@ def _several_in(kind: type[Struct]) -> frozenset[str]:
     return SEVERAL & {field.encode_name for field in msgspec.structs.fields(kind)}
 
 
-def key_of_path(raw_path: bytes, prefix: bytes) -> str:
-    """The context key that follows ``prefix`` in a path, percent-decoded.
+def key_of_path(raw_path: bytes) -> str:
+    """What follows the first name in a path, ``/lock/KEY``, percent-decoded.
 
     From the raw path: only there a ``%2F`` differs from a ``/``, and bytes that are no UTF-8 can be refused.
     """
+    _, _, rest = raw_path.split(b"?", 1)[0].removeprefix(b"/").partition(b"/")
     try:
-        return unquote_to_bytes(raw_path.split(b"?", 1)[0].removeprefix(prefix)).decode()
+        return unquote_to_bytes(rest).decode()
     except UnicodeDecodeError:
         raise BadRequest("broken UTF-8", at="contextKey") from None
