@@ -48,21 +48,25 @@ def require_person(store: Store, what: str) -> str:
 
     ``what`` is said in the refusal (``approve a call``). Raises ``NotAPerson`` with the reason.
     """
+    words = f"only a person can {what}"
+    refuse_agents(store, words)
+    if not terminal():
+        raise NotAPerson(f"{words}: run it at a terminal of your own, without pipes")
+    return _login()
+
+
+def refuse_agents(store: Store, what: str) -> None:
+    """Raises ``NotAPerson``, which begins with ``what``, where an agent's host stands behind this process."""
     mark = mark_of_a_host(os.environ)
     if mark is not None:
-        raise NotAPerson(f"only a person can {what}: {mark} is set, so an agent's host started this process")
+        raise NotAPerson(f"{what}: {mark} is set, so an agent's host started this process")
     above = ancestors(os.getpid())
     host = next((name for one in above if (name := host_name(one.pid))), None)
     if host is not None:
-        raise NotAPerson(f"only a person can {what}: this process descends from {host}")
+        raise NotAPerson(f"{what}: this process descends from {host}")
     holder = holder_of(above, store)
     if holder is not None:
-        raise NotAPerson(
-            f"only a person can {what}: this process descends from process {holder}, which runs gated calls"
-        )
-    if not terminal():
-        raise NotAPerson(f"only a person can {what}: run it at a terminal of your own, without pipes")
-    return _login()
+        raise NotAPerson(f"{what}: this process descends from process {holder}, which runs gated calls")
 
 
 def mark_of_a_host(environ: Mapping[str, str]) -> str | None:

@@ -11,8 +11,6 @@ from callosum.cli.options import Config, Namespace, State, settings_of
 if TYPE_CHECKING:
     from types import FrameType
 
-    from callosum.stores.base import Store
-
 
 def stdio(
     approver: Annotated[
@@ -37,7 +35,9 @@ def stdio(
     settings = settings_of(state, namespace, config)
     gate = LocalGate(settings=settings)
     if approver:
-        _refuse_agents(gate.store)
+        from callosum.cli.person import refuse_agents
+
+        refuse_agents(gate.store, "only a person's own program may be given --approver")  # no terminal to ask for here
     channel = Pipes(0, out)
 
     def stop(number: int, _: FrameType | None) -> None:
@@ -47,24 +47,3 @@ def stdio(
     signal.signal(signal.SIGTERM, stop)
     if serve(gate, LocalRecords(gate), channel, approver=approver, namespace=settings.namespace):
         gate.close()
-
-
-def _refuse_agents(store: Store) -> None:
-    """Raises ``NotAPerson`` where an agent's host is at the other end. There is no terminal to ask for here."""
-    import os
-
-    from callosum.cli.codes import NotAPerson
-    from callosum.cli.person import holder_of, host_name, mark_of_a_host
-    from callosum.process import ancestors
-
-    what = "only a person's own program may be given --approver"
-    mark = mark_of_a_host(os.environ)
-    if mark is not None:
-        raise NotAPerson(f"{what}: {mark} is set, so an agent's host started this process")
-    above = ancestors(os.getpid())
-    host = next((name for one in above if (name := host_name(one.pid))), None)
-    if host is not None:
-        raise NotAPerson(f"{what}: this process descends from {host}")
-    holder = holder_of(above, store)
-    if holder is not None:
-        raise NotAPerson(f"{what}: this process descends from process {holder}, which runs gated calls")
