@@ -41,7 +41,7 @@ def test_what_is_not_one_key_is_refused(written: str) -> None:
 def test_a_lease_on_a_key_as_it_is_written_is_met_by_the_call(tmp_path: Path) -> None:
     mail = Call("bob", "send_email", {"to": "alice@example.com", "body": "Hello"})
     with LocalGate(settings=Settings(state=tmp_path)) as gate:
-        desk = Desk(gate)  # type: ignore[arg-type]  what it asks of a client, a gate answers too
+        desk = Desk(gate)  # type: ignore[arg-type] # it answers all that a desk asks
         assert desk.take(Actor("amy", "1"), "email:Alice@EXAMPLE.com", 60).startswith("You have the lease")
         assert gate.intercept(mail).verdict is Verdict.WARN
         assert desk.release(Actor("amy", "1"), "email:alice@Example.com").startswith("Released")
