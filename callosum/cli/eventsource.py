@@ -25,16 +25,10 @@ from callosum.client.errors import BadAnswer, TransportError
 from callosum.client.messages import fault_of, quoted
 from callosum.client.sse import Events
 from callosum.client.transport import Stream, Transport
+from callosum.corpus import derive
 from callosum.corpus.derive import events_of
 from callosum.corpus.events import (
     CorpusEvent,
-    SafetyAllowed,
-    SafetyApproved,
-    SafetyBlocked,
-    SafetyDenied,
-    ToolCalled,
-    ToolCompleted,
-    ToolFailed,
     encode,
 )
 from callosum.errors import ConfigError, GateUnavailable
@@ -47,11 +41,8 @@ from callosum.wire import BadRequest
 if TYPE_CHECKING:
     from callosum.journal import Journal
 
-JOURNALLED: Final = frozenset(
-    kind.dotted
-    for kind in (ToolCalled, ToolCompleted, ToolFailed, SafetyAllowed, SafetyBlocked, SafetyApproved, SafetyDenied)
-)
-"""The events that entries of the journal stand for."""
+JOURNALLED: Final = frozenset(kind.dotted for kind in derive.JOURNALLED)
+"""The names of the events that entries of the journal stand for."""
 DROPPED: Final = "stream.dropped"
 """What a server says to who reads too slowly: so many ``count`` events are missing here."""
 PAGE: Final = 1000

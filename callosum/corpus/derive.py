@@ -39,7 +39,7 @@ from callosum.policy.sentence import sentence
 
 Events = tuple[CorpusEvent, ...]
 
-JOURNALLED: Final = frozenset(
+JOURNALLED: Final[frozenset[type[CorpusEvent]]] = frozenset(
     {ToolCalled, ToolCompleted, ToolFailed, SafetyAllowed, SafetyBlocked, SafetyApproved, SafetyDenied}
 )
 """The events that the journal's entries stand for: whoever reads the journal has them, so nobody need pass them on."""
