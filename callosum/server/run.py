@@ -37,6 +37,7 @@ from callosum.server.protocol import Protocol, limited
 from callosum.server.security import Kind, RefusalLog, Security
 from callosum.server.served import ServedGate
 from callosum.server.stream import Stream
+from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from callosum.settings import Settings
 from callosum.stores.base import REGISTERED
@@ -49,7 +50,6 @@ except ImportError:  # pragma: no cover - Windows
 
 logger = logging.getLogger("callosum")
 
-TOKENS: Final = "tokens.json"
 KEEP_ALIVE: Final = 75
 """How long an idle connection is kept, in seconds."""
 STOP_SECONDS: Final = 15

@@ -18,7 +18,7 @@ from callosum.gate import LocalGate
 from callosum.model import Call, Change, Key, Kind, Mode, Opening, State, View
 from callosum.regions.budget import RAS
 from callosum.regions.context import Prefrontal
-from callosum.server.run import TOKENS
+from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from callosum.stores.base import Request
 from callosum.testing.script import LEASE, Script

@@ -15,7 +15,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from callosum.client import CallosumClient
-from callosum.server.run import TOKENS
+from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from tests.acceptance.command import CALLOSUM, environment
 from tests.support.postgres import Server, postgres, schema_of  # noqa: F401

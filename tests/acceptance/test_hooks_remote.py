@@ -22,7 +22,7 @@ from callosum.client import CallosumClient
 from callosum.errors import ConfigError
 from callosum.hosts.install import Where, plan_install
 from callosum.hosts.remote import remote_of
-from callosum.server.run import TOKENS
+from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from callosum.settings import Settings
 from callosum.sockets import socket_path

@@ -15,7 +15,7 @@ from callosum import __version__
 from callosum.client import CallosumClient
 from callosum.errors import ConfigError, GateUnavailable
 from callosum.model import Call
-from callosum.server.run import TOKENS
+from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Role, Tokens
 from tests.acceptance.command import run
 from tests.support.serving import Server, serving, until

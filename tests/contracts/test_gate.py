@@ -13,7 +13,7 @@ from callosum.client import AsyncCallosumClient, CallosumClient
 from callosum.gate import Gate, LocalGate
 from callosum.model import Report
 from callosum.rulebook import Rulebook
-from callosum.server.run import TOKENS
+from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Role, Tokens
 from callosum.settings import Settings
 from callosum.stores.base import Store

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from callosum.server.place import running
-from callosum.server.run import TOKENS
+from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from callosum.sockets import socket_path
 from tests.e2e.hosts import installed, program_in
