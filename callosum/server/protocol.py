@@ -62,7 +62,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     arrive: float = 15.0
     stuck: float = 30.0
     linger: float = 2.0
-    connections: int = 4096
+    connections: int = 16_384
     pipelined: int = 64
 
 

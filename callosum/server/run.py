@@ -59,8 +59,6 @@ _TICK: Final = 10.0
 _GARBAGE: Final = 20_000
 _SWITCH: Final = 0.0005
 """A thread that comes back from the disk waits for the interpreter's lock no longer than this, in seconds."""
-_MOST: Final = 16_384
-"""Most connections: ten thousand calls may wait at one server."""
 _OWN_FILES: Final = 256
 """So many open files are left to the gate itself."""
 _LAST_WORDS: Final = 2
@@ -136,11 +134,12 @@ def _allow_files() -> None:
 
 
 def _connections() -> int:
-    """How many connections are let in: as many as there may be open files, less those of the gate's own."""
+    """How many connections are let in: what there may be of open files, less those of the gate's own, bounds them."""
+    most = Protocol.limits.connections
     if resource is None:  # pragma: no cover - Windows
-        return Protocol.limits.connections
+        return most
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST if files == resource.RLIM_INFINITY else max(64, min(_MOST, files - _OWN_FILES))
+    return most if files == resource.RLIM_INFINITY else max(64, min(most, files - _OWN_FILES))
 
 
 def _tune() -> None:
