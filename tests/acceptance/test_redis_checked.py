@@ -1,0 +1,78 @@
+"""What a process has seen of a Redis, or believes of it, is checked by the server before anything is decided on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from callosum.model import HOUR, MINUTE, SECOND, Change, Key, Mode, Opening, State, View
+from callosum.stores.redis import RedisStore
+from callosum.testing.script import LEASE, Script, ids
+from tests.support.redis_server import RedisServer, redis_server  # noqa: F401  a fixture
+
+KEY = "doc:plan"
+
+
+@pytest.fixture
+def two(redis_server: RedisServer) -> Iterator[tuple[RedisStore, RedisStore]]:  # noqa: F811
+    """Two processes."""
+    url = redis_server.url()
+    stores = RedisStore(url), RedisStore(url)
+    yield stores
+    for store in stores:
+        store.close()
+
+
+def test_what_was_lost_between_the_look_and_the_change_is_looked_at_anew(two: tuple[RedisStore, RedisStore]) -> None:
+    """As after a fail-over to a replica that had received nothing; the connection is none the worse for it."""
+    script = Script(two[0])
+    held = script.act("doug", KEY, state=State.OPEN, tier=4)
+    seen: list[list[int]] = []
+
+    def step(view: View) -> Change:
+        seen.append(ids(view.keys[0].live))
+        if len(seen) == 1:
+            client = two[1].link.client
+            client.delete(*client.scan_iter(f"{two[1].link.prefix}:*"))
+        return Change((script.entry("mira", [KEY], tier=4),), Opening(State.OPEN, view.now + LEASE))
+
+    (id,) = script.run(script.scope("mira", [KEY]), step).ids
+    assert seen == [[held], []]
+    assert ids(script.place("anna", KEY).live) == [id]
+    assert [entry.seq for entry in script.store.entries(namespace="default")] == [id]
+
+
+def test_a_call_that_another_process_has_opened_is_known_where_nothing_else_changed(
+    two: tuple[RedisStore, RedisStore],
+) -> None:
+    """A read changes no key that the process knows; only its identity tells that it is a repeat."""
+    mine, other = (Script(store) for store in two)
+    key = Key(KEY, Mode.READ)
+    runs: list[int] = []
+
+    def step(view: View) -> Change:
+        runs.append(view.earlier.id if view.earlier is not None else 0)
+        if view.earlier is not None:
+            return Change()
+        return Change((mine.entry("mira", [key], tier=0),), Opening(State.DONE, view.now + LEASE))
+
+    for call in (b"before", b"just before"):
+        mine.run(mine.scope("mira", [key], call=call), step)
+    (id,) = other.run(other.scope("mira", [key], call=b"this"), step).ids
+    assert mine.run(mine.scope("mira", [key], call=b"this"), step).ids == ()
+    assert runs == [0, 0, 0, 0, id], "the second last run was made on what this process recalled"
+
+
+@pytest.mark.parametrize("off", [10 * MINUTE, HOUR, -10 * MINUTE])
+def test_a_process_with_a_wrong_idea_of_the_servers_time_does_not_shift_it(
+    two: tuple[RedisStore, RedisStore], off: int
+) -> None:
+    script = Script(two[0])
+    script.act("mira", KEY)
+    (time,) = two[0].transactions._times.values()
+    assert time._offset is not None
+    time._offset += off
+    id = script.act("mira", KEY)
+    seconds, _ = two[1].link.client.time()
+    assert abs(id - seconds * SECOND) < MINUTE
