@@ -51,6 +51,18 @@ def test_a_repeat_after_the_lease_ran_out_is_told_even_where_two_do_not_meet(wor
     assert [conflict.own for conflict in decision.conflicts if conflict.kind is Kind.UNKNOWN] == [True]
 
 
+# --- one call ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", [{"who": "anna"}, {"session": "desk"}, {"namespace": "elsewhere"}])
+def test_anothers_call_with_the_same_id_and_params_is_another_call(world: World, other: dict[str, str]) -> None:
+    """A host numbers the calls of each session anew."""
+    first = world.ask("mira", "send2", ON, params=ONE, call_id="c", session="inbox")
+    more = {"who": "mira", "session": "inbox", **other}
+    second = world.ask(more.pop("who"), "send2", ON, params=ONE, call_id="c", **more)
+    assert (second.id != first.id, second.repeated) == (True, False)
+
+
 # --- what is evidence -------------------------------------------------------------------------------
 
 
