@@ -1,0 +1,74 @@
+"""What the gate itself sees to, whatever the policy says: what is synced, what is kept, what only looks."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.gate.course import Look
+from callosum.model import Outcome, Scope
+from tests.support.world import World
+
+ON = "plan"
+SECRETS = {"password": "hunter2", "text": "the token is ghp_0123456789abcdefghij0123456789abcdef"}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def asked_of_the_store(course: Generator[Any, Any, Any]) -> Scope:
+    """The scope of the first transaction that a method of the gate wants to have."""
+    need = course.send(None)
+    while isinstance(need, Look):
+        need = course.send(need.read())
+    course.close()
+    scope, _ = need
+    assert isinstance(scope, Scope)
+    return scope
+
+
+@pytest.mark.parametrize(("tier", "durable"), [(0, False), (1, False), (2, False), (3, True), (4, True)])
+def test_decisions_of_high_tiers_are_to_be_synced(world: World, tier: int, durable: bool) -> None:
+    assert asked_of_the_store(world.gate.courses.intercept(world.call("mira", f"act{tier}", ON))).durable is durable
+
+
+def test_locks_and_renewals_are_to_be_synced_and_reports_are_not(world: World) -> None:
+    """What a power cut may take is a report: the lease then runs out, and its call is unknown."""
+    opened = world.ask("mira", "act3", ON)
+    courses = world.gate.courses
+    assert asked_of_the_store(courses.lock("mira", "k:1")).durable
+    assert asked_of_the_store(courses.renew("mira", opened.id)).durable
+    assert not asked_of_the_store(courses.complete("mira", id=opened.id)).durable
+
+
+def test_no_secret_of_a_result_or_of_a_late_call_is_journalled(world: World) -> None:
+    opened = world.ask("mira", "act3", ON)
+    assert world.gate.complete("mira", id=opened.id, result=SECRETS).ok
+    world.gate._drive(world.gate.courses.late(world.call("mira", "act2", ON, params=SECRETS), Outcome.DONE, "alone"))
+    world.gate._drive(world.gate.courses.heard("mira", "SessionStart", SECRETS))
+    _, report, late, heard = world.gate.entries()
+    assert report.body["result"]["password"] == late.body["params"]["password"] == "[redacted]"
+    for entry in (report, late, heard):
+        written = str(entry.body)
+        assert "the token is" in written
+        assert "hunter2" not in written
+        assert "ghp_" not in written
+
+
+@pytest.mark.parametrize("tool", ["act0", "act2", "act4", "asked"])
+def test_explaining_leaves_nothing_behind(world: World, tool: str) -> None:
+    """Neither an action nor a mark nor a line of the journal: the same call is then decided as if nobody had asked."""
+    world.do("doug", "send2", ON)
+    world.after(5)
+    before = world.gate.entries()
+    _, shown = world.gate.explain(world.call("mira", tool, ON, call_id="c", wait=5))
+    assert (shown.id, shown.lease) == (0, None)
+    assert world.gate.entries() == before
+    assert world.gate.status().locks == world.gate.status().asked == ()
+    decision = world.ask("mira", tool, ON, call_id="c")
+    assert (decision.verdict, decision.conflicts, decision.repeated) == (shown.verdict, shown.conflicts, False)
