@@ -360,6 +360,12 @@ def test_quote(text: str, quoted: str) -> None:
     assert quote(text) == quoted
 
 
+@pytest.mark.parametrize("blank", "\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+def test_a_letter_that_shows_as_nothing_is_not_quoted(blank: str) -> None:
+    """Unicode calls some of them letters, so they would carry words that nobody sees."""
+    assert quote(f"a{blank}b") == '"ab"'
+
+
 @pytest.mark.parametrize("before", ["\\n", "\\r", "\\t", "\n", " ", '"'])
 def test_a_secret_behind_an_escaped_break_is_seen(before: str) -> None:
     """JSON within a string has its line breaks as a backslash and a letter."""
