@@ -16,7 +16,7 @@ from callosum.stores.postgres import PostgresStore
 from callosum.testing.script import Script
 from tests.support.certificates import certificate_in
 from tests.support.peer import free_port
-from tests.support.postgres import ABSENT, Server, binaries, server
+from tests.support.postgres import Server, need_binaries, server
 
 PASSWORD = "a:word\\of 'its own"
 
@@ -24,8 +24,7 @@ PASSWORD = "a:word\\of 'its own"
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
     """A server that takes connections by network over TLS with a password only; and who vouches for it."""
-    if binaries() is None:
-        pytest.skip(ABSENT)
+    need_binaries()
     if shutil.which("openssl") is None:
         pytest.skip("there is no openssl to make a certificate with")
     folder = tmp_path_factory.mktemp("certificate")

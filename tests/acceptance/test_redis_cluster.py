@@ -48,7 +48,6 @@ def _info(client: Any) -> bytes:
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[list[RedisServer]]:
-    pytest.importorskip("redis")
     with ExitStack() as stack:
         found = []
         for _ in range(3):
@@ -141,7 +140,6 @@ def test_a_cluster_must_sync_every_write(servers: list[RedisServer]) -> None:
 @pytest.fixture
 def with_replica() -> Iterator[tuple[list[RedisServer], RedisServer]]:
     """Three masters, and a replica of the first; who does not answer for half a second is given up."""
-    pytest.importorskip("redis")
     options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "500", "--cluster-replica-validity-factor", "0"]
     with ExitStack() as stack:
         found = []

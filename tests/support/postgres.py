@@ -149,13 +149,18 @@ def server(*options: str, on_disk: bool = False, port: int = 0) -> Iterator[Serv
             shutil.rmtree(folder)
 
 
-@pytest.fixture(scope="session")
-def postgres() -> Iterator[Server]:
-    """The server of this test session. Where there are no binaries: skipped, a failure where they are required."""
+def need_binaries() -> None:
+    """Skips the test where there are no binaries, with the reason; fails where they are required."""
     if binaries() is None:
         if os.environ.get("CALLOSUM_SERVERS") == "required":
             pytest.fail(ABSENT)
         pytest.skip(ABSENT)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """The server of this test session."""
+    need_binaries()
     with server() as own:
         yield own
 

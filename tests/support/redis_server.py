@@ -133,7 +133,6 @@ def redis_server() -> Iterator[RedisServer]:
 
 def serving(*options: str, **more: str) -> Iterator[RedisServer]:
     """Starts a server and stops it afterwards: for fixtures."""
-    pytest.importorskip("redis")
     with tempfile.TemporaryDirectory(prefix="callosum-redis-") as folder:
         server = RedisServer(Path(folder), *options, **more)
         try:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-pytest.importorskip("psycopg")
-pytest.importorskip("redis")
-
 from callosum.stores.postgres import wake as postgres
 from callosum.stores.redis import wake as redis
 from callosum.stores.redis.names import Space, changed_by, known_by, of_action
