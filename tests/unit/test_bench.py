@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from bench import run
 from bench.harness import Case, Line, Measured, percentile, side_by_side
+
+README = Path(run.__file__).parent / "README.md"
 
 
 def test_a_ratio_is_taken_within_each_round() -> None:
@@ -52,3 +56,32 @@ def test_its_command_answers(capsys: pytest.CaptureFixture[str]) -> None:
     assert ended.value.code == 0
     told = capsys.readouterr().out
     assert all(name in told for name in run.CASES)
+
+
+FIGURES = re.compile(
+    r"^\|(?P<name>[^|]+)\|(?:[^|]+\|)?\s*(?P<figure>-?[\d,.]+) (?P<unit>[^|]*)\|\s*(?P<sense>at most|at least) (?P<target>[\d.]+)\s*"
+    r"\|(?P<verdict>[^|]*)\|$",
+    re.MULTILINE,
+)
+
+
+def test_the_page_says_miss_where_a_target_is_missed() -> None:
+    """What stands in the README beside each target follows from the figure."""
+    page = README.read_text()
+    rows = [row.groupdict() for row in FIGURES.finditer(page)]
+    targets = [line for line in page.splitlines() if line.startswith("|") and re.search(r"\| at (most|least) ", line)]
+    assert len(rows) == len(targets) > 50
+    wrong = []
+    for row in rows:
+        figure, target = float(row["figure"].replace(",", "")), float(row["target"])
+        line = Line(row["name"], figure, row["unit"], target, "at least" if row["sense"] == "at least" else "at most")
+        if ("**miss**" in row["verdict"]) is line.met or ("pass" in row["verdict"]) is not line.met:
+            wrong.append(row)
+    assert wrong == []
+
+
+def test_every_group_has_its_table_and_its_command() -> None:
+    page = README.read_text()
+    for name in run.CASES:
+        assert f"\n| {name} | figure | target | |\n" in page, f"{name} has no figures"
+        assert f"\n| `{name}` | " in page, f"{name} is not in the list of groups"
