@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from callosum.model import Mode
 from callosum.rules import command as patches
-from callosum.rules.shell import options, places, wrap
+from callosum.rules.shell import leaks, options, places, wrap
 
 if TYPE_CHECKING:
     from callosum.rules.shell.parser import Command
@@ -300,6 +300,8 @@ def synchronise(run: Run, argv: list[str], _command: Command) -> None:
     for one in sources:
         if not _host(one)[0]:
             run.reads(one)
+            if host and not leaks.is_here(host) and leaks.secret(run, one, settings=False):
+                run.note(4, leaks.SENDS)
     if host:
         place = places.place(path or ".", None, None, run.policy)
         tier = run.policy.system if place.kind in (places.SYSTEM, places.KEPT_KEYS) or place.path == "/" else 2

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from callosum.model import Mode
 from callosum.redact import redact_text
 from callosum.rules import keys
-from callosum.rules.shell import code, data, files, git, machine, options, table, verbs, web, wrap
+from callosum.rules.shell import code, data, files, git, leaks, machine, options, table, verbs, web, wrap
 from callosum.rules.shell.judgement import Judgement
 from callosum.rules.shell.parser import Command, parse
 from callosum.rules.shell.run import Run, shown
@@ -100,6 +100,7 @@ def _command(run: Run, command: Command) -> None:
             _redirected(run, target, Mode.APPEND)
         elif sign in _WRITING:
             _redirected(run, target, Mode.WRITE)
+            leaks.redirected(run, words, target, command)
     at = _assigned(run, words)
     if at == len(words):
         run.note(0, "only redirects" if command.redirects or not words else "sets variables")

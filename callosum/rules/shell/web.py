@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from callosum.model import Mode
 from callosum.rules import command as mails
 from callosum.rules import keys
-from callosum.rules.shell import options, verbs, wrap
+from callosum.rules.shell import leaks, options, verbs, wrap
 
 if TYPE_CHECKING:
     from callosum.rules.shell.parser import Command
@@ -141,8 +141,14 @@ def curl(run: Run, argv: list[str], command: Command) -> None:
         data.append(command.stdin)
     if not urls:
         run.note(1 if found.has("-K", "--config") else 0, "asks for nothing that is named")
+    uploads = [value for name in ("-T", "--upload-file") for value in found.values.get(name, [])]
+    for one in [*data, *(f"@{name}" for name in uploads)][:64]:
+        if one[:1] == "@":
+            run.reads(one[1:])
+    taken = any(one[:2] == "@-" or "=@-" in one[:256] for one in data) or bool({"-", "."} & set(uploads))
     for url in urls[:32]:
         http(run, method, url, data)
+        leaks.sent(run, url, [*data, *(f"@{one}" for one in uploads)][:64], command, reads=taken)
         if found.has("-O", "--remote-name"):
             run.makes(url.partition("?")[0].rstrip("/").rsplit("/", 1)[-1], "downloads a file")
     target = found.value("-o", "--output")
@@ -153,14 +159,17 @@ def curl(run: Run, argv: list[str], command: Command) -> None:
             run.makes(found.value(name), "writes a file")
 
 
-def wget(run: Run, argv: list[str], _command: Command) -> None:
+def wget(run: Run, argv: list[str], command: Command) -> None:
     """``wget`` downloads into files unless it is told otherwise."""
     found = options.read(argv[1:], _WGET_TAKES)
     posted = found.value("--post-data", "--body-data")
     method = found.value("--method") or ("POST" if found.has("--post-data", "--post-file") else "GET")
     target = found.value("-O", "--output-document")
+    file = found.value("--post-file", "--body-file")
+    run.reads(file)
     for url in found.args[:32]:
         http(run, method, url, [posted] if posted else [])
+        leaks.sent(run, url, [posted, f"@{file}"], command, reads=file in ("-", "/dev/stdin"))
         if found.has("--spider") or target == "-":
             continue
         name = url.partition("?")[0].rstrip("/").rsplit("/", 1)[-1]

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from callosum.model import Mode
-from callosum.rules.shell import code, options, table, verbs
+from callosum.rules.shell import code, leaks, options, table, verbs
 from callosum.rules.shell.words import assignment
 
 if TYPE_CHECKING:
@@ -384,8 +384,9 @@ _XARGS_TAKES: Final = frozenset(
 )
 
 
-def socket(run: Run, _argv: list[str], command: Command) -> None:
+def socket(run: Run, argv: list[str], command: Command) -> None:
     """``socat``, ``nc``: what is said to another program is judged by its verb."""
+    leaks.opened(run, argv[0], argv, command)
     text, _, plain = source(command)
     for line in text.split("\n")[:64]:
         words = line.replace(";", " ").split()
@@ -497,7 +498,7 @@ def find(run: Run, argv: list[str], command: Command) -> None:
 
 
 HANDLERS: Final[dict[str, Handler]] = {
-    **dict.fromkeys("sh bash zsh dash ksh ash fish csh tcsh".split(), shell),
+    **dict.fromkeys(leaks.SHELLS, shell),
     **dict.fromkeys(("eval", "source", "."), evaluate),
     "watch": watch,
     "su": switch_user,
