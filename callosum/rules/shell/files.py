@@ -26,7 +26,7 @@ SILENT: Final = _set(
     "typeset readonly export unset set shopt getopts let trap read for select umask ulimit times caller help "
     "compgen complete logname users who w last finger getent nproc arch sha256sum sha1sum md5sum cksum b2sum sum "
     "cmp comm look apropos locate mdfind dmesg journalctl lsmod ldd nm objdump size pidof ss column fold fmt pr "
-    "rev paste join tr mktemp base64 base32 shuf iconv numfmt factor"
+    "sha512sum sha384sum shasum rev paste join tr mktemp base64 base32 shuf iconv numfmt factor"
 )
 """Programs that only look or compute, and whose output is not one file's content."""
 VIEWERS: Final = _set(

@@ -101,6 +101,8 @@ def _command(run: Run, command: Command) -> None:
         elif sign in _WRITING:
             _redirected(run, target, Mode.WRITE)
             leaks.redirected(run, words, target, command)
+            if not wrap.FETCHERS.isdisjoint(words[:4]):
+                run.brings(target)
     at = _assigned(run, words)
     if at == len(words):
         run.note(0, "only redirects" if command.redirects or not words else "sets variables")
@@ -149,6 +151,8 @@ HANDLERS: Final[dict[str, Handler]] = {
     **wrap.HANDLERS, **files.HANDLERS, **web.HANDLERS, **data.HANDLERS, **machine.HANDLERS, "git": git.git,
 }  # fmt: skip
 _CONTAINERS: Final = frozenset("docker podman nerdctl kubectl oc k docker-compose podman-compose".split())
+_SUMS: Final = frozenset("sha256sum sha512sum sha384sum sha1sum b2sum shasum".split())
+_CHECKS: Final = frozenset(("-c", "--check", "-sc", "-cs"))
 _VERSION: Final = re.compile(r"(?<=[a-z])\d[\d.]*$")
 
 
@@ -162,6 +166,8 @@ def _dispatch(run: Run, argv: list[str], command: Command) -> None:
         program = first.rsplit("/", 1)[-1].lower() if "/" in first or not first.islower() else first
         if program in files.SILENT:
             run.note(0, "only looks")
+            if run.brought and program in _SUMS and not _CHECKS.isdisjoint(argv):
+                run.brought.clear()  # the line knows what it has fetched
             return
         inner = wrap.unwrap(program, argv)
         if inner is None:
@@ -212,6 +218,7 @@ def _other(run: Run, program: str, argv: list[str], command: Command) -> None:
             verbs.generic(run, program, argv, command)
         else:
             run.note(1, "runs a program of this folder or its own path")
+        run.starts(argv[0])
     else:
         verbs.generic(run, program, argv, command)
 

@@ -197,6 +197,7 @@ def _script(run: Run, program: str, words: list[str], command: Command) -> None:
         run.inner([name, *words[1:]], command)
     else:
         run.note(1, "runs a script")
+        run.starts(words[0])
 
 
 def java(run: Run, argv: list[str], command: Command) -> None:

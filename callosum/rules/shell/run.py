@@ -47,12 +47,13 @@ class Run:
     """What is known of a line so far. ``tier``, ``why`` and keys only ever grow.
 
     ``cwd`` is the working folder. ``tree`` is the root of the worktree it lies in (by its name where nobody said
-    it, else ``cwd``), ``shared`` the repository of that worktree, None where nobody said it.
+    it, else ``cwd``), ``shared`` the repository of that worktree, None where nobody said it. ``brought`` are the files
+    that the line has fetched from the net, so that nobody could look at them.
     """
 
     __slots__ = (
-        "command", "commands", "cwd", "depth", "dispatch", "found", "nested", "policy", "repeats", "said", "shared",
-        "stance", "tier", "tokens", "tree", "variables", "where", "writes",
+        "brought", "command", "commands", "cwd", "depth", "dispatch", "found", "nested", "policy", "repeats", "said",
+        "shared", "stance", "tier", "tokens", "tree", "variables", "where", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -75,6 +76,7 @@ class Run:
         self.dispatch = dispatch
         self.where = Where(self.cwd if start == cwd else _folder(start))
         self.variables: Variables = {}
+        self.brought: set[str] = set()
         self.tier = 0
         self.writes = False
         self.repeats = False
@@ -161,6 +163,17 @@ class Run:
             tier = 2
         self.note(tier, what if tier == 1 else f"{what} {kind}" if kind != places.DEVICE else "writes to a device")
         self.file(tier, found, mode, tree=tree)
+
+    def brings(self, word: str) -> None:
+        """A file that is fetched from the net."""
+        found = self.place(word)
+        if found.path and len(self.brought) < MAX_FOUND:
+            self.brought.add(self.on_machine(found.path))
+
+    def starts(self, word: str) -> None:
+        """A file that is run: one that the same line has fetched is run unseen."""
+        if self.brought and self.on_machine(self.place(word).path) in self.brought:
+            self.note(4, "runs what it has fetched from the net, unseen")
 
     def removes(self, word: str, *, deep: bool, verb: str = "removes") -> None:
         """A file or tree that will be gone."""

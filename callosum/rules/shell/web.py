@@ -150,13 +150,18 @@ def curl(run: Run, argv: list[str], command: Command) -> None:
         http(run, method, url, data)
         leaks.sent(run, url, [*data, *(f"@{one}" for one in uploads)][:64], command, reads=taken)
         if found.has("-O", "--remote-name"):
-            run.makes(url.partition("?")[0].rstrip("/").rsplit("/", 1)[-1], "downloads a file")
+            _download(run, url.partition("?")[0].rstrip("/").rsplit("/", 1)[-1])
     target = found.value("-o", "--output")
     if target:
-        run.makes(target, "downloads a file")
+        _download(run, target)
     for name in ("-D", "--dump-header", "-c", "--cookie-jar"):
         if found.value(name):
             run.makes(found.value(name), "writes a file")
+
+
+def _download(run: Run, name: str) -> None:
+    run.makes(name, "downloads a file")
+    run.brings(name)
 
 
 def wget(run: Run, argv: list[str], command: Command) -> None:
@@ -174,7 +179,7 @@ def wget(run: Run, argv: list[str], command: Command) -> None:
             continue
         name = url.partition("?")[0].rstrip("/").rsplit("/", 1)[-1]
         folder = found.value("-P", "--directory-prefix")
-        run.makes(target or (f"{folder}/{name}" if folder else name), "downloads a file")
+        _download(run, target or (f"{folder}/{name}" if folder else name))
     if not found.args:
         run.note(1, "downloads files")
 

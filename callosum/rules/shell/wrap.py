@@ -241,6 +241,7 @@ def shell(run: Run, argv: list[str], command: Command) -> None:
         if fetched(word + " "):
             run.note(4, "runs what it fetches from the net, unseen")
         run.note(1, "runs a script")
+        run.starts(word)
         return
     runs_source(run, command, lines=True)
 
@@ -254,6 +255,7 @@ def evaluate(run: Run, argv: list[str], _command: Command) -> None:
         run.within(text)
     else:
         run.note(1, "runs a script in this shell")
+        run.starts(argv[1] if len(argv) > 1 else "")
 
 
 def watch(run: Run, argv: list[str], _command: Command) -> None:
