@@ -26,11 +26,14 @@ MAX_WORD: Final = 96
 """How far a word is read for the parts it is made of, in characters: no program and no verb is longer."""
 DESTROYS: Final = _set(
     "delete del destroy drop purge terminate wipe erase nuke obliterate truncate deregister unregister unpublish "
-    "undeploy forget expunge shred decommission rmdir dropdb flushall flushdb deletefile dedupe"
+    "undeploy forget expunge shred decommission rmdir dropdb flushall flushdb deletefile dedupe reimage reinit "
+    "unenroll"
 )
+ENDS: Final = _set("deletion termination destruction removal")
+"""Nouns that say what a verb such as ``schedule`` is about to do."""
 REMOVES: Final = _set("remove rm rb rmi")
 UNDOES: Final = _set(
-    "break revoke reset unset disable rollback rotate roll detach deprecate drain evict failover recreate "
+    "break revoke reset unset disable rollback rotate roll detach deprecate drain evict failover switchover recreate "
     "undelegate unsubscribe"
 )
 STOPS: Final = _set(
@@ -46,7 +49,7 @@ WRITES: Final = _set(
     "install upgrade write save enable start resume import scale attach invoke execute exec make generate init "
     "configure register approve merge tag label push send publish promote grant assign restore clone build train "
     "submit new setup login logout change archive bootstrap provision migrate convert download extract unpack "
-    "open run serve dev fmt format compile sync mount subscribe"
+    "open run serve dev fmt format compile sync rsync mount subscribe"
 )
 _WEAK_READS: Final = _set(
     "logs log status history env test plan audit top ps events stats metrics config context wait watch monitor "
@@ -66,6 +69,12 @@ MONEY: Final = _set(
     "subscription subscriptions billing"
 )
 _SETTINGS: Final = _set("env environment variable variables settings feature-flags domain domains dns")
+_ACCOUNTS: Final = _set("account accounts")
+_TIMETABLES: Final = _set("schedule backup snapshot scaling autoscaling placement alert alerts alerting notification")
+"""What a policy is about that is none of access."""
+_MARKS: Final = _set("label labels tag tags annotation annotations description comment comments")
+"""What is soon put on again."""
+_LISTS: Final = frozenset(("--list", "--describe"))
 _PAYS: Final = _set("pay charge refund payout transfer capture")
 _FETCHES: Final = _set("download extract run login logout serve open export dev build make exec")
 OUTWARD: Final = _set(
@@ -82,6 +91,7 @@ _ACTION: Final = re.compile(
     r"\"(?:action|op|operation|method)\"\s{0,4}:\s{0,4}\"(?:delete|remove|destroy|drop|purge)\"", re.IGNORECASE
 )
 _SPLIT: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_FILE: Final = re.compile(r"\w\.[a-z]{1,4}$")
 _WORD: Final = re.compile(r"[A-Za-z][\w:.-]{0,47}$")
 
 
@@ -128,13 +138,18 @@ def generic(run: Run, program: str, argv: list[str], _command: Command) -> None:
     if not verb and len(own) > 1:
         verb = next((one for one in own if one in DESTROYS or one in REMOVES or one in READS), "")
         parts = own
-    named = {part for word in words[: place + 1] for part in tokens(word)} | set(parts)
+    named = {part for word in words[: place + 1] for part in _nouns(word)} | set(parts)
     tier, what = _tier(program, verb, named, flags, deep=place > 0)
+    if tier == 4 and parts[1:] and (verb in DESTROYS or verb in REMOVES) and _MARKS.issuperset(parts[1:]):
+        tier, what = 2, f'"{verb}" takes off what is soon put on again'
     for flag in flags:
         first = tokens(flag)[:2]
         destroys = first[:1] and (first[0] in DESTROYS or first[0] == "remove" or first == ["reset", "offsets"])
+        destroys = destroys and _MARKS.isdisjoint(first[1:])
         if destroys and "orphans" not in flag and verb not in READS and tier < 4:
             tier, what = 4, f"{flag} destroys"
+    if not verb and tier == 1 and not _LISTS.isdisjoint(flags):
+        tier, what = 0, "only looks"
     if 0 < tier < 4 and _ACTION.search(" ".join(argv[1:64])[:8192]):
         tier, what = 4, "an argument says that it deletes"
     run.note(tier, what)
@@ -207,6 +222,20 @@ def _first(argv: list[str]) -> tuple[list[str], list[str]]:
     return words, flags
 
 
+def _nouns(word: str) -> list[str]:
+    """Returns what a word is about: not what the product is called, nor the policies of a timetable."""
+    parts = tokens(word)
+    if parts[-1:] == ["manager"]:
+        return parts[-1:]
+    if parts[-1:] in (["policy"], ["policies"]) and not _TIMETABLES.isdisjoint(parts):
+        return parts[:-1]
+    return parts
+
+
+def _names_file(word: str) -> bool:
+    return _FILE.search(word) is not None and word.rpartition(".")[2] not in DESTROYS
+
+
 def _is_verb(word: str) -> bool:
     first = tokens(word)[:1]
     return bool(first) and (first[0] in DESTROYS or first[0] in REMOVES or first[0] in READS or first[0] in UNDOES)
@@ -216,13 +245,16 @@ def _verb(words: list[str]) -> tuple[str, list[str], int]:
     """Returns the verb, the parts of its word, and which word that is."""
     weak: tuple[str, list[str], int] = ("", [], 0)
     for place, word in enumerate(words[:5]):
-        if not _WORD.match(word) or "::" in word:  # ``repository::archive`` is a name
+        if not _WORD.match(word) or "::" in word or _names_file(word):  # ``repository::archive`` is a name
             if place:
                 break
             continue
         parts = tokens(word)
-        for part in parts[:3] if len(parts) < 4 else parts[:2]:
-            if part in _WEAK or part in _WEAK_READS:
+        if not ENDS.isdisjoint(parts) and parts[0] not in READS and parts[0] != "cancel":
+            return "delete", parts, place
+        for at, part in enumerate(parts[:3] if len(parts) < 4 else parts[:2]):
+            # What follows a hyphen may be a noun (``product-search``): a look there yields to a verb of its own.
+            if part in _WEAK or part in _WEAK_READS or (at and part in READS):
                 if not weak[0] or (weak[0] not in WRITES and part in WRITES):
                     weak = (part, parts, place)
             elif (
@@ -254,6 +286,8 @@ def _tier(program: str, verb: str, named: set[str], flags: list[str], *, deep: b
             return 4, "changes access or configuration"
         if program in OUTWARD and named & _SETTINGS:
             return 4, "changes the configuration of what runs"
+    if verb == "close" and named & _ACCOUNTS:
+        return 4, "closes an account"
     if verb in STOPS:
         return _stop(program, verb, named, flags, deep=deep)
     if verb in _WEAK_READS and verb not in WRITES:

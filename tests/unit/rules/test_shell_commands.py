@@ -282,6 +282,27 @@ ROWS = r"""
 0 r | gh api repos/a/b/issues => ?url:https://api.github.com/repos/a/b/issues
 0 r | gh run list =>
 2 w | glab mr create => +pr:/w/|new
+4 w | aws kms schedule-key-deletion --key-id k1 => aws:kms-key-deletion/k1
+4 w | gcloud kms keys schedule-destruction k1 => gcloud:kms-keys-destruction/k1
+4 w | somecloud organizations close-account --account-id 1 => somecloud:organizations-account/1
+3 w | somecloud tickets close 5 =>
+4 w | somecloud servers reimage s1 => somecloud:servers/s1
+4 w | somecloud nodes unenroll n1 => somecloud:nodes/n1
+4 w | somedb cluster switchover a b => somedb:cluster/a
+2 w | gcloud retail product-search sets create s1 => gcloud:retail-product-search-sets/s1
+0 r | somecloud site-search =>
+0 r | aws dynamodb batch-get-item --request-items file://a.json =>
+2 w | gcloud certificate-manager maps create m1 => gcloud:certificate-manager-maps/m1
+4 w | gcloud secrets versions add s1 --data-file=a => gcloud:secrets-versions/s1
+2 w | gcloud compute snapshot-schedule-policies create p1 => gcloud:compute-snapshot-schedule-policies/p1
+4 w | gcloud iam access-policies create p1 => gcloud:iam-access-policies/p1
+2 w | gcloud compute disks update d1 --remove-labels=a => gcloud:compute-disks/d1
+2 w | gcloud compute disks remove-labels d1 --labels=a => gcloud:compute-disks-labels/d1
+4 w | gcloud compute disks update d1 --delete-contents => gcloud:compute-disks/d1
+2 w | gcloud storage rsync out gs://b/out => url:gs://b/out
+1 w | tape test.js list.js =>
+0 r | queue-topics.sh --server localhost:9092 --list =>
+4 w | queue-topics.sh --server localhost:9092 --list --delete =>
 """
 _MARKS = {Mode.WRITE: "", Mode.READ: "?", Mode.APPEND: "+"}
 
