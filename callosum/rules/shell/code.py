@@ -52,6 +52,12 @@ _MAILS: Final = frozenset(
 _HTTP: Final = {"post": 2, "put": 2, "patch": 2, "delete": 4}
 _CLIENTS: Final = frozenset("requests httpx axios client http session got ky superagent api urllib3 net fetch".split())
 _DATABASES: Final = frozenset("db database mongo collection conn connection cursor redis cache_db client".split())
+_OUTSIDE: Final = re.compile(
+    r"\b(?:boto3|aws-sdk|client-s3|google[.-]cloud|pymongo|mongodb|mongoclient|mongoose|psycopg2?|sqlalchemy|asyncpg|"
+    r"redis|ioredis|prisma|sequelize|kubernetes|client-node|firebase[.-]admin|elasticsearch)\b|@azure/|\bazure\.",
+    re.IGNORECASE,
+)
+"""Libraries whose calls change what others use: databases, stores, clouds."""
 _CAMEL: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _HARMLESS: Final = frozenset(
     "print len range str int float list dict set tuple sorted min max sum abs round json.dumps json.loads "
@@ -74,6 +80,7 @@ def judge(run: Run, text: str, *, database: bool = False) -> None:
         run.repeats = True
         for one in islice(keys.addresses(text[:8192]), 32):
             run.key(3, f"email:{keys.clean(one)}")
+    outside = _OUTSIDE.search(text) is not None
     for match in islice(_CALL.finditer(text), _MAX_CALLS):
         name = match.group(1) or "." + match.group(2)
         name = name.replace("::", ".").replace("->", ".")
@@ -81,7 +88,7 @@ def judge(run: Run, text: str, *, database: bool = False) -> None:
         last = low.rsplit(".", 1)[-1]
         if low not in _HARMLESS and last not in _HARMLESS and last not in verbs.READS:
             harmless = False
-        _call(run, name, low, text, match.end(), database=database)
+        _call(run, name, low, text, match.end(), database=database or (outside and name[0] == "."))
     for match in islice(_SQL.finditer(text), 16):
         statement = sql.statement({"sql": text[match.end() : match.end() + 4096]}, loosely=True)
         if statement is not None:
@@ -132,7 +139,7 @@ def _verb(run: Run, name: str, low: str, *, database: bool) -> None:
     parts = [one.lower() for one in _CAMEL.findall(name.rsplit(".", 1)[-1])]
     if not parts:
         return
-    receiver = low.rsplit(".", 1)[0] if "." in low else ""
+    receiver = (low.rsplit(".", 1)[0] or ("." if database else "")) if "." in low else ""
     stored = database or any(one in _DATABASES for one in receiver.split("."))
     first = parts[0]
     if (

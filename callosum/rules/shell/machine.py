@@ -30,6 +30,8 @@ def kill(run: Run, argv: list[str], _command: Command) -> None:
     ports = _PORT.findall(text) if "$(" in text else []
     if any(one in ("-1", "0") for one in argv[2:]):
         run.note(4, "ends every process")
+    if "1" in options.read(argv[1:], _set("-s -n --signal")).args:
+        run.note(4, "ends the process that all others come from")
     run.note(2 if ports or "$(" in text else 1, "ends a process")
     for one in ports[:8]:
         run.keyed(2, "port", one)
@@ -208,7 +210,7 @@ def java(run: Run, argv: list[str], command: Command) -> None:
         run.note(0 if argv[1:2] in (["-version"], ["--version"]) else 1, "runs a program")
 
 
-def jobs(run: Run, argv: list[str], _command: Command) -> None:
+def jobs(run: Run, argv: list[str], command: Command) -> None:
     """``crontab``: installing a table replaces all jobs of the user."""
     found = options.read(argv[1:], _set("-u"))
     user = found.value("-u") or "me"
@@ -216,10 +218,11 @@ def jobs(run: Run, argv: list[str], _command: Command) -> None:
         run.note(0, "only looks")
         run.keyed(0, "crontab", user, Mode.READ)
     else:
-        run.note(
-            4 if found.has("-r") else 3,
-            "removes all scheduled jobs" if found.has("-r") else "replaces all scheduled jobs",
-        )
+        text, _, plain = wrap.source(command)
+        empty = plain and not text.strip() and found.args in ([], ["-"])
+        nothing = "/dev/null" in found.args or ("<", "/dev/null") in command.redirects
+        gone = found.has("-r") or empty or nothing
+        run.note(4 if gone else 3, "removes all scheduled jobs" if gone else "replaces all scheduled jobs")
         run.keyed(4, "crontab", user)
 
 

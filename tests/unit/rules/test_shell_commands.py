@@ -303,6 +303,13 @@ ROWS = r"""
 1 w | tape test.js list.js =>
 0 r | queue-topics.sh --server localhost:9092 --list =>
 4 w | queue-topics.sh --server localhost:9092 --list --delete =>
+4 w | kill -TERM 1 =>
+1 w | kill -1 4711 =>
+4 w | echo "" | crontab - => crontab:me
+4 w | crontab /dev/null => crontab:me
+3 w | (crontab -l; echo '0 5 * * * x') | crontab - => crontab:me
+4 w | python -c "import boto3; boto3.resource('s3').Bucket('b').objects.all().delete()" =>
+1 w | python -c "rows.copy().remove(1)" =>
 """
 _MARKS = {Mode.WRITE: "", Mode.READ: "?", Mode.APPEND: "+"}
 
