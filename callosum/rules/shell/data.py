@@ -100,7 +100,7 @@ def sql_client(run: Run, argv: list[str], command: Command) -> None:
         run.note(2, "runs SQL that the command does not show")
     here = run.place(found.args[0]).path if program in _FILED and found.args else ""
     for one in texts[:32]:
-        if not statement(run, one, here) and one.strip()[:1] not in ("\\", "."):
+        if not statement(run, one, here) and not _own(run, one.strip()):
             run.note(1, "speaks to a database")
     if program in _FILED:
         for one in found.args[:1]:
@@ -109,6 +109,71 @@ def sql_client(run: Run, argv: list[str], command: Command) -> None:
         run.note(0 if found.has("-l", "--list", "-V", "--version") else 1, "opens a database")
     elif run.tier == 0:
         run.note(0, "only looks")
+
+
+_OWN: Final = re.compile(
+    r"(?P<copy>\\copy)\s+(?P<what>\([^)]{0,1024}\)|[\w.\"]+)\s*(?:\([^)]{0,1024}\)\s*)?"
+    r"(?P<way>from|to)\s+'?(?P<file>[^'\s]{1,512})"
+    r"|(?P<shell>\\!|\.shell|\.system)\s*(?P<line>.{1,4096})"
+    r"|(?P<runs>\\ir?|\\include|\.read)\s+'?(?P<script>[^'\s]{1,512})"
+    r"|(?P<writes>\\o|\\out|\.output|\.once|\.backup|\.save)\s+'?(?P<target>[^'\s]{1,512})"
+    r"|(?P<import>\.import)\s+(?:-\S+\s+)*(?P<rows>\S{1,512})\s+(?P<table>\S{1,128})",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def _own(run: Run, text: str) -> bool:
+    """Judges a command of a client's own, which begins with a backslash or a dot; False if it is none."""
+    if text[:1] not in ("\\", "."):
+        return False
+    match = _OWN.match(text)
+    if match is None:
+        run.note(0, "only looks")
+    elif match["copy"] or match["import"]:
+        file, table = (match["file"], match["what"]) if match["copy"] else (match["rows"], match["table"])
+        if match["copy"] and match["way"].lower() == "to":
+            run.makes("" if file.lower() == "stdout" else file, "writes rows into a file")
+        else:
+            run.note(2, "puts rows into a table")
+            run.reads("" if file.lower() == "stdin" else file)
+            run.keyed(2, "table", table.strip('"').lower(), Mode.APPEND)
+    elif match["shell"]:
+        run.within(match["line"])
+    elif match["runs"]:
+        run.note(2, "runs SQL that the command does not show")
+        run.reads(match["script"])
+    elif match["target"].lower() != "stdout":
+        run.makes(match["target"], "writes a file")
+    return True
+
+
+_WAREHOUSE_READS: Final = _set("ls show head version wait help info")
+
+
+def warehouse(run: Run, argv: list[str], command: Command) -> None:
+    """``bq``: a query is judged by its SQL, anything else by its first word."""
+    found = options.read(argv[1:], _set("--project_id --location --dataset_id --format -n --max_rows"))
+    verb, *rest = found.args or [""]
+    if verb == "query":
+        text, _, plain = wrap.source(command)
+        for one in [" ".join(rest), text] if rest else [text]:
+            if one and not statement(run, one):
+                run.note(1, "speaks to a database")
+        if found.has("--dry_run"):
+            run.note(0, "only tells what it would do")
+        elif found.has("--destination_table", "--replace"):
+            run.note(2, "writes a table")
+            run.keyed(2, "table", found.value("--destination_table").lower())
+        if not rest and not (text and plain):
+            run.note(2, "runs SQL that the command does not show")
+    elif not verb or verb in _WAREHOUSE_READS or found.has("--help"):
+        run.note(0, "only looks")
+    else:
+        tier = 4 if verb in ("rm", "remove", "cancel", "truncate") or found.has("--replace") else 2
+        run.note(tier, "deletes or replaces tables" if tier == 4 else "changes tables")
+        at = {"cp": 1, "load": 0, "insert": 0, "extract": 1}.get(verb, len(rest) - 1)
+        for one in rest[at : at + 1]:
+            run.keyed(tier, "database" if found.has("-d", "--dataset") else "table", one.lower())
 
 
 _STORE_READS: Final = _set(
@@ -129,7 +194,8 @@ def key_value(run: Run, argv: list[str], command: Command) -> None:
         run.note(4, "empties, ends or reconfigures a store")
         run.keyed(4, "database", "store:" + (found.value("-h") or "localhost"))
     elif verb in ("del", "unlink", "expire", "hdel", "srem", "zrem", "rename", "script"):
-        run.note(2, "removes what a store holds")
+        unnamed = any("$(" in one for one in words[1:])
+        run.note(4 if unnamed else 2, "removes what a store holds" + (", whatever that is" if unnamed else ""))
         for one in words[1:9]:
             run.keyed(2, "entry", one)
     elif not verb or verb in _STORE_READS or verb == "config":
@@ -160,4 +226,5 @@ HANDLERS: Final[dict[str, Handler]] = {
     ),
     **dict.fromkeys(("redis-cli", "valkey-cli", "keydb-cli"), key_value),
     **dict.fromkeys(("mongosh", "mongo"), document),
+    "bq": warehouse,
 }

@@ -332,6 +332,14 @@ pg_restore mongorestore mysqlimport | * | -c --clean --drop -C --create --delete
 pg_restore mongorestore mysqlimport | * | -l --list | 0 | | only looks
 pg_restore mongorestore mysqlimport | * | | 3 | database:{-d} | writes into a database
 pg_dump pg_dumpall mysqldump mongodump mongoexport pg_isready | * | | 1 | | writes out a database
+pg_dropcluster pg_resetwal | * | | 4 | database:{1}/{2} | deletes a database, or what it needs to be sound
+pg_lsclusters pg_controldata pg_config | * | | 0 | | only looks
+pg_ctl | status, * status | | 0 | | only looks
+pg_ctl | stop, restart, promote, kill, * stop, * restart, * promote | | service | service:postgresql | stops or promotes
+    a database
+pg_ctlcluster | * * stop, * * restart, * * promote | | service | service:postgresql | stops or promotes a database
+pg_ctl pg_ctlcluster | * | | 2 | service:postgresql | starts a database
+vault | kv put, kv patch, kv rollback, kv undelete | | 4 | vault:{1} | changes secrets
 mysqladmin | drop, shutdown, kill, flush-hosts, flush-privileges, password | | 4 | database:{1} | drops, ends or
     reconfigures a database
 mysqladmin | status, ping, version, processlist, variables, extended-status | | 0 | | only looks

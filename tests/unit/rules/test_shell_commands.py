@@ -303,6 +303,29 @@ ROWS = r"""
 1 w | tape test.js list.js =>
 0 r | queue-topics.sh --server localhost:9092 --list =>
 4 w | queue-topics.sh --server localhost:9092 --list --delete =>
+2 w | psql -c '\copy t (a, b) from rows.csv csv' => +table:t ?file:/w/rows.csv
+1 w | psql -c '\copy (select 1) to rows.csv' => file:/w/rows.csv
+0 r | psql -c '\dt' =>
+4 w | psql -c '\! rm -rf /srv/data' => file:/srv/data/
+2 w | psql -c '\i seed.sql' => ?file:/w/seed.sql
+2 w | sqlite3 app.db '.read seed.sql' => ?file:/w/seed.sql file:/w/app.db
+2 w | sqlite3 app.db '.import rows.csv t' => +table:t ?file:/w/rows.csv file:/w/app.db
+1 w | sqlite3 app.db '.backup out.db' => file:/w/out.db file:/w/app.db
+0 r | bq query 'select a from d.t' => ?table:d.t
+4 w | bq query --use_legacy_sql=false 'drop table d.t' => table:d.t
+2 w | bq query --destination_table=d.u 'select a from d.t' => table:d.u ?table:d.t
+4 w | bq rm -f d.t => table:d.t
+4 w | bq rm -r -d d => database:d
+2 w | bq load d.t rows.csv => table:d.t
+0 r | bq show d.t =>
+4 w | redis-cli keys 'a:*' | xargs redis-cli del =>
+2 w | echo a b | xargs redis-cli del => entry:a entry:b
+4 w | pg_ctl -D /data stop => service:postgresql
+0 r | pg_ctl -D /data status =>
+4 w | pg_ctlcluster 14 main stop => service:postgresql
+4 w | pg_dropcluster 14 main => database:14/main
+4 w | vault kv put secret/a b=c => vault:secret/a
+0 r | vault kv get secret/a =>
 4 w | kill -TERM 1 =>
 1 w | kill -1 4711 =>
 4 w | echo "" | crontab - => crontab:me
