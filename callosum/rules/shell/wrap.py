@@ -54,6 +54,14 @@ winpty 0
 chronic 0
 dotenv 0 -f --file
 dotenv run 0 -f
+cross-env 0
+cross-env-shell 0
+env-cmd 0 -f --file -e --environments
+dotenvx run 0 -f --env-file
+shx 0
+c8 0 -r --reporter
+nyc 0 -r --reporter
+travis_retry 0
 npx 0 -p --package
 bunx 0
 npm exec 0 -p --package
@@ -101,7 +109,7 @@ def _read_prefixes() -> dict[str, dict[str, tuple[int, frozenset[str]]]]:
 
 _BY_PROGRAM: Final = _read_prefixes()
 _ASKS: Final = {"command": ("-v", "-V"), "sudo": ("-l", "-v", "-k", "-K")}
-_SETTING: Final = frozenset(("sudo", "env", "doas"))
+_SETTING: Final = frozenset(("sudo", "env", "doas", "cross-env", "cross-env-shell"))
 
 
 def unwrap(program: str, argv: list[str]) -> list[str] | None:

@@ -303,6 +303,12 @@ ROWS = r"""
 1 w | tape test.js list.js =>
 0 r | queue-topics.sh --server localhost:9092 --list =>
 4 w | queue-topics.sh --server localhost:9092 --list --delete =>
+1 w | cross-env NODE_ENV=production CI=1 npm run build => build:/w
+4 w | cross-env FORCE=1 git reset --hard => file:/w/ git:/w|index git:/w|HEAD
+1 w | shx rm -rf dist '*.log' => file:/w/dist/ +file:/w/
+4 w | shx rm -rf /srv/data => file:/srv/data/
+1 w | c8 --reporter text npm test =>
+1 w | travis_retry pip install x => +packages:python:/w
 2 w | psql -c '\copy t (a, b) from rows.csv csv' => +table:t ?file:/w/rows.csv
 1 w | psql -c '\copy (select 1) to rows.csv' => file:/w/rows.csv
 0 r | psql -c '\dt' =>
