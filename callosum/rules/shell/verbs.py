@@ -174,29 +174,50 @@ def _keyed(run: Run, program: str, words: list[str], place: int, argv: list[str]
             run.key(tier, name)
         return
     value = words[place + 1] if place + 1 < len(words) else ""
+    if value and program in _BY_OPTIONS and argv[argv.index(value) - 1] != words[place]:
+        value = ""  # one of several values of an option
     if not value:
         found = options.read(argv[1:], _IDS)
         value = next((found.values[one][-1] for one in _ID_ORDER if one in found.values), "")
-        if not value:
-            value = next(
-                (values[-1] for name, values in _given(argv).items() if name.endswith(_ENDINGS) and values),
-                "",
-            )
-    if value:
-        run.keyed(tier, program, f"{noun}/{value}" if noun else value)
+    values = [value] if value else _identified(noun, _given(argv, many=program in _BY_OPTIONS))
+    for one in values[:16]:
+        run.keyed(tier, program, f"{noun}/{one}" if noun else one)
 
 
+def _identified(noun: str, given: dict[str, list[str]]) -> list[str]:
+    """Returns the values of the option that names what a command is about: the one most like its nouns."""
+    about = {one.rstrip("s") for one in tokens(noun)}
+    best: list[str] = []
+    most = -1
+    for name, values in given.items():
+        parts = {one.rstrip("s") for one in tokens(name.lstrip("-"))}
+        alike = parts - _SUFFIXES
+        if (name.endswith(_ENDINGS) or (alike and alike <= about)) and len(alike & about) > most:
+            best, most = values, len(alike & about)
+    return best
+
+
+_BY_OPTIONS: Final = frozenset(("aws",))
+"""Programs that are told by options alone what to work on."""
+_SUFFIXES: Final = _set("id name arn identifier url")
 _ENDINGS: Final = tuple(f"-{one}{more}" for one in ("id", "name", "arn", "identifier", "url") for more in ("", "s"))
 _ID_ORDER: Final = ("--id", "--name", "-n", "--arn", "--key", "--resource-id")
 _IDS: Final = frozenset(_ID_ORDER)
 
 
-def _given(argv: list[str]) -> dict[str, list[str]]:
-    """Returns long options with the word that follows each."""
+def _given(argv: list[str], *, many: bool) -> dict[str, list[str]]:
+    """Returns long options with the word that is given to each, or with ``many`` all words up to the next option."""
     found: dict[str, list[str]] = {}
-    for at, word in enumerate(argv[:-1]):
-        if word[:2] == "--" and "=" not in word and argv[at + 1][:1] != "-":
-            found.setdefault(word, []).append(argv[at + 1])
+    for at, word in enumerate(argv):
+        name, equals, value = word.partition("=")
+        if word[:2] != "--":
+            continue
+        if equals and value:
+            found.setdefault(name, []).append(value)
+        for one in argv[at + 1 : at + (65 if many else 2)] if not equals else ():
+            if one[:1] == "-":
+                break
+            found.setdefault(name, []).append(one)
     return found
 
 

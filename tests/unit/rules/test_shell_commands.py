@@ -303,6 +303,12 @@ ROWS = r"""
 1 w | tape test.js list.js =>
 0 r | queue-topics.sh --server localhost:9092 --list =>
 4 w | queue-topics.sh --server localhost:9092 --list --delete =>
+4 w | aws ec2 terminate-instances --instance-ids i-1 i-2 --region r => aws:ec2-instances/i-1 aws:ec2-instances/i-2
+2 w | aws rds create-db-snapshot --db-instance-identifier a --db-snapshot-identifier b => aws:rds-db-snapshot/b
+2 w | aws ecs update-service --cluster c --service web => aws:ecs-service/web
+4 w | aws s3api delete-bucket --bucket b => aws:s3api-bucket/b
+4 w | gcloud firestore databases delete --database=d => gcloud:firestore-databases/d
+4 w | gcloud compute instances delete --zone=z vm1 => gcloud:compute-instances/vm1
 1 w | cross-env NODE_ENV=production CI=1 npm run build => build:/w
 4 w | cross-env FORCE=1 git reset --hard => file:/w/ git:/w|index git:/w|HEAD
 1 w | shx rm -rf dist '*.log' => file:/w/dist/ +file:/w/
