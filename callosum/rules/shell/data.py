@@ -25,7 +25,8 @@ _TAKES: Final = _set(
 )
 _UNBOUND: Final = re.compile(r"\bupdate\s+[\w.\"`]{1,128}\s+set\b(?![^;]*\bwhere\b)", re.IGNORECASE)
 _DATABASE: Final = re.compile(
-    r"\b(?:drop|create|alter)\s+(?:database|schema)\s+(?:if\s+(?:not\s+)?exists\s+)?[\"`]?([\w-]{1,128})", re.IGNORECASE
+    r"\b(?:drop|create|alter)\s+(?:database|schema|keyspace)\s+(?:if\s+(?:not\s+)?exists\s+)?[\"`]?([\w-]{1,128})",
+    re.IGNORECASE,
 )
 _BARE: Final = re.compile(
     r"\s*(?:select\s[^|;&]{0,2000}\bfrom\b|insert\s+into\s|update\s+[\w.\"`]+\s+set\s|delete\s+from\s"
@@ -214,6 +215,10 @@ def document(run: Run, argv: list[str], command: Command) -> None:
     text = found.value("--eval") or wrap.source(command)[0]
     if text:
         code.judge(run, text, database=True)
+        for one in found.args[:1]:
+            name = one.partition("?")[0].rstrip("/").rsplit("/", 1)[-1]
+            if not one.endswith(".js") and ("://" not in one or one.count("/") > 2):
+                run.keyed(run.tier, "database", name, Mode.WRITE if run.writes else Mode.READ)
     else:
         run.note(
             2 if found.has("-f", "--file") or any(one.endswith(".js") for one in found.args) else 1, "opens a database"

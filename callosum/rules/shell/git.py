@@ -454,7 +454,9 @@ def _config(run: Run, found: options.Options, _rest: list[str], _command: Comman
         return
     far = found.has("--global", "--system")
     run.note(2 if far else 1, "changes the configuration of git" + (" for all repositories" if far else ""))
-    if not far:
+    if far:
+        run.key(2, "setting:git")
+    else:
         _state(run, 1, "config")
 
 

@@ -241,6 +241,10 @@ def disk(run: Run, argv: list[str], _command: Command) -> None:
     run.note(4, "works on a disk itself")
     for one in devices:
         run.keyed(4, "device", run.place(one).path)
+    if argv[0] in ("lvremove", "vgremove"):
+        for one in options.read(argv[1:]).args[:16]:
+            if one not in devices:
+                run.keyed(4, "disk", one)
 
 
 def mount(run: Run, argv: list[str], _command: Command) -> None:

@@ -162,6 +162,8 @@ class Run:
         elif kind == places.HISTORY:
             tier = 2
         self.note(tier, what if tier == 1 else f"{what} {kind}" if kind != places.DEVICE else "writes to a device")
+        if found.part and mode is Mode.WRITE and not any(one in word for one in "*?["):
+            mode = Mode.APPEND  # a new name in a folder (``run-$(date).log``) is not all that lies there
         self.file(tier, found, mode, tree=tree)
 
     def brings(self, word: str) -> None:

@@ -174,6 +174,13 @@ gcloud | config set, config configurations activate | | 2 | setting:gcloud | cha
 gcloud | run deploy, functions deploy, run services update, builds submit | | 3 | service:{1} | changes what runs
 gcloud | app deploy | | 3 | deployment:{project} | changes what runs
 az | account set | | 2 | setting:az | changes which account all commands of the user speak to
+az | aks get-credentials | | 2 | setting:kubectl | changes which cluster all commands of the user speak to
+gcloud | container clusters get-credentials, container fleet memberships get-credentials | | 2 | setting:kubectl |
+    changes which cluster all commands of the user speak to
+aws | eks update-kubeconfig | | 2 | setting:kubectl | changes which cluster all commands of the user speak to
+doctl | kubernetes cluster kubeconfig save | | 2 | setting:kubectl | changes which cluster all commands of the user
+    speak to
+az | webapp up, containerapp up | | 3 | deployment:{project} | changes what runs
 aws | configure list, configure get, configure list-profiles | | 0 | | only looks
 aws | configure, configure set, configure sso | | 2 | setting:aws | changes which account all commands of
     the user speak to
@@ -277,7 +284,9 @@ ssh-copy-id | * | | 4 | machine:keys | gives a key access to another machine
 gpg gpg2 | * | --delete-keys --delete-key --delete-secret-keys --delete-secret-key --delete-secret-and-public-key
     --gen-revoke --send-keys --revoke-uid | 4 | machine:keys | deletes or publishes keys
 gpg gpg2 | * | --list-keys --list-secret-keys -k -K --verify --fingerprint --list-packets --version | 0 | | only looks
-gpg gpg2 ssh-add ssh-agent openssl certbot keytool security | * | | 1 | | works with keys
+openssl | x509, s_client, verify, version, ciphers, dgst, rand, asn1parse, crl, list, speed | !-out | 0 | | only looks
+openssl | * | | 1 | file:{-out} file:{-keyout} | works with keys
+gpg gpg2 ssh-add ssh-agent certbot keytool security | * | | 1 | | works with keys
 zpool zfs btrfs | list, get, status, history, iostat, subvolume list, subvolume show, filesystem df, filesystem
     show, filesystem usage, version | | 0 | | only looks
 zpool zfs btrfs | destroy, rollback, labelclear, remove, detach, offline, subvolume delete, device remove, device
@@ -395,6 +404,7 @@ _BEFORE: Final = frozenset(
     "--file -p --project-name --env-file --project-directory -C --directory --cwd --prefix --chdir -w --workspace "
     "--filter -s".split()
 )
+_OPTION: Final = re.compile(r"\{(-[^}]+)\}")
 _HOLE: Final = re.compile(r"\{([^}]+)\}")
 
 
@@ -407,6 +417,8 @@ def apply(run: Run, program: str, argv: list[str]) -> bool:
         run.note(0, "only tells of itself")
         return True
     words, found = _split(argv)
+    if program in ("kubectl", "oc", "k"):
+        words = _manifests(run, argv, words)
     for row in rows:
         size = _matches(row, words, argv)
         if size is None:
@@ -421,9 +433,25 @@ def apply(run: Run, program: str, argv: list[str]) -> bool:
             return True
         run.note(tier, row.what)
         for template, mode in row.keys:
+            for name in _OPTION.findall(template):
+                if name not in found.values and name in argv[1:-1]:
+                    found.values[name] = [argv[argv.index(name, 1) + 1]]
             _key(run, tier, template, mode if tier else Mode.READ, (words[:1], words[size:]), found)
         return True
     return False
+
+
+def _manifests(run: Run, argv: list[str], words: list[str]) -> list[str]:
+    """Returns the words with each manifest (``-f``, ``-k``) by the name all worktrees of its repository have for it."""
+    folder = run.project()
+    named = {argv[at + 1] for at, one in enumerate(argv[:-1]) if one in ("-f", "-k", "--filename", "--kustomize")}
+    if not folder or not named:
+        return words
+    return [
+        keys.path(keys.clean(one), folder) if one in named and "://" not in one and "$" not in one else one
+        for one in words
+        if one != "-"
+    ]
 
 
 def _split(argv: list[str]) -> tuple[list[str], options.Options]:

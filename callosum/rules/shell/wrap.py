@@ -430,7 +430,8 @@ def xargs(run: Run, argv: list[str], command: Command) -> None:
         return
     if any(hole in one for one in words):
         for operand in operands:
-            run.inner([one.replace(hole, operand) for one in words], command)
+            last = operand.rsplit("/", 1)[-1]  # behind a folder of the command's own
+            run.inner([one.replace(hole, last if one.find(hole) > 0 else operand) for one in words], command)
     else:
         run.inner(words + operands, command)
 

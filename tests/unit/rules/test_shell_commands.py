@@ -309,6 +309,26 @@ ROWS = r"""
 4 w | aws s3api delete-bucket --bucket b => aws:s3api-bucket/b
 4 w | gcloud firestore databases delete --database=d => gcloud:firestore-databases/d
 4 w | gcloud compute instances delete --zone=z vm1 => gcloud:compute-instances/vm1
+2 w | aws eks update-kubeconfig --name prod => setting:kubectl
+2 w | gcloud container clusters get-credentials prod => setting:kubectl
+2 w | az aks get-credentials -n prod => setting:kubectl
+3 w | az webapp up -n web => deployment:/w
+3 w | kubectl apply -n x -f k8s/a.yaml => cluster:/w/k8s/a.yaml
+4 w | kubectl delete -k ./k8s/ => cluster:/w/k8s
+3 w | kubectl apply -f https://example.org/a.yaml => cluster:https://example.org/a.yaml
+3 w | cat a.yaml | kubectl apply -f - => ?file:/w/a.yaml
+1 w | tar czf backup-$(date +%F).tgz src => +file:/w/
+1 w | ls > logs/$NAME.txt => +file:/w/logs/
+1 w | sed -i s/a/b/ src/*.py => file:/w/src/
+4 w | ls /srv/old | xargs -I{} rm -rf /srv/old/{} => file:/srv/old/
+0 r | openssl x509 -in a.pem -noout -enddate =>
+1 w | openssl req -x509 -keyout key.pem -out cert.pem -nodes => file:/w/cert.pem file:/w/key.pem
+2 w | ssh-keygen -t ed25519 -f deploy => file:/w/deploy
+3 w | pg_restore -d app app.dump => database:app
+4 w | lvremove -f vg0/data => disk:vg0/data
+2 w | git config --global core.editor vi => setting:git
+4 w | mongosh mongodb://db1/app --eval 'db.dropDatabase()' => database:app
+4 w | cqlsh -e 'drop keyspace app' => database:app
 1 w | cross-env NODE_ENV=production CI=1 npm run build => build:/w
 4 w | cross-env FORCE=1 git reset --hard => file:/w/ git:/w|index git:/w|HEAD
 1 w | shx rm -rf dist '*.log' => file:/w/dist/ +file:/w/
