@@ -58,6 +58,12 @@ _OUTSIDE: Final = re.compile(
     re.IGNORECASE,
 )
 """Libraries whose calls change what others use: databases, stores, clouds."""
+_FETCHES: Final = re.compile(
+    r"\b(?:fetch|urlopen|urlretrieve|https?\.get|(?:requests|httpx|axios|got|LWP::Simple)(?:\.|::)?get|URI\.open"
+    r"|open-uri|file_get_contents\s{0,4}\(\s{0,4}[\"']https?:)\b",
+    re.IGNORECASE,
+)
+_EVALUATES: Final = re.compile(r"(?<![\w.])(?:(?:eval|instance_eval|runInThisContext)\b|(?:exec|Function)\s{0,4}\()")
 _CAMEL: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _HARMLESS: Final = frozenset(
     "print len range str int float list dict set tuple sorted min max sum abs round json.dumps json.loads "
@@ -80,6 +86,8 @@ def judge(run: Run, text: str, *, database: bool = False) -> None:
         run.repeats = True
         for one in islice(keys.addresses(text[:8192]), 32):
             run.key(3, f"email:{keys.clean(one)}")
+    if _EVALUATES.search(text) and _FETCHES.search(text):
+        run.note(4, "runs what it fetches from the net, unseen")
     outside = _OUTSIDE.search(text) is not None
     for match in islice(_CALL.finditer(text), _MAX_CALLS):
         name = match.group(1) or "." + match.group(2)
