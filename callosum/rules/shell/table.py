@@ -43,6 +43,7 @@ npm pnpm yarn | publish, unpublish, deprecate, dist-tag add, dist-tag rm, owner 
     unpublish, stage publish, access grant, access revoke, access public, access restricted, access set, token
     create, token revoke, team add, team rm | !--dry-run | publish | package:{project} | changes what others fetch from
     the registry
+npm pnpm | org set, org rm, team rm, team destroy, profile set | | 4 | | changes access
 npm pnpm yarn | publish, pack | | 0 | | only tells what it would do
 npm pnpm | uninstall, remove, rm, un, r | -g --global | 2 | packages:npm | removes packages of the machine
 npm pnpm | install, i, add, update, up, upgrade, link | -g --global | 2 | +packages:npm | installs packages for the

@@ -74,6 +74,8 @@ _TIMETABLES: Final = _set("schedule backup snapshot scaling autoscaling placemen
 """What a policy is about that is none of access."""
 _MARKS: Final = _set("label labels tag tags annotation annotations description comment comments")
 """What is soon put on again."""
+_LOCAL: Final = _set("dev serve fmt format")
+"""What even a program for other machines does on this one."""
 _LISTS: Final = frozenset(("--list", "--describe"))
 _PAYS: Final = _set("pay charge refund payout transfer capture")
 _FETCHES: Final = _set("download extract run login logout serve open export dev build make exec")
@@ -317,7 +319,8 @@ def _tier(program: str, verb: str, named: set[str], flags: list[str], *, deep: b
         return (3, "sends mail") if named & {"mail", "email", "mails", "emails"} else (2, "sends something")
     if verb in ("publish", "promote", "deploy", "release"):
         return 3, f'"{verb}" makes something public'
-    return (2, f'"{verb}" changes something outside') if program in OUTWARD else (1, f'"{verb}" changes something')
+    outward = program in OUTWARD and verb not in _LOCAL
+    return (2, f'"{verb}" changes something outside') if outward else (1, f'"{verb}" changes something')
 
 
 _CACHES: Final = _set("cache caches store screen history deps dependencies packages")

@@ -61,6 +61,8 @@ _NEXT_FIELD: Final = re.compile(
     r"[\"'](?:from|subject|text|html|body|reply_to|sender)[\"']\s*:|&(?:from|subject|text|html)=", re.IGNORECASE
 )
 _SETTINGS: Final = _set("settings setting config configuration configurations policy policies permissions roles acl")
+_ASKS: Final = _set("_search _msearch _count _mget _explain _analyze _field_caps _rank_eval")
+"""What search engines are asked by POST, because the question is long."""
 _MAILING: Final = _set("mail email emails mails sendmail")
 
 
@@ -73,6 +75,8 @@ def http(run: Run, method: str, url: str, data: list[str]) -> None:
     scheme, host, path = match.groups() if match else ("", "", "")
     host = host.lower()
     words = {part for word in re.split(r"[/._~:-]", path) for part in verbs.tokens(word)} if path else set()
+    if method == "POST" and path.rstrip("/").rsplit("/", 1)[-1] in _ASKS:
+        tier = 0
     if tier == 2:
         text = "\n".join(data)[:65_536]
         if (

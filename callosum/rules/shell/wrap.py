@@ -314,7 +314,7 @@ def in_container(run: Run, argv: list[str], command: Command) -> bool:
     """``docker exec``, ``docker run``, ``kubectl exec``: judges the command inside; False where there is none."""
     found = options.read(argv[1:], _EXEC_TAKES)
     words = found.args
-    place = next((at for at, one in enumerate(words[:3]) if one in ("exec", "run", "debug")), -1)
+    place = next((at for at, one in enumerate(words[:3]) if one in ("exec", "run", "debug", "rsh")), -1)
     if place < 0 or len(words) <= place + 1:
         return False
     at = argv.index(words[place]) + 1
@@ -332,7 +332,7 @@ def in_container(run: Run, argv: list[str], command: Command) -> bool:
     if rest[:1] == ["--"]:
         rest = rest[1:]
     run.note(1, "runs a command in a container")
-    if words[place] == "exec":
+    if words[place] in ("exec", "rsh"):
         run.keyed(1, "container", name, Mode.APPEND)
     elif words[place] == "run":
         run.keyed(1, "container", inner.value("--name"))
