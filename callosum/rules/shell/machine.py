@@ -30,12 +30,20 @@ def kill(run: Run, argv: list[str], _command: Command) -> None:
     ports = _PORT.findall(text) if "$(" in text else []
     if any(one in ("-1", "0") for one in argv[2:]):
         run.note(4, "ends every process")
-    if "1" in options.read(argv[1:], _set("-s -n --signal")).args:
+    found = options.read(argv[1:], _set("-s -n --signal"))
+    if "1" in found.args and _TOLD.isdisjoint(found.flags) and found.value("-s", "-n", "--signal") not in _TOLD:
         run.note(4, "ends the process that all others come from")
     run.note(2 if ports or "$(" in text else 1, "ends a process")
     for one in ports[:8]:
         run.keyed(2, "port", one)
     _named(run, " ".join(re.findall(r"(?:pgrep|pidof)\s+(?:-\w+\s+)*([^)|]{1,128})", text)))
+
+
+_TOLD: Final = _set(
+    "0 1 HUP SIGHUP USR1 SIGUSR1 USR2 SIGUSR2 CONT SIGCONT "
+    "-0 -1 -HUP -SIGHUP -USR1 -SIGUSR1 -USR2 -SIGUSR2 -CONT -SIGCONT"
+)
+"""Signals that tell a service something (to read its settings again) and do not end it."""
 
 
 def kill_by_name(run: Run, argv: list[str], _command: Command) -> None:
