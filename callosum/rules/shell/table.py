@@ -91,6 +91,7 @@ make gmake ninja | "", all, build, dist, bundle, compile, install | | 1 | build:
     output folder
 @compilers | package, install, build, assemble, compile, verify, jar, test, clean package, clean install, clean build,
     clean verify, clean compile, clean test | | 1 | build:{cwd} | builds into the project's output folder
+lcov gcov gcovr genhtml | * | | 1 | | works on the project
 cmake | * | --build --install | 1 | build:{cwd} | builds into the project's output folder
 next nuxt vite astro gatsby webpack meson rollup parcel | build, compile | | 1 | build:{cwd} | builds into the
     project's output folder

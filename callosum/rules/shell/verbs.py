@@ -49,7 +49,7 @@ WRITES: Final = _set(
     "install upgrade write save enable start resume import scale attach invoke execute exec make generate init "
     "configure register approve merge tag label push send publish promote grant assign restore clone build train "
     "submit new setup login logout change archive bootstrap provision migrate convert download extract unpack "
-    "open run serve dev fmt format compile sync rsync mount subscribe"
+    "open run serve dev fmt format compile sync rsync mount subscribe undelete"
 )
 _WEAK_READS: Final = _set(
     "logs log status history env test plan audit top ps events stats metrics config context wait watch monitor "
@@ -74,6 +74,14 @@ _TIMETABLES: Final = _set("schedule backup snapshot scaling autoscaling placemen
 """What a policy is about that is none of access."""
 _MARKS: Final = _set("label labels tag tags annotation annotations description comment comments")
 """What is soon put on again."""
+_KEPT: Final = _set(
+    "all data storage volume volumes database databases db table tables schema source sources file files disk disks "
+    "snapshot snapshots backup backups instance instances user users home orphans everything old existing"
+)
+"""What lasts, where an option says that it is removed."""
+_NONE: Final[frozenset[str]] = frozenset()
+_STREAMS: Final = _set("transfer transfers subscription subscriptions")
+"""Words of money that in a cloud are about data and messages."""
 _LOCAL: Final = _set("dev serve fmt format")
 """What even a program for other machines does on this one."""
 _LISTS: Final = frozenset(("--list", "--describe"))
@@ -148,6 +156,8 @@ def generic(run: Run, program: str, argv: list[str], _command: Command) -> None:
         first = tokens(flag)[:2]
         destroys = first[:1] and (first[0] in DESTROYS or first[0] == "remove" or first == ["reset", "offsets"])
         destroys = destroys and _MARKS.isdisjoint(first[1:])
+        if destroys and first[1:] and first[0] in ("remove", "drop") and program not in OUTWARD:
+            destroys = not _KEPT.isdisjoint(tokens(flag)[1:])  # else a matter of what is shown or made
         if destroys and "orphans" not in flag and verb not in READS and tier < 4:
             tier, what = 4, f"{flag} destroys"
     if not verb and tier == 1 and not _LISTS.isdisjoint(flags):
@@ -302,7 +312,7 @@ def _tier(program: str, verb: str, named: set[str], flags: list[str], *, deep: b
         return 4, f'"{verb}" destroys what may last'
     if verb in UNDOES or (verb == "archive" and deep):
         return 4, f'"{verb}" takes back what others may rely on'
-    if verb in _PAYS or named & MONEY:
+    if (named | {verb}) & (_PAYS | MONEY) - (_STREAMS if program in OUTWARD else _NONE):
         return 4, "moves money"
     if verb not in _WEAK_READS and verb not in _FETCHES:
         if named & ACCESS:

@@ -305,6 +305,13 @@ ROWS = r"""
 4 w | queue-topics.sh --server localhost:9092 --list --delete =>
 1 w | kill -USR2 1 =>
 1 w | kill -s HUP 1 =>
+1 w | lcov --remove all.info '*/tests/*' =>
+1 w | abidiff a.so b.so --drop-private-types =>
+4 w | virsh undefine vm1 --remove-all-storage => virsh:vm1
+2 w | gcloud transfer jobs create gs://a gs://b => url:gs://b
+2 w | gcloud pubsub subscriptions create s1 --topic=t => gcloud:pubsub-subscriptions/s1
+4 w | somepay transfers create t1 => somepay:transfers/t1
+2 w | gcloud workflows undelete w1 => gcloud:workflows/w1
 0 r | curl -X POST localhost:9200/logs/_search -d '{"query": {}}' => ?url:http://localhost:9200/logs/_search
 4 w | curl -X POST localhost:9200/logs/_delete_by_query -d '{}' => url:http://localhost:9200/logs/_delete_by_query
 1 w | oc -n db rsh pg-0 ls => +container:pg-0
