@@ -33,6 +33,10 @@ _SYSTEM: Final = re.compile(
 _SECRET: Final = re.compile(
     r"/\.(?:ssh|gnupg|aws|kube|azure|docker/config\.json|netrc|pgpass)(?:/|$)|/(?:id_rsa|id_ed25519|authorized_keys)$"
 )
+_CACHE: Final = re.compile(
+    r"(?:/var/cache|/var/lib/apt/lists|(?:~|/root|/(?:home|Users)/[^/]+)/(?:\.cache|Library/Caches))/[^/]"
+)
+"""What lies in a folder for caches, which by the standards of those folders is made again."""
 _NO_DISK: Final = re.compile(
     r"/dev/(?:null|zero|full|u?random|std(?:in|out|err)|tty|pts|ptmx|fd|console|tcp|udp|snd|video|input|dri|net)\b"
 )
@@ -101,6 +105,8 @@ def _kind(path: str, root: str | None, policy: ShellPolicy, *, everything: bool,
     for folder in policy.temporary_folders:
         if path.startswith(folder + "/") or (path == folder and (everything or part)):
             return SHORT_LIVED
+    if _CACHE.match(path if not (everything or part) else f"{path}/*"):
+        return SHORT_LIVED
     if _SECRET.search(path):
         return KEPT_KEYS
     if _SYSTEM.match(path):

@@ -9,8 +9,8 @@ class ShellPolicy(Struct, frozen=True):
     """Tiers (0 to 4) of what commands do, where people differ; and which folders and branches are special.
 
     The *working folder* is the call's ``cwd``. ``folders`` are more such folders, absolute.
-    ``temporary_folders`` are absolute too, or begin with ``~``: folders for temporary files, and for caches, which are
-    made again. ``protected`` names branches; a name that ends in ``*`` is a beginning.
+    ``temporary_folders`` are absolute too. ``protected`` names branches; a name that ends in ``*``
+    is a beginning.
     """
 
     inside: int = 1
@@ -49,10 +49,7 @@ class ShellPolicy(Struct, frozen=True):
     """Stopping or reconfiguring a service of the machine."""
     folders: tuple[str, ...] = ()
     temporary_folders: tuple[str, ...] = tuple(
-        (
-            "/tmp /var/tmp /private/tmp /dev/shm /var/folders /private/var/folders /var/cache "  # noqa: S108 - not used
-            "/var/lib/apt/lists ~/.cache ~/Library/Caches /root/.cache"
-        ).split()
+        "/tmp /var/tmp /private/tmp /dev/shm /var/folders /private/var/folders".split()  # noqa: S108 - names, not used
     )
     protected: tuple[str, ...] = tuple("main master trunk develop production prod staging release* stable*".split())
 

@@ -64,6 +64,7 @@ TIERS: dict[int, list[str]] = {
         "rm -rf /var/lib/apt/lists/*",
         "rm -rf /var/cache/apk/*",
         "rm -rf ~/.cache/pip",
+        "rm -rf /home/me/.cache/*",
         "D=build; rm -rf $D/out",
         "cd sub && rm -rf x",
         "cd /tmp/a && rm -rf *",
