@@ -146,6 +146,11 @@ SENT: Final = _words("details detail info information status")
 GENERIC: Final = _words("manage handle process execute run invoke call do use exec perform apply request set type")
 """Verbs that say only that something is done; what, the arguments say."""
 RUNS: Final = _words("run execute invoke")
+BEGINS: Final = _words("start begin initiate trigger submit execute invoke confirm enqueue queue")
+"""Verbs that say only that another act begins."""
+DEEDS: Final = _words(" ".join(_DEEDS.values()))
+THINGS: Final = _words("profile sample trace filter query search")
+"""Looking verbs that are as often things: a ``profile_deletion`` looks at nothing."""
 YIELDS: Final = _words("export download generate capture load render make produce build")
 """Verbs whose act may be no more than the answer it gives: in a description they raise nothing."""
 TRIES: Final = _words(

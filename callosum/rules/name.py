@@ -167,18 +167,12 @@ def _verb(found: list[str]) -> tuple[int, str, str]:
 
     ``(-1, "", "")`` if there is none.
     """
-    known = [
-        (at, word, *lex.VERBS[word])
-        for at, word in enumerate(found)
-        if word in lex.VERBS and (at == 0 or found[at - 1] not in lex.PREPOSITIONS or lex.VERBS[word][1] == lex.STRONG)
-    ]
-    strong = [one for one in known if one[3] == lex.STRONG]
+    known, strong = _known(found)
     last = len(found) - 1
-    if len(strong) > 1:  # ``list_users_to_delete``, ``find_by_zip``: what follows a preposition says which ones
-        border = next((at for at in range(strong[0][0] + 1, last) if found[at] in lex.PREPOSITIONS), last)
-        strong = [one for one in strong if one[0] <= border]
     if len(strong) == 1 and strong[0][0] == last == 1 and found[0] in lex.POSTS and found[1] in lex.SAYINGS:
         return 0, found[0], ""  # ``post_tweet``: the second is what is posted
+    if begun := _begun(known, strong, last):
+        return begun[0], begun[1], ""
     if strong:
         first, end = strong[0], strong[-1]
         if first[1] in lex.LISTS and end[2] > 0 and (first[0] or end[0] == last):
@@ -210,6 +204,43 @@ def _verb(found: list[str]) -> tuple[int, str, str]:
         return last, known[-1][1], ""
     known = loose or known
     return (known[0][0], known[0][1], "") if known else (-1, "", "")
+
+
+_Verb = tuple[int, str, int, int]
+"""The place of a verb in a name, its word, tier and strength."""
+
+
+def _known(found: list[str]) -> tuple[list[_Verb], list[_Verb]]:
+    """Returns the words of a name that can be its verb, and those of them that hardly can be nouns."""
+    known = [
+        (at, word, *lex.VERBS[word])
+        for at, word in enumerate(found)
+        if word in lex.VERBS and (at == 0 or found[at - 1] not in lex.PREPOSITIONS or lex.VERBS[word][1] == lex.STRONG)
+    ]
+    strong = [one for one in known if one[3] == lex.STRONG]
+    if len(strong) > 1:  # ``list_users_to_delete``, ``find_by_zip``: what follows a preposition says which ones
+        last = len(found) - 1
+        border = next((at for at in range(strong[0][0] + 1, last) if found[at] in lex.PREPOSITIONS), last)
+        strong = [one for one in strong if one[0] <= border]
+    return known, strong
+
+
+def _begun(known: list[_Verb], strong: list[_Verb], last: int) -> _Verb | None:
+    """Returns the act that another verb of a name only begins (``submit_bulk_delete``), None unless it is graver.
+
+    The noun of an act at the end of a name (``request_profile_deletion``) counts before a verb that may be a noun.
+    """
+    deed = known[-1] if known and known[-1][0] == last and known[-1][1] in lex.DEEDS else None
+    if strong:
+        first = strong[0]
+        if first[1] not in lex.BEGINS:
+            return None
+        gravest = max(strong if deed is None else [*strong, deed], key=lambda one: one[2])
+        return gravest if gravest[2] > first[2] else None
+    if deed is None or deed[2] <= known[0][2]:
+        return None
+    first = known[0]
+    return deed if first[0] or first[2] or first[1] in lex.THINGS else None
 
 
 _TOLD: Final = re.compile(r"[A-Za-z]+|[,/]")

@@ -38,6 +38,17 @@ VERBS: list[tuple[str, str, str]] = [
     ("mark_as_read", "mark", ""),
     ("post_tweet", "post", ""),
     ("merge_merge_request", "merge", ""),
+    # what another verb only begins, where it is graver
+    ("submit_mass_delete", "delete", ""),
+    ("trigger_wipe", "wipe", ""),
+    ("start_stop_clock", "start", ""),
+    ("start_job_to_purge_rows", "start", ""),
+    ("submit_tenant_deletion", "deletion", ""),
+    ("request_profile_deletion", "deletion", ""),
+    ("profile_deletion", "deletion", ""),
+    ("schedule_tenant_termination", "termination", ""),
+    ("schedule_data_retrieval", "schedule", ""),
+    ("check_tenant_deletion", "check", ""),
 ]
 
 
