@@ -146,6 +146,10 @@ SENT: Final = _words("details detail info information status")
 GENERIC: Final = _words("manage handle process execute run invoke call do use exec perform apply request set type")
 """Verbs that say only that something is done; what, the arguments say."""
 RUNS: Final = _words("run execute invoke")
+SPOKEN: Final = _words("get retrieve find create generate modify add send publish cancel close remove delete destroy")
+"""Verbs whose third person is no noun: ``deletes_the_group``."""
+NOT_TWINS: Final = _words("amount ahead avoid alike")
+"""Words that are no verb with an "a" before it."""
 BEGINS: Final = _words("start begin initiate trigger submit execute invoke confirm enqueue queue")
 """Verbs that say only that another act begins."""
 DEEDS: Final = _words(" ".join(_DEEDS.values()))

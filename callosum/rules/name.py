@@ -126,6 +126,8 @@ def singular(word: str) -> str:
 def read_name(tool: str) -> Name:
     """Returns what a tool's name says (kept for the last 2048 names)."""
     found = words(tool)
+    if found:
+        found[0] = _plain(found[0])
     place, verb, rival = _verb(found)
     tier = lex.VERBS[verb][0] if verb else 1
     strength = lex.VERBS[verb][1] if verb else lex.WEAK
@@ -205,6 +207,20 @@ def _verb(found: list[str]) -> tuple[int, str, str]:
     known = loose or known
     return (known[0][0], known[0][1], "") if known else (-1, "", "")
 
+
+def _plain(first: str) -> str:
+    """Returns the first word of a name, as a verb where it is one in another form.
+
+    Libraries call the asynchronous twin of ``get`` ``aget``; names that are made of sentences begin with ``deletes``.
+    """
+    if first in lex.VERBS:
+        return first
+    if first[0] == "a" and first not in lex.NOT_TWINS and lex.VERBS.get(first[1:], _NO_VERB)[1] > lex.WEAK:
+        return first[1:]
+    return first[:-1] if first[-1] == "s" and first[:-1] in lex.SPOKEN else first
+
+
+_NO_VERB: Final = (1, lex.WEAK)
 
 _Verb = tuple[int, str, int, int]
 """The place of a verb in a name, its word, tier and strength."""

@@ -49,6 +49,15 @@ VERBS: list[tuple[str, str, str]] = [
     ("schedule_tenant_termination", "termination", ""),
     ("schedule_data_retrieval", "schedule", ""),
     ("check_tenant_deletion", "check", ""),
+    # the asynchronous twin, and the third person
+    ("aget_invoice", "get", ""),
+    ("aremove_card", "remove", ""),
+    ("awipe", "wipe", ""),
+    ("amount_due", "", ""),
+    ("ahead_of_time", "", ""),
+    ("deletes_the_shelf", "delete", ""),
+    ("retrieves_a_shelf", "retrieve", ""),
+    ("likes_list", "list", ""),
 ]
 
 
