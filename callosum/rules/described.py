@@ -62,6 +62,9 @@ def keeps(name: Name, description: str | None, given: Mapping[str, Any]) -> bool
     """
     if not description or not given or name.place == "file" or not LEFT.isdisjoint(given):
         return True
+    said = lead(description)
+    if said and lex.VERBS[said][0] and said not in lex.YIELDS:
+        return True  # ``download_photo``: "Trigger a download event"
     return _KEPT.search(description[:MAX_TEXT]) is not None
 
 

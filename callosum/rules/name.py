@@ -282,7 +282,7 @@ def leading_verb(description: str) -> str:
         if word in ",/" or word in ("or", "and"):
             joined = True
             continue
-        base = "get" if word.startswith("return") else stem(word)
+        base = "get" if word.startswith("return") else _phrase(word, found[start + at + 1 : start + at + 2])
         if at == 1 and not best and base != word and not found[start].endswith("ly"):
             break  # "Hot posts of": a noun after its adjective
         if base and joined and lex.VERBS[base][1] > lex.WEAK and base not in _STATES:
@@ -294,6 +294,13 @@ def leading_verb(description: str) -> str:
     return best
 
 
+def _phrase(word: str, after: list[str]) -> str:
+    """Returns the verb of which ``word`` is a form, with the word after it where both make one: ``sets up``."""
+    base = stem(word)
+    return _JOINS.get(base + after[0], base) if base and after and after[0] in _PARTICLES else base
+
+
+_PARTICLES: Final = frozenset(("up", "out", "in"))
 _STATES: Final = frozenset("has is can exists contains".split())
 """Verbs of what is, not of what is done."""
 

@@ -88,6 +88,10 @@ DESCRIBED: list[tuple[str, str, int]] = [
     ("test_connection", "Run a connection check.", 0),
     ("verify_domain", "Triggers a verification and waits for it.", 1),
     ("verify_domain", "Checks a domain.", 0),
+    # two words that make one verb
+    ("watch_shelf", "Sets up a channel that tells of each change.", 1),
+    ("watch_shelf", "Looks up a shelf.", 0),
+    ("shelf_design", "Checks out a shelf.", 1),
     ("test_connection", "Run a test.", 0),
     # a plain verb stands, whatever is said
     ("get_report", "Creates a report from the data.", 0),
@@ -202,6 +206,7 @@ def test_a_structure_without_end() -> None:
     ("description", "given", "tier"),
     [
         ("Returns the attachment in base64.", schema("attachment_id"), 0),
+        ("Triggers the event that counts downloads.", schema("attachment_id"), 1),
         ("Returns the attachment in base64.", None, 1),  # what it takes is not known
         ("", schema("attachment_id"), 1),
         ("Returns the attachment, or saves it.", schema("attachment_id"), 1),
