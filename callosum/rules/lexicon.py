@@ -22,7 +22,7 @@ suggest recommend classify discover wait sleep think reason echo print lint audi
 interpret measure tally identify determine recall predict guess infer distinguish extract visualize
 visualise has is can exists contains select subtract multiply divide explore introspect locate scrape crawl
 transcribe recognize recognise blame geocode outline decode tokenize nslookup dig observe assess investigate
-troubleshoot rerank teach gather contrast correlate collate interrogate survey weigh calc tabulate
+troubleshoot rerank teach gather contrast correlate collate interrogate survey weigh calc tabulate exponentiate
 """
 _READ_LOOSE: Final = """
 compute count check sort sum average search query monitor watch translate preview trace profile test probe
@@ -31,12 +31,16 @@ sample hear listen look see poll ask research render score rank match encode has
 _REDIS_READ: Final = """
 hget hgetall hmget hkeys hvals hlen hexists hscan lrange llen lindex smembers sismember scard sscan sinter sunion
 sdiff zrange zrevrange zrangebyscore zscore zrank zcard zcount zscan xrange xrevrange xread xlen xinfo mget ttl pttl
-strlen getrange bitcount pfcount georadius geosearch geodist dbsize randomkey
+strlen getrange bitcount pfcount georadius geosearch geodist dbsize randomkey hstrlen hrandfield lpos smismember
+sintercard srandmember zrevrangebyscore zlexcount zmscore zintercard zrandmember xpending getbit bitpos geopos
+geohash expiretime pexpiretime
 """
 _REDIS_WRITE: Final = """
 hset hmset hsetnx hdel hincrby lpush rpush lpop rpop lrem lset ltrim sadd srem spop smove zadd zrem zincrby zpopmin
 zpopmax xadd xdel xtrim xack mset msetnx setex psetex setnx setrange getset getdel getex incr decr incrby decrby expire
-expireat pexpire persist pfadd geoadd bgsave bgrewriteaof
+expireat pexpire persist pfadd geoadd bgsave bgrewriteaof xreadgroup xclaim xautoclaim xsetid blpop brpop lmove blmove
+rpoplpush brpoplpush linsert lpushx rpushx sinterstore sunionstore sdiffstore zunionstore zinterstore zdiffstore
+zrangestore hincrbyfloat incrbyfloat hexpire hpersist pexpireat renamenx setbit bitfield pfmerge
 """
 _REDIS_GRAVE: Final = "del flushall flushdb"
 _READ_WEAK: Final = """
@@ -66,7 +70,8 @@ transition snooze scale cordon drain evict block unblock play mint finalize fina
 acknowledge ack nack invalidate uninstall overwrite override spawn retry requeue enqueue dequeue postpone
 defer delay extend renew revise rewrite amend repair autofix relaunch rebuild recreate redeploy reinstall
 redirect unset untrash undelete encrypt decrypt quarantine unshare unlist unpublish rewind fastforward retrain transcode
-deduplicate dedupe flush squash pop unpair unban initiate recalibrate
+deduplicate dedupe flush squash pop unpair unban initiate recalibrate associate dissociate disassociate unprotect
+suppress unsuppress ungroup untaint unpark customize customise
 """
 _WRITE_1_LOOSE: Final = """
 import type process store record flag rate vote handle stage run draft plan label note cache queue design settle
@@ -82,7 +87,7 @@ dispatch submit escalate syndicate crosspost remind
 """
 _COMMIT_STRONG: Final = """
 reschedule reserve rebook rsvp accept decline approve reject deny cancel merge undeploy rollback enrol
-hire unschedule confirm promote dial failover teardown revoke ban kick suspend offboard
+hire unschedule confirm promote dial failover teardown revoke ban kick suspend offboard deauthorize unauthorize
 """
 _SEND_LOOSE: Final = "comment message share post contact answer push text alert ping chat"
 _COMMIT_LOOSE: Final = "trade bid exchange deploy sign place schedule book return release order call email mail"

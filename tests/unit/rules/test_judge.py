@@ -53,6 +53,13 @@ TIERS: list[tuple[str, dict[str, Any], int]] = [
     ("delete_repository", {}, 4),
     ("remove_user", {}, 4),
     ("delete_label", {}, 1),
+    # what is taken from a queue is gone from it
+    ("xreadgroup", {}, 1),
+    ("blpop", {}, 1),
+    ("zmscore", {}, 0),
+    ("deauthorize_app", {}, 3),
+    ("exponentiate", {}, 0),
+    ("disassociate_plan", {}, 1),
     ("transfer", {"amount": 5, "to": "x"}, 4),
     ("manage_tickets", {"action": "list"}, 0),
     ("manage_tickets", {"action": "create"}, 1),
