@@ -175,8 +175,12 @@ def _about(verb: str, tier: int, name: Name) -> tuple[int, str]:
     nouns, head = set(name.nouns), name.head
     if "draft" in name.words and verb not in ("send", "publish", "submit", *lex.DESTROYS):
         return 1, "a draft"
+    if head == "subscription" and nouns & lex.NOTICES and verb not in lex.DESTROYS:
+        return tier, ""  # to what happens, nobody pays for it
     if nouns & lex.MONEY:
         return 4, "money"
+    if verb == "merge" and nouns & lex.SHEETS:
+        return 1, "parts of a document"
     if verb == "checkout" and nouns & {"cart", "basket", "bag"}:
         return 4, "money"
     if verb in lex.DESTROYS:
@@ -186,6 +190,8 @@ def _about(verb: str, tier: int, name: Name) -> tuple[int, str]:
     if nouns & lex.ACCESS or {"api", "key"} <= set(name.words):
         return 4, "access or configuration"
     if verb in lex.REMOVES and head in lex.HEAVY:
+        if verb == "remove" and name.place and head not in lex.PERSONS:
+            return 2, "something that is taken out of another and goes on"
         return 4 if verb in ("remove", "unregister", "revoke") else 3, "something that lasts"
     if verb == "cancel" and head in lex.LIGHT:
         return 1, "something soon made good"

@@ -260,6 +260,12 @@ HEAVY: Final = _words(
     "repo repository account user organization org project database db bucket server cluster vm instance "
     "domain tenant workspace team member customer namespace zone volume"
 )
+PERSONS: Final = _words("user account organization team member customer tenant")
+"""Those who lose something when they are taken out of what they were in."""
+NOTICES: Final = _words("webhook event topic notification push queue alert")
+"""What one subscribes to without paying."""
+SHEETS: Final = _words("cell row slide pdf paragraph image clip video audio")
+"""Of what documents are made: to merge some makes one of them, and nobody else's work is in it."""
 LIGHT: Final = _words(
     "label filter tag reaction draft cache bookmark star comment observation relation entity property "
     "line node reminder slide cell row item slot mode attachment watchlist favorite pin notification rule "

@@ -27,6 +27,7 @@ _JOINED: Final = re.compile(
             "create or update", "add or update", "get or create", "find or create", "check out", "check in", "set up",
             "log in", "log out", "sign in", "sign out", "sign up", "roll back", "un subscribe", "clean up", "shut down",
             "tear down", "look up", "back up", "opt out", "opt in", "merge requests?", "pull requests?",
+            "two factor", "multi factor", "2fa",
         )
     )
     + r")(?![a-z])(?!(?<=[A-Z])[A-Z])"
@@ -38,6 +39,7 @@ _JOINS: Final = {
     "cleanup": "clear", "shutdown": "stop", "teardown": "teardown", "checkin": "checkin", "lookup": "lookup",
     "backup": "backup", "optout": "unsubscribe", "optin": "subscribe",
     **dict.fromkeys(("mergerequest", "mergerequests", "pullrequest", "pullrequests"), "pr"),
+    **dict.fromkeys(("twofactor", "multifactor", "2fa"), "mfa"),
 }  # fmt: skip
 
 
