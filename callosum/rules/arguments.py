@@ -29,7 +29,8 @@ _WORDS: Final = 5
 _NONE, _ID, _PATH, _MAIL, _URL, _NAME, _SCOPE, _OWNER, _REPO, _THREAD, _PART, _SHAPE, _LOGIN, _USER, _STATE = range(15)
 
 _ID_ENDS: Final = frozenset(
-    "id ids iid iids uuid guid number numbers no num ref slug iban handle sku ts arn urn identifier key".split()
+    "id ids iid iids gid gids sid uuid guid number numbers no num ref slug iban handle sku ts arn urn identifier key "
+    "mac".split()
 )
 _NAME_ENDS: Final = frozenset(("name", "names"))
 _PERSONAL: Final = frozenset("first last full display middle given family user sender nick sur".split())
@@ -58,7 +59,7 @@ _NUMBERED: Final = frozenset("page line version row column".split())
 _COUNTED: Final = ("iid", "number", "Iid", "Number")
 """Ids that each project counts for itself."""
 _ADDRESSED: Final = frozenset("receiver recipient addressee".split())
-_REAL_IDS: Final = frozenset("id ids iid iids uuid guid".split())
+_REAL_IDS: Final = frozenset("id ids iid iids gid gids uuid guid".split())
 """``page_number`` is where to read on, ``page_id`` is a page."""
 _SECRETS: Final = frozenset("password passcode passphrase pin otp secret passwd pwd".split())
 """What nobody may read is in no key, even where it looks like an address."""
@@ -113,6 +114,10 @@ def _role(name: str) -> tuple[int, str]:
     found = words(name)
     if found[1:-1].count("to") == 1 and found[-2] == "to" and found[-1] in lex.VERBS:
         found = found[:-2]  # ``username_to_follow``
+    if found[-2:] == ["mac", "address"]:
+        found = found[:-1]
+    if found == ["pid"]:
+        return _ID, "process"
     plain = "_".join(found)
     if low in _PATHS:
         return _PATH, low

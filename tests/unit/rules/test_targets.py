@@ -232,9 +232,16 @@ MEETING: list[tuple[Call_, Call_]] = [
     ),
     (("pay", {"recipient": "DE1", "amount": 3}), ("schedule_payment", {"recipient": "DE1", "amount": 3})),
     (("share_file", {"file_id": 26, "email": "b@x.org"}), ("delete_file", {"file_id": 26})),
+    (("rename_board", {"board_gid": "7", "name": "x"}), ("get_board", {"board_gid": "7"})),
+    (("block_guest", {"mac_address": "aa:01"}), ("unblock_guest", {"mac_address": "aa:01"})),
+    (("block_guest", {"guest_mac": "aa:01"}), ("block_guest", {"mac": "aa:01"})),
+    (("kill_process", {"pid": 12}), ("suspend_process", {"pid": 12})),
     (("get_webpage", {"url": "https://x.org/a"}), ("update_webpage", {"url": "https://X.org/a/", "content": "x"})),
 ]
 APART: list[tuple[Call_, Call_]] = [
+    (("rename_board", {"board_gid": "7"}), ("rename_board", {"board_gid": "8"})),
+    (("block_guest", {"mac_address": "aa:01"}), ("block_guest", {"mac_address": "aa:02"})),
+    (("kill_process", {"pid": 12}), ("kill_process", {"pid": 13})),
     (("search_orders", {"query": "x"}), ("cancel_order", {"order_id": "W1"})),
     (("list_orders", {}), ("cancel_booking", {"booking_id": "W1"})),
     (("list_orders", {"status": "closed"}), ("create_order", {"item": "x"})),
