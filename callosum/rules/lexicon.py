@@ -140,6 +140,11 @@ def _verbs() -> dict[str, tuple[int, int]]:
 VERBS: Final = _verbs()
 """Verb -> (tier, strength)."""
 
+REDIS: Final = _words(f"{_REDIS_READ} {_REDIS_WRITE} {_REDIS_GRAVE}")
+KEEPS: Final = REDIS | _words("get set put read write fetch store update append delete remove has exists")
+"""Verbs of a store of entries: alone they speak of what is kept under a key."""
+PUSHES: Final = _words("lpush rpush lpushx rpushx xadd")
+"""Commands of Redis that put one thing more into a list or a stream."""
 ONLY_VERBS: Final = _words("get fetch describe retrieve lookup inspect enumerate browse examine")
 """Looking verbs that are no nouns: at the end of a name they are the verb."""
 LISTS: Final = _words("list tree ps stat find audit scan ls cat tail head")

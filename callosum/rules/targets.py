@@ -169,7 +169,7 @@ def _read(
         made = [Key(one, READ) for url in found.urls for one in keys.spell("url:", url)]
     if not made and not _INBOXES.isdisjoint(name.words):
         made = _messages([text for one in _PERSONS for text in short(params.get(one))], READ)
-    return made or many.looks(found, name, params, cwd)
+    return made or _entry(params, name, READ) or many.looks(found, name, params, cwd)
 
 
 def _about(found: Arguments, nouns: tuple[str, ...]) -> Iterable[tuple[str, list[str]]]:
@@ -212,8 +212,20 @@ def _write(
         or (shape.stored and tables.changed(params, found, name, verb))
         or (verb in _SENDING and _sent(found, name, verb))
         or _changed(call, params, found, name, verb, shape)
+        or _entry(params, name, APPEND if verb in lex.PUSHES else WRITE)
         or many.changes(found, name, verb, params, adds=verb in lex.ADDS)
     )
+
+
+def _entry(params: Mapping[str, Any], name: Name, mode: Mode) -> list[Key]:
+    """What a store of entries keeps under a key: ``hget``, or a verb alone (``set``).
+
+    Of a command of Redis a ``name`` is the key, and a ``key`` beside it a field. Elsewhere a ``key`` may be a secret.
+    """
+    if name.nouns or name.verb not in lex.KEEPS:
+        return []
+    value = params.get("name") if name.verb in lex.REDIS and "name" in params else params.get("key")
+    return [key for one in short(value) for key in _keys("entry:", one, mode)]
 
 
 def _paid(params: Mapping[str, Any], found: Arguments, name: Name, verb: str) -> list[Key]:

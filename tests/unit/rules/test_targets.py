@@ -236,9 +236,16 @@ MEETING: list[tuple[Call_, Call_]] = [
     (("block_guest", {"mac_address": "aa:01"}), ("unblock_guest", {"mac_address": "aa:01"})),
     (("block_guest", {"guest_mac": "aa:01"}), ("block_guest", {"mac": "aa:01"})),
     (("kill_process", {"pid": 12}), ("suspend_process", {"pid": 12})),
+    (("hset", {"name": "cart:7", "key": "total", "value": 3}), ("hgetall", {"name": "cart:7"})),
+    (("zadd", {"key": "board", "score": 3, "member": "ann"}), ("zrange", {"key": "board", "start": 0})),
+    (("set", {"key": "cart:7", "value": "x"}), ("get", {"key": "cart:7"})),
     (("get_webpage", {"url": "https://x.org/a"}), ("update_webpage", {"url": "https://X.org/a/", "content": "x"})),
 ]
 APART: list[tuple[Call_, Call_]] = [
+    (("connect", {"key": "a-secret"}), ("connect", {"key": "a-secret"})),
+    (("hset", {"name": "cart:7", "key": "total"}), ("hset", {"name": "cart:8", "key": "total"})),
+    (("lpush", {"name": "mail", "value": "x"}), ("lpush", {"name": "mail", "value": "y"})),
+    (("set", {"key": "cart:7", "value": "x"}), ("set", {"key": "cart:8", "value": "x"})),
     (("rename_board", {"board_gid": "7"}), ("rename_board", {"board_gid": "8"})),
     (("block_guest", {"mac_address": "aa:01"}), ("block_guest", {"mac_address": "aa:02"})),
     (("kill_process", {"pid": 12}), ("kill_process", {"pid": 13})),
