@@ -42,8 +42,8 @@ with open(sys.argv[1], "w") as file:
 def environment(state: Path, **more: str) -> dict[str, str]:
     """Nothing of who runs the tests but what a program needs."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "VIRTUAL_ENV") if name in os.environ}
-    plain = {"PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "120", "LINES": "40", "LC_ALL": "C.UTF-8"}
-    return {**kept, **plain, "CALLOSUM_STATE": str(state), **more}
+    plain = {"TERM": "xterm", "COLUMNS": "120", "LINES": "40", "CALLOSUM_STATE": str(state)}
+    return forking.alike(kept) | plain | more
 
 
 def run(

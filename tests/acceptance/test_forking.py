@@ -14,9 +14,10 @@ import pytest
 
 from tests.support import forking
 
+ENVIRON = forking.alike(os.environ)
 LOOKS = """
 import json, os, signal, sys, tempfile, threading, time
-status = dict(line.split()[:2] for line in open("/proc/self/status") if line.startswith(("SigBlk", "SigIgn", "SigCgt", "Umask")))
+status = dict(line.split()[:2] for line in open("/proc/self/status") if line.startswith(("SigB", "SigI", "SigC", "Umask")))
 opened = {}
 for number in os.listdir("/proc/self/fd"):
     try:
@@ -42,7 +43,7 @@ print(json.dumps({
 def test_it_finds_what_it_would_find(tmp_path: Path, session: bool, zone: str) -> None:
     more = tmp_path.joinpath("more").open("w")
     given: dict[str, Any] = {
-        "env": {"PATH": os.environ["PATH"], "TZ": zone, "TMPDIR": str(tmp_path), "LC_ALL": "C.UTF-8"},
+        "env": ENVIRON | {"TZ": zone, "TMPDIR": str(tmp_path)},
         "cwd": tmp_path, "start_new_session": session, "pass_fds": (more.fileno(),), "input": "one\r\ntwo\n",
         "text": True, "capture_output": True, "check": True,
     }  # fmt: skip
@@ -77,14 +78,15 @@ def test_it_finds_what_it_would_find(tmp_path: Path, session: bool, zone: str) -
 )
 def test_it_ends_as_it_would_end(code: str) -> None:
     asked = [sys.executable, "-c", code]
-    forked, started = (run(asked, text=True, capture_output=True) for run in (forking.run, subprocess.run))
+    given: dict[str, Any] = {"text": True, "capture_output": True, "env": ENVIRON}
+    forked, started = (run(asked, **given) for run in (forking.run, subprocess.run))
     assert (forked.returncode, forked.stdout) == (started.returncode, started.stdout)
     assert forked.stderr.splitlines()[-1:] == started.stderr.splitlines()[-1:]
 
 
 def test_it_is_a_child_as_any_other(tmp_path: Path) -> None:
     asked = [sys.executable, "-c", "print('there', flush=True); input()"]
-    with forking.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with forking.Popen(asked, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRON) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "there\n"
         with pytest.raises(subprocess.TimeoutExpired):
@@ -102,4 +104,4 @@ def test_what_cannot_be_forked_is_started(tmp_path: Path) -> None:
         ([sys.executable, "-I", "-c", program.read_text()], False),
         (["/usr/bin/env", sys.executable, "-c", program.read_text()], False),
     ):
-        assert forking.run(asked, text=True, capture_output=True).stdout == f"{here}\n", asked
+        assert forking.run(asked, text=True, capture_output=True, env=ENVIRON).stdout == f"{here}\n", asked

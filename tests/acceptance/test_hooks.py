@@ -27,7 +27,7 @@ from callosum.model import Event
 from callosum.server.place import running
 from callosum.settings import Settings
 from callosum.sockets import socket_path
-from tests.support import forking
+from tests.acceptance.command import run
 from tests.support.serving import hosted, launch, serving, until
 from tests.support.standing import impostor
 
@@ -138,10 +138,7 @@ def test_a_prompt_brings_the_brief_and_settles_what_was_broken_off(gate: Path) -
     assert "bob@example.com" in told["hookSpecificOutput"]["additionalContext"]
     hook.send(event("UserPromptSubmit", "A", prompt="Something else"))
     assert "never reported" in hook.before("B", "mcp__mail__send_email", MAIL).denied
-    journal = forking.run(
-        [sys.executable, "-m", "callosum.cli", "journal", "--state", str(gate), "--json"],
-        capture_output=True, text=True, check=True, timeout=60,
-    ).stdout  # fmt: skip
+    journal = run(gate, "journal", "--json").stdout
     ended = [entry for entry in map(json.loads, journal.splitlines()) if entry["event"] == "complete"]
     assert [(entry["session"], entry["outcome"]) for entry in ended] == [("claude-code/A", "unknown")]
 
@@ -209,10 +206,7 @@ def test_a_host_that_dies_leaves_an_action_of_which_nobody_knows(gate: Path) -> 
 def test_an_event_nobody_knows_passes_and_is_in_the_journal(gate: Path) -> None:
     hook = Hook(gate)
     assert hook.send(event("MoonRise", "A", phase="full", extra={"deep": [1]})) == Said(0, b"", "")
-    journal = forking.run(
-        [sys.executable, "-m", "callosum.cli", "journal", "--state", str(gate)],
-        capture_output=True, text=True, check=True, timeout=60,
-    ).stdout  # fmt: skip
+    journal = run(gate, "journal").stdout
     assert "MoonRise" in journal
 
 

@@ -53,6 +53,6 @@ def test_every_command_of_the_readme_exists() -> None:
             capture_output=True,
             text=True,
             timeout=60,
-            env={**os.environ, "PYTHONPATH": str(README.parent)},
+            env=forking.alike(os.environ),
         )
         assert done.returncode == 0, (command, done.stderr)

@@ -55,6 +55,7 @@ _READ_AT_START: Final = (
     "TERMINAL_WIDTH",
 )
 """How the names of the variables begin that Python and the libraries read once, when they start."""
+_ALIKE: Final = {"PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"}
 _PLAIN: Final = {
     "close_fds": True,
     "executable": None,
@@ -127,6 +128,11 @@ def run(
     if check:
         done.check_returncode()
     return done
+
+
+def alike(environ: Mapping[str, str]) -> dict[str, str]:
+    """These variables, but those that are read at the start as all programs of the tests have them: one fork server does."""
+    return {name: value for name, value in environ.items() if not name.startswith(_READ_AT_START)} | _ALIKE
 
 
 def _forks(args: Sequence[str]) -> bool:

@@ -145,7 +145,7 @@ def wrapped(
 ) -> Iterator[Wrapped]:
     """The test server behind the wrap (or ``server``)."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    variables = {**kept, "PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8", "CALLOSUM_STATE": str(state), **(environ or {})}
+    variables = forking.alike(kept) | {"CALLOSUM_STATE": str(state)} | dict(environ or {})
     log = state.parent / f"seen-{os.urandom(4).hex()}.jsonl"
     log.touch()
     behind = server if server is not None else ("--", *SERVER, str(log))

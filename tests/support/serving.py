@@ -131,7 +131,7 @@ def launch(state: Path, *options: str, environ: Mapping[str, str] | None = None)
             stdout=errors,
             stderr=errors,
             pass_fds=(write,),
-            env={**os.environ, **(environ or {})},
+            env=forking.alike(os.environ) | dict(environ or {}),
         )
     os.close(write)
     address = heard(read, SECONDS)
