@@ -410,3 +410,10 @@ def test_of_a_long_error_the_beginning_is_told_and_no_half_of_a_secret() -> None
     assert said("x" * 5000) == "x" * 299 + "…"
     for room in range(2300, 2700, 7):
         assert "ghp_" not in said(" " * room + "ghp_abcdefghijklmnopqrstuvwxyz0123456789" * 2 + "x" * 500)
+
+
+def test_what_an_error_says_ends_before_a_secret_that_is_cut() -> None:
+    """Where much was redacted, the end of what is looked at comes into view; half a token has lost its shape."""
+    text = f"password={'x' * 2630} ghp_0123456789abcdefghij0123456789abcdef"
+    assert "ghp_" not in said(text)
+    assert said(f"{text[:100]} ghp_0123456789abcdefghij0123456789abcdef") == "password=[redacted] [redacted]"
