@@ -29,6 +29,7 @@ from bench.cases import (
     log,
     memory,
     pair,
+    parts,
     postgres,
     redis_store,
     rules,
@@ -40,6 +41,7 @@ from bench.peers import version_of
 
 CASES: Mapping[str, Callable[[Path, int], Report]] = {
     "pair": pair.run,
+    "parts": parts.run,
     "rules": rules.run,
     "crowd": crowd.run,
     "log": log.run,

@@ -28,7 +28,7 @@ from tests.acceptance.command import CALLOSUM, ROOT, at_terminal, environment, r
 from tests.support import forking
 from tests.support.serving import Server, launch, serving, until
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 NEEDS = "what hosts report (llm.*, input.*, ...) and all the rest needs one"
 
 
