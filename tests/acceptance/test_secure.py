@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +179,35 @@ def test_a_token_goes_without_a_restart(state: Path, tokens: Tokens) -> None:
         assert server.ask("GET", "/status", token=fresh).status == 200
         tokens.remove("mira")
         until(lambda: server.ask("GET", "/status", token=fresh).status == 401)
+
+
+@contextmanager
+def listening(server: Server, token: str) -> Iterator[http.client.HTTPResponse]:
+    """A stream of events that has begun."""
+    with closing(http.client.HTTPConnection(*server.place, timeout=30)) as connection:
+        connection.request("GET", "/events?*", headers={"Authorization": f"Bearer {token}"})
+        with connection.getresponse() as response:
+            assert response.status == 200
+            response.readline()
+            yield response
+
+
+def ended(stream: http.client.HTTPResponse) -> bool:
+    """Reads a line; whether there was none any more."""
+    try:
+        return not stream.readline()
+    except http.client.IncompleteRead:
+        return True
+
+
+def test_a_stream_ends_with_its_token(state: Path, tokens: Tokens) -> None:
+    """And no other one does: its next event comes."""
+    anna, doug = tokens.add("anna"), tokens.add("doug")
+    with serving(state) as server, listening(server, anna) as gone, listening(server, doug) as stays:
+        tokens.remove("anna")
+        until(lambda: ended(gone))
+        server.post("/intercept", MAIL)
+        until(lambda: b'"message"' in stays.readline())
 
 
 @pytest.mark.parametrize(

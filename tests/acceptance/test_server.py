@@ -176,7 +176,6 @@ def test_the_seeds_locks(seeds_server: Server) -> None:
 KEYS = [
     "thread:andy:msg-500",
     "file:/abs/README.md",
-    "file:/a//b/../c",
     "channel:#general",
     "doc:a b",
     "doc:a+b",
@@ -200,6 +199,16 @@ def test_every_key_can_be_freed(shared: Server, key: str) -> None:
     assert (lock["contextKey"], lock["instance"]) == (key, "mira")
     assert space.release("mira", key)["id"] == lock["id"]
     assert space.get("/status", contextKey=key)["locks"] == []
+
+
+def test_a_key_is_freed_under_any_of_its_spellings(shared: Server) -> None:
+    """It is shown in the one that calls have."""
+    space = Namespace(shared, "spelled")
+    assert space.post("/lock", instance="mira", contextKey="file:/a//b/../c")["acquired"]
+    (lock,) = space.get("/status", contextKey="file:/a/./c")["locks"]
+    assert lock["contextKey"] == "file:/a/c"
+    assert space.release("mira", "file:/a/d/../c")["id"] == lock["id"]
+    assert space.get("/status")["locks"] == []
 
 
 def test_a_percent_in_a_key_is_not_decoded_twice(server: Namespace) -> None:

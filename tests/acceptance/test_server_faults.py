@@ -598,13 +598,16 @@ ACTS: list[tuple[str, str, dict[str, Any] | list[Any] | None]] = [
 
 
 def test_without_a_token_nothing_is_answered(tokened: Tokened) -> None:
-    asked = [("GET", path) for path in ("/status", "/journal", "/metrics", "/health", "/docs", "/events", "/nowhere")]
-    for method, path in [*asked, ("POST", "/intercept"), ("DELETE", "/lock/x")]:
+    """But whether the server is there, and no more of it."""
+    assert tokened.ask(None, "GET", "/health").body == {"status": "ok"}
+    paths = ("/status", "/journal", "/metrics", "/health/x", "/docs", "/events", "/nowhere")
+    asked = [("GET", path) for path in paths]
+    for method, path in [*asked, ("POST", "/health"), ("POST", "/intercept"), ("DELETE", "/lock/x")]:
         answer = tokened.ask(None, method, path, CALL if method == "POST" else None)
         refused(answer, "Authorization", 401)
         assert answer.headers["WWW-Authenticate"] == "Bearer"
     found = tokened.refusals()
-    assert Counter(body["reason"] for body in found) == {"missing": len(asked) + 2}
+    assert Counter(body["reason"] for body in found) == {"missing": len(asked) + 3}
     assert (found[-1]["method"], found[-1]["path"], found[-1]["client"]) == ("DELETE", "/lock/x", "127.0.0.1")
 
 

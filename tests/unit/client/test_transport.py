@@ -167,7 +167,7 @@ def test_answers_in_all_forms(
         assert answer.body == body
         if not drip or kept:  # what follows an answer may come too late to be seen with it
             assert len(transport._idle) == kept
-        assert get(transport).body == body
+            assert get(transport).body == body
 
 
 def test_a_body_that_ends_with_the_connection(transports: Callable[..., Transport]) -> None:
