@@ -39,6 +39,7 @@ def tend(self: SqliteStore) -> None:
 
 if __name__ == "__main__":
     writer.BATCH = 1  # type: ignore[misc]
+    writer.LATE = 3600  # type: ignore[misc]  # all 64 connections wait in line here
     writer.TEND_EVERY = 1.0  # type: ignore[misc]
     Connections._prepare = prepare  # type: ignore[method-assign]
     SqliteStore.attempt = attempt  # type: ignore[method-assign]
