@@ -10,7 +10,7 @@ session on a key can, and then
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -24,6 +24,7 @@ AT_ONCE: Final = 2_500
 FOREVER: Final = 2**63 - 1
 """The moment of a change that has no outcome yet."""
 
+Rows = list[Sequence[Any]]
 Moments = Mapping[str, Sequence[tuple[str, int]]]
 """For each key, two sessions at most and a moment of each: enough to tell whether there is one of another session."""
 
@@ -55,8 +56,8 @@ def places(rows: Iterable[Sequence[Any]]) -> list[tuple[str, str, int, int]]:
     ]
 
 
-def leaving(rows: Iterable[Sequence[Any]], held: Iterable[Held], looks: Moments, changes: Moments) -> list[int]:
-    """Returns the entries that may leave, in order; of rows of an entry and what it says, in order.
+def leaving(rows: Rows, held: Iterable[Held], looks: Moments, changes: Moments) -> Rows:
+    """Returns the rows of the entries that may leave, in order; of rows of an entry and what it says, in order.
 
     ``looks`` are the oldest by sessions that go on, ``changes`` the newest.
     """
@@ -68,4 +69,35 @@ def leaving(rows: Iterable[Sequence[Any]], held: Iterable[Held], looks: Moments,
         if before or (one.looked and any(who != one.session and at > one.seq for who, at in changes.get(one.key, ()))):
             needed.add(one.seq)
     stays = {ASKS: needed, RECENT: newest}
-    return [seq for seq, says, *_ in rows if says != STAYS and seq not in stays.get(says, ())]
+    return [row for row in rows if row[1] != STAYS and row[0] not in stays.get(row[1], ())]
+
+
+class Pass:
+    """A store's way through its journal in search of what may leave, a segment at a time.
+
+    What was gone past stays gone past until the end was reached, so that a great many entries that must stay are
+    not looked at anew for each segment.
+    """
+
+    def __init__(self) -> None:
+        self._passed = 0
+
+    def oldest(self, look: Callable[[int], Rows], free: Callable[[Rows], Rows], until: int, limit: int) -> Rows:
+        """Returns the rows of the ``limit`` oldest entries up to ``until`` that may leave, from where it is.
+
+        ``look`` returns the rows of the next ``AT_ONCE`` entries after a place, each with its place first; ``free``
+        those of them that nobody needs.
+        """
+        found: Rows = []
+        start = after = self._passed if self._passed < until else 0
+        while len(found) < limit:
+            rows = look(after)
+            found += free(rows)
+            if len(rows) == AT_ONCE:
+                after = rows[-1][0]
+            elif start and not found:
+                start = after = 0  # what was gone past may have become free
+            else:
+                break
+        self._passed = found[0][0] - 1 if len(found) >= limit > 0 else 0
+        return found[:limit]

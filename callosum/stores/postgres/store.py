@@ -40,7 +40,7 @@ from callosum.stores.base import (
     Request,
     each_alone,
 )
-from callosum.stores.leaving import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS, Held, leaving, places
+from callosum.stores.leaving import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS, Held, Pass, Rows, leaving, places
 from callosum.stores.postgres.apply import Apply, keys_of
 from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.link import PATIENCE, Connections, address_of, explain, explained, lost, to_repeat
@@ -213,7 +213,8 @@ class PostgresStore:
         self._connections = Connections(self.address)
         self._memory = Memory()
         self._bell = Bell(self._connections)
-        self._swept: dict[str, Any] = {"call": 0, "print": ("", b"", 0), "mark": ("", ""), "turn": "", "entry": 0}
+        self._swept: dict[str, Any] = {"call": 0, "print": ("", b"", 0), "mark": ("", ""), "turn": ""}
+        self._pass = Pass()
         self._read("select 1")
 
     def close(self) -> None:
@@ -715,30 +716,20 @@ class PostgresStore:
     def _leaving(
         self, until: int, horizon: int, limit: int, only: Collection[int] | None
     ) -> list[tuple[int, str | None, int | None]]:
-        """The oldest entries that may leave, or those of ``only``: place, state and moment of the report.
-
-        What was gone past stays gone past until the end was reached, so that a great many entries that must stay are
-        not looked at anew for each segment.
-        """
+        """The oldest entries that may leave, or those of ``only``: place, state and moment of the report."""
         params = {"until": until, "horizon": horizon}
         if only is not None:
-            rows = self._read(_SAYS_ONLY, {**params, "only": list(only)})
-            return self._needless(rows, horizon)[:limit]
-        found: list[tuple[int, str | None, int | None]] = []
-        start = after = self._swept["entry"] if self._swept["entry"] < until else 0
-        while len(found) < limit:
-            rows = self._read(_SAYS_NEXT, {**params, "after": after})
-            found += self._needless(rows, horizon)
-            if len(rows) == AT_ONCE:
-                after = rows[-1][0]
-            elif start and not found:
-                start = after = 0  # what was gone past may have become free
-            else:
-                break
-        self._swept["entry"] = found[0][0] - 1 if len(found) >= limit > 0 else 0
-        return found[:limit]
+            rows = self._needless(self._read(_SAYS_ONLY, {**params, "only": list(only)}), horizon)[:limit]
+        else:
+            rows = self._pass.oldest(
+                lambda after: self._read(_SAYS_NEXT, {**params, "after": after}),
+                lambda rows: self._needless(rows, horizon),
+                until,
+                limit,
+            )
+        return [(row[0], row[5], row[6]) for row in rows]
 
-    def _needless(self, rows: Sequence[Sequence[Any]], horizon: int) -> list[tuple[int, str | None, int | None]]:
+    def _needless(self, rows: Rows, horizon: int) -> Rows:
         """Those of these entries that nobody needs."""
         params = {"before": horizon - HOUR, "default": DEFAULT_NAMESPACE}
         held: list[Held] = []
@@ -748,8 +739,7 @@ class PostgresStore:
             held = [Held(*row) for row in self._read(_HELD, of)]
         looks = self._moments_of(_LOOKS, params, {one.key for one in held})
         changes = self._moments_of(_CHANGES, params, {one.key for one in held if one.looked})
-        free = set(leaving([row[:2] for row in rows], held, looks, changes))
-        return [(row[0], row[5], row[6]) for row in rows if row[0] in free]
+        return leaving(rows, held, looks, changes)
 
     def _moments_of(
         self, query: str, params: Mapping[str, Any], keys: Collection[str]

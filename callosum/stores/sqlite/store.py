@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from callosum.errors import StoreUnavailable
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.process import alive
 from callosum.stores.base import GATE, KEY_USED, REGISTERED, Clock, Health, Kin, Nearby, Probe, Request, each_alone
-from callosum.stores.leaving import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS, Held, leaving, places
+from callosum.stores.leaving import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS, Held, Pass, Rows, leaving, places
 from callosum.stores.rows import (
     ACTION,
     ENTRY,
@@ -103,7 +103,6 @@ class _Swept:
         self.call = 0
         self.print: tuple[str, bytes, int] = ("", b"", 0)
         self.mark: tuple[str, str] = ("", "")
-        self.entry = 0
 
 
 class SqliteStore:
@@ -120,6 +119,7 @@ class SqliteStore:
         self._connections = Connections(self.path)
         self._memory = Memory()
         self._swept = _Swept()
+        self._pass = Pass()
         self._connections.get()
 
     def close(self) -> None:
@@ -448,29 +448,20 @@ class SqliteStore:
     def _leaving(
         self, execute: Execute, until: int, horizon: int, limit: int, only: Collection[int] | None = None
     ) -> list[int]:
-        """The oldest entries that may leave, or those of ``only``.
-
-        What was gone past stays gone past until the end was reached, so that a great many entries that must stay are
-        not looked at anew for each segment.
-        """
+        """The oldest entries that may leave, or those of ``only``."""
         if only is not None:
             rows = execute(_SAYS_ONLY, (horizon, until, as_json(list(only)))).fetchall()
-            return self._needless(execute, rows, horizon)[:limit]
-        found: list[int] = []
-        start = after = self._swept.entry if self._swept.entry < until else 0
-        while len(found) < limit:
-            rows = execute(_SAYS_NEXT, (horizon, until, after)).fetchall()
-            found += self._needless(execute, rows, horizon)
-            if len(rows) == AT_ONCE:
-                after = rows[-1][0]
-            elif start and not found:
-                start = after = 0  # what was gone past may have become free
-            else:
-                break
-        self._swept.entry = found[0] - 1 if len(found) >= limit > 0 else 0
-        return found[:limit]
+            rows = self._needless(execute, rows, horizon)[:limit]
+        else:
+            rows = self._pass.oldest(
+                lambda after: execute(_SAYS_NEXT, (horizon, until, after)).fetchall(),
+                lambda rows: self._needless(execute, rows, horizon),
+                until,
+                limit,
+            )
+        return [row[0] for row in rows]
 
-    def _needless(self, execute: Execute, rows: Sequence[Sequence[Any]], horizon: int) -> list[int]:
+    def _needless(self, execute: Execute, rows: Rows, horizon: int) -> Rows:
         """Those of these entries that nobody needs."""
         before = horizon - HOUR
         held = [
