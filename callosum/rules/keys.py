@@ -219,9 +219,10 @@ def named(name: str, cwd: str | None = None) -> tuple[str, ...]:
     whole = whole.rstrip()
     entity = whole.partition(":")[0].strip().lower()
     bare = whole.rstrip("/ ")
-    tree = "/" if whole[-1:] == "/" and (entity not in ("file", "url") or bare[-1:] == ":") else ""
+    kind = bare[-1:] == ":" and bare.count(":") == 1
+    tree = "/" if whole[-1:] == "/" and (entity not in ("file", "url") or kind) else ""
     found = canonical(bare if tree else whole, cwd)
-    if tree and bare[-1:] == ":":
+    if tree and kind:
         found = (clean(entity) + ":",)  # all things of a kind
     ending = bar + "|".join(map(clean, facet.split("|"))) if bar else ""
     return tuple([fit(one + tree + ending) for one in found]) if tree or ending else found

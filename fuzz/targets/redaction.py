@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, Literal
 
 import msgspec
@@ -33,6 +34,9 @@ _ASSIGNED: Final = (
     "https://u:{}@x.org/",
 )
 
+_WITHIN = r"(?<=\w)(?<!\\[nrtbf])(?<!\\u[0-9a-f]{4})"
+"""Behind a letter or digit of JSON's text that is not the end of an escape."""
+
 
 def run(source: Source) -> None:
     """Plants a secret in a text and in params; reads texts and params with whatever they hold."""
@@ -45,7 +49,9 @@ def run(source: Source) -> None:
     loose: dict[str, Any] = {**kept, "more": make.strange(source)} if source.maybe(4) else kept
     shown = summarise(loose, mode=mode)
     written = msgspec.json.encode(shown).decode()
-    check(token not in written, "a planted secret is not kept", token, loose, written)
+    # By chance one stands in the middle of another word, where it is none.
+    alone = re.sub(_WITHIN + re.escape(token), "", written)
+    check(token not in alone, "a planted secret is not kept", token, loose, written)
     _lines(kept)
     before, after = (one.replace(token, "") for one in (source.text(60), source.remaining()))
     text = before + planted + after

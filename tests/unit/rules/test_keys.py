@@ -73,6 +73,8 @@ NAMED = [
     ("url:https://X.org/", ["url:https://x.org"]),
     ("url:/|some", ["url:/|some"]),
     ("Order:/", ["order:/"]),
+    ("file:/w/File:/", ["file:/w/File:/"]),
+    ("order:plan:/", ["order:plan:/"]),
     ("order:/|new", ["order:/|new"]),
     ("slot:primary/2026-05-19/", ["slot:primary/2026-05-19/"]),
     ("issue:acme/site/7|label/bug", ["issue:acme/site/7|label/bug"]),
