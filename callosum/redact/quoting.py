@@ -30,6 +30,11 @@ def quote(text: str, limit: int = 80) -> str:
     return f'"{kept}"'
 
 
+def visible(text: str) -> str:
+    """Return ``text`` without the characters that nobody sees: between the letters of a secret they would hide it."""
+    return "".join([char for char in text if char.isspace() or _seen(char)])
+
+
 def _seen(char: str) -> str:
     if char.isspace():
         return " "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from callosum.redact.quoting import quote
+from callosum.redact.quoting import quote, visible
 from callosum.redact.shapes import redact_text
 
 _LIMIT: Final = 300
@@ -20,7 +20,7 @@ def said(what: str | BaseException, limit: int = _LIMIT) -> str:
     """
     text = what if isinstance(what, str) else _of(what)
     window = text[: 8 * limit + _MARGIN]
-    shown = redact_text(window)
+    shown = redact_text(visible(window))
     if len(window) < len(text):
         shown = shown[:-_MARGIN] + "…"
     return quote(shown, limit)[1:-1]

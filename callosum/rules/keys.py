@@ -220,7 +220,8 @@ def named(name: str, cwd: str | None = None) -> tuple[str, ...]:
     entity = whole.partition(":")[0].strip().lower()
     bare = whole.rstrip("/ ")
     kind = bare[-1:] == ":" and bare.count(":") == 1
-    tree = "/" if whole[-1:] == "/" and (entity not in ("file", "url") or kind) else ""
+    slashes = whole[len(bare) :].replace(" ", "") if whole[-1:] == "/" else ""
+    tree = "/" if slashes and kind else slashes if entity not in ("file", "url") else ""
     found = canonical(bare if tree else whole, cwd)
     if tree and kind:
         found = (clean(entity) + ":",)  # all things of a kind

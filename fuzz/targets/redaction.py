@@ -63,7 +63,8 @@ def run(source: Source) -> None:
         for limit in (20, 80, 300):
             told = said(one, limit)
             check(len(told) <= limit and told.isprintable(), "what is said is one short line", one, told)
-            check(token not in told, "a planted secret is not said", one, told)
+            alone = re.sub(_WITHIN + re.escape(token), "", told)  # also where what stood between is not shown
+            check(token not in alone, "a planted secret is not said", one, told)
             quoted = quote(one, limit)
             check(len(quoted) <= limit + 2 and '"' not in quoted[1:-1], "a quotation ends where it ends", one, quoted)
 

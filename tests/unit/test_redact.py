@@ -417,3 +417,11 @@ def test_what_an_error_says_ends_before_a_secret_that_is_cut() -> None:
     text = f"password={'x' * 2630} ghp_0123456789abcdefghij0123456789abcdef"
     assert "ghp_" not in said(text)
     assert said(f"{text[:100]} ghp_0123456789abcdefghij0123456789abcdef") == "password=[redacted] [redacted]"
+
+
+def test_a_secret_with_something_unseen_within_is_not_said() -> None:
+    token = "ghp_aB3dE6gH1jK4mN7pQ0sT2vW5yZ8"
+    for unseen in ("\x00", "\x1b", "\u200b", "\u2066", "\ufe0f"):
+        told = said(f"refused: {token[:17]}{unseen}{token[17:]} is no token")
+        assert token not in told, ascii(unseen)
+        assert told.startswith("refused: [redacted]")
