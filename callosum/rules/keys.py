@@ -219,8 +219,8 @@ def named(name: str, cwd: str | None = None) -> tuple[str, ...]:
     whole = whole.rstrip()
     entity = whole.partition(":")[0].strip().lower()
     bare = whole.rstrip("/ ")
-    kind = bare[-1:] == ":" and bare.count(":") == 1
-    slashes = whole[len(bare) :].replace(" ", "") if whole[-1:] == "/" else ""
+    kind = whole.partition(":")[2].strip() == "/"
+    slashes = whole[len(bare) :] if whole[-1:] == "/" else ""
     tree = "/" if slashes and kind else slashes if entity not in ("file", "url") else ""
     found = canonical(bare if tree else whole, cwd)
     if tree and kind:
