@@ -218,6 +218,8 @@ def named(name: str, cwd: str | None = None) -> tuple[str, ...]:
     whole, bar, facet = name.strip().partition("|")
     whole = whole.rstrip()
     entity = whole.partition(":")[0].strip().lower()
+    if " " in entity:
+        return (name.strip(),)  # no kind of thing has such a name: a text that happens to hold a colon
     bare = whole.rstrip("/ ")
     kind = whole.partition(":")[2].strip() == "/"
     slashes = whole[len(bare) :] if whole[-1:] == "/" else ""
