@@ -218,7 +218,7 @@ def named(name: str, cwd: str | None = None) -> tuple[str, ...]:
     whole, bar, facet = name.strip().partition("|")
     whole = whole.rstrip()
     entity = whole.partition(":")[0].strip().lower()
-    if " " in entity:
+    if " " in whole.partition(":")[0]:
         return (name.strip(),)  # no kind of thing has such a name: a text that happens to hold a colon
     bare = whole.rstrip("/ ")
     kind = whole.partition(":")[2].strip() == "/"
