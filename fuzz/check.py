@@ -11,6 +11,8 @@ from callosum.rules import near
 from callosum.rules.keys import MAX_KEYS
 
 _SHOWN: Final = 600
+_PLAIN: Final = re.compile(r"[a-z]+:[\w./@#|-]+\w/?")
+"""Keys of which more is promised than that the gate takes them: those without junk."""
 
 
 class Broken(AssertionError):
@@ -23,17 +25,14 @@ def check(holds: object, what: str, *facts: Any) -> None:
         raise Broken("\n  ".join([what, *(ascii(one)[:_SHOWN] for one in facts)]))
 
 
-_PLAIN = re.compile(r"[a-z]+:[\w./@#|-]+[\w]/?")
-
-
 def well_formed(found: tuple[Key, ...]) -> None:
     """Each key once, not too many, each one that the gate itself would take from a client."""
     check(len(found) <= MAX_KEYS + 1, "a call has a bounded number of keys", len(found))
     check(len({one.name for one in found}) == len(found), "each key stands once", found)
     for one in found:
-        again = key_of(one.name).name  # of names that hold junk, only that they are taken is promised
-        plain = _PLAIN.fullmatch(one.name) is not None
-        check(again == one.name or not plain, "a key that the gate gave is taken as it is", one.name)
+        taken = key_of(one.name).name
+        junk = _PLAIN.fullmatch(one.name) is None
+        check(junk or taken == one.name, "a key that the gate gave is taken as it is", one.name)
         check(one.name.isprintable(), "a key can be printed", one.name)
         check(one.name == one.name.strip(), "a key has no space around it", one.name)
 

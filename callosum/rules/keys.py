@@ -213,22 +213,22 @@ def named(name: str, cwd: str | None = None) -> tuple[str, ...]:
     """Returns the canonical spelling of a key as people and programs name it: for a lock, a report, a question.
 
     As ``canonical``, but what ends in ``/`` is a tree and what stands behind a bar a facet. So a key that the gate has
-    given stays as it is. Empty where nothing is left of it.
+    given stays as it is. A text whose first colon stands behind several words is no kind of thing's key, and is
+    returned as it is. Empty where nothing is left of it.
     """
     whole, bar, facet = name.strip().partition("|")
     whole = whole.rstrip()
-    entity = whole.partition(":")[0].strip().lower()
-    if " " in whole.partition(":")[0]:
-        return (name.strip(),)  # no kind of thing has such a name: a text that happens to hold a colon
-    bare = whole.rstrip("/ ")
-    kind = whole.partition(":")[2].strip() == "/"
-    slashes = whole[len(bare) :] if whole[-1:] == "/" else ""
-    tree = "/" if slashes and kind else slashes if entity not in ("file", "url") else ""
-    found = canonical(bare if tree else whole, cwd)
-    if tree and kind:
-        found = (clean(entity) + ":",)  # all things of a kind
+    kind, _, value = whole.partition(":")
+    if " " in kind:
+        return (name.strip(),)
     ending = bar + "|".join(map(clean, facet.split("|"))) if bar else ""
-    return tuple([fit(one + tree + ending) for one in found]) if tree or ending else found
+    if value.strip() == "/":  # all things of a kind
+        return (fit(f"{clean(kind.lower())}:/{ending}"),)
+    if value[-1:] == "/" and kind.lower() not in ("file", "url"):
+        bare = whole.rstrip("/ ")
+        whole, ending = bare, whole[len(bare) :] + ending
+    found = canonical(whole, cwd)
+    return tuple([fit(one + ending) for one in found]) if ending else found
 
 
 def spell(prefix: str, value: str, cwd: str | None = None, *, tree: bool = False) -> tuple[str, ...]:
