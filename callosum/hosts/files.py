@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import os
 import re
 import tempfile
@@ -131,7 +132,8 @@ def install(changes: list[Change], state: Path, host: str) -> None:
             known = record.files.get(str(change.path))
             kept = known.get("kept") if known is not None else _keep(change, state)
             _replace(change)
-            at = known.get("at") if known is not None and not change.changes else round(time.time(), 1)
+            # Rounded down: what happens after this is after it.
+            at = known.get("at") if known is not None and not change.changes else math.floor(time.time() * 10) / 10
             written = _digest(change.after)
             if known is not None and known.get("written") != _digest(change.before):
                 written = ""  # somebody else wrote in it since: what is kept lacks that, and is not put back any more

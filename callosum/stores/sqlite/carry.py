@@ -51,8 +51,8 @@ class Carrier(SqlCarrier):
     def writing(self) -> Iterator[Many]:
         with explained(self.path):
             link = self._connections.begin()
+            connection = link.connection
             try:
-                connection = self._connections.get()
                 yield lambda query, params: connection.executemany(query.replace("AMONG", _AMONG), params)
                 link.known.forget()
                 link.execute("commit")

@@ -101,13 +101,13 @@ class Link:
         "tended",
     )
 
+    connection: sqlite3.Connection
     execute: Execute
-    """Set once there is a connection."""
+    """Both are there once ``born`` is not negative."""
 
     def __init__(self) -> None:
-        self.connection: sqlite3.Connection | None = None
         self.known = Known()
-        self.born = 0
+        self.born = -1
         self.inode = 0
         self.looked: float = 0
         self.begun = 0
@@ -135,21 +135,23 @@ class Connections:
         self._files: dict[tuple[int, int], list[int]] = {}
         self._guard = threading.Lock()
         self._tended = False
+        self._replaced = 0
+        """How often the path was found to lead to another file than the one that was open."""
         self._upto = (0, 0)
         self._full = False
         self.written = 0
         """How many requests were tried since the log was tended."""
 
     def get(self) -> sqlite3.Connection:
-        """Returns this thread's connection, opening it (and making the file) if need be."""
+        """Returns this thread's connection, opening (and making) the file if need be. Not within a transaction."""
         link = self._here.link
-        connection = link.connection
-        if connection is None or link.born != _Forks.count:
-            connection = self._connect(link)
+        self._look(link)
+        if link.born != _Forks.count + self._replaced:
+            self._connect(link)
         if self._tended and not (link.tended or link.small):
             link.small = True  # one thread writes, the others only look now and then
-            connection.execute(f"pragma cache_size = {_SMALL_CACHE}")
-        return connection
+            link.execute(f"pragma cache_size = {_SMALL_CACHE}")
+        return link.connection
 
     def begin(self, *, wait: bool = True) -> Link:
         """Starts a write transaction, in turn, and returns what runs its statements.
@@ -157,16 +159,9 @@ class Connections:
         Raises ``StoreUnavailable`` after ``BUSY_SECONDS``, or ``Busy`` at once without ``wait``.
         """
         link = self._here.link
-        now = time.monotonic()
-        if now - link.looked >= LOOK_EVERY:
-            link.looked = now
-            if link.connection is not None and not self._is_there(link):
-                logger.warning("%s was removed or replaced while in use: going on with what is there", self.path)
-                with self._guard:  # this thread's alone: others see for themselves, between transactions
-                    self._close((os.getpid(), threading.get_ident()))
-                link.connection = None
-        if link.connection is None or link.born != _Forks.count:
-            self.get()
+        self._look(link)
+        if link.born != _Forks.count + self._replaced:
+            self._connect(link)
         execute = link.execute
         link.begun += 1
         if self._tended:
@@ -227,8 +222,23 @@ class Connections:
         elif link.begun % _LOG_EVERY == 0:
             self._cut_log(execute, LOG_LIMIT * 8)
 
+    def _look(self, link: Link) -> None:
+        """Looks now and then whether the path still leads to the file that is open: what another gets is lost.
+
+        Who finds that it does not finds it for all threads: each of them connects anew, between transactions.
+        """
+        now = time.monotonic()
+        if now - link.looked < LOOK_EVERY:
+            return
+        link.looked = now
+        if link.born < 0 or self._is_there(link):
+            return
+        with self._guard:
+            if link.born == _Forks.count + self._replaced:
+                self._replaced += 1
+                logger.warning("%s was removed or replaced while in use: going on with what is there", self.path)
+
     def _is_there(self, link: Link) -> bool:
-        """Whether the path still leads to the file that is open: what is written to another is lost."""
         try:
             return self.path.stat().st_ino == link.inode
         except OSError:
@@ -308,8 +318,8 @@ class Connections:
         """Rolls back what ``begin`` started, if it is still open."""
         link = self._here.link
         link.known.forget()  # may hold what is just undone
-        if link.connection is not None and link.connection.in_transaction:
-            link.connection.execute("rollback")
+        if link.born >= 0 and link.connection.in_transaction:
+            link.execute("rollback")
 
     def close(self) -> None:
         """Closes what this process opened."""
@@ -321,7 +331,13 @@ class Connections:
             self._files.clear()
         self._here = _Here()
 
-    def _connect(self, link: Link) -> sqlite3.Connection:
+    def _connect(self, link: Link) -> None:
+        """Opens the file for this thread, in place of what it has open in this process."""
+        place, born = (os.getpid(), threading.get_ident()), _Forks.count + self._replaced
+        with self._guard:
+            if place in self._open:
+                self._close(place)
+        link.born = -1
         with explained(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             side = -1
@@ -334,17 +350,15 @@ class Connections:
                 if side >= 0:
                     os.close(side)
                 raise
-        link.connection, link.execute, link.born = connection, connection.cursor().execute, _Forks.count
+        link.connection, link.execute, link.born = connection, connection.cursor().execute, born
         link.known = Known()
         link.log, link.synced, link.side = -1, -1, side
         link.tended = link.small = False
         link.inode, link.looked = self.path.stat().st_ino, time.monotonic()
         self._forget_the_dead()
         with self._guard:
-            place = os.getpid(), threading.get_ident()
             self._open[place] = connection
             self._files[place] = [side] if side >= 0 else []
-        return connection
 
     def _open_file(self) -> sqlite3.Connection:
         if self.path.exists() and self.path.stat().st_size > 0:

@@ -330,7 +330,7 @@ class SqliteStore:
     def maintain(self, horizon: int, budget: int = 2000) -> int:
         with explained(self.path):
             link = self._connections.begin()
-            connection = self._connections.get()
+            connection = link.connection
             try:
                 gone = self._forget_calls(connection, budget)
                 gone += self._forget_prints(connection, horizon, budget)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -140,3 +141,13 @@ def test_what_was_written_between_two_installations_stays(tmp_path: Path, before
         files.install([changed(path, added)], state, "host")
     files.uninstall([files.reverted(changed(path, removed), state)], state)
     assert json.loads(path.read_text()) == {**json.loads(before or b"{}"), "model": "large"}
+
+
+def test_what_happens_right_after_is_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else ``callosum doctor`` passes over the first calls."""
+    path, state = tmp_path / "settings.json", tmp_path / "state"
+    monkeypatch.setattr(time, "time", lambda: 1_700_000_000.96)
+    files.install([changed(path, added)], state, "host")
+    at = files.installed_at(state, path)
+    assert at is not None
+    assert 1_700_000_000.5 < at <= 1_700_000_000.96
