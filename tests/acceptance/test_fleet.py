@@ -30,7 +30,7 @@ from tests.support.crowd import crowd
 from tests.support.fleet import Balancer, Fleet, Late, fleet
 from tests.support.postgres import Server as PostgresServer
 from tests.support.postgres import postgres, schema_of  # noqa: F401
-from tests.support.racing import Counts, Seen, Torn, check, hold, in_processes, tries
+from tests.support.racing import Counts, Seen, Torn, caught, check, hold, in_processes, tries
 from tests.support.redis_server import RedisServer, redis_server  # noqa: F401
 from tests.support.serving import Server, hosted, until
 from tests.support.world import RULES
@@ -299,7 +299,7 @@ def racer(url: str, me: str, folder: str, attempts: int, results: Any, start: An
             for number in tries(attempts, counts):
                 decision = client.intercept(Call(me, "now4", {"on": "/race"}, call_id=f"{me}-{number}"))
                 if decision.proceed:
-                    hold(Path(folder) / "held", counts)
+                    hold(Path(folder) / "held", counts, client)
                     check(client.complete(me, id=decision.id), client, me, "/race", counts)
         finally:
             results.put(counts.seen())
@@ -319,11 +319,9 @@ def test_one_holder_at_a_time_through_two_servers(tmp_path: Path, two: Fleet) ->
 
 def test_servers_over_a_torn_store_are_caught(tmp_path: Path, engine: NewStore) -> None:
     """The negative control."""
-    together = 0
     (tmp_path / "rules.json").write_text(RULES)
-    for number in range(10):
-        folder = tmp_path / str(number)
-        folder.mkdir()
+
+    def through_two(folder: Path) -> list[Seen]:
         make = torn(engine(), folder)
         with ExitStack() as stack:
             places = []
@@ -333,11 +331,9 @@ def test_servers_over_a_torn_store_are_caught(tmp_path: Path, engine: NewStore) 
                 gate = stack.enter_context(LocalGate(settings=settings, store=make()))
                 host, _, port = stack.enter_context(hosted(gate, folder / name)).partition("://")[2].partition(":")
                 places.append((host, int(port)))
-            balancer = stack.enter_context(Balancer(places))
-            together += sum(one.together for one in race(folder, balancer.url, 10))
-        if together:
-            break
-    assert together > 0
+            return race(folder, stack.enter_context(Balancer(places)).url, 10)
+
+    assert caught(tmp_path, through_two)
 
 
 def torn(store: str, folder: Path) -> Callable[[], Store]:

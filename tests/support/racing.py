@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import queue
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -78,14 +78,15 @@ class Counts:
         return Seen(self.admitted, self.together, self.lost)
 
 
-def hold(flag: Path, counts: Counts) -> None:
+def hold(flag: Path, counts: Counts, gate: Gate) -> None:
+    """Stays where one alone may be for as long as it takes to ask the gate something."""
     counts.admitted += 1
     try:
         os.close(os.open(flag, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
         counts.together += 1
         return
-    os.sched_yield()
+    gate.status()
     flag.unlink()
 
 
@@ -110,7 +111,7 @@ def tries(attempts: int, counts: Counts) -> Iterator[int]:
 def race_for_locks(gate: LocalGate, me: str, on: str, flag: Path, attempts: int, counts: Counts) -> None:
     for _ in tries(attempts, counts):
         if gate.lock(me, f"file:{on}", ttl=60).acquired:
-            hold(flag, counts)
+            hold(flag, counts, gate)
             check(gate.release(me, f"file:{on}"), gate, me, on, counts)
         else:
             os.sched_yield()
@@ -120,7 +121,7 @@ def race_for_calls(gate: LocalGate, me: str, on: str, flag: Path, attempts: int,
     for number in tries(attempts, counts):
         decision = gate.intercept(Call(me, "now4", {"on": on}, call_id=f"{me}-{number}"))
         if decision.proceed:
-            hold(flag, counts)
+            hold(flag, counts, gate)
             check(gate.complete(me, id=decision.id), gate, me, on, counts)
         else:
             os.sched_yield()
@@ -159,6 +160,16 @@ def contend(
     make().close()
     seen = in_processes(len(keys), run, lambda n: (str(folder), race, f"s{n}", keys[n], attempts, make))
     return dict(seen)
+
+
+def caught(folder: Path, race: Callable[[Path], Iterable[Seen]]) -> bool:
+    """Whether a race over a torn store, begun anew ten times at the most, was seen to have two holders."""
+    for number in range(10):
+        place = folder / str(number)
+        place.mkdir()
+        if any(one.together for one in race(place)):
+            return True
+    return False
 
 
 def in_processes(count: int, run: Callable[..., None], args: Callable[[int], tuple[Any, ...]]) -> list[Any]:
