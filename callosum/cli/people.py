@@ -96,11 +96,12 @@ def release(
 
     settings = settings_of(state, namespace, config)
     with open_gate(settings) as gate:
-        holder, key = as_, what
+        holder, key, id = as_, what, None
         if what.isascii() and what.isdigit():
-            holder, key = _of_id(gate, int(what), settings.namespace, as_)
+            id = int(what)
+            holder, key = _of_id(gate, id, settings.namespace, as_)
         by = as_ or require_person(gate.store, "release another's lease (a session's own: --as NAME)")
-        report = gate.release(holder or "", key, namespace=settings.namespace, by=by, force=holder is None)
+        report = gate.release(holder or "", key, namespace=settings.namespace, by=by, force=holder is None, id=id)
         action = gate.store.action(settings.namespace, report.id) if report.ok and report.id else None
     _tell(report, "Released.", action, json=json)
 

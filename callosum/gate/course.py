@@ -326,13 +326,14 @@ class Courses:
         namespace: str = DEFAULT_NAMESPACE,
         by: str = "",
         force: bool = False,
+        id: int | None = None,
     ) -> Course[Report]:
-        """Frees leases on a key."""
+        """Frees leases on a key, or just that of an action."""
         began = time.perf_counter()
         who = who_of(instance, session, namespace, by=by, force=force)
         key = key_of(context_key)
         scope = Scope(namespace, who.session, (key,), live=True)
-        applied: Applied = yield scope, partial(settle.release, who, key.name)
+        applied: Applied = yield scope, partial(settle.release, who, key.name, id)
         answer: Report = applied.change.answer
         self._observe(Event.RELEASE, who, began, applied, report=answer)
         return answer

@@ -177,10 +177,13 @@ class LocalGate:
         namespace: str = DEFAULT_NAMESPACE,
         by: str = "",
         force: bool = False,
+        id: int | None = None,
     ) -> Report:
-        return self._drive(
-            self.courses.release(instance, context_key, session=session, namespace=namespace, by=by, force=force)
+        """As in ``Gate``; with ``id`` just that action's lease."""
+        course = self.courses.release(
+            instance, context_key, session=session, namespace=namespace, by=by, force=force, id=id
         )
+        return self._drive(course)
 
     def renew(
         self,

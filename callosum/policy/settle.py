@@ -233,8 +233,8 @@ def held_by(action: Action, now: int) -> Conflict:
     )
 
 
-def release(who: Who, key: str, view: View) -> Change:
-    """Frees this session's leases on exactly this key. Answers a ``Report``.
+def release(who: Who, key: str, id: int | None, view: View) -> Change:
+    """Frees this session's leases on exactly this key, or just the one with this id. Answers a ``Report``.
 
     What ``lock`` opened is closed. An intercepted call loses its lease and counts as done: evidence
     is never erased. ``who.force`` (a person) frees everybody's.
@@ -248,6 +248,7 @@ def release(who: Who, key: str, view: View) -> Change:
         if action.state is State.OPEN
         and action.id not in gone
         and action.key == key
+        and id in (None, action.id)
         and (who.force or action.session == who.session)
     ]
     locks = [action for action in mine if action.lock]

@@ -388,6 +388,13 @@ def test_release_by_a_person_and_by_the_session_itself(state: Path, gate: LocalG
     assert gate.status().locks == ()
 
 
+def test_release_by_id_frees_no_other_lease_on_the_key(state: Path, gate: LocalGate) -> None:
+    first, second = reply(gate), reply(gate)
+    assert {lock.id for lock in gate.status().locks} == {first, second}
+    assert at_terminal(state, "release", str(first)).code == 0
+    assert {lock.id for lock in gate.status().locks} == {second}
+
+
 def test_off_lets_all_pass_for_a_while_and_on_ends_it(state: Path, gate: LocalGate) -> None:
     assert at_terminal(state, "off", "--for", "5m").code == 0
     assert "observing only until" in run(state, "status").stdout
