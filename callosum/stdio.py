@@ -96,6 +96,7 @@ class ApprovalsQuery(Struct, frozen=True, rename="camel", kw_only=True):
     """``approvals``."""
 
     namespace: str = DEFAULT_NAMESPACE
+    session: str | None = None
 
 
 class Word(Struct, frozen=True, rename="camel", kw_only=True):
@@ -172,7 +173,7 @@ class Records(Protocol):
         """Returns what the others have in hand and did lately, for a session. Raises ``ConfigError``."""
         ...
 
-    def approvals(self, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[wire.Approval, ...]:
+    def approvals(self, *, namespace: str = DEFAULT_NAMESPACE, session: str | None = None) -> tuple[wire.Approval, ...]:
         """Returns the calls that wait for a person, oldest first."""
         ...
 
@@ -213,8 +214,8 @@ class LocalRecords:
         made = self._prefrontal.brief(instance, session, namespace=namespace, keys=keys, cwd=cwd, prompt=prompt)
         return self._ras.trim(made, budget)
 
-    def approvals(self, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[wire.Approval, ...]:
-        return approvals_of(self._gate.store, namespace)
+    def approvals(self, *, namespace: str = DEFAULT_NAMESPACE, session: str | None = None) -> tuple[wire.Approval, ...]:
+        return approvals_of(self._gate.store, namespace, session)
 
     def journal(
         self,
@@ -277,7 +278,7 @@ class Desk:
         if method == "brief":
             return self._records.brief(**asdict(params))
         if method == "approvals":
-            return wire.Approvals(self._records.approvals(namespace=params.namespace))
+            return wire.Approvals(self._records.approvals(namespace=params.namespace, session=params.session))
         if method == "release" and params.force and not self._approver:
             raise Refused("force")
         return getattr(self._gate, method)(**asdict(params))

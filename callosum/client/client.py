@@ -359,9 +359,9 @@ class CallosumClient:
         )
         return self._ask("GET", f"/brief{query}", None, read_brief, again=True)
 
-    def approvals(self, *, namespace: str = DEFAULT_NAMESPACE) -> tuple[wire.Approval, ...]:
-        """Returns the calls that wait for a person, oldest first."""
-        query = query_of(namespace=namespace)
+    def approvals(self, *, namespace: str = DEFAULT_NAMESPACE, session: str | None = None) -> tuple[wire.Approval, ...]:
+        """Returns the calls that wait for a person, oldest first; ``session``, as the journal names it, or all."""
+        query = query_of(namespace=namespace, session=session)
         return self._ask("GET", f"/approvals{query}", None, read_approvals, again=True).approvals
 
     def journal(

@@ -20,9 +20,12 @@ MAX_PAGE: Final = 1000
 _CONFLICTS: Final = tuple[Conflict, ...]
 
 
-def approvals_of(store: Store, namespace: str) -> tuple[wire.Approval, ...]:
-    """The calls that wait for a person, oldest first, with what they would do."""
-    return tuple(_approval(store, asked) for asked in sorted(status_of(store, namespace, None).asked, key=_by_id))
+def approvals_of(store: Store, namespace: str, session: str | None = None) -> tuple[wire.Approval, ...]:
+    """The calls that wait for a person, of one session or of all, oldest first, with what they would do."""
+    if session is not None:
+        check_name(session, "session")
+    asked = sorted(status_of(store, namespace, None).asked, key=_by_id)
+    return tuple(_approval(store, one) for one in asked if session in (None, one.instance))
 
 
 def _by_id(asked: Holding) -> int:

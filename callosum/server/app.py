@@ -319,7 +319,7 @@ class Service:
         asked = read_query(ApprovalsQuery, request.scope["query_string"])
         check_name(asked.namespace, "namespace")
         may_read(_token(request), asked.namespace)
-        found = await self.served.read(partial(approvals_of, self.store, asked.namespace))
+        found = await self.served.read(partial(approvals_of, self.store, asked.namespace, asked.session))
         return _json(wire.Approvals(found))
 
     async def answer(self, request: Request) -> Answer:

@@ -66,7 +66,6 @@ _OTHERS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("HookEvent", "session_id"): {"type": "string", "minLength": 1, "pattern": _all_of(wire.UNUSABLE)},
     ("StatusQuery", "instance"): _TEXT,
     ("StatusQuery", "session"): _TEXT,
-    ("ApprovalsQuery", "session"): _TEXT,
     ("BriefQuery", "key"): {"type": "array", "items": _KEY, "maxItems": MAX_KEYS},
 }
 _ERRORS: Final = {

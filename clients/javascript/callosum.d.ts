@@ -378,8 +378,8 @@ export declare class CallosumClient {
         options?: Actor & Cancel & { keys?: readonly string[]; cwd?: string; budget?: number },
     ): Promise<Brief>;
 
-    /** Lists the calls that wait for a person, oldest first. */
-    approvals(options?: Space): Promise<Approvals>;
+    /** Lists the calls that wait for a person, of `session` (as the journal names it) or of all, oldest first. */
+    approvals(options?: Space & { session?: string }): Promise<Approvals>;
 
     /** Lets a call that was asked or blocked run once. Needs an approver's token. */
     approve(id: number, options?: Space & { by?: string; channel?: string }): Promise<Report>;

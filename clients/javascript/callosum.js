@@ -253,8 +253,9 @@ export class CallosumClient {
         return this.#request("POST", "/resolve", { body, shape: isReport, repeatable: false, signal });
     }
 
-    async approvals({ namespace, signal } = {}) {
-        return this.#request("GET", "/approvals", { query: this.#space(namespace), shape: isApprovals, signal });
+    async approvals({ namespace, session, signal } = {}) {
+        const query = { ...this.#space(namespace), ...defined({ session }) };
+        return this.#request("GET", "/approvals", { query, shape: isApprovals, signal });
     }
 
     async approve(id, options = {}) {

@@ -882,14 +882,14 @@ describe("the wire", () => {
         peer.on("POST /approvals/7", OK);
         const gate = client(peer, { namespace: "work" });
         await gate.resolve(7, { happened: false, by: "anna", note: "not in the outbox" });
-        assert.deepEqual(await gate.approvals(), { approvals: [] });
+        assert.deepEqual(await gate.approvals({ session: "mira/desk" }), { approvals: [] });
         await gate.approve(7, { by: "anna", channel: "console" });
         await gate.deny(7, { namespace: "other" });
         assert.deepEqual(
             peer.requests.map(({ body, query }) => body ?? query),
             [
                 { namespace: "work", id: 7, happened: false, by: "anna", note: "not in the outbox" },
-                { namespace: "work" },
+                { namespace: "work", session: "mira/desk" },
                 { namespace: "work", approve: true, by: "anna", channel: "console" },
                 { namespace: "other", approve: false },
             ],

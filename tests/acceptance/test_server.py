@@ -379,6 +379,8 @@ def test_a_person_is_asked_and_agrees(server: Namespace, approver: str, folder: 
     asked = server.ask("mira", "asked", "plan", params={"text": "The whole text"})
     assert (asked["proceed"], asked["verdict"]) == (False, "ask")
     (waiting,) = server.get("/approvals")["approvals"]
+    assert server.get("/approvals", session="mira")["approvals"] == [waiting]
+    assert server.get("/approvals", session="doug")["approvals"] == []
     expected = {"id": asked["id"], "instance": "mira", "tool": "asked", "tier": 3, "contextKey": "doc:plan"}
     assert {name: waiting[name] for name in expected} == expected
     assert waiting["params"] == {"on": "plan", "text": "The whole text"}

@@ -391,6 +391,8 @@ def test_what_waits_for_a_person_is_listed_with_its_params(world: World) -> None
     assert one["warning"] == asked.warning
     assert one["expires"] > one["at"]
     assert ask(world.gate, "approvals", {"namespace": "other"}) == {"approvals": []}
+    assert ask(world.gate, "approvals", {"session": "mira"}) == {"approvals": found}
+    assert ask(world.gate, "approvals", {"session": "doug"}) == {"approvals": []}
 
 
 def test_the_journal_comes_in_pages(world: World) -> None:
