@@ -29,6 +29,8 @@ _SQL: Final = re.compile(
     r"[\"'`]{1,3}\s{0,8}(?=(?:select|insert|update|delete|drop|truncate|alter|create|grant)\s)", re.IGNORECASE
 )
 
+_UNLINKS: Final = re.compile(r"\bunlink\s{1,4}(?:glob\b\s{0,4}\(?\s{0,4})?[\"'<]([^\"'<>\n]{1,1024})[\"'>]")
+"""Perl's, without brackets."""
 _TREES: Final = frozenset(
     "rmtree rm_rf rm_r rimraf rmsync removedirs remove_tree remove_entry_secure emptydir emptydirsync removesync "
     "remove_dir_all".split()
@@ -97,6 +99,8 @@ def judge(run: Run, text: str, *, database: bool = False) -> None:
         if low not in _HARMLESS and last not in _HARMLESS and last not in verbs.READS:
             harmless = False
         _call(run, name, low, text, match.end(), database=database or (outside and name[0] == "."))
+    for match in islice(_UNLINKS.finditer(text), 64):
+        run.removes(match.group(1), deep=False)
     for match in islice(_SQL.finditer(text), 16):
         statement = sql.statement({"sql": text[match.end() : match.end() + 4096]}, loosely=True)
         if statement is not None:

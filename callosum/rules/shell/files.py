@@ -96,9 +96,13 @@ def remove(run: Run, argv: list[str], _command: Command) -> None:
         run.note(0, "only tells of itself")
         return
     found = options.read(argv[1:], _set("-n -s --iterations --size") if program == "shred" else options.NONE)
+    args = found.args
+    if program in ("del", "erase", "rd"):
+        args = [one for one in args if not _SWITCH.fullmatch(one)]
     deep = program in ("rd", "rmdir", "rimraf", "del-cli") or found.has(
-        "-r", "-R", "--recursive", "-Recurse", "-recurse", "/s"
+        "-r", "-R", "--recursive", "-Recurse", "-recurse"
     )
+    deep = deep or (len(args) < len(found.args) and "/s" in map(str.lower, found.args))
     if program == "rmdir":
         for one in found.args:
             place = run.place(one)
@@ -106,12 +110,16 @@ def remove(run: Run, argv: list[str], _command: Command) -> None:
             run.note(tier, "removes an empty folder")
             run.file(tier, place, Mode.WRITE, tree=True)
         return
-    for one in found.args[:256]:
+    for one in args[:256]:
         run.removes(one, deep=deep)
     if program in ("shred", "srm", "wipe"):
         run.note(4, "overwrites files, so that nothing can be restored")
-    elif not found.args:
+    elif not args:
         run.note(1, "removes nothing that is named")
+
+
+_SWITCH: Final = re.compile(r"/[A-Za-z]")
+"""An option as the commands of Windows have them."""
 
 
 def move(run: Run, argv: list[str], _command: Command) -> None:
@@ -367,7 +375,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     **dict.fromkeys(("mv", "rename", "move", "ren"), move),
     **dict.fromkeys("cp install ln link copy xcopy".split(), copy),
     **dict.fromkeys("touch mkdir truncate tee mkfifo md".split(), make),
-    **dict.fromkeys("chmod chown chgrp setfacl chattr".split(), change_mode),
+    **dict.fromkeys("chmod chown chgrp chcon restorecon setfacl chattr".split(), change_mode),
     **dict.fromkeys("tar unzip zip gzip gunzip bzip2 bunzip2 xz unxz zstd 7z 7za".split(), archive),
     **dict.fromkeys(("rsync", "scp"), synchronise),
     "dd": raw_copy,

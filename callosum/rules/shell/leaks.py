@@ -28,6 +28,16 @@ _OPEN_TO_ALL: Final = re.compile(r"\.pub$|/known_hosts(?:\.old)?$")
 _SETTINGS: Final = re.compile(r"(?:^|/)\.env(?:\.(?!example$|sample$|template$|dist$|test$)[\w-]+)?$")
 _SYSTEM: Final = re.compile(r"/etc/(?:shadow|gshadow|sudoers)-?$|/etc/ssh/ssh_host_\w+_key$")
 _DUMPS: Final = frozenset(("env", "printenv"))
+_TELLERS: Final = re.compile(
+    r"(?:gh|glab) auth token|gcloud (?:\S+ )?auth (?:\S+ )*print-(?:access|identity)-token"
+    r"|aws configure export-credentials|aws secretsmanager get-secret-value|vault (?:kv get|read)\b"
+    r"|aws ssm get-parameter\S* .*--with-decryption"
+    r"|az (?:account get-access-token|keyvault secret show)|op (?:read|item get)\b|pass show\b|bw get\b"
+    r"|security find-(?:generic|internet)-password|secret-tool lookup|git credential fill|doppler secrets\b"
+    r"|heroku config\b|kubectl (?:.* )?get secrets?\b|gpg2? .*--export-secret-(?:sub)?keys"
+    r"|sops (?:-d|--decrypt|decrypt)\b|ansible-vault (?:view|decrypt)\b"
+)
+"""Commands whose output is a secret."""
 _SUBSTITUTION: Final = re.compile(r"\$\(([^()]{1,512})\)|`([^`]{1,512})`")
 _HERE: Final = re.compile(
     r"(?:[a-z][a-z0-9+.-]{0,15}://)?(?:[^/@]{0,256}@)?(?:localhost|127\.\d|0\.0\.0\.0|\[::1\])", re.IGNORECASE
@@ -85,6 +95,8 @@ def _shows(run: Run, words: list[str]) -> bool:
         words = words[1:]
         program = words[0].rsplit("/", 1)[-1]
     if program in _DUMPS and all(one[:1] == "-" for one in words[1:]):
+        return True
+    if _TELLERS.match(" ".join((program, *words[1:]))[:MAX_WORD]):
         return True
     return program not in ("echo", "printf") and any(secret(run, one) for one in words[1:])
 

@@ -153,6 +153,10 @@ HANDLERS: Final[dict[str, Handler]] = {
 _CONTAINERS: Final = frozenset("docker podman nerdctl kubectl oc k docker-compose podman-compose".split())
 _SUMS: Final = frozenset("sha256sum sha512sum sha384sum sha1sum b2sum shasum".split())
 _CHECKS: Final = frozenset(("-c", "--check", "-sc", "-cs"))
+_GUARDS: Final = re.compile(
+    r"/(?:protection|collaborators|keys|hooks|rulesets|secrets|variables|permissions|memberships|teams|invitations)(?:/|$)"
+)
+"""What of a hosted repository is about who may do what."""
 _VERSION: Final = re.compile(r"(?<=[a-z])\d[\d.]*$")
 
 
@@ -239,6 +243,12 @@ def _api(run: Run, argv: list[str]) -> None:
     else:
         tier = {"GET": 0, "HEAD": 0, "DELETE": 4}.get(method, 2)
         run.note(tier, f"HTTP {method}")
+        if tier == 2 and _GUARDS.search(path):
+            tier = 4
+            run.note(tier, "changes access or configuration")
+        elif tier == 2 and path.endswith("/merge"):
+            tier = 3
+            run.note(tier, "merges")
         mode = Mode.WRITE if tier else Mode.READ
         if match and not match.group(2):
             run.keyed(tier, "repo", match.group(1).lower(), mode)

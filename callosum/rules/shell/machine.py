@@ -48,9 +48,22 @@ _TOLD: Final = _set(
 
 def kill_by_name(run: Run, argv: list[str], _command: Command) -> None:
     """``pkill``, ``killall``: whoever runs something of that name is hit."""
-    found = options.read(argv[1:], _set("-s -u -U -g -P -t --signal --user -G"))
+    found = options.read(argv[1:], _set("-s -u -U -g -P -t --signal --user --euid --uid -G"))
     run.note(2, "ends processes by name, whoever started them")
+    if found.value("-u", "-U", "--user", "--euid", "--uid") in ("root", "0"):
+        run.note(4, "ends processes of the machine's own")
+    elif not found.args and found.has("-u", "-U", "--user", "--euid", "--uid"):
+        run.note(4, "ends all that a user runs")
+    elif any(one.rsplit("/", 1)[-1].strip("^$").lower() in _BEARS or not one.strip("^$.*") for one in found.args):
+        run.note(4, "ends what all others run on")
     _named(run, " ".join(found.args))
+
+
+_BEARS: Final = _set(
+    "init systemd systemd-logind launchd sshd dockerd containerd kubelet dbus-daemon xorg gnome-shell loginwindow "
+    "windowserver networkmanager explorer.exe winlogon.exe"
+)
+"""Processes without which the machine, or what runs on it, is not there any more."""
 
 
 def _named(run: Run, text: str) -> None:
@@ -234,6 +247,21 @@ def jobs(run: Run, argv: list[str], command: Command) -> None:
         run.keyed(4, "crontab", user)
 
 
+def later(run: Run, argv: list[str], command: Command) -> None:
+    """``at``, ``batch``: what they are fed will run."""
+    found = options.read(argv[1:], _set("-f -q -t"))
+    if found.has("-l", "-c"):
+        run.note(0, "only looks")
+    elif found.has("-d", "-r"):
+        run.note(3, "takes back what was to run later")
+    else:
+        run.note(2, "runs something later")
+        if found.value("-f"):
+            run.starts(found.value("-f"))
+        else:
+            wrap.runs_source(run, command, lines=True)
+
+
 _DISK_LOOKS: Final = _set("-l --list list info print --report --version -V --help --json")
 
 
@@ -276,6 +304,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     ),
     "java": java,
     "crontab": jobs,
+    **dict.fromkeys(("at", "batch"), later),
     **dict.fromkeys(
         "fdisk gdisk sgdisk sfdisk cfdisk parted partprobe mkfs mkswap wipefs blkdiscard blockdev cryptsetup "
         "pvcreate pvremove vgremove vgcreate lvremove lvcreate lvreduce lvresize mdadm dmsetup hdparm nvme dump "

@@ -40,6 +40,7 @@ _CACHE: Final = re.compile(
 _NO_DISK: Final = re.compile(
     r"/dev/(?:null|zero|full|u?random|std(?:in|out|err)|tty|pts|ptmx|fd|console|tcp|udp|snd|video|input|dri|net)\b"
 )
+_DRIVE: Final = re.compile(r"[A-Z]:(?![/\\:])")
 _GIT: Final = re.compile(r"(?:^|/)\.git(?:/|$)")
 
 
@@ -62,6 +63,8 @@ def place(word: str, here: str | None, root: str | None, policy: ShellPolicy, *,
     ``here`` is the folder at this point of the line, ``root`` the working folder of the call.
     ``lost``: the line has gone to a folder that its text does not name.
     """
+    if _DRIVE.match(word):
+        word = f"{word[:2]}/{word[2:]}"  # what a backslash parted, the shell has put together
     tree, part = word[-1:] == "/", False
     match = _OPEN_END.search(word)
     if match:

@@ -101,8 +101,17 @@ webpack tsc | "", -b, --build, -p | !--noEmit !--watch !-w | 1 | build:{cwd} | b
     nox | * | | 1 | | works on the project
 @machine | list, search, show, info, policy, -Q, -Ss, -Qi, -Ql, deps, uses, leaves, outdated, cat, home, doctor,
     config, --version, log | | 0 | | only looks
+apt apt-get aptitude dnf yum zypper | remove, purge, autoremove, autopurge, erase, upgrade | -s --dry-run --simulate
+    --just-print --assumeno | 0 | | only tells what it would do
 apt apt-get aptitude dnf yum zypper | install, update, reinstall, build-dep, download, add, refresh, clean,
     autoclean, makecache | -s --dry-run --simulate --just-print | 0 | | only tells what it would do
+apt apt-get aptitude | purge, autopurge | | 4 | packages:machine | removes programs of the machine with what they are
+    set to
+apt apt-get aptitude | remove, autoremove | --purge | 4 | packages:machine | removes programs of the machine with what
+    they are set to
+pacman | -Rns, -Rnsc, -Rdd, -Rscn | | 4 | packages:machine | removes programs of the machine with what they are set to
+brew | uninstall, remove, rm | --force --zap --ignore-dependencies | 4 | packages:machine | removes all versions of
+    programs of the machine
 @machine | remove, purge, autoremove, uninstall, del, -R, -Rs, -Rns, erase, upgrade, dist-upgrade, full-upgrade,
     -Syu, rm | | 2 | packages:machine | changes programs of the machine
 @machine dpkg rpm | * | | 1 | +packages:machine | installs programs on the machine
@@ -182,6 +191,7 @@ gcloud | container clusters get-credentials, container fleet memberships get-cre
 aws | eks update-kubeconfig | | 2 | setting:kubectl | changes which cluster all commands of the user speak to
 doctl | kubernetes cluster kubeconfig save | | 2 | setting:kubectl | changes which cluster all commands of the user
     speak to
+vercel now netlify surge | "", deploy, --prod, redeploy | | 3 | deployment:{project} | makes something public
 az | webapp up, containerapp up | | 3 | deployment:{project} | changes what runs
 aws | configure list, configure get, configure list-profiles | | 0 | | only looks
 aws | configure, configure set, configure sso | | 2 | setting:aws | changes which account all commands of
@@ -224,6 +234,7 @@ gh glab | auth status, auth token, repo view, repo list, repo clone, pr list, pr
     gpg-key list, attestation verify | | 0 | | only looks
 gh glab | pr create, mr create | | 2 | +pr:{repo}/|new | opens something others will read
 gh glab | issue create | | 2 | +issue:{repo}/|new | opens something others will read
+gh glab | pr merge, mr merge | --admin | 4 | pr:{repo}/{1} | merges past the rules of the repository
 gh glab | pr merge, mr merge | | 3 | pr:{repo}/{1} | merges
 gh glab | pr comment, pr review, mr note, mr approve | | 2 | +pr:{repo}/{1}|comment | says something others will read
 gh glab | issue comment, issue note | | 2 | +issue:{repo}/{1}|comment | says something others will read
@@ -252,12 +263,22 @@ service rc-service | * status, --status-all | | 0 | | only looks
 service rc-service | * stop, * kill | | service | service:{0} | stops a service of the machine
 service rc-service | * | | 3 | service:{0} | starts a service of the machine
 launchctl | list, print, blame | | 0 | | only looks
-launchctl | * | | 3 | service:{1} | works on services of the machine
+launchctl | unload, bootout, remove, disable, kill, stop | | service | service:{1} | stops services of the machine
+launchctl | load, bootstrap, enable, kickstart, start | | 3 | service:{1} | starts services of the machine
+launchctl | * | | 3 | | works on services of the machine
 supervisorctl pm2 forever | status, list, ls, logs, show, describe, info, monit, tail, pid, jlist | | 0 | | only looks
 supervisorctl pm2 forever | * | | 2 | service:{*} | starts or stops services
 nginx haproxy apachectl httpd apache2ctl caddy traefik | -s stop, -s quit, stop, graceful-stop, kill, shutdown | |
     service | service:web | stops a server that others may use
 reboot shutdown halt poweroff | * | | 4 | machine:power | ends or restarts the machine
+stop-computer restart-computer | * | | 4 | machine:power | ends or restarts the machine
+stop-service remove-service | * | | service | service:{1} | stops a service of the machine
+clear-disk format-volume initialize-disk remove-partition set-executionpolicy bcdedit | * | | 4 | machine:disk | changes
+    the configuration of the machine
+net | user * *, localgroup * *, group * * | | 4 | machine:users | changes who may use the machine
+net | stop | | service | service:{1} | stops a service of the machine
+net | start | | 3 | service:{1} | starts a service of the machine
+net | user, localgroup, group, view, statistics, config, accounts, session | | 0 | | only looks
 init telinit | 0, 1, 6, s | | 4 | machine:power | ends or restarts the machine
 iptables ip6tables iptables-legacy | * | -L -S -C --list --list-rules --check -V | 0 | | only looks
 iptables ip6tables iptables-legacy iptables-restore ip6tables-restore ebtables arptables | * | | 4 |
@@ -298,7 +319,8 @@ tmux screen zellij | ls, list-sessions, list-windows, list-panes, capture-pane, 
     | 0 | | only looks
 tmux | kill-server, kill-session, kill-window, kill-pane | | 2 | process:tmux | ends what runs in other windows
 tmux screen zellij | * | | 1 | | works with terminals
-at batch | * | | 2 | | runs something later
+atq | * | | 0 | | only looks
+atrm | * | | 3 | | takes back what was to run later
 
 # Migrations, and databases as a whole
 prisma | migrate reset | | 4 | database:{project} migration:{cwd} | empties a database
@@ -307,6 +329,7 @@ prisma | db push | --accept-data-loss --force-reset | 4 | database:{project} mig
 prisma | migrate dev, migrate deploy, db push, db execute, migrate resolve | | migrate | database:{project}
     migration:{cwd} | changes the schema of a database
 prisma | migrate status, migrate diff, validate, version, format | | 0 | | only looks
+alembic | downgrade base | | 4 | database:{project} migration:{cwd} | takes back all migrations
 alembic | downgrade | | migrate | database:{project} migration:{cwd} | takes back migrations
 alembic | upgrade, stamp | | migrate | database:{project} migration:{cwd} | changes the schema of a database
 alembic | current, history, heads, show, check, branches | | 0 | | only looks
@@ -334,6 +357,8 @@ artisan console bin/console rails rake bin/rails | * | | 1 | | works on the proj
     migration:{cwd} | empties a database
 @orm @migrators | clean, drop, drop-all, dropAll, database drop, database reset, reset, schema clean | | 4 |
     database:{project} migration:{cwd} | empties a database
+@orm @migrators | migrate:rollback, migrate:down, rollback, down, migration revert, undo, revert | --all -all | 4 |
+    database:{project} migration:{cwd} | takes back all migrations
 @orm @migrators | status, info, validate, history, version, list, migrate info | | 0 | | only looks
 @orm @migrators | * | | migrate | database:{project} migration:{cwd} | changes the schema of a database
 dropdb dropuser | * | | 4 | database:{1} | deletes a database or a user of one

@@ -49,7 +49,7 @@ WRITES: Final = _set(
     "install upgrade write save enable start resume import scale attach invoke execute exec make generate init "
     "configure register approve merge tag label push send publish promote grant assign restore clone build train "
     "submit new setup login logout change archive bootstrap provision migrate convert download extract unpack "
-    "open run serve dev fmt format compile sync rsync mount subscribe undelete"
+    "open run serve dev fmt format compile sync rsync mount subscribe undelete authorize"
 )
 _WEAK_READS: Final = _set(
     "logs log status history env test plan audit top ps events stats metrics config context wait watch monitor "
@@ -62,13 +62,13 @@ _WEAK: Final = _set(
 ACCESS: Final = _set(
     "secret secrets password passwords credential credentials token tokens permission permissions role roles "
     "policy policies iam acl acls certificate certificates cert certs mfa grant grants apikey apikeys keyring kms "
-    "user users member members firewall ssh"
+    "user users member members firewall ingress egress ssh"
 )
 MONEY: Final = _set(
     "payment payments charge charges refund refunds payout payouts transfer transfers invoice invoices "
     "subscription subscriptions billing"
 )
-_SETTINGS: Final = _set("env environment variable variables settings feature-flags domain domains dns")
+_SETTINGS: Final = _set("env environment variable variables settings feature-flags domain domains dns record records")
 _ACCOUNTS: Final = _set("account accounts")
 _TIMETABLES: Final = _set("schedule backup snapshot scaling autoscaling placement alert alerts alerting notification")
 """What a policy is about that is none of access."""
@@ -101,6 +101,11 @@ _ACTION: Final = re.compile(
     r"\"(?:action|op|operation|method)\"\s{0,4}:\s{0,4}\"(?:delete|remove|destroy|drop|purge)\"", re.IGNORECASE
 )
 _SPLIT: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
+_TO_NONE: Final = re.compile(
+    r"--(?:desired-(?:count|capacity)|replicas|num-nodes|node-count|(?:max|min)-(?:size|instances|replicas))"
+    r"[= ]0(?: |$)"
+)
+"""An option that leaves nothing of what runs."""
 _FILE: Final = re.compile(r"\w\.[a-z]{1,4}$")
 _WORD: Final = re.compile(r"[A-Za-z][\w:.-]{0,47}$")
 
@@ -162,6 +167,8 @@ def generic(run: Run, program: str, argv: list[str], _command: Command) -> None:
             tier, what = 4, f"{flag} destroys"
     if not verb and tier == 1 and not _LISTS.isdisjoint(flags):
         tier, what = 0, "only looks"
+    if 0 < tier < 4 and program in OUTWARD and _TO_NONE.search(" ".join(argv[1:64])[:8192]):
+        tier, what = 4, "an option leaves none of what runs"
     if 0 < tier < 4 and _ACTION.search(" ".join(argv[1:64])[:8192]):
         tier, what = 4, "an argument says that it deletes"
     run.note(tier, what)

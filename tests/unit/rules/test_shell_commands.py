@@ -12,6 +12,54 @@ from callosum.model import Mode
 from callosum.rules.shell import judge
 
 ROWS = r"""
+4 w | aws ec2 authorize-security-group-ingress --group-id sg-1 --cidr 0.0.0.0/0 => aws:ec2-security-group-ingress/sg-1
+4 w | aws ecs update-service --cluster c --service api --desired-count 0 => aws:ecs-service/api
+4 w | aws autoscaling update-auto-scaling-group --auto-scaling-group-name web --desired-capacity=0 => aws:autoscaling-auto-scaling-group/web
+2 w | aws ecs update-service --cluster c --service api --desired-count 2 => aws:ecs-service/api
+4 w | aws route53 change-resource-record-sets --hosted-zone-id Z1 --change-batch file://c.json => aws:route53-resource-record-sets/Z1
+3 w | vercel => deployment:/w
+3 w | vercel --prod => deployment:/w
+3 w | netlify deploy --prod => deployment:/w
+0 r | vercel ls =>
+1 w | vercel dev =>
+4 w | gh pr merge 12 --admin --squash => pr:/w/12
+3 w | gh pr merge 12 --squash => pr:/w/12
+4 w | gh api -X PUT repos/o/r/branches/main/protection --input p.json => url:https://api.github.com/repos/o/r/branches/main/protection
+4 w | gh api -X POST repos/o/r/keys -f key=x => url:https://api.github.com/repos/o/r/keys
+3 w | gh api -X PUT repos/o/r/pulls/1/merge => url:https://api.github.com/repos/o/r/pulls/1/merge
+0 r | gh api repos/o/r/keys => ?url:https://api.github.com/repos/o/r/keys
+4 w | apt-get purge -y openssh-server => packages:machine
+4 w | apt remove --purge libc6 => packages:machine
+0 r | apt-get purge -s nginx =>
+2 w | apt-get remove -y nginx => packages:machine
+4 w | pacman -Rns systemd => packages:machine
+4 w | brew uninstall --force postgresql => packages:machine
+2 w | brew uninstall jq => packages:machine
+4 w | pkill -u root =>
+4 w | pkill -u bob =>
+4 w | pkill -9 . =>
+4 w | sudo killall sshd => process:sshd
+2 w | pkill -u bob vite => process:vite
+4 w | launchctl unload /Library/LaunchDaemons/com.x.plist => service:/Library/LaunchDaemons/com.x.plist
+3 w | launchctl load x.plist => service:x.plist
+4 w | alembic downgrade base => database:/w migration:/w
+3 w | alembic downgrade -1 => database:/w migration:/w
+4 w | knex migrate:rollback --all => database:/w migration:/w
+3 w | knex migrate:rollback => database:/w migration:/w
+4 w | echo "rm -rf /data" | at midnight => file:/data/
+4 w | at now + 1 minute <<< "rm -rf /data" => file:/data/
+2 w | at -f nightly.sh midnight =>
+0 r | at -l =>
+3 w | at -d 5 =>
+4 w | perl -e 'unlink glob "/etc/*"' => file:/etc/
+4 w | perl -e 'unlink </etc/cron.d/*>' => file:/etc/cron.d/
+1 w | perl -e 'unlink "a.txt"' => file:/w/a.txt
+4 w | Remove-Item -Recurse -Force C:\Users => file:c:/Users/
+4 w | rd /s /q C:\ => file:c:/
+1 w | del /q build.log => file:/w/build.log
+4 w | Stop-Computer -Force => machine:power
+4 w | net user administrator newpass => machine:users
+0 r | net user =>
 2 w | git push -u origin feature => git:/w|remote:origin/feature
 2 w | git push --set-upstream origin feature => git:/w|remote:origin/feature
 2 w | git push origin HEAD => git:/w|remote:origin/
