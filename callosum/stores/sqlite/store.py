@@ -75,6 +75,30 @@ _CHANGES: Final = (
     f"select m.session, case when j.state in {_LIVE} then {FOREVER} else {_CHANGED} end as change from mark m "
     "join journal j on j.seq = m.acted where m.key = ? order by change desc limit 2"
 )
+_PRINTS: Final = (
+    "select key, print, id, case when id >= ?1 then 0 else coalesce("
+    f"(select {_DATED} < ?1 and j.state not in {_LIVE} from journal j where j.seq = id), 1) end "
+    "from print where (key, print, id) > (?2, ?3, ?4) order by key, print, id limit ?5"
+)
+"""Those whose entry has left are old too."""
+_FORGET_PRINT: Final = (
+    "delete from print where key = ?1 and print = ?2 and id = ?3 "
+    f"and not exists (select 1 from journal j where j.seq = ?3 and ({_DATED} >= ?4 or j.state in {_LIVE}))"
+)
+_MARKS: Final = (
+    "select key, session, max(read, changed, coalesce(acted, 0)) < ?1 from mark "
+    "where (key, session) > (?2, ?3) order by key, session limit ?4"
+)
+_OLD_MARK: Final = (
+    f"select m.key, m.session, {_CHANGED} from mark m {_KNOWN} where m.key = ?1 and m.session = ?2 and {_LAST} < ?3"
+)
+_FORGET_MARK: Final = (
+    "delete from mark where key = ?1 and session = ?2 "
+    f"and exists (select 1 from mark m {_KNOWN} where m.key = ?1 and m.session = ?2 and {_LAST} < ?4) "
+    f"and not exists (select 1 from mark m {_KNOWN} where m.key = ?1 and m.session <> ?2 and {_LAST} >= ?4 "
+    f"and ((m.read > 0 and m.read < ?3) or (j.seq < ?3 and {_LOOKED}))) "
+    "and not exists (select 1 from live l join journal j on j.seq = l.id where l.key = ?1 and j.session = ?2)"
+)
 _GATES: Final = f"name >= '{GATE}' and name < '{GATE[:-1]};'"
 
 
@@ -328,70 +352,56 @@ class SqliteStore:
     # size of the table ---
 
     def maintain(self, horizon: int, budget: int = 2000) -> int:
+        """As in ``Store``. Looks first, and takes the file from who writes only for what is to be forgotten."""
+        before = horizon - HOUR
         with explained(self.path):
+            execute = self._connections.get().execute
+            calls = self._old_calls(execute, budget)
+            prints = self._old_prints(execute, horizon, budget)
+            marks = self._old_marks(execute, before, budget)
+            at_end = self._swept.mark == ("", "")
+            sessions = at_end and execute("select 1 from session where seen < ? limit 1", (before,)).fetchone()
+            if not (calls or prints or marks or sessions):
+                return 0
             link = self._connections.begin()
-            connection = link.connection
             try:
-                gone = self._forget_calls(connection, budget)
-                gone += self._forget_prints(connection, horizon, budget)
-                if marks := self._forget_marks(connection, horizon, budget):
-                    gone += marks
-                    link.known.forget()
+                many = link.connection.executemany
+                done = many("update journal set call = null where seq = ?", calls), many(_FORGET_PRINT, prints)
+                gone = sum(max(0, one.rowcount) for one in (*done, many(_FORGET_MARK, marks)))
+                if sessions:
+                    link.execute("delete from session where seen < ?", (before,))
+                link.known.forget()
                 link.execute("commit")
             except BaseException:
                 self._connections.undo()
                 raise
         return gone
 
-    def _forget_calls(self, connection: sqlite3.Connection, budget: int) -> int:
-        rows = connection.execute(
+    def _old_calls(self, execute: Execute, budget: int) -> list[tuple[int]]:
+        rows = execute(
             "select seq, call is not null from journal where seq > ? and seq < ? order by seq limit ?",
             (self._swept.call, self._clock() - REMEMBERED, budget),
         ).fetchall()
         if rows:
             self._swept.call = rows[-1][0]
-        old = [(seq,) for seq, remembered in rows if remembered]
-        connection.executemany("update journal set call = null where seq = ?", old)
-        return len(old)
+        return [(seq,) for seq, remembered in rows if remembered]
 
-    def _forget_prints(self, connection: sqlite3.Connection, horizon: int, budget: int) -> int:
+    def _old_prints(self, execute: Execute, horizon: int, budget: int) -> list[tuple[str, bytes, int, int]]:
         """Digests of acts that no look-back reaches; one without an outcome is found until it has one."""
-        rows = connection.execute(
-            f"select p.key, p.print, p.id, {_DATED} < ? and j.state not in {_LIVE} from print p "
-            "left join journal j on j.seq = p.id where (p.key, p.print, p.id) > (?, ?, ?) "
-            "order by p.key, p.print, p.id limit ?",
-            (horizon, *self._swept.print, budget),
-        ).fetchall()
+        rows = execute(_PRINTS, (horizon, *self._swept.print, budget)).fetchall()
         self._swept.print = rows[-1][:3] if len(rows) == budget else ("", b"", 0)
-        old = [row[:3] for row in rows if row[3] in (1, None)]  # None: its entry has left
-        connection.executemany("delete from print where key = ? and print = ? and id = ?", old)
-        return len(old)
+        return [(*row[:3], horizon) for row in rows if row[3]]
 
-    def _forget_marks(self, connection: sqlite3.Connection, horizon: int, budget: int) -> int:
+    def _old_marks(self, execute: Execute, before: int, budget: int) -> list[tuple[str, str, int, int]]:
         """Marks live as long as their session's last call plus the longest window.
 
         A change outlives its session as long as one goes on that looked before it, or wrote, where that counts as a
         look: stale has no window. And so it does while it has no outcome: when that comes, others are to find it.
         """
-        before = horizon - HOUR
-        rows = connection.execute(
-            f"select m.key, m.session, {_CHANGED}, {_LAST} from mark m {_KNOWN} "
-            "where (m.key, m.session) > (?, ?) order by m.key, m.session limit ?",
-            (*self._swept.mark, budget),
-        ).fetchall()
-        whole = len(rows) < budget
-        self._swept.mark = ("", "") if whole else (rows[-1][0], rows[-1][1])
-        old = [(*row[:3], before) for row in rows if row[3] < before]
-        gone = connection.executemany(
-            "delete from mark where key = ?1 and session = ?2 and not exists ("
-            f"select 1 from mark m {_KNOWN} where m.key = ?1 and m.session <> ?2 and {_LAST} >= ?4 "
-            f"and ((m.read > 0 and m.read < ?3) or (j.seq < ?3 and {_LOOKED}))) "
-            "and not exists (select 1 from live l join journal j on j.seq = l.id where l.key = ?1 and j.session = ?2)",
-            old,
-        ).rowcount
-        if whole:
-            connection.execute("delete from session where seen < ?", (before,))
-        return max(0, gone)
+        rows = execute(_MARKS, (before, *self._swept.mark, budget)).fetchall()
+        self._swept.mark = rows[-1][:2] if len(rows) == budget else ("", "")
+        found = [execute(_OLD_MARK, (key, session, before)).fetchone() for key, session, old in rows if old]
+        return [(*row, before) for row in found if row is not None]
 
     def take(
         self,
