@@ -11,7 +11,8 @@ row of its program goes by the generic rule (``verbs``). Columns, separated by b
 * keys: ``entity:{1}`` (first word after the first words), ``{*}`` (each of them), ``{0}`` (the first word of all),
   ``{--opt}`` (an option's value), ``{cwd}`` (the folder), ``{project}`` (the folder as all worktrees of its
   repository would call it: for what lies outside of them), ``{repo}`` (the hosted repository that an option names,
-  else that of the folder); ``+`` before one: an append, ``?``: a read
+  else that of the folder), ``{space}`` (the cluster and the namespace that options name); ``+`` before one: an
+  append, ``?``: a read
 * what it does
 """
 
@@ -162,23 +163,25 @@ docker-compose podman-compose | * | | 1 | +compose:{cwd} | starts the project's 
 kubectl oc k | get, describe, logs, top, explain, version, api-resources, api-versions, cluster-info, auth can-i,
     config view, config get-contexts, config current-context, diff, rollout status, rollout history, wait, events,
     options, completion | | 0 | | only looks
-kubectl oc k | delete | | 4 | cluster:{1}/{2} | deletes what runs in the cluster
+kubectl oc k | delete | | 4 | cluster:{space}{1}/{2} | deletes what runs in the cluster
 kubectl oc k | drain, cordon, uncordon, taint, scale, rollout undo, rollout restart, rollout pause, rollout resume,
-    autoscale, evict, adm drain, debug node | | 4 | cluster:{1}/{2} | changes what runs in the cluster at once
+    autoscale, evict, adm drain, debug node | | 4 | cluster:{space}{1}/{2} | changes what runs in the cluster at once
 kubectl oc k | apply, replace, patch, create, run, expose, set, edit, label, annotate | --force --prune
-    --grace-period | 4 | cluster:{1}/{2} | replaces what runs in the cluster by force
+    --grace-period | 4 | cluster:{space}{1}/{2} | replaces what runs in the cluster by force
 kubectl oc k | create secret, create role, create rolebinding, create clusterrole, create clusterrolebinding, create
     serviceaccount, create token, certificate approve, certificate deny, auth reconcile, policy add-role-to-user | |
-    4 | cluster:{1}/{2} | changes access or configuration
-kubectl oc k | set image, set env, set resources, set selector, set serviceaccount, set subject | | 4 | cluster:{1} |
-    changes the configuration of what runs
+    4 | cluster:{space}{1}/{2} | changes access or configuration
+kubectl oc k | set image, set env, set resources, set selector, set serviceaccount, set subject | | 4 |
+    cluster:{space}{1} | changes the configuration of what runs
 kubectl oc k | config use-context, config set-context, config set, config unset, config delete-context, config
     delete-cluster, config rename-context | | 2 | setting:kubectl | changes which cluster
     all commands of the user speak to
 kubectx kubens | "", -c, --current, -h | | 0 | | only looks
 kubectx kubens | * | | 2 | setting:kubectl | changes which cluster all commands of the user speak to
-kubectl oc k | set, edit, patch, replace, certificate | | 4 | cluster:{1}/{2} | changes the configuration of what runs
-kubectl oc k | apply, create, run, expose, label, annotate | | 3 | cluster:{1}/{2} | changes what runs in the cluster
+kubectl oc k | set, edit, patch, replace, certificate | | 4 | cluster:{space}{1}/{2} | changes the configuration of what
+    runs
+kubectl oc k | apply, create, run, expose, label, annotate | | 3 | cluster:{space}{1}/{2} | changes what runs in the
+    cluster
 kubectl oc k | port-forward, proxy, cp, attach, exec, kustomize | | 1 | | works with the cluster from here
 gcloud | config set, config configurations activate | | 2 | setting:gcloud | changes which project all commands of the
     user speak to
@@ -198,9 +201,9 @@ aws | configure, configure set, configure sso | | 2 | setting:aws | changes whic
     the user speak to
 helm | list, ls, status, get, history, show, search, template, lint, version, env, repo list, dependency list,
     verify, diff | | 0 | | only looks
-helm | uninstall, delete, del, un, rollback | | 4 | release:{1} | removes or takes back a release
-helm | upgrade, install | --force --reset-values --replace | 4 | release:{1} | replaces a release by force
-helm | upgrade, install, push, test | | 3 | release:{1} | changes a release
+helm | uninstall, delete, del, un, rollback | | 4 | release:{space}{1} | removes or takes back a release
+helm | upgrade, install | --force --reset-values --replace | 4 | release:{space}{1} | replaces a release by force
+helm | upgrade, install, push, test | | 3 | release:{space}{1} | changes a release
 helm | * | | 1 | | works on charts
 terraform tofu terragrunt | plan, show, validate, version, output, providers, graph, state list, state show, state
     pull, workspace list, workspace show, console, metadata, test, get | | 0 | | only looks
@@ -432,6 +435,7 @@ _BEFORE: Final = frozenset(
     "--filter -s".split()
 )
 _OPTION: Final = re.compile(r"\{(-[^}]+)\}")
+_HOLE_SIGNS: Final = frozenset("{}$|")
 _HOLE: Final = re.compile(r"\{([^}]+)\}")
 
 
@@ -445,7 +449,7 @@ def apply(run: Run, program: str, argv: list[str]) -> bool:
         return True
     words, found = _split(argv)
     if program in ("kubectl", "oc", "k"):
-        words = _manifests(run, argv, words)
+        words = _resources(_manifests(run, argv, words))
     for row in rows:
         size = _matches(row, words, argv)
         if size is None:
@@ -463,7 +467,8 @@ def apply(run: Run, program: str, argv: list[str]) -> bool:
             for name in _OPTION.findall(template):
                 if name not in found.values and name in argv[1:-1]:
                     found.values[name] = [argv[argv.index(name, 1) + 1]]
-            _key(run, tier, template, mode if tier else Mode.READ, (words[:1], words[size:]), found)
+            filled = template.replace("{space}", _space(found))
+            _key(run, tier, filled, mode if tier else Mode.READ, (words[:1], words[size:]), found)
         return True
     return False
 
@@ -481,12 +486,56 @@ def _manifests(run: Run, argv: list[str], words: list[str]) -> list[str]:
     ]
 
 
+_SHORT: Final[dict[str, str]] = {
+    short: kind
+    for kind, shorts in (
+        ("pod", "po pods"),
+        ("deployment", "deploy deployments deployment.apps deployments.apps"),
+        ("service", "svc services"),
+        ("configmap", "cm configmaps"),
+        ("secret", "secrets"),
+        ("namespace", "ns namespaces"),
+        ("statefulset", "sts statefulsets statefulset.apps"),
+        ("daemonset", "ds daemonsets daemonset.apps"),
+        ("replicaset", "rs replicasets"),
+        ("ingress", "ing ingresses"),
+        ("job", "jobs job.batch"),
+        ("cronjob", "cj cronjobs"),
+        ("node", "no nodes"),
+        ("persistentvolumeclaim", "pvc persistentvolumeclaims"),
+        ("persistentvolume", "pv persistentvolumes"),
+        ("serviceaccount", "sa serviceaccounts"),
+        ("horizontalpodautoscaler", "hpa horizontalpodautoscalers"),
+        ("networkpolicy", "netpol networkpolicies"),
+        ("customresourcedefinition", "crd crds customresourcedefinitions"),
+    )
+    for short in shorts.split()
+}
+"""What kubectl takes for its kinds besides their names."""
+
+
+def _space(found: options.Options) -> str:
+    """Returns the cluster and the namespace that options name, a slash behind each."""
+    named = (found.value("--context"), found.value("-n", "--namespace"))
+    return "".join(f"{one}/" for one in named if one and _HOLE_SIGNS.isdisjoint(one))
+
+
+def _resources(words: list[str]) -> list[str]:
+    """Returns the words behind the verb with each kind by its one name: ``deploy/web`` is ``deployment/web``."""
+    found = words[:1]
+    for one in words[1:]:
+        kind, slash, name = one.partition("/")
+        found.append(_SHORT.get(kind.lower(), kind) + slash + name)
+    return found
+
+
 def _split(argv: list[str]) -> tuple[list[str], options.Options]:
     """Returns the words without options; before the first word options may have values."""
     at, kept = 1, []
     while at < len(argv) and argv[at][:1] == "-":
-        kept.append(argv[at])
-        at += 2 if argv[at] in _BEFORE and at + 1 < len(argv) and len(argv) > at + 2 else 1
+        size = 2 if argv[at] in _BEFORE and len(argv) > at + 2 else 1
+        kept += argv[at : at + size]
+        at += size
     if argv[at : at + 1] == ["compose"]:
         first, at = argv[at], at + 1
         while at < len(argv) and argv[at][:1] == "-":

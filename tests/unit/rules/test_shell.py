@@ -380,7 +380,7 @@ KEYS: list[tuple[str, list[str]]] = [
     ("gh issue close 7 -R O/N", ["issue:o/n/7"]),
     ("aws s3 rm s3://b/k", ["url:s3://b/k"]),
     ("gcloud projects delete p1", ["gcloud:projects/p1"]),
-    ("kubectl -n prod delete pod x", ["cluster:pod/x"]),
+    ("kubectl -n prod delete pod x", ["cluster:prod/pod/x"]),
     ("crontab -r", ["crontab:me"]),
     ("dd if=a of=/dev/sda", []),
     ("mkfs.ext4 /dev/sdb1", ["device:/dev/sdb1"]),

@@ -168,20 +168,24 @@ ROWS = r"""
 0 r | docker volume ls =>
 0 r | kubectl get pods -n prod =>
 4 w | kubectl delete pod web-1 => cluster:pod/web-1
-4 w | kubectl delete ns prod => cluster:ns/prod
-4 w | kubectl scale deploy/web --replicas=3 => cluster:deploy/web
-4 w | kubectl rollout restart deploy/web => cluster:deploy/web
+4 w | kubectl delete ns prod => cluster:namespace/prod
+4 w | kubectl scale deploy/web --replicas=3 => cluster:deployment/web
+4 w | kubectl rollout restart deploy/web => cluster:deployment/web
 0 r | kubectl rollout status deploy/web =>
 1 w | kubectl exec -it web-1 -- ls => +container:web-1
 0 r | kubectl logs web-1 =>
+4 w | kubectl -n prod delete po web-1 => cluster:prod/pod/web-1
+4 w | kubectl delete pods web-1 --namespace=stage => cluster:stage/pod/web-1
+4 w | kubectl --context east -n prod rollout restart deployment web => cluster:east/prod/deployment/web
+4 w | helm uninstall web -n prod => release:prod/web
 4 w | kubectl drain node1 => cluster:node1
 4 w | kubectl cordon node1 => cluster:node1
 1 w | kubectl port-forward svc/web 8080:80 =>
 2 w | kubectl config use-context prod => setting:kubectl
-4 w | kubectl edit cm/app => cluster:cm/app
-4 w | kubectl set image deploy/web web=app:2 => cluster:deploy/web
-3 w | kubectl create ns x => cluster:ns/x
-4 w | kubectl patch deploy web -p '{}' => cluster:deploy/web
+4 w | kubectl edit cm/app => cluster:configmap/app
+4 w | kubectl set image deploy/web web=app:2 => cluster:deployment/web
+3 w | kubectl create ns x => cluster:namespace/x
+4 w | kubectl patch deploy web -p '{}' => cluster:deployment/web
 3 w | helm upgrade --install web ./chart => release:web
 4 w | helm uninstall web => release:web
 0 r | helm list =>
@@ -376,7 +380,7 @@ ROWS = r"""
 2 w | gcloud container clusters get-credentials prod => setting:kubectl
 2 w | az aks get-credentials -n prod => setting:kubectl
 3 w | az webapp up -n web => deployment:/w
-3 w | kubectl apply -n x -f k8s/a.yaml => cluster:/w/k8s/a.yaml
+3 w | kubectl apply -n x -f k8s/a.yaml => cluster:x//w/k8s/a.yaml
 4 w | kubectl delete -k ./k8s/ => cluster:/w/k8s
 3 w | kubectl apply -f https://example.org/a.yaml => cluster:https://example.org/a.yaml
 3 w | cat a.yaml | kubectl apply -f - => ?file:/w/a.yaml
