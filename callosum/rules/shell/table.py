@@ -439,11 +439,40 @@ _HOLE_SIGNS: Final = frozenset("{}$|")
 _HOLE: Final = re.compile(r"\{([^}]+)\}")
 
 
+_FOLDERS: Final = {
+    **dict.fromkeys(("terraform", "tofu", "terragrunt"), ("-chdir",)),
+    **dict.fromkeys(("make", "gmake", "ninja", "poetry"), ("-C", "--directory")),
+    **dict.fromkeys(("npm", "pnpm"), ("--prefix", "-C", "--dir")),
+    **dict.fromkeys(("yarn", "bun"), ("--cwd",)),
+    **dict.fromkeys(("docker", "docker-compose", "podman", "podman-compose"), ("--project-directory",)),
+    "uv": ("--directory", "--project"),
+}
+"""By which option a program is told in which folder to work."""
+
+
 def apply(run: Run, program: str, argv: list[str]) -> bool:
     """Judges a command by the first row that fits; False where none does."""
     rows = TABLE.get(program)
     if rows is None:
         return False
+    where = run.where
+    if program in _FOLDERS and (folder := _folder(_FOLDERS[program], argv)):
+        run.goes(folder)
+    found = _judged(run, rows, program, argv)
+    run.where = where
+    return found
+
+
+def _folder(names: tuple[str, ...], argv: list[str]) -> str:
+    """Returns what one of these options is given."""
+    for at, word in enumerate(argv[1:32], 1):
+        name, equals, value = word.partition("=")
+        if name in names:
+            return value if equals else "".join(argv[at + 1 : at + 2])
+    return ""
+
+
+def _judged(run: Run, rows: list[Row], program: str, argv: list[str]) -> bool:
     if verbs.asks_for_help(argv):
         run.note(0, "only tells of itself")
         return True

@@ -177,6 +177,12 @@ ROWS = r"""
 4 w | kubectl -n prod delete po web-1 => cluster:prod/pod/web-1
 4 w | kubectl delete pods web-1 --namespace=stage => cluster:stage/pod/web-1
 4 w | kubectl --context east -n prod rollout restart deployment web => cluster:east/prod/deployment/web
+4 w | terraform -chdir=infra apply => terraform:/w/infra
+4 w | cd infra && terraform apply => terraform:/w/infra
+1 w | make -C sub build => build:/w/sub
+1 w | npm --prefix app install => +packages:npm:/w/app
+1 w | npm --prefix app install && make => +packages:npm:/w/app build:/w
+3 w | docker compose --project-directory app down => compose:/w/app
 4 w | helm uninstall web -n prod => release:prod/web
 4 w | kubectl drain node1 => cluster:node1
 4 w | kubectl cordon node1 => cluster:node1
