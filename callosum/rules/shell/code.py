@@ -62,7 +62,7 @@ _OUTSIDE: Final = re.compile(
 """Libraries whose calls change what others use: databases, stores, clouds."""
 _FETCHES: Final = re.compile(
     r"\b(?:fetch|urlopen|urlretrieve|https?\.get|(?:requests|httpx|axios|got|LWP::Simple)(?:\.|::)?get|URI\.open"
-    r"|open-uri|file_get_contents\s{0,4}\(\s{0,4}[\"']https?:)\b",
+    r"|open-uri|get\s{0,4}\(?\s{0,4}[\"']https?|file_get_contents\s{0,4}\(\s{0,4}[\"']https?:)\b",
     re.IGNORECASE,
 )
 _EVALUATES: Final = re.compile(r"(?<![\w.])(?:(?:eval|instance_eval|runInThisContext)\b|(?:exec|Function)\s{0,4}\()")

@@ -25,7 +25,7 @@ SILENT: Final = _set(
     "whois seq expr bc yes clear tput history alias jobs wait shift return exit break continue local declare "
     "typeset readonly export unset set shopt getopts let trap read for select umask ulimit times caller help "
     "compgen complete logname users who w last finger getent nproc arch sha256sum sha1sum md5sum cksum b2sum sum "
-    "cmp comm look apropos locate mdfind dmesg journalctl lsmod ldd nm objdump size pidof ss column fold fmt pr "
+    "cmp comm look apropos locate mdfind dmesg lsmod ldd nm objdump size pidof ss column fold fmt pr "
     "sha512sum sha384sum shasum rev paste join tr mktemp base64 base32 shuf iconv numfmt factor"
 )
 """Programs that only look or compute, and whose output is not one file's content."""
@@ -213,13 +213,17 @@ def make(run: Run, argv: list[str], _command: Command) -> None:
             run.note(1, "makes files")
 
 
+_ONESELF: Final = re.compile(r"\$\{?(?:USER|LOGNAME|UID)\b|(?:\$\(|`)(?:whoami|id -un?)\b")
+"""Who runs the command, as ``chown`` is told."""
+
+
 def change_mode(run: Run, argv: list[str], _command: Command) -> None:
     """``chmod``, ``chown``, ``chgrp``: grave for the machine's own trees and for a whole working folder."""
     found = options.read(argv[1:], _set("--reference --from"))
     deep = found.has("-R", "--recursive")
-    args = found.args
+    args, owner = found.args, ""
     if len(args) > 1 and not any(one in args[0] for one in "/*") and args[0] not in (".", ".."):
-        args = args[1:]
+        owner, args = args[0], args[1:]
     for one in args[:64]:
         place = run.place(one)
         tier = 1
@@ -233,7 +237,7 @@ def change_mode(run: Run, argv: list[str], _command: Command) -> None:
         ):
             tier = run.policy.outside if place.kind != places.UNKNOWN else 2
             if place.kind == places.WHOLE:
-                tier = run.policy.whole
+                tier = run.policy.whole if not _ONESELF.match(owner) else 1
         elif place.kind in (places.SYSTEM, places.DEVICE):
             tier = run.policy.system
         elif place.kind == places.KEPT_KEYS:

@@ -139,6 +139,10 @@ def is_server(program: str) -> bool:
 _CODE_OPTIONS: Final = _set("-c -e -r --eval -p --print --command -E -pe -ne -ie -pie -lne")
 
 
+_LIBRARIES: Final = ("-M", "-m", "-I", "-r")
+"""Options of Perl and Ruby that a library or a folder follows, in the same word or the next."""
+
+
 def interpreter(run: Run, argv: list[str], command: Command) -> None:
     """``python``, ``node``, ``perl`` and so on: a text after ``-c`` or ``-e``, a module, a script, what it reads."""
     program = re.sub(r"[\d.]+$", "", argv[0].rsplit("/", 1)[-1])
@@ -158,11 +162,14 @@ def interpreter(run: Run, argv: list[str], command: Command) -> None:
         ):
             at += 2
             continue
+        if program in ("perl", "ruby") and word[:2] in _LIBRARIES:
+            at += 2 if len(word) == 2 else 1
+            continue
         if word[:1] == "-" and word != "-":
             inline = program in ("perl", "ruby") and "e" in word[1:] and word[:2] != "--"
             coded = (word in _CODE_OPTIONS and program != "php") or inline or word in ("-r", "--eval")
             if coded and at + 1 < len(argv):
-                short = [one for one in argv[1 : at + 1] if one[:2] != "--"]
+                short = [one for one in argv[1 : at + 1] if one[:2] not in ("--", *_LIBRARIES)]
                 if program in ("perl", "ruby") and any("i" in one for one in short):
                     for one in argv[at + 2 :]:
                         run.makes(one, "edits a file in place")

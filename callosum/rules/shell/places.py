@@ -89,6 +89,8 @@ def place(word: str, here: str | None, root: str | None, policy: ShellPolicy, *,
 
 
 def _kind(path: str, root: str | None, policy: ShellPolicy, *, everything: bool, part: bool) -> str:
+    if path == "/":
+        return SYSTEM
     if path[:5] == "/dev/" and path[5:8] != "shm":
         return NOWHERE if _NO_DISK.match(path) else DEVICE
     if path[:1] != "/" and path[:1] != "~" and path[1:2] != ":":

@@ -40,6 +40,11 @@ ROWS: Final = """
 @orm sequelize sequelize-cli knex typeorm typeorm-ts-node-commonjs drizzle-kit mikro-orm node-pg-migrate db-migrate
 @migrators goose dbmate migrate sqlx diesel flyway liquibase atlas yoyo sqitch ecto tern
 # Packages of a project, and of the machine
+mix | ecto.drop, ecto.reset | | 4 | database:{project} migration:{cwd} | empties a database
+mix | ecto.migrate, ecto.rollback, ecto.setup, ecto.create, ecto.load | | migrate | database:{project} migration:{cwd} |
+    changes the schema of a database
+dotnet | ef database drop | !--dry-run | 4 | database:{project} migration:{cwd} | empties a database
+dotnet | ef database update | | migrate | database:{project} migration:{cwd} | changes the schema of a database
 npm pnpm yarn | publish, unpublish, deprecate, dist-tag add, dist-tag rm, owner add, owner rm, npm publish, npm
     unpublish, stage publish, access grant, access revoke, access public, access restricted, access set, token
     create, token revoke, team add, team rm | !--dry-run | publish | package:{project} | changes what others fetch from
@@ -282,6 +287,9 @@ net | user * *, localgroup * *, group * * | | 4 | machine:users | changes who ma
 net | stop | | service | service:{1} | stops a service of the machine
 net | start | | 3 | service:{1} | starts a service of the machine
 net | user, localgroup, group, view, statistics, config, accounts, session | | 0 | | only looks
+journalctl | * | --vacuum-time --vacuum-size --vacuum-files | 4 | machine:log | deletes the log of the machine
+journalctl | * | --rotate --flush --relinquish-var | 2 | machine:log | turns over the log of the machine
+journalctl | * | | 0 | | only looks
 init telinit | 0, 1, 6, s | | 4 | machine:power | ends or restarts the machine
 iptables ip6tables iptables-legacy | * | -L -S -C --list --list-rules --check -V | 0 | | only looks
 iptables ip6tables iptables-legacy iptables-restore ip6tables-restore ebtables arptables | * | | 4 |
@@ -297,9 +305,9 @@ useradd userdel usermod adduser deluser groupadd groupdel groupmod gpasswd chpas
     newgrp addgroup delgroup dscl | * | | 4 | machine:users | changes who may use the machine
 sysctl | * | -w --write -p --load --system | 4 | machine:kernel | changes the kernel's settings
 sysctl | * | | 0 | | only looks
-modprobe insmod rmmod setenforce swapoff swapon update-grub grub-install efibootmgr update-alternatives ldconfig
-    timedatectl hostnamectl localectl semanage aa-disable nvram csrutil spctl | * | | 4 | machine:kernel | changes
-    the configuration of the machine
+modprobe insmod rmmod kextload kextunload setenforce swapoff swapon update-grub grub-install efibootmgr
+    update-alternatives ldconfig timedatectl hostnamectl localectl semanage aa-disable nvram csrutil spctl | * | | 4 |
+    machine:kernel | changes the configuration of the machine
 nsupdate rndc | * | | 4 | machine:dns | changes names that others look up
 ssh-keygen | * | -l -y -F -B | 0 | | only looks
 ssh-keygen | * | -R -r -k | 4 | machine:keys | changes whom the machine trusts
@@ -312,6 +320,8 @@ gpg gpg2 | * | --delete-keys --delete-key --delete-secret-keys --delete-secret-k
 gpg gpg2 | * | --list-keys --list-secret-keys -k -K --verify --fingerprint --list-packets --version | 0 | | only looks
 openssl | x509, s_client, verify, version, ciphers, dgst, rand, asn1parse, crl, list, speed | !-out | 0 | | only looks
 openssl | * | | 1 | file:{-out} file:{-keyout} | works with keys
+security | delete-keychain, delete-certificate, delete-identity, delete-generic-password, delete-internet-password,
+    remove-trusted-cert, add-trusted-cert | | 4 | machine:keys | changes what the machine keeps and trusts
 gpg gpg2 ssh-add ssh-agent certbot keytool security | * | | 1 | | works with keys
 zpool zfs btrfs | list, get, status, history, iostat, subvolume list, subvolume show, filesystem df, filesystem
     show, filesystem usage, version | | 0 | | only looks

@@ -34,10 +34,11 @@ ENDS: Final = _set("deletion termination destruction removal")
 REMOVES: Final = _set("remove rm rb rmi")
 UNDOES: Final = _set(
     "break revoke reset unset disable rollback rotate roll detach deprecate drain evict failover switchover recreate "
-    "undelegate unsubscribe"
+    "undelegate unsubscribe leave seal"
 )
 STOPS: Final = _set(
-    "stop deallocate kill restart reboot cancel abort suspend pause close uninstall prune unmount evacuate clear empty"
+    "stop deallocate kill restart reboot cancel abort suspend pause close uninstall prune unmount evacuate clear empty "
+    "down"
 )
 READS: Final = _set(
     "get list ls describe show info view lookup search find cat inspect tail check validate diff help version "
@@ -90,7 +91,7 @@ _FETCHES: Final = _set("download extract run login logout serve open export dev 
 OUTWARD: Final = _set(
     "aws gcloud az kubectl oc helm doctl heroku fly flyctl vercel netlify wrangler linode-cli hcloud scw oci "
     "ibmcloud aliyun pulumi cdk serverless sls sam amplify firebase supabase eksctl gh glab gsutil s3cmd rclone "
-    "mc azcopy consul nomad vault"
+    "mc azcopy consul nomad vault railway render koyeb flux istioctl linkerd argocd"
 )
 """Programs whose every change happens on machines that others use."""
 DRY: Final = _set(
@@ -151,7 +152,7 @@ def generic(run: Run, program: str, argv: list[str], _command: Command) -> None:
     verb, parts, place = _verb(words)
     own = tokens(program)
     if not verb and len(own) > 1:
-        verb = next((one for one in own if one in DESTROYS or one in REMOVES or one in READS), "")
+        verb = next((one for one in own if one in DESTROYS or one in REMOVES or one in READS or one == "uninstall"), "")
         parts = own
     named = {part for word in words[: place + 1] for part in _nouns(word)} | set(parts)
     tier, what = _tier(program, verb, named, flags, deep=place > 0)
@@ -340,6 +341,7 @@ def _tier(program: str, verb: str, named: set[str], flags: list[str], *, deep: b
     return (2, f'"{verb}" changes something outside') if outward else (1, f'"{verb}" changes something')
 
 
+_ENDS_THERE: Final = _set("stop deallocate kill suspend pause abort down reboot uninstall")
 _CACHES: Final = _set("cache caches store screen history deps dependencies packages")
 
 
@@ -351,6 +353,6 @@ def _stop(program: str, verb: str, named: set[str], flags: list[str], *, deep: b
     forced = verb in ("uninstall", "kill") and not {"--force", "-f"}.isdisjoint(flags)
     if forced or (verb == "kill" and deep):
         return 4, f'"{verb}" ends what others may use'
-    if program in OUTWARD and verb in ("stop", "deallocate", "kill", "suspend", "pause", "abort"):
+    if program in OUTWARD and verb in _ENDS_THERE:
         return 4, f'"{verb}" stops what others use'
     return 3, f'"{verb}" stops or removes something others may use'

@@ -154,6 +154,7 @@ def _behind(program: str, argv: list[str], at: int, skip: int, takes: frozenset[
 FETCHERS: Final = frozenset("curl wget fetch http https httpie aria2c lynx nc ncat gh".split())
 _BEFORE: Final = frozenset("sudo env nohup command timeout time".split())
 _DECODERS: Final = frozenset("base64 base32 xxd openssl gunzip zcat gzip uudecode rev tr od".split())
+_ESCAPED: Final = re.compile(r"\\x[0-9a-fA-F]{2}|\\0?[0-7]{3}")
 _FETCHED: Final = re.compile(r"\$\((?:[^)]{0,80}[\s/|])?(?:curl|wget|fetch|aria2c|lynx)\s")
 
 
@@ -199,7 +200,7 @@ def runs_source(run: Run, command: Command, *, lines: bool) -> None:
         run.note(4, "runs what it fetches from the net, unseen")
     elif "history" in programs:
         run.note(4, "runs again what was run before")
-    elif programs & _DECODERS:
+    elif programs & _DECODERS or _ESCAPED.search(text, 0, 65_536):
         run.note(4, "runs what is hidden in another encoding")
     elif not plain and programs:
         run.note(3, "runs what another command says")
