@@ -28,7 +28,10 @@ ABOUT_COMMAND: Final = frozenset("description timeout timeout_ms timeoutMs expla
 
 def said(names: Iterable[Any]) -> bool:
     """Tells whether all params of these names say what a call does: none is about the attempt or for the gate alone."""
-    return all(type(name) is str and name[:1] not in ("", "_") and name not in _BESIDES for name in names)
+    given = set(names)
+    if set(map(type, given)) - _TEXTS or "" in given or not _BESIDES.isdisjoint(given):
+        return False
+    return "\0_" not in "\0" + "\0".join(given)  # in one go: there may be a great many
 
 
 def encode(tool: str, params: Mapping[str, Any], *, whole: bool = False) -> bytes:

@@ -13,7 +13,7 @@ from typing import Final
 
 MAX_TEXT: Final = 1_048_576
 """How many characters of a text are read."""
-MAX_TOKENS: Final = 16_000
+MAX_TOKENS: Final = 12_000
 """How many tokens of a text are read; what is longer is no line that anybody can judge."""
 MAX_OPEN: Final = 256
 """How many quotes, substitutions and subshells may be open at once."""
@@ -627,14 +627,21 @@ def _escaped(match: re.Match[str]) -> str:
 
 def _document(text: str, pos: int, delimiter: str, *, tabs: bool) -> tuple[str, int, bool]:
     """Returns the body of a here-document, where it ends, and whether it does end."""
-    at = pos
     size = len(delimiter)
+    line = f"{delimiter}\n"
+    if not tabs and not text.startswith(line, pos):
+        # Most have no tabs and one end: it is found in one go, however often the word stands elsewhere.
+        at = text.find(f"\n{line}", pos) + 1
+        if not at:
+            at = len(text) - size if text.endswith(f"\n{delimiter}") else -1
+        if at < pos:
+            return text[pos:], len(text), False
+        return text[pos:at], min(at + size + 1, len(text)), True
+    at = pos
     while True:
-        found = text.find(delimiter, at) if delimiter else text.find("\n", at)
+        found = text.find(delimiter, at)
         if found < 0:
             return text[pos:], len(text), False
-        if not delimiter:
-            return text[pos:found], found, True
         start = found
         if tabs:
             while start > pos and text[start - 1] == "\t":
@@ -643,7 +650,7 @@ def _document(text: str, pos: int, delimiter: str, *, tabs: bool) -> tuple[str, 
         if (start == pos or text[start - 1] == "\n") and (end == len(text) or text[end] == "\n"):
             body = text[pos:start]
             return body, min(end + 1, len(text)), True
-        at = end
+        at = max(end, at + 1)
 
 
 def _output(inner: list[Command]) -> str:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH: Final = 8
 """How deep commands are followed that run the text of others (``sh -c``, ``ssh``)."""
-MAX_COMMANDS: Final = 4096
+MAX_COMMANDS: Final = 1024
 """How many commands of a line are judged, those within others included."""
 MAX_FOUND: Final = 512
 """How many keys of a line are collected before the strongest are chosen."""
