@@ -9,19 +9,14 @@ import pytest
 from callosum.model import HOUR, MINUTE, SECOND, Change, Key, Mode, Opening, State, View
 from callosum.stores.redis import RedisStore
 from callosum.testing.script import LEASE, Script, ids
-from tests.support.redis_server import RedisServer, redis_server  # noqa: F401  a fixture
+from tests.support.redis_server import RedisServer, redis_server, two_stores  # noqa: F401  a fixture
 
 KEY = "doc:plan"
 
 
 @pytest.fixture
 def two(redis_server: RedisServer) -> Iterator[tuple[RedisStore, RedisStore]]:  # noqa: F811
-    """Two processes."""
-    url = redis_server.url()
-    stores = RedisStore(url), RedisStore(url)
-    yield stores
-    for store in stores:
-        store.close()
+    yield from two_stores(redis_server)
 
 
 def test_what_was_lost_between_the_look_and_the_change_is_looked_at_anew(two: tuple[RedisStore, RedisStore]) -> None:

@@ -14,7 +14,7 @@ from callosum.model import Change, Key, Mode, State, View
 from callosum.settings import Settings
 from callosum.stores.redis import RedisStore, draft, transactions
 from callosum.testing.script import Script
-from tests.support.redis_server import RedisServer, redis_server  # noqa: F401  a fixture
+from tests.support.redis_server import RedisServer, redis_server, two_stores  # noqa: F401  a fixture
 from tests.support.world import RULES, Call
 
 KEY = "file:/r/a"
@@ -24,12 +24,7 @@ FACET = "file:/r/a|x"
 
 @pytest.fixture
 def two(redis_server: RedisServer) -> Iterator[tuple[RedisStore, RedisStore]]:  # noqa: F811
-    """Two processes' stores on one server."""
-    url = redis_server.url()
-    stores = RedisStore(url), RedisStore(url)
-    yield stores
-    for store in stores:
-        store.close()
+    yield from two_stores(redis_server)
 
 
 def evalshas(server: RedisServer) -> int:

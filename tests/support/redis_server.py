@@ -19,9 +19,12 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
+
+if TYPE_CHECKING:
+    from callosum.stores.redis import RedisStore
 
 _NUMBERS = itertools.count()
 
@@ -129,6 +132,17 @@ class RedisServer:
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
     yield from serving()
+
+
+def two_stores(server: RedisServer) -> Iterator[tuple[RedisStore, RedisStore]]:
+    """Two processes' stores on one server: for fixtures."""
+    from callosum.stores.redis import RedisStore  # noqa: PLC0415 - an extra
+
+    url = server.url()
+    stores = RedisStore(url), RedisStore(url)
+    yield stores
+    for store in stores:
+        store.close()
 
 
 def serving(*options: str, **more: str) -> Iterator[RedisServer]:
