@@ -69,7 +69,7 @@ MONEY: Final = _set(
     "payment payments charge charges refund refunds payout payouts transfer transfers invoice invoices "
     "subscription subscriptions billing"
 )
-_SETTINGS: Final = _set("env environment variable variables settings feature-flags domain domains dns record records")
+_SETTINGS: Final = _set("env environment variable variables settings feature-flags domain domains dns")
 _ACCOUNTS: Final = _set("account accounts")
 _TIMETABLES: Final = _set("schedule backup snapshot scaling autoscaling placement alert alerts alerting notification")
 """What a policy is about that is none of access."""
@@ -103,7 +103,7 @@ _ACTION: Final = re.compile(
 )
 _SPLIT: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _TO_NONE: Final = re.compile(
-    r"--(?:desired-(?:count|capacity)|replicas|num-nodes|node-count|(?:max|min)-(?:size|instances|replicas))"
+    r"--(?:desired-(?:count|capacity)|replicas|num-nodes|node-count|max-(?:size|instances|replicas))"
     r"[= ]0(?: |$)"
 )
 """An option that leaves nothing of what runs."""
@@ -266,6 +266,8 @@ def _first(argv: list[str]) -> tuple[list[str], list[str]]:
 def _nouns(word: str) -> list[str]:
     """Returns what a word is about: not what the product is called, nor the policies of a timetable."""
     parts = tokens(word)
+    if parts[-2:] in (["record", "set"], ["record", "sets"]):
+        return [*parts, "dns"]
     if parts[-1:] == ["manager"]:
         return parts[-1:]
     if parts[-1:] in (["policy"], ["policies"]) and not _TIMETABLES.isdisjoint(parts):
