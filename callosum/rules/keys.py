@@ -246,7 +246,7 @@ def _spell(prefix: str, value: str, cwd: str | None, tree: bool) -> tuple[str, .
         value = clean(value)
         found = addresses(value)
         if found:
-            return tuple(fit(prefix + clean(one)) for one in found)
+            return tuple(dict.fromkeys(fit(prefix + clean(one).rstrip("/ ")) for one in found))
         value = value.lower()
     if prefix == "url:":
         value = url(clean(value))

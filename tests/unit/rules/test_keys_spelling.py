@@ -69,6 +69,13 @@ def test_addresses(given: str, wanted: list[str]) -> None:
         assert found == wanted
 
 
+def test_what_is_an_address_but_for_slashes_behind_it_is_spelled_once() -> None:
+    (found,) = keys.canonical("email:bob@x.org//")
+    assert found == "email:bob@x.org"
+    (odd,) = keys.canonical("email:.@//")
+    assert keys.canonical(odd) == (odd,)
+
+
 def test_tags_are_folded_where_that_is_wanted() -> None:
     w = Mode.WRITE
     given = (Key("email:a+news@x.org", w), Key("email:a@x.org", w), Key("email:thread:a+b@x", w), Key("issue:a+b", w))
