@@ -63,7 +63,7 @@ def place(word: str, here: str | None, root: str | None, policy: ShellPolicy, *,
     ``here`` is the folder at this point of the line, ``root`` the working folder of the call.
     ``lost``: the line has gone to a folder that its text does not name.
     """
-    if _DRIVE.match(word):
+    if word[1:2] == ":" and _DRIVE.match(word):
         word = f"{word[:2]}/{word[2:]}"  # what a backslash parted, the shell has put together
     tree, part = word[-1:] == "/", False
     match = _OPEN_END.search(word)

@@ -506,7 +506,7 @@ def _judged(run: Run, rows: list[Row], program: str, argv: list[str]) -> bool:
             for name in _OPTION.findall(template):
                 if name not in found.values and name in argv[1:-1]:
                     found.values[name] = [argv[argv.index(name, 1) + 1]]
-            filled = template.replace("{space}", _space(found))
+            filled = template.replace("{space}", _space(found)) if "{space}" in template else template
             _key(run, tier, filled, mode if tier else Mode.READ, (words[:1], words[size:]), found)
         return True
     return False
