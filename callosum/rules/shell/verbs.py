@@ -168,10 +168,12 @@ def generic(run: Run, program: str, argv: list[str], _command: Command) -> None:
             tier, what = 4, f"{flag} destroys"
     if not verb and tier == 1 and not _LISTS.isdisjoint(flags):
         tier, what = 0, "only looks"
-    if 0 < tier < 4 and program in OUTWARD and _TO_NONE.search(" ".join(argv[1:64])[:8192]):
-        tier, what = 4, "an option leaves none of what runs"
-    if 0 < tier < 4 and _ACTION.search(" ".join(argv[1:64])[:8192]):
-        tier, what = 4, "an argument says that it deletes"
+    if 0 < tier < 4:
+        text = " ".join(argv[1:64])[:8192]
+        if program in OUTWARD and _TO_NONE.search(text):
+            tier, what = 4, "an option leaves none of what runs"
+        elif _ACTION.search(text):
+            tier, what = 4, "an argument says that it deletes"
     run.note(tier, what)
     if tier == 3 and "mail" in what:
         run.repeats = True
