@@ -48,17 +48,19 @@ _TOLD: Final = _set(
 
 def kill_by_name(run: Run, argv: list[str], _command: Command) -> None:
     """``pkill``, ``killall``: whoever runs something of that name is hit."""
-    found = options.read(argv[1:], _set("-s -u -U -g -P -t --signal --user --euid --uid -G"))
+    found = options.read(argv[1:], _KILL_TAKES)
     run.note(2, "ends processes by name, whoever started them")
-    if found.value("-u", "-U", "--user", "--euid", "--uid") in ("root", "0"):
+    if found.value(*_OF_USER) in ("root", "0"):
         run.note(4, "ends processes of the machine's own")
-    elif not found.args and found.has("-u", "-U", "--user", "--euid", "--uid"):
+    elif not found.args and found.has(*_OF_USER):
         run.note(4, "ends all that a user runs")
     elif any(one.rsplit("/", 1)[-1].strip("^$").lower() in _BEARS or not one.strip("^$.*") for one in found.args):
         run.note(4, "ends what all others run on")
     _named(run, " ".join(found.args))
 
 
+_OF_USER: Final = ("-u", "-U", "--user", "--euid", "--uid")
+_KILL_TAKES: Final = _set("-s -g -P -t --signal -G") | set(_OF_USER)
 _BEARS: Final = _set(
     "init systemd systemd-logind launchd sshd dockerd containerd kubelet dbus-daemon xorg gnome-shell loginwindow "
     "windowserver networkmanager explorer.exe winlogon.exe"
