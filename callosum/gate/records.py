@@ -21,7 +21,10 @@ _CONFLICTS: Final = tuple[Conflict, ...]
 
 
 def approvals_of(store: Store, namespace: str, session: str | None = None) -> tuple[wire.Approval, ...]:
-    """The calls that wait for a person, of one session or of all, oldest first, with what they would do."""
+    """The calls that wait for a person, oldest first, with what they would do.
+
+    ``session`` is an actor as the journal names it; None means all. Raises ``ConfigError`` for what is no name.
+    """
     if session is not None:
         check_name(session, "session")
     asked = sorted(status_of(store, namespace, None).asked, key=_by_id)
