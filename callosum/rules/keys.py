@@ -30,6 +30,8 @@ MAX_VALUE: Final = 65_536
 
 _ADDRESS: Final = re.compile(r"[^\s<>,;:\"'()\[\]\\@]{1,256}@[^\s<>,;:\"'()\[\]\\@]{1,256}")
 _DRIVE: Final = re.compile(r"[A-Za-z]:[\\/]")
+_ANCHORED: Final = re.compile(r"[A-Za-z]:[\\/]|~|\\\\|\s")
+"""What begins a path that is not relative, or would be trimmed."""
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9_.+-]*:")
 
 
@@ -107,6 +109,16 @@ def path(value: str, cwd: str | None = None, *, tree: bool = False) -> str:
         value = cwd.rstrip("/") + "/" + value
     last = value.rsplit("/", 1)[-1]
     tree = tree or last in ("", ".", "..")
+    joined = _folded(value)
+    if tree and joined != "/":
+        joined = (joined or ".") + "/"
+    if _ANCHORED.match(joined) and not _ANCHORED.match(value):
+        return "./" + joined  # a file that is called ``~`` here is nobody's home
+    return joined
+
+
+def _folded(value: str) -> str:
+    """A path without empty parts, ``.`` and what ``..`` takes back."""
     root = "/" if value[:1] == "/" else ""
     parts: list[str] = []
     for part in value.split("/"):
@@ -118,10 +130,7 @@ def path(value: str, cwd: str | None = None, *, tree: bool = False) -> str:
                 parts.append(part)
         elif part and part != ".":
             parts.append(part)
-    joined = root + "/".join(parts)
-    if not tree:
-        return joined
-    return joined if joined == "/" else (joined or ".") + "/"
+    return root + "/".join(parts)
 
 
 def addresses(value: str) -> list[str]:
@@ -136,11 +145,15 @@ def addresses(value: str) -> list[str]:
         value = _MORE_ADDRESSES.sub(",", value).partition("?")[0].partition("&")[0]
     found = _ADDRESS.findall(value)
     if value.isascii():
-        return list(dict.fromkeys(one.lower().strip(".") for one in found))
-    return list(dict.fromkeys(_sent(one.lower().strip(".")) for one in found))
+        return list(dict.fromkeys(map(_bare, found)))
+    return list(dict.fromkeys(_bare(_sent(_bare(one))) for one in found))
 
 
 _MORE_ADDRESSES: Final = re.compile(r"[?&](?:to|cc|bcc)=", re.IGNORECASE)
+
+
+def _bare(address: str) -> str:
+    return address.lower().lstrip(".").rstrip("./")
 
 
 def _sent(address: str) -> str:
@@ -192,7 +205,8 @@ def url(value: str) -> str:
     scheme, host, rest, route = match.groups()
     scheme = scheme.lower()
     host = host.lower().removesuffix(_PORTS.get(scheme, "\0"))
-    return f"{scheme}://{host}{rest}{route or ''}".rstrip("/ ")
+    route = (route or "").rstrip("/ ")
+    return f"{scheme}://{host}{rest}{'' if route == '#' else route}".rstrip("/ ")
 
 
 def canonical(name: str, cwd: str | None = None) -> tuple[str, ...]:

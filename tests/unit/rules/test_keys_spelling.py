@@ -1,5 +1,7 @@
 """Addresses, links and repositories have one spelling each."""
 
+from itertools import product
+
 import pytest
 
 from callosum.model import Key, Mode
@@ -18,6 +20,8 @@ URLS = [
     ("a://@@", "a:"),
     ("x.org/a/", "x.org/a"),
     ("https://", "https:"),
+    ("http://#/", "http:"),
+    ("https://x.org/#/", "https://x.org"),
 ]
 
 
@@ -56,6 +60,8 @@ ADDRESSES = [
     ("ali\u200bce@x.org", ["alice@x.org"]),
     ("\u0430lice@x.org", ["\u0430lice@x.org"]),  # a Cyrillic letter: another person
     ("a@" + "x" * 300 + ".\u00fc", ["a@" + "x" * 254]),
+    ("alice@x.org./", ["alice@x.org"]),
+    ("alice@x.org\u3002", ["alice@x.org"]),
     ("nobody", []),
 ]
 
@@ -74,6 +80,27 @@ def test_what_is_an_address_but_for_slashes_behind_it_is_spelled_once() -> None:
     assert found == "email:bob@x.org"
     (odd,) = keys.canonical("email:.@//")
     assert keys.canonical(odd) == (odd,)
+
+
+PIECES = (
+    ".", "..", "/", "\\", "C:", "~", " ", "x", "a@b.c", ":", "|", "#", "?", "file:", "http://", "\x07", "\u200b", "\u0301",
+)  # fmt: skip
+SPELLED = [("file:", PIECES[:8], 4), *((one, PIECES, 3) for one in ("file:", "email:", "url:", "order:", ""))]
+
+
+@pytest.mark.parametrize(("entity", "pieces", "most"), SPELLED)
+def test_whatever_the_pieces_are_put_together_to_is_spelled_once(
+    entity: str, pieces: tuple[str, ...], most: int
+) -> None:
+    texts = ["".join(one) for count in range(1, most + 1) for one in product(pieces, repeat=count)]
+    wrong = [
+        (text, cwd, one)
+        for text in texts
+        for cwd in (None, "/w", "C:\\w", "rel")
+        for one in keys.canonical(entity + text, cwd)
+        if not keys.canonical(one) == keys.named(one) == (one,)
+    ]
+    assert wrong == []
 
 
 def test_tags_are_folded_where_that_is_wanted() -> None:
