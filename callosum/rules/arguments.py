@@ -307,9 +307,12 @@ class Arguments:
 
 
 def _current(value: Any) -> bool:
-    """Tells whether a state is one that things have which are worked on, so that what is new or changed may have it."""
+    """Tells whether a state is one that things have which are worked on, so that what is new or changed may have it.
+
+    Of a list, whether one of its states is.
+    """
     if isinstance(value, (list, tuple)):
-        return any(_current(one) for one in value[:16])
+        return any(_current(one) for one in value[:16] if not isinstance(one, (list, tuple)))
     return type(value) is str and len(value) <= _LONGEST and _plainly(value) in _CURRENT
 
 
