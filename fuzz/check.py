@@ -22,7 +22,14 @@ class Broken(AssertionError):
 def check(holds: object, what: str, *facts: Any) -> None:
     """Raises ``Broken`` with what must hold and the facts, unless it holds."""
     if not holds:
-        raise Broken("\n  ".join([what, *(ascii(one)[:_SHOWN] for one in facts)]))
+        raise Broken("\n  ".join([what, *map(_shown, facts)]))
+
+
+def _shown(fact: Any) -> str:
+    try:
+        return ascii(fact)[:_SHOWN]
+    except RecursionError:
+        return f"<a {type(fact).__name__} that is nested too deep to be shown>"
 
 
 def well_formed(found: tuple[Key, ...]) -> None:

@@ -11,7 +11,10 @@ import msgspec
 MAX_TEXT: Final = 16_384
 """How many characters are taken of the text of an object that JSON does not know."""
 MAX_NODES: Final = 20_000
+"""How many lists, objects and what is in them are put into one spelling; the rest counts as it came."""
 MAX_DEPTH: Final = 40
+"""How many levels of lists and objects are told apart. A limit of its own: Python's depends on who calls."""
+_WIDEST: Final = 1_000_000
 
 _FEW: Final = 64
 _TEXTS: Final = {str}
@@ -73,6 +76,8 @@ def _normal(value: Any) -> Any:
             return int(value) if value.is_integer() and abs(value) < 2**53 else value
         left -= 1
         if left < 0 or depth > MAX_DEPTH:
+            if _deeper(value, MAX_DEPTH - depth):
+                raise ValueError("nested too deep")
             return value  # as it came: still the same for the same bytes
         if kind is dict:
             left -= len(value)
@@ -80,11 +85,25 @@ def _normal(value: Any) -> Any:
         if kind is list or kind is tuple:
             left -= len(value)
             if left < 0:
-                return value
+                return walk(value, depth)
             return [walk(one, depth + 1) for one in value]
         return value
 
     return walk(value, 0)
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    """Tells whether lists and objects are nested deeper than so many levels, or are too many to tell."""
+    layer = [value] if type(value) in _NESTED else []
+    while layer and levels >= 0 and len(layer) < _WIDEST:
+        levels -= 1
+        layer = [
+            inner for one in layer for inner in (one.values() if type(one) is dict else one) if type(inner) in _NESTED
+        ]
+    return bool(layer)
+
+
+_NESTED: Final = frozenset((dict, list, tuple))
 
 
 def _plain(value: Any) -> str:

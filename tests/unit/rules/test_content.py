@@ -85,6 +85,29 @@ def test_depth_never_escapes() -> None:
     assert len(RULES.classify(Call("a", "t", {"a": deep})).content.digest) == 16
 
 
+@pytest.mark.parametrize("levels", [40, 45, 100, 200, 400, 900, 5000])
+def test_a_digest_does_not_depend_on_who_calls(levels: int) -> None:
+    deep: Any = {"a": 1}
+    for level in range(levels):
+        deep = {"p": deep} if level % 2 else [deep]
+
+    def further(frames: int) -> bytes:
+        return further(frames - 1) if frames else RULES.digest("t", {"a": deep})
+
+    assert len({further(frames) for frames in (0, 50, 100, 200, 400, 600)}) == 1
+    assert RULES.digest("t", {"a": deep}) != RULES.digest("t", {"a": [deep]})
+
+
+def test_what_is_beyond_the_most_nodes_counts_as_it_came() -> None:
+    rows = [[number, {"a": "x"}] for number in range(30_000)]
+    changed = [*rows[:-1], [0, {"a": "y"}]]
+    assert RULES.digest("t", {"rows": rows}) != RULES.digest("t", {"rows": changed})
+    deep: Any = "x"
+    for _ in range(300):
+        deep = [deep]
+    assert len(RULES.digest("t", {"rows": [*rows, deep]})) == 16
+
+
 NEAR = [
     (
         "The nightly build finished and the report is in the usual place",
