@@ -196,6 +196,19 @@ def test_a_megabyte_is_bounded(name: str) -> None:
         RULES.classify(HUGE[name])
 
 
+@pytest.mark.parametrize("tool", ["list_issues", "create_issue", "Bash", "delete"])
+@pytest.mark.parametrize("param", ["state", "status", "id", "command", "params", "labels", "filter"])
+def test_a_list_that_holds_itself_is_judged(tool: str, param: str) -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    assert judged(tool, {param: endless}).tier >= 0
+
+
+def test_what_the_agent_says_hides_no_wrapped_params() -> None:
+    wrapped = {"data": {"action": "rm -rf *"}, "a": 1, "b": 2}
+    assert judged("message", wrapped).tier == judged("message", {**wrapped, "_tier": "", "_contextKey": ""}).tier == 4
+
+
 def test_a_structure_without_end() -> None:
     endless: dict[str, Any] = {}
     endless["params"] = endless
