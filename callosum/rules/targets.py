@@ -326,7 +326,7 @@ _FOLDERS: Final = ("cwd", "project_cwd", "projectCWD", "projectCwd", "project_pa
 
 def _whole_days(params: Mapping[str, Any]) -> list[Key]:
     """What lasts for days keeps nobody from meeting, but shows on each of them."""
-    return [Key(f"{one}|event", APPEND) for one in slots.days(params)]
+    return [Key(keys.fit(f"{one}|event"), APPEND) for one in slots.days(params)]
 
 
 def _booked(params: Mapping[str, Any], found: Arguments, name: Name) -> list[Key]:

@@ -102,6 +102,8 @@ class Run:
         """Adds a key as it stands; ``tier`` only orders the keys of a line."""
         if not name.isprintable():
             name = keys.clean(name).replace("%7C", "|")
+        if name[-1:] == " ":  # a folder's name may end so
+            name = name.rstrip("/ ")
         if name and len(self.found) < MAX_FOUND and not name.endswith(":unknown"):
             self.found.append((tier, Key(keys.fit(name), mode)))
 

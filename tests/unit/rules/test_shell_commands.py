@@ -509,3 +509,8 @@ def test_what_is_opened_by_the_shell_happens_again_when_it_is_repeated() -> None
 )
 def test_what_is_typed_into_another_window_is_read(line: str, tier: int) -> None:
     assert judge(line, "/w").tier == tier
+
+
+def test_a_folder_whose_name_ends_in_a_space_makes_a_key_without() -> None:
+    (found,) = judge("cd '/srv/x '/ && terraform apply", "/w").keys
+    assert found.name == "terraform:/srv/x"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from callosum.gate import LocalGate
-from callosum.model import Call, Classification, Key, Kind, Mode, overlap, sees
+from callosum.model import MAX_KEY, Call, Classification, Key, Kind, Mode, overlap, sees
 from callosum.rules import RuleSet
 from callosum.stores.memory import MemoryStore
 from callosum.testing import ManualClock
@@ -362,6 +362,13 @@ def test_appointments_at_other_times_do_not(one: dict[str, Any], other: dict[str
 def test_odd_times_have_no_slots(start: Any) -> None:
     assert all(not name.startswith("slot:") or mode for name, mode in keys("create_event", {"start": start}))
     keys("list_events", {"start": start, "end": start})
+
+
+def test_a_long_calendar_makes_no_key_that_is_too_long() -> None:
+    given = {"start_date": "2026-05-19", "end_date": "2026-05-22", "title": "x", "calendar_id": "c" * 2000}
+    found = keys("create_calendar_event", given)
+    assert found
+    assert all(len(name) <= MAX_KEY for name, _ in found)
 
 
 def test_who_changes_what_it_saw_in_a_list_is_told_that_it_is_old() -> None:
