@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, Final
 
 from callosum.rules import command, keys
+from callosum.rules.shell import parser
 
 _VERBS: Final = frozenset(
     "approve deny release resolve off install uninstall stop observe disable stdio token serve hook mcp".split()
@@ -34,6 +35,8 @@ _READERS: Final = frozenset(
 )
 _SHELLS: Final = frozenset("sh bash zsh dash ksh fish eval source . ssh parallel watch".split())
 _GIT_TALK: Final = frozenset("commit log grep diff show blame status tag notes".split())
+_WRITERS: Final = frozenset("tee sponge mail mailx gh glab pbcopy".split())
+_INTERPRETERS: Final = frozenset("python python3 node perl ruby php deno bun".split())
 _DESTROYERS: Final = frozenset("rm mv rmdir shred unlink chmod chown find".split())
 _DESTROYER: Final = re.compile(r"\b(?:rm|mv|rmdir|shred|chmod|chown|find)\s")
 _REWRITERS: Final = frozenset(("-i", "--in-place", "-delete", "-exec", "-execdir"))
@@ -160,11 +163,15 @@ class Guard:
             return None
         if len(text) > command.MAX_COMMAND and self._hinted(text[command.MAX_COMMAND - 256 :]):
             return "it speaks of the gate and is too long to be read", False
+        return self._line(text, cwd, 0)
+
+    def _line(self, text: str, cwd: str | None, depth: int) -> tuple[str, bool] | None:
         where = cwd
         piped = ""
-        for simple in command.simple_commands(text):
+        scripts: dict[str, str] = {}
+        for simple, document in _commands(text, depth):
             argv = simple.argv()
-            program = argv[0].rsplit("/", 1)[-1] if argv else ""
+            program = _base(argv[0]) if argv else ""
             for target in simple.writes:
                 if self.touches(target, where):
                     return "it writes the gate's state, rules or a host's hook settings", False
@@ -174,9 +181,22 @@ class Guard:
             found = self._simple(program, argv, where, piped)
             if found:
                 return found, False
+            if _only_text(program, argv):
+                # It stays text, unless a later command runs the file that it is written to.
+                scripts.update({_base(one): document for one in (*simple.writes, *argv[1:]) if document})
+            elif (inner := self._code(program, document + _scripts(program, argv, scripts), where, depth)) is not None:
+                return inner
             # What a reader says, the next command of the pipe may run.
-            piped = " ".join(simple.words) if simple.end == "|" else ""
+            piped = " ".join((*simple.words, document)) if simple.end == "|" else ""
         return None
+
+    def _code(self, program: str, text: str, cwd: str | None, depth: int) -> tuple[str, bool] | None:
+        """Looks at what a program reads and may run."""
+        if not text:
+            return None
+        if program in _INTERPRETERS and self._mentions(text, cwd):
+            return "it may write the gate's state, rules or a host's hook settings", False
+        return self._line(text, cwd, depth + 1)
 
     def _simple(self, program: str, argv: list[str], cwd: str | None, piped: str) -> str:
         spoken = " ".join(argv)
@@ -188,7 +208,7 @@ class Guard:
                 return "it decides or switches off through Callosum itself"
             if self._mentions(inner, cwd):
                 return "it may write the gate's state, rules or a host's hook settings"
-        if program == "xargs" or program in _READERS or (program == "git" and _GIT_TALK.intersection(argv[1:4])):
+        if program == "xargs" or program in _READERS or _is_git_talk(program, argv):
             return ""
         if self._talks(spoken):
             return "it talks to the gate's own port"
@@ -205,9 +225,7 @@ class Guard:
             value = word.partition("=")[2] if word[:1] == "-" and "=" in word else word
             if value[:1] != "-" and self.touches(value, cwd, around=destroys):
                 return "it writes the gate's state, rules or a host's hook settings"
-        if program in ("python", "python3", "node", "perl", "ruby", "php", "deno", "bun") and self._mentions(
-            spoken, cwd
-        ):
+        if program in _INTERPRETERS and self._mentions(spoken, cwd):
             return "it may write the gate's state, rules or a host's hook settings"
         return ""
 
@@ -223,6 +241,52 @@ class Guard:
         )
 
 
+def _commands(text: str, depth: int) -> Iterator[tuple[command.Simple, str]]:
+    """Yields the simple commands of a line, each with the here-document that it reads, ``""`` if none.
+
+    Lines in which a shell would see something odd are read as if each of a document's lines were a command.
+    """
+    read = parser.parse(text[: command.MAX_COMMAND]) if "<<" in text and depth < _DEEPEST else None
+    if read is None or read.odd or read.cut:
+        for one in command.simple_commands(text):
+            yield one, ""
+        return
+    for step in read.steps:
+        if isinstance(step, parser.Command):
+            simple = command.Simple()
+            simple.words = step.words
+            simple.writes = [target for sign, target in step.redirects if ">" in sign]
+            simple.end = "|" if step.end == "|&" else step.end
+            yield simple, step.stdin or ""
+
+
+def _base(path: str) -> str:
+    return path.rsplit("/", 1)[-1]
+
+
+_RUN: Final = 8
+"""Among how many words of a shell's arguments a script is looked for."""
+_DEEPEST: Final = 4
+"""How deep here-documents that shells read are looked into as documents."""
+
+
+def _only_text(program: str, argv: list[str]) -> bool:
+    """Tells whether a here-document is no more than text to the program that reads it."""
+    return program in _READERS or program in _WRITERS or _is_git_talk(program, argv)
+
+
+def _scripts(program: str, argv: list[str], written: dict[str, str]) -> str:
+    """Returns what stands in the files that a command runs, of those that were written before."""
+    if not written:
+        return ""
+    ran = argv[:_RUN] if program in _SHELLS or program in _INTERPRETERS else argv[:1]
+    return "".join(f"\n{written.pop(_base(one), '')}" for one in ran).rstrip()
+
+
+def _is_git_talk(program: str, argv: list[str]) -> bool:
+    return program == "git" and not _GIT_TALK.isdisjoint(argv[1:4])
+
+
 def _may_be_ours(path: str) -> bool:
     match = _PLAIN_PATH.match(path)
     return match is None or ".." in path or match.group(1).lower() in ENDPOINTS
@@ -233,7 +297,7 @@ def _inner_commands(text: str) -> Iterator[tuple[str, list[str]]]:
     for simple in command.simple_commands(text.replace("'", " ").replace('"', " ")):
         argv = simple.argv()
         for at in range(min(len(argv), 64)):
-            yield argv[at].rsplit("/", 1)[-1], argv[at:]
+            yield _base(argv[at]), argv[at:]
 
 
 def _runs_callosum(program: str, argv: list[str]) -> bool:
@@ -253,7 +317,7 @@ def _runs_callosum(program: str, argv: list[str]) -> bool:
         elif "-mcallosum" in words:
             place = words.index("-mcallosum")
         else:
-            scripts = [at for at, one in enumerate(words) if one.rsplit("/", 1)[-1] == "callosum"]
+            scripts = [at for at, one in enumerate(words) if _base(one) == "callosum"]
             if not scripts:
                 return (
                     program in ("uv", "pipx") and "uninstall" in words and any("callosum" in one for one in words)

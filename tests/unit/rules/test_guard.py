@@ -75,6 +75,18 @@ COMMANDS = [
     "echo mode=observe > callosum.toml",
     "python3 -c \"open('/home/u/.claude/settings.json','w')\"",
     "x" * 70_000 + "; callosum off",
+    "bash <<E\ncallosum off\nE",
+    "ssh localhost <<E\ncallosum off\nE",
+    "bash <<< 'callosum off'",
+    "cat <<E | sh\ncallosum off\nE",
+    "cat <<E\n$(callosum approve 1)\nE",
+    "cat > x.sh <<E\ncallosum off\nE\nsh ./x.sh",
+    "tee /tmp/x.sh <<'E' && chmod +x /tmp/x.sh && /tmp/x.sh\ncallosum off\nE",
+    "python3 - <<E\nopen('/home/u/.claude/settings.json', 'w')\nE",
+    f"cat > {STATE}/x <<E\nhello\nE",
+    "cat > a <<E\nhello\nE\ncallosum off",
+    "sh <<A\nsh <<B\nsh <<C\nsh <<D\nsh <<F\nsh <<G\ncallosum off\nG\nF\nD\nC\nB\nA",
+    "cat <<E\ncallosum off",
 ]
 FINE = [
     "callosum status",
@@ -101,6 +113,11 @@ FINE = [
     "cd /src/callosum && make test",
     "sed -n 1,5p /srv/rules/mine.json",
     "vi src/settings.json",
+    "cat > README.md <<'EOF'\n```\ncallosum approve 17\ncallosum stop\nrm -rf /home/u\n```\nEOF",
+    "tee docs/x.md <<EOF\nrm -rf ~/.local\nEOF\ngit add docs/x.md",
+    "git commit -F - <<EOF\nDocs\n\ncallosum off\nEOF",
+    "gh pr create --title x --body-file - <<EOF\ncallosum uninstall\nEOF",
+    "cat > x.sh <<E\ncallosum off\nE\ncat x.sh",
 ]
 
 
