@@ -32,6 +32,7 @@ _ADDRESS: Final = re.compile(r"[^\s<>,;:\"'()\[\]\\@]{1,256}@[^\s<>,;:\"'()\[\]\
 _DRIVE: Final = re.compile(r"[A-Za-z]:[\\/]")
 _ANCHORED: Final = re.compile(r"[A-Za-z]:[\\/]|~|\\\\|\s")
 """What begins a path that is not relative, or would be trimmed."""
+_DOMAIN: Final = re.compile(r"[\w.-]+", re.ASCII)
 _PREFIX: Final = re.compile(r"[a-z][a-z0-9_.+-]*:")
 
 
@@ -161,9 +162,11 @@ def _sent(address: str) -> str:
     name, _, domain = address.rpartition("@")
     if not domain.isascii():
         try:
-            return f"{name}@{domain.encode('idna').decode()}"
+            sent = domain.encode("idna").decode()
         except UnicodeError:
             return address
+        if _DOMAIN.fullmatch(sent):  # a broad ``\uff20`` becomes a sign that no domain holds
+            return f"{name}@{sent}"
     return address
 
 

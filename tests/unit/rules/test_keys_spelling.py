@@ -62,6 +62,8 @@ ADDRESSES = [
     ("a@" + "x" * 300 + ".\u00fc", ["a@" + "x" * 254]),
     ("alice@x.org./", ["alice@x.org"]),
     ("alice@x.org\u3002", ["alice@x.org"]),
+    ("a@b\uff20x.org", ["a@b\uff20x.org"]),
+    ("a@b\uff5cx.org", ["a@b\uff5cx.org"]),
     ("nobody", []),
 ]
 
