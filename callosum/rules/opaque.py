@@ -45,7 +45,7 @@ _STAGES: Final = 256
 def unwrap(params: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the params with those that a wrapper among them holds; their own names come first."""
     for _ in range(2):
-        if WRAPPERS.isdisjoint(params) or (len(params) > _MOST and _others(params) > _MOST):
+        if WRAPPERS.isdisjoint(params) or len(params) > _MOST:
             return params
         for name, value in params.items():
             if name in WRAPPERS and (inner := _object(value)):
@@ -55,11 +55,6 @@ def unwrap(params: Mapping[str, Any]) -> Mapping[str, Any]:
         else:
             return params
     return params
-
-
-def _others(params: Mapping[str, Any]) -> int:
-    """How many params there are besides those that speak for the agent (``_tier``): these hide nothing."""
-    return sum(not (isinstance(name, str) and name[:1] == "_") for name in islice(params, MAX_INNER))
 
 
 def _object(value: Any) -> Mapping[str, Any] | None:

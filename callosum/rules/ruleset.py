@@ -35,6 +35,7 @@ SHELLS: Final = frozenset(
 )
 """The tools that the shipped rules for command lines name."""
 _GUARD_KEYS: Final = (Key("callosum:guard"),)
+_NO_HINTS: Final[Mapping[str, Any]] = {}
 _TOO_MANY: Final = "more keys than a call can have: the first and the alphabetically next are kept"
 _REPEATING: Final = ("email:", "thread:", "channel:", "payment:", "session:")
 _TALKS: Final = ("channel:", "thread:", "email:", "session:", "issue:", "message:", "pr:", "comment:")
@@ -183,6 +184,11 @@ class RuleSet:
 
     def _classify(self, call: Call, params: Mapping[str, Any]) -> Classification:
         shape = shapes.of(params)
+        hints = _NO_HINTS
+        if shape.agent:  # nothing is judged by them: what an agent says beside the call must hide nothing in it
+            hints = {name: params[name] for name in shapes.AGENT if name in params}
+            params = {name: value for name, value in params.items() if name not in shapes.AGENT}
+            shape = shapes.of(params)
         if shape.guarded and (danger := self._guard.reason(params, shape.guarded, call.cwd)) is not None:
             reason, writes = danger
             if not writes or look(call.tool, params, shape).effect != "read":
@@ -190,13 +196,13 @@ class RuleSet:
         place = self._index.first(call.tool, params)
         if place == NOTHING:
             line = self._line(call, params) if shell.runs_commands(call.tool) else None
-            return self._judged(call, params, shape, None, line)
+            return self._judged(call, params, shape, hints, None, line)
         compiled = self._compiled[place]
         if compiled.floor:
-            return self._beyond(call, params, shape, compiled)
+            return self._beyond(call, params, shape, hints, compiled)
         if compiled.commands and (seen := self._line(call, params)) is not None:
-            return self._judged(call, params, shape, None, seen, compiled)
-        return self._ruled(call, params, shape, compiled)
+            return self._judged(call, params, shape, hints, None, seen, compiled)
+        return self._ruled(call, params, shape, hints, compiled)
 
     def _line(self, call: Call, params: Mapping[str, Any]) -> Judgement | None:
         """Judges the command line of a call to a tool that runs some, None where it has none."""
@@ -220,19 +226,27 @@ class RuleSet:
             (f"the gate guards itself: {reason}",),
         )
 
-    def _beyond(self, call: Call, params: Mapping[str, Any], shape: Shape, floor: _Compiled) -> Classification:
+    def _beyond(
+        self, call: Call, params: Mapping[str, Any], shape: Shape, hints: Mapping[str, Any], floor: _Compiled
+    ) -> Classification:
         """A rule that names no tool: the default set and the judge may raise what it says."""
         place = self._defaults.first(call.tool, params)
         if place == NOTHING:
             line = self._line(call, params) if shell.runs_commands(call.tool) else None
-            return self._judged(call, params, shape, floor, line)
+            return self._judged(call, params, shape, hints, floor, line)
         compiled = self._compiled[self._user + place]
         if compiled.commands and (seen := self._line(call, params)) is not None:
-            return self._judged(call, params, shape, floor, seen, compiled)
-        return self._ruled(call, params, shape, compiled, floor.rule.tier)
+            return self._judged(call, params, shape, hints, floor, seen, compiled)
+        return self._ruled(call, params, shape, hints, compiled, floor.rule.tier)
 
     def _ruled(
-        self, call: Call, params: Mapping[str, Any], shape: Shape, compiled: _Compiled, floor: int = 0
+        self,
+        call: Call,
+        params: Mapping[str, Any],
+        shape: Shape,
+        hints: Mapping[str, Any],
+        compiled: _Compiled,
+        floor: int = 0,
     ) -> Classification:
         rule = compiled.rule
         tier, effect, why = rule.tier, rule.effect, compiled.why
@@ -240,11 +254,11 @@ class RuleSet:
             tier, effect = floor, "write"
             why = (*why, f"raised to tier {tier} by the rule for all tools")
         found: list[Key] = []
-        if shape.agent:
-            if "_tier" in params:
-                tier, effect, why = _raised(params["_tier"], tier, effect, why)
-            if "_contextKey" in params:
-                why = _named(found, params["_contextKey"], call.cwd, effect, why)
+        if hints:
+            if "_tier" in hints:
+                tier, effect, why = _raised(hints["_tier"], tier, effect, why)
+            if "_contextKey" in hints:
+                why = _named(found, hints["_contextKey"], call.cwd, effect, why)
         read = effect == "read"
         for derive, mode in compiled.derive:
             found += [Key(name, mode or keys.default_mode(name, effect)) for name in derive(call, params)]
@@ -284,6 +298,7 @@ class RuleSet:
         call: Call,
         params: Mapping[str, Any],
         shape: Shape,
+        hints: Mapping[str, Any],
         floor: _Compiled | None,
         seen: Judgement | None = None,
         matched: _Compiled | None = None,
@@ -308,11 +323,11 @@ class RuleSet:
             why = (*floor.why, *why)
             if rule.tier > tier:
                 tier, effect = rule.tier, rule.effect
-        if shape.agent:
-            if "_tier" in params:
-                tier, effect, why = _raised(params["_tier"], tier, effect, why)
-            if "_contextKey" in params:
-                why = _named(found, params["_contextKey"], call.cwd, effect, why)
+        if hints:
+            if "_tier" in hints:
+                tier, effect, why = _raised(hints["_tier"], tier, effect, why)
+            if "_contextKey" in hints:
+                why = _named(found, hints["_contextKey"], call.cwd, effect, why)
         if floor is not None:
             for derive, mode in floor.derive:
                 found += [Key(one, mode or keys.default_mode(one, effect)) for one in derive(call, params)]

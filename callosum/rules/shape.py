@@ -22,7 +22,8 @@ _LONGEST: Final = 1024
 """How many characters the names of a set have at most that is kept."""
 _TELLING: Final = opposites.ANSWERING | acts.NAMING | {"name"}
 _SPOKEN: Final = frozenset(lex.SQL_PARAMS) | opaque.DOCUMENTED | opaque.PIPELINED
-_AGENT: Final = frozenset(("_tier", "_contextKey"))
+AGENT: Final = frozenset(("_tier", "_contextKey"))
+"""What an agent may say beside a call's params: it raises the tier, or names what is affected."""
 _TITLED: Final = frozenset(lex.TITLES)
 
 
@@ -49,7 +50,7 @@ class Shape:
         self.wrapped = not opaque.WRAPPERS.isdisjoint(given)
         self.telling = not _TELLING.isdisjoint(given)
         self.spoken = not _SPOKEN.isdisjoint(given)
-        self.agent = not _AGENT.isdisjoint(given)
+        self.agent = not AGENT.isdisjoint(given)
         self.stored = not tables.STORED.isdisjoint(given)
         self.titled = not _TITLED.isdisjoint(given)
         self.leaving = not described.LEFT.isdisjoint(given)

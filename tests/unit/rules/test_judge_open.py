@@ -209,6 +209,11 @@ def test_what_the_agent_says_hides_no_wrapped_params() -> None:
     assert judged("message", wrapped).tier == judged("message", {**wrapped, "_tier": "", "_contextKey": ""}).tier == 4
 
 
+def test_what_the_agent_says_is_no_param() -> None:
+    tool: dict[str, Any] = {"description": "Read-only. Gets a thing.", "schema": schema("output_path")}
+    assert judged("get_thing", **tool).tier == judged("get_thing", {"_tier": ""}, **tool).tier == 1
+
+
 def test_a_structure_without_end() -> None:
     endless: dict[str, Any] = {}
     endless["params"] = endless
