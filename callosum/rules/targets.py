@@ -130,6 +130,8 @@ _WHOLE: Final = {
 
 
 def _scoped(entity: str, value: str, found: Arguments, facet: str = "") -> str:
+    if entity in ("file", "url") and not (found.repo or facet) and (spelled := keys.spell(f"{entity}:", value)):
+        return spelled[0]  # an id may be a path or an address
     value = keys.clean(value).rstrip("/ ")
     if found.repo:
         return keys.fit(f"{entity}:{found.where}/{value}{facet}")

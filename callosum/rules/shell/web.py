@@ -70,7 +70,7 @@ def http(run: Run, method: str, url: str, data: list[str]) -> None:
     """Notes a request; a POST whose address or body says what it does is judged by that."""
     method = method.upper()
     tier = _METHODS.get(method, 2)
-    what = f"HTTP {method}"
+    what = f"HTTP {keys.clean(method)}".rstrip()
     match = _SPLIT.match(url[:4096])
     scheme, host, path = match.groups() if match else ("", "", "")
     host = host.lower()

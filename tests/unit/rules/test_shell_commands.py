@@ -514,3 +514,7 @@ def test_what_is_typed_into_another_window_is_read(line: str, tier: int) -> None
 def test_a_folder_whose_name_ends_in_a_space_makes_a_key_without() -> None:
     (found,) = judge("cd '/srv/x '/ && terraform apply", "/w").keys
     assert found.name == "terraform:/srv/x"
+
+
+def test_a_method_that_is_no_word_leaves_no_empty_reason() -> None:
+    assert all(judge("curl -X'\n'<m D", "/w").why)

@@ -364,6 +364,20 @@ def test_odd_times_have_no_slots(start: Any) -> None:
     keys("list_events", {"start": start, "end": start})
 
 
+@pytest.mark.parametrize(
+    ("tool", "given", "wanted"),
+    [
+        ("delete_file", "/a/../b/", "file:/b/"),
+        ("list_files", "/a/../b", "file:/b"),
+        ("delete_file", "/", "file:/"),
+        ("delete_file", "abc-123", "file:abc-123"),
+        ("get_url", "https://X.org/", "url:https://x.org"),
+    ],
+)
+def test_an_id_that_is_a_path_or_an_address_is_spelled_as_one(tool: str, given: str, wanted: str) -> None:
+    assert [name for name, _ in keys(tool, {"id": given})] == [wanted]
+
+
 def test_a_long_calendar_makes_no_key_that_is_too_long() -> None:
     given = {"start_date": "2026-05-19", "end_date": "2026-05-22", "title": "x", "calendar_id": "c" * 2000}
     found = keys("create_calendar_event", given)
