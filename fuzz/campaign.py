@@ -60,9 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     if asked.input:
         return _again(asked.input, targets)
-    plain = asked.plain or importlib.util.find_spec("atheris") is None
+    plain = asked.plain or asked.minute or importlib.util.find_spec("atheris") is None
     if plain:
-        print(_WITHOUT if not asked.plain else "Inputs are made by chance and led by no coverage.", flush=True)
+        chosen = asked.plain or asked.minute
+        print("Inputs are made by chance and led by no coverage." if chosen else _WITHOUT, flush=True)
     print(f"{'target':12} {'executions':>10} {'new coverage':>12} {'seconds':>8} {'crashes':>7}", flush=True)
     outcomes = []
     with ThreadPoolExecutor(asked.jobs) as pool:
@@ -86,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seconds", type=int, default=600, help="for all targets together (default 600)")
     parser.add_argument(
-        "--minute", action="store_true", help="a fixed number of inputs for each target, the same every time"
+        "--minute", action="store_true", help="a fixed number of inputs for each target, the same on every machine"
     )
     parser.add_argument("--only", action="append", default=[], metavar="TARGET", help="this target; can be given again")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), help="targets at once (default 2)")
@@ -123,7 +124,7 @@ def _try(target: Target, asked: argparse.Namespace, count: int, *, plain: bool) 
         command = [sys.executable, "-m", "fuzz.one", target.name, "--work", str(work), "--crashes", str(asked.crashes)]
         command += ["--seed", str(asked.seed), "--runs", str(runs), "--seconds", str(seconds)]
         command += ["--timeout", str(asked.timeout), "--more", asked.more, *(["--plain"] if plain else [])]
-        # a fixed order of sets, so that the same inputs are made every time
+        # a fixed order of sets, for what a target does with an input not to go by luck
         environ = {**os.environ, "PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT)}
         began = time.monotonic()
         try:

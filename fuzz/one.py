@@ -1,7 +1,7 @@
 """Tries one target in a process of its own: ``python -m fuzz.one NAME --seed 1 --runs 1000 --seconds 60 ...``.
 
 With atheris the inputs are led by the coverage of the gate's own code. Without it they are made by chance
-from the seeds. Each new fault is written to the folder for crashes and told in one line of JSON on standard
+from the seeds, and the same seed makes the same inputs on every machine. Each new fault is written to the folder for crashes and told in one line of JSON on standard
 output; how much was tried is told by libFuzzer's own lines on standard error, which the other way writes too.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from fuzz.targets import Target
 
@@ -118,13 +118,14 @@ def _by_chance(look: Callable[[bytes], None], asked: argparse.Namespace) -> None
     """Inputs by chance, and seeds that are changed by chance."""
     chance = random.Random(asked.seed)
     seeds = [path.read_bytes() for folder in _seeds(asked) for path in sorted(Path(folder).iterdir())]
+    words = [one.encode("utf-8", "surrogatepass") for one in _target(asked.name, asked.more).words]
     ends = time.monotonic() + asked.seconds
     runs = 0
     for data in seeds:
         look(data)
         runs += 1
     while (asked.runs < 0 or runs < asked.runs) and time.monotonic() < ends:
-        look(_changed(chance, chance.choice(seeds)) if seeds and chance.random() < 0.5 else _random(chance))
+        look(_changed(chance, seeds, words) if seeds and chance.random() < 0.8 else _random(chance))
         runs += 1
     print(f"stat::number_of_executed_units: {runs}", file=sys.stderr)
 
@@ -133,12 +134,22 @@ def _random(chance: random.Random) -> bytes:
     return chance.randbytes(chance.choice((4, 16, 64, 256, 1024)))
 
 
-def _changed(chance: random.Random, data: bytes) -> bytes:
-    made = bytearray(data[:MOST])
+def _changed(chance: random.Random, seeds: Sequence[bytes], words: Sequence[bytes]) -> bytes:
+    """A seed in which some places are other bytes, a word of the target's, or a piece of some seed."""
+    made = bytearray(chance.choice(seeds)[:MOST])
     for _ in range(chance.randint(1, 8)):
         at = chance.randrange(len(made) + 1)
-        made[at : at + chance.randint(0, 4)] = chance.randbytes(chance.randint(0, 4))
-    return bytes(made)
+        kind = chance.randrange(3)
+        if kind == 0 and words:
+            new = chance.choice(words)
+        elif kind == 1:
+            other = chance.choice(seeds)
+            begin = chance.randrange(len(other) + 1)
+            new = other[begin : begin + chance.randint(1, 32)]
+        else:
+            new = chance.randbytes(chance.randint(0, 4))
+        made[at : at + chance.choice((0, 0, len(new), chance.randint(0, 16)))] = new
+    return bytes(made[:MOST])
 
 
 if __name__ == "__main__":

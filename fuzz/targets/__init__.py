@@ -22,13 +22,13 @@ class Target(NamedTuple):
 
 
 TARGETS: Final = (
-    Target("classify", "any call by any host", classify.run, classify.WORDS, minute=700),
+    Target("classify", "any call by any host", classify.run, classify.WORDS, minute=7000),
     Target("shell", "command lines", shell.run, shell.WORDS, minute=2500),
-    Target("structured", "patches, SQL, here-documents", structured.run, structured.WORDS, minute=1300),
-    Target("keys", "addresses, paths, URLs, slots and ids", keys.run, keys.WORDS, minute=4000),
-    Target("sketch", "the content of calls", sketch.run, minute=3000),
-    Target("rules", "files with rules and settings", rules.run, rules.WORDS, minute=1800),
-    Target("wire", "bodies of /intercept and /complete", wire.run, wire.WORDS, minute=5000),
-    Target("redaction", "secrets among params and texts", redaction.run, redaction.WORDS, minute=1800),
+    Target("structured", "patches, SQL, here-documents", structured.run, structured.WORDS, minute=3000),
+    Target("keys", "addresses, paths, URLs, slots and ids", keys.run, keys.WORDS, minute=10000),
+    Target("sketch", "the content of calls", sketch.run, minute=7000),
+    Target("rules", "files with rules and settings", rules.run, rules.WORDS, minute=8000),
+    Target("wire", "bodies of /intercept and /complete", wire.run, wire.WORDS, minute=16000),
+    Target("redaction", "secrets among params and texts", redaction.run, redaction.WORDS, minute=2500),
     Target("growth", "time: four times the input, four times the work", growth.run, shell.WORDS, minute=120),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from fuzz.source import Source
 from fuzz.targets import Target
@@ -27,9 +28,15 @@ def _holds(source: Source) -> None:
     source.rest()
 
 
+def _tells(source: Source) -> None:
+    with Path(os.environ["TOLD"]).open("a") as told:
+        told.write(source.rest().hex() + "\n")
+
+
 TARGETS = (
     Target("planted-raises", "raises", _raises),
     Target("planted-dies", "ends its process", _dies),
     Target("planted-hangs", "goes on for ever", _hangs),
     Target("planted-holds", "holds", _holds),
+    Target("planted-tells", "tells its inputs", _tells, words=("rm -rf /", "\u00e9"), minute=800),
 )

@@ -44,14 +44,28 @@ def test_a_planted_fault_is_found_kept_and_found_again(tmp_path: Path, way: str)
     assert (again.returncode, "KeyError: 'planted'" in again.stdout) == (1, True)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_minute_finds_a_fault_that_is_planted_in_the_gate(tmp_path: Path, way: str) -> None:
-    done = campaign(
-        way, "--minute", "--more", "tests.fuzz.broken", "--only", "broken-shell", "--crashes", str(tmp_path)
-    )
+def test_the_minute_finds_a_fault_that_is_planted_in_the_gate(tmp_path: Path) -> None:
+    done = campaign("--minute", "--more", "tests.fuzz.broken", "--only", "broken-shell", "--crashes", str(tmp_path))
     assert done.returncode == 1, done
     assert int(row(done, "broken-shell")[-1]) >= 1
     assert "a dangerous command counts wherever it stands" in done.stdout
+
+
+def test_the_minute_tries_the_same_inputs_every_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = tmp_path / "planted-tells"
+    seeds.mkdir()
+    for number in range(20):
+        (seeds / str(number)).write_bytes(bytes(range(number, 40)))
+    told: list[list[str]] = []
+    for words in (["--minute"], ["--minute", "--jobs=1"], ["--plain", "--runs=800", "--seed=2"]):
+        path = tmp_path / f"told-{len(told)}"
+        monkeypatch.setenv("TOLD", str(path))
+        done = campaign(*words, *MORE, "--only", "planted-tells", "--crashes", str(tmp_path))
+        assert done.returncode == 0, done
+        told.append(path.read_text().splitlines())
+    assert told[0] == told[1] != told[2]
+    assert len(told[0]) == 800
+    assert len(set(told[0])) > 700
 
 
 @pytest.mark.parametrize("way", WAYS)
