@@ -41,6 +41,9 @@ _DESTROYERS: Final = frozenset("rm mv rmdir shred unlink chmod chown find".split
 _DESTROYER: Final = re.compile(r"\b(?:rm|mv|rmdir|shred|chmod|chown|find)\s")
 _REWRITERS: Final = frozenset(("-i", "--in-place", "-delete", "-exec", "-execdir"))
 
+_WRITES: Final = "it writes the gate's state, rules or a host's hook settings"
+_MAY_WRITE: Final = "it may write the gate's state, rules or a host's hook settings"
+
 ENDPOINTS: Final = frozenset(
     "intercept complete lock status brief hooks renew resolve approvals journal events late fallback metrics "
     "mcp".split()
@@ -130,7 +133,7 @@ class Guard:
             return None
         known = self._touches(value, cwd) if len(value) <= 512 else self.touches(value, cwd)
         if known:
-            return "it writes the gate's state, rules or a host's hook settings", True
+            return _WRITES, True
         return None
 
     def touches(self, value: str, cwd: str | None, *, around: bool = False) -> bool:
@@ -168,35 +171,30 @@ class Guard:
     def _line(self, text: str, cwd: str | None, depth: int) -> tuple[str, bool] | None:
         where = cwd
         piped = ""
-        scripts: dict[str, str] = {}
-        for simple, document in _commands(text, depth):
+        commands = _commands(text, depth)
+        programs = {program for _, program, _ in commands}
+        shells = _runs_text(commands, programs)
+        code = not programs.isdisjoint(_INTERPRETERS)
+        for simple, program, document in commands:
             argv = simple.argv()
-            program = _base(argv[0]) if argv else ""
             for target in simple.writes:
                 if self.touches(target, where):
-                    return "it writes the gate's state, rules or a host's hook settings", False
+                    return _WRITES, False
             if program == "cd" and len(argv) > 1:
                 where = keys.path(argv[1], where)
                 continue
             found = self._simple(program, argv, where, piped)
             if found:
                 return found, False
-            if _only_text(program, argv):
-                # It stays text, unless a later command runs the file that it is written to.
-                scripts.update({_base(one): document for one in (*simple.writes, *argv[1:]) if document})
-            elif (inner := self._code(program, document + _scripts(program, argv, scripts), where, depth)) is not None:
-                return inner
+            if document and (shells or code or not _only_text(program, argv)):
+                if code and self._mentions(document, where):
+                    return _MAY_WRITE, False
+                inner = self._line(document, where, depth + 1)
+                if inner is not None:
+                    return inner
             # What a reader says, the next command of the pipe may run.
-            piped = " ".join((*simple.words, document)) if simple.end == "|" else ""
+            piped = " ".join(simple.words) if simple.end == "|" else ""
         return None
-
-    def _code(self, program: str, text: str, cwd: str | None, depth: int) -> tuple[str, bool] | None:
-        """Looks at what a program reads and may run."""
-        if not text:
-            return None
-        if program in _INTERPRETERS and self._mentions(text, cwd):
-            return "it may write the gate's state, rules or a host's hook settings", False
-        return self._line(text, cwd, depth + 1)
 
     def _simple(self, program: str, argv: list[str], cwd: str | None, piped: str) -> str:
         spoken = " ".join(argv)
@@ -207,7 +205,7 @@ class Guard:
             if any(_runs_callosum(*one) for one in _inner_commands(inner)) or self._talks(inner):
                 return "it decides or switches off through Callosum itself"
             if self._mentions(inner, cwd):
-                return "it may write the gate's state, rules or a host's hook settings"
+                return _MAY_WRITE
         if program == "xargs" or program in _READERS or _is_git_talk(program, argv):
             return ""
         if self._talks(spoken):
@@ -224,9 +222,9 @@ class Guard:
         for word in argv[1:]:
             value = word.partition("=")[2] if word[:1] == "-" and "=" in word else word
             if value[:1] != "-" and self.touches(value, cwd, around=destroys):
-                return "it writes the gate's state, rules or a host's hook settings"
+                return _WRITES
         if program in _INTERPRETERS and self._mentions(spoken, cwd):
-            return "it may write the gate's state, rules or a host's hook settings"
+            return _MAY_WRITE
         return ""
 
     def _talks(self, text: str) -> bool:
@@ -241,31 +239,48 @@ class Guard:
         )
 
 
-def _commands(text: str, depth: int) -> Iterator[tuple[command.Simple, str]]:
-    """Yields the simple commands of a line, each with the here-document that it reads, ``""`` if none.
+def _commands(text: str, depth: int) -> list[tuple[command.Simple, str, str]]:
+    """Returns the simple commands of a line, each with its program and the here-document it reads, ``""`` if none.
 
-    Lines in which a shell would see something odd are read as if each of a document's lines were a command.
+    Of a line in which a shell would see something odd each line of a here-document is taken for a command.
     """
     read = parser.parse(text[: command.MAX_COMMAND]) if "<<" in text and depth < _DEEPEST else None
     if read is None or read.odd or read.cut:
-        for one in command.simple_commands(text):
-            yield one, ""
-        return
+        return [(one, _program(one), "") for one in command.simple_commands(text)]
+    found = []
     for step in read.steps:
         if isinstance(step, parser.Command):
             simple = command.Simple()
             simple.words = step.words
             simple.writes = [target for sign, target in step.redirects if ">" in sign]
             simple.end = "|" if step.end == "|&" else step.end
-            yield simple, step.stdin or ""
+            found.append((simple, _program(simple), step.stdin or ""))
+    return found
+
+
+def _program(simple: command.Simple) -> str:
+    argv = simple.argv()
+    return _base(argv[0]) if argv else ""
+
+
+def _runs_text(commands: list[tuple[command.Simple, str, str]], programs: set[str]) -> bool:
+    """Tells whether a line may run what stands in its here-documents: by a shell, or as a file that it writes."""
+    if not programs.isdisjoint(_SHELLS) or "xargs" in programs:
+        return True
+    if any("$" in one or " " in one for one in programs):
+        return True
+    return any(
+        _base(target) in programs
+        for simple, program, _ in commands
+        for target in (*simple.writes, *(simple.words if program in _WRITERS else ()))
+        if _base(target) != program
+    )
 
 
 def _base(path: str) -> str:
     return path.rsplit("/", 1)[-1]
 
 
-_RUN: Final = 8
-"""Among how many words of a shell's arguments a script is looked for."""
 _DEEPEST: Final = 4
 """How deep here-documents that shells read are looked into as documents."""
 
@@ -273,14 +288,6 @@ _DEEPEST: Final = 4
 def _only_text(program: str, argv: list[str]) -> bool:
     """Tells whether a here-document is no more than text to the program that reads it."""
     return program in _READERS or program in _WRITERS or _is_git_talk(program, argv)
-
-
-def _scripts(program: str, argv: list[str], written: dict[str, str]) -> str:
-    """Returns what stands in the files that a command runs, of those that were written before."""
-    if not written:
-        return ""
-    ran = argv[:_RUN] if program in _SHELLS or program in _INTERPRETERS else argv[:1]
-    return "".join(f"\n{written.pop(_base(one), '')}" for one in ran).rstrip()
 
 
 def _is_git_talk(program: str, argv: list[str]) -> bool:

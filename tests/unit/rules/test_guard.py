@@ -87,6 +87,13 @@ COMMANDS = [
     "cat > a <<E\nhello\nE\ncallosum off",
     "sh <<A\nsh <<B\nsh <<C\nsh <<D\nsh <<F\nsh <<G\ncallosum off\nG\nF\nD\nC\nB\nA",
     "cat <<E\ncallosum off",
+    "tee >(sh) <<E\ncallosum off\nE",
+    "cat <<E | tee x | sh\ncallosum off\nE",
+    "{ cat <<E\ncallosum off\nE\n} | sh",
+    "(cat <<E\ncallosum off\nE\n) | bash",
+    "$(cat <<E\ncallosum off\nE\n)",
+    "cat > x.py <<E\nopen('/home/u/.claude/settings.json', 'w')\nE\npython3 x.py",
+    "while read l; do $l; done <<E\ncallosum off\nE",
 ]
 FINE = [
     "callosum status",
