@@ -487,7 +487,7 @@ def _judged(run: Run, rows: list[Row], program: str, argv: list[str]) -> bool:
         run.note(0, "only tells of itself")
         return True
     words, found = _split(argv)
-    if program in ("kubectl", "oc", "k"):
+    if program in _KUBECTL:
         words = _resources(_manifests(run, argv, words))
     for row in rows:
         size = _matches(row, words, argv)
@@ -507,7 +507,8 @@ def _judged(run: Run, rows: list[Row], program: str, argv: list[str]) -> bool:
                 if name not in found.values and name in argv[1:-1]:
                     found.values[name] = [argv[argv.index(name, 1) + 1]]
             filled = template.replace("{space}", _space(found)) if "{space}" in template else template
-            _key(run, tier, filled, mode if tier else Mode.READ, (words[:1], words[size:]), found)
+            for rest in _each(program, words, size):
+                _key(run, tier, filled, mode if tier else Mode.READ, (words[:1], rest), found)
         return True
     return False
 
@@ -566,6 +567,25 @@ def _resources(words: list[str]) -> list[str]:
         kind, slash, name = one.partition("/")
         found.append(_SHORT.get(kind.lower(), kind) + slash + name)
     return found
+
+
+def _each(program: str, words: list[str], size: int) -> list[list[str]]:
+    """Returns what stands behind a row's words: once for each of the things that kubectl is told of at once.
+
+    ``pod a b`` and ``pod/a svc/b`` are two; ``name=value`` is none.
+    """
+    rest = words[size:]
+    if program not in _KUBECTL or len(rest) < 2 or words[0] not in _SEVERAL:
+        return [rest]
+    named = [one for one in rest if "=" not in one][:_MOST_NAMED]
+    if named and "/" in named[0]:
+        return [[one] for one in named]
+    return [[named[0], one] for one in named[1:]] or [rest]
+
+
+_KUBECTL: Final = frozenset(("kubectl", "oc", "k"))
+_SEVERAL: Final = frozenset(("delete", "scale", "label", "annotate"))
+_MOST_NAMED: Final = 16
 
 
 def _split(argv: list[str]) -> tuple[list[str], options.Options]:

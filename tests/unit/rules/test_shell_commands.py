@@ -168,6 +168,11 @@ ROWS = r"""
 0 r | docker volume ls =>
 0 r | kubectl get pods -n prod =>
 4 w | kubectl delete pod web-1 => cluster:pod/web-1
+4 w | kubectl delete pod web-1 web-2 => cluster:pod/web-1 cluster:pod/web-2
+4 w | kubectl delete -n stage pod/web-1 svc/web => cluster:stage/pod/web-1 cluster:stage/service/web
+4 w | kubectl scale deploy a b --replicas=0 => cluster:deployment/a cluster:deployment/b
+3 w | kubectl label pods web-1 tier=front => cluster:pod/web-1
+4 w | kubectl delete a=b c=d => cluster:a=b/c=d
 4 w | kubectl delete ns prod => cluster:namespace/prod
 4 w | kubectl scale deploy/web --replicas=3 => cluster:deployment/web
 4 w | kubectl rollout restart deploy/web => cluster:deployment/web
