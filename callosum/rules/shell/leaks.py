@@ -72,21 +72,24 @@ def within(run: Run, text: str) -> bool:
     return False
 
 
-def fed(run: Run, command: Command) -> bool:
-    """Tells whether the pipe into a command, or the file it reads, holds secrets."""
-    if any(sign == "<" and secret(run, target) for sign, target in command.redirects):
-        return True
-    at = command.piped
-    for _ in range(16):
+def fed(run: Run, command: Command, *, kept: bool = False) -> bool:
+    """Tells whether the pipe into a command, or the file it reads, holds secrets.
+
+    With ``kept`` only files of keys count: a token or a ``.env`` may be meant for one's own other machine.
+    """
+    at: Command | None = command
+    for _ in range(17):
         if at is None:
             return False
-        if _shows(run, at.words) or any(sign == "<" and secret(run, target) for sign, target in at.redirects):
+        if any(sign == "<" and secret(run, target, settings=not kept) for sign, target in at.redirects):
+            return True
+        if at is not command and _shows(run, at.words, kept=kept):
             return True
         at = at.piped
     return False
 
 
-def _shows(run: Run, words: list[str]) -> bool:
+def _shows(run: Run, words: list[str], *, kept: bool = False) -> bool:
     words = [one for one in words[:256] if assignment(one) is None]
     if not words:
         return False
@@ -94,11 +97,11 @@ def _shows(run: Run, words: list[str]) -> bool:
     if program in ("sudo", "command") and len(words) > 1:
         words = words[1:]
         program = words[0].rsplit("/", 1)[-1]
-    if program in _DUMPS and all(one[:1] == "-" for one in words[1:]):
+    if not kept and program in _DUMPS and all(one[:1] == "-" for one in words[1:]):
         return True
-    if _TELLERS.match(" ".join((program, *words[1:]))[:MAX_WORD]):
+    if not kept and _TELLERS.match(" ".join((program, *words[1:]))[:MAX_WORD]):
         return True
-    return program not in ("echo", "printf") and any(secret(run, one) for one in words[1:])
+    return program not in ("echo", "printf") and any(secret(run, one, settings=not kept) for one in words[1:])
 
 
 def sent(run: Run, address: str, words: Iterable[str], command: Command, *, reads: bool) -> None:

@@ -287,6 +287,8 @@ def remote(run: Run, argv: list[str], command: Command) -> None:
     """``ssh host command``: what runs there is judged as if the other machine's folders were not ours."""
     takes = frozenset("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w -B".split())
     found = options.read(argv[1:], takes, until=True)
+    if found.args and not leaks.is_here(found.args[0]) and leaks.fed(run, command, kept=True):
+        run.note(4, leaks.SENDS)
     if len(found.args) > 1:
         host = found.args[0].rpartition("@")[2]
         run.elsewhere(f"host:{host.lower()}", " ".join(found.args[1:]))
