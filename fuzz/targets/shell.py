@@ -6,6 +6,7 @@ import shlex
 from typing import Final
 
 from callosum.rules.shell import Judgement, judge
+from callosum.rules.shell.parser import parse
 from fuzz.check import check, well_formed
 from fuzz.source import Source
 
@@ -86,7 +87,8 @@ def _raw(source: Source) -> None:
         return  # the next line belongs to it
     after = _judged(f"{text}\n{danger}")
     # what no shell would take is read for what it might hold: a guess, and another one with more text
-    least = min(seen.tier, 3) if any("no command that a shell would take" in one for one in seen.why) else seen.tier
+    odd = parse(text).odd or any("no command that a shell would take" in one for one in seen.why)
+    least = min(seen.tier, 3) if odd else seen.tier
     check(after.tier >= least, "a dangerous command more lowers no tier", seen, after, text, danger)
     wrapped = _judged(f"sh -c {shlex.quote(text)}")
     if text.strip() and text[:1] not in ("-", "+"):  # those would be options of the shell
