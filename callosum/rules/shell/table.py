@@ -39,6 +39,20 @@ ROWS: Final = """
 @django manage.py django-admin django-admin.py django
 @orm sequelize sequelize-cli knex typeorm typeorm-ts-node-commonjs drizzle-kit mikro-orm node-pg-migrate db-migrate
 @migrators goose dbmate migrate sqlx diesel flyway liquibase atlas yoyo sqitch ecto tern
+# Version control besides git
+hg svn jj | status, stat, st, log, diff, di, show, cat, annotate, blame, praise, info, identify, id, incoming, outgoing,
+    parents, paths, summary, files, manifest, root, list, ls, proplist, propget, evolog, interdiff, op log, operation
+    log, file list, file show, bookmark list, workspace list, git remote list, config list, config get, help,
+    version, "" | | 0 | | only looks
+hg | strip, purge, revert, rollback, histedit, prune | | discard | file:{cwd}/ | throws away what no
+    other commit holds
+hg | update, up, checkout, co | -C --clean | discard | file:{cwd}/ | throws away changes that no commit holds
+svn | revert | | discard | file:{cwd}/ | throws away changes that no commit holds
+svn | cleanup | --remove-unversioned --remove-ignored | discard | file:{cwd}/ | removes files that no commit holds
+hg | push | -f --force | force_push | checkout:{project} | replaces what others may have pushed
+hg jj | push, git push | | push | checkout:{project} | pushes
+svn | commit, ci, import, lock, unlock | | push | checkout:{project} | changes what others fetch
+hg svn jj | * | | 1 | checkout:{project} | changes a working copy or its history
 # Packages of a project, and of the machine
 mix | ecto.drop, ecto.reset | | 4 | database:{project} migration:{cwd} | empties a database
 mix | ecto.migrate, ecto.rollback, ecto.setup, ecto.create, ecto.load | | migrate | database:{project} migration:{cwd} |
@@ -51,6 +65,10 @@ npm pnpm yarn | publish, unpublish, deprecate, dist-tag add, dist-tag rm, owner 
     the registry
 npm pnpm | org set, org rm, team rm, team destroy, profile set | | 4 | | changes access
 npm pnpm yarn | publish, pack | | 0 | | only tells what it would do
+npm pnpm yarn bun | config set, config delete, config rm | | 2 | setting:npm | changes from where all projects of the
+    user fetch packages, and how
+pip pip3 | config set, config unset, config edit | | 2 | setting:pip | changes from where all projects of the user fetch
+    packages, and how
 npm pnpm | uninstall, remove, rm, un, r | -g --global | 2 | packages:npm | removes packages of the machine
 npm pnpm | install, i, add, update, up, upgrade, link | -g --global | 2 | +packages:npm | installs packages for the
     machine
@@ -135,6 +153,8 @@ brew | uninstall, remove, rm | --force --zap --ignore-dependencies | 4 | package
     containers:all | deletes what no container uses
 @docker | rm, container rm, container remove, rmi, image rm, image remove, stop, container stop, network rm | $() |
     4 | containers:all | deletes or stops what the command does not name
+podman | rm, pod rm, rmi, stop, kill | -a --all -af -fa | 4 | containers:all | deletes or stops what the command does
+    not name
 @docker | rm, container rm, container remove, rmi, image rm, image remove | -f --force -v --volumes | 4 |
     container:{*} | deletes containers or images by force
 @docker | rm, container rm, container remove, rmi, image rm, image remove, network rm, network remove | | 2 |
@@ -225,6 +245,8 @@ ansible-playbook ansible | * | --check -C --syntax-check --list-hosts --list-tas
 ansible-playbook ansible | * | | 4 | infrastructure:{project} | changes the machines of an inventory
 chef-client puppet salt | * | | 4 | infrastructure:{project} | changes machines
 
+nomad | system gc | | 4 | infrastructure:nomad | removes what has ended, and its logs
+heroku | ps:stop, ps:kill | | 4 | heroku:{cwd} | stops what others use
 # Hosted repositories
 gh glab hub tea | repo delete, repo archive, repo rename, repo unarchive, project delete, repo transfer | | 4 |
     repo:{1} | removes, renames or archives a repository

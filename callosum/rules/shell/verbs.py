@@ -104,9 +104,9 @@ _ACTION: Final = re.compile(
 _SPLIT: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _TO_NONE: Final = re.compile(
     r"--(?:desired-(?:count|capacity)|replicas|num-nodes|node-count|max-(?:size|instances|replicas))"
-    r"[= ]0(?: |$)"
+    r"[= ]0(?: |$)|\bscale count (?:[\w-]{1,64}=)?0(?: |$)|\bps:scale (?:[^=]{0,128} )?[\w-]{1,64}=0(?: |$)"
 )
-"""An option that leaves nothing of what runs."""
+"""What leaves nothing of what runs."""
 _FILE: Final = re.compile(r"\w\.[a-z]{1,4}$")
 _WORD: Final = re.compile(r"[A-Za-z][\w:.-]{0,47}$")
 

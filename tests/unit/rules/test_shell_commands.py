@@ -172,6 +172,33 @@ ROWS = r"""
 4 w | kubectl delete -n stage pod/web-1 svc/web => cluster:stage/pod/web-1 cluster:stage/service/web
 4 w | kubectl scale deploy a b --replicas=0 => cluster:deployment/a cluster:deployment/b
 3 w | kubectl label pods web-1 tier=front => cluster:pod/web-1
+0 r | hg status =>
+0 r | svn st -q =>
+0 r | jj =>
+0 r | hg -R x log -l 5 =>
+1 w | hg commit -m x => checkout:/w
+1 w | jj abandon => checkout:/w
+1 w | svn update => checkout:/w
+2 w | svn ci -m x => checkout:/w
+2 w | jj git push => checkout:/w
+4 w | hg push -f => checkout:/w
+4 w | hg strip tip => file:/w/
+4 w | hg update -C => file:/w/
+4 w | svn revert -R . => file:/w/
+4 w | svn cleanup --remove-unversioned => file:/w/
+1 w | svn cleanup => checkout:/w
+2 w | npm config set registry https://r.example.org => setting:npm
+0 r | npm config list =>
+1 w | yarn set version 4 =>
+2 w | pip config set global.index-url https://r.example.org => setting:pip
+4 w | podman rm -af => containers:all
+2 w | podman rm x => container:x
+4 w | nomad system gc => infrastructure:nomad
+4 w | heroku ps:stop web.1 => heroku:/w
+4 w | heroku ps:scale -a shop web=0 => heroku:scale/web=0
+2 w | heroku ps:scale web=2 => heroku:scale/web=2
+4 w | fly scale count web=0 => fly:count
+2 w | fly scale count 3 => fly:count
 4 w | kubectl delete a=b c=d => cluster:a=b/c=d
 4 w | kubectl delete ns prod => cluster:namespace/prod
 4 w | kubectl scale deploy/web --replicas=3 => cluster:deployment/web
