@@ -477,6 +477,7 @@ _FOLDERS: Final = {
     **dict.fromkeys(("npm", "pnpm"), ("--prefix", "-C", "--dir")),
     **dict.fromkeys(("yarn", "bun"), ("--cwd",)),
     **dict.fromkeys(("docker", "docker-compose", "podman", "podman-compose"), ("--project-directory",)),
+    **dict.fromkeys(("hg", "jj"), ("-R", "--repository", "--cwd")),
     "uv": ("--directory", "--project"),
 }
 """By which option a program is told in which folder to work."""

@@ -123,6 +123,7 @@ FINE = [
     "cat > README.md <<'EOF'\n```\ncallosum approve 17\ncallosum stop\nrm -rf /home/u\n```\nEOF",
     "tee docs/x.md <<EOF\nrm -rf ~/.local\nEOF\ngit add docs/x.md",
     "git commit -F - <<EOF\nDocs\n\ncallosum off\nEOF",
+    "git commit -m \"$(cat <<'EOF'\nDocs\n\ncallosum off\nEOF\n)\"",
     "gh pr create --title x --body-file - <<EOF\ncallosum uninstall\nEOF",
     "cat > x.sh <<E\ncallosum off\nE\ncat x.sh",
 ]
