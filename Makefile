@@ -8,7 +8,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SESSIONS ?= 8
-WORKERS ?= 2
+# one more than two cores: the tests wait for other processes as much as they work
+WORKERS ?= 3
+HOSTS ?= 2
 
 # the tests start many hundred processes: none of them compiles the package anew, whatever the shell says
 export PYTHONDONTWRITEBYTECODE :=
@@ -44,7 +46,7 @@ unit: $(VENV)/.test ## the tests alone; ARGS="-k name" picks some, WORKERS=0 run
 
 .PHONY: e2e
 e2e: $(VENV)/.test ## the real hosts, installed from their registries, with scripted models; ARGS="tests/e2e/codex" picks some
-	$(BIN)/python -m pytest -m e2e -n $(WORKERS) --dist loadfile $(or $(ARGS),tests/e2e)
+	$(BIN)/python -m pytest -m e2e -n $(HOSTS) --dist loadfile $(or $(ARGS),tests/e2e)
 
 .PHONY: fuzz
 fuzz: $(VENV)/.test ## ten minutes of whatever can be sent to the gate; ARGS="--only shell" picks some

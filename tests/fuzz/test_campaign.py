@@ -33,7 +33,7 @@ def row(done: subprocess.CompletedProcess[str], name: str) -> list[str]:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_planted_fault_is_found_kept_and_found_again(tmp_path: Path, way: str) -> None:
     done = campaign(
-        way, *MORE, "--only", "planted-raises", "--runs", "20000", "--seconds", "60", "--crashes", str(tmp_path)
+        way, *MORE, "--only", "planted-raises", "--runs", "5000", "--seconds", "60", "--crashes", str(tmp_path)
     )
     assert done.returncode == 1, done
     assert row(done, "planted-raises")[-1] == "1"
