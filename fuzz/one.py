@@ -34,7 +34,7 @@ def main() -> None:
     asked = _parser().parse_args()
     if asked.plain:
         target = _target(asked.name, asked.more)
-        _by_chance(_Looking(target, asked.crashes), asked)
+        _by_chance(_Looking(target, asked.crashes), target.words, asked)
         return
     import atheris  # noqa: PLC0415 - it is not everywhere
 
@@ -114,11 +114,11 @@ class _Looking:
         print(json.dumps({"sign": fault.sign, "file": str(path), "told": fault.told[-3000:]}), flush=True)
 
 
-def _by_chance(look: Callable[[bytes], None], asked: argparse.Namespace) -> None:
+def _by_chance(look: Callable[[bytes], None], said: tuple[str, ...], asked: argparse.Namespace) -> None:
     """Inputs by chance, and seeds that are changed by chance."""
     chance = random.Random(asked.seed)
     seeds = [path.read_bytes() for folder in _seeds(asked) for path in sorted(Path(folder).iterdir())]
-    words = [one.encode("utf-8", "surrogatepass") for one in _target(asked.name, asked.more).words]
+    words = [one.encode("utf-8", "surrogatepass") for one in said]
     ends = time.monotonic() + asked.seconds
     runs = 0
     for data in seeds:
