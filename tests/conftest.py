@@ -4,12 +4,9 @@ import importlib
 import pkgutil
 from contextlib import suppress
 
-import pytest
-
 import callosum
 
 
-@pytest.hookimpl
 def pytest_collection_finish() -> None:
     """Loads all of the product, where tests will run.
 
