@@ -10,6 +10,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SESSIONS ?= 8
 # one more than two cores: the tests wait for other processes as much as they work
 WORKERS ?= 3
+# how many tests with real hosts run at once: each starts several processes of its own
 HOSTS ?= 2
 
 # the tests start many hundred processes: none of them compiles the package anew, whatever the shell says
@@ -45,7 +46,7 @@ unit: $(VENV)/.test ## the tests alone; ARGS="-k name" picks some, WORKERS=0 run
 	$(SCRATCH) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 .PHONY: e2e
-e2e: $(VENV)/.test ## the real hosts, installed from their registries, with scripted models; ARGS="tests/e2e/codex" picks some
+e2e: $(VENV)/.test ## the real hosts, installed from their registries, with scripted models; ARGS="tests/e2e/codex" picks some, HOSTS=1 runs one at a time
 	$(BIN)/python -m pytest -m e2e -n $(HOSTS) --dist loadfile $(or $(ARGS),tests/e2e)
 
 .PHONY: fuzz
