@@ -89,7 +89,8 @@ def path(value: str, cwd: str | None = None, *, tree: bool = False) -> str:
     """Returns a path in its one spelling; with ``tree`` (or a trailing slash) it ends in ``/``.
 
     Relative paths are joined to ``cwd``; without one they stay relative, and so does ``~/x``, since
-    nothing here may ask the machine where home is. ``file://`` addresses are paths too.
+    nothing here may ask the machine where home is. ``file://`` addresses are paths too. A relative path that comes out
+    like a drive, a home or a share keeps its ``./``: a file below may be called so.
     """
     if value[:7] == "file://":
         value = value[7:] if value[7:8] == "/" else "/" + value[7:].partition("/")[2]

@@ -15,6 +15,7 @@ MAX_NODES: Final = 20_000
 MAX_DEPTH: Final = 40
 """How many levels of lists and objects are told apart. A limit of its own: Python's depends on who calls."""
 _WIDEST: Final = 1_000_000
+"""How many lists and objects of one level are looked at for how deep they go; more count as too deep."""
 
 _FEW: Final = 64
 _TEXTS: Final = {str}
