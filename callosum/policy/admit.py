@@ -82,6 +82,8 @@ def _alone(view: View) -> bool:
 
 def _weigh(ask: Ask, view: View) -> Change:
     call, found = ask.call, ask.found
+    if ask.waiter and _place_in_queue(ask, view) is None:
+        ask = replace(ask, waiter=0)  # it was given up: who came meanwhile comes first
     left = None
     if ask.waits and not ask.waiter and (left := _left_place(ask, view)) is not None:
         ask = replace(ask, waiter=left.id)

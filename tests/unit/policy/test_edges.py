@@ -302,3 +302,18 @@ def test_who_came_first_is_let_in_first_however_long_they_waited(world: World) -
     assert decision.proceed
     world.end("mira", decision)
     assert anna.poll().proceed
+
+
+def test_who_lost_its_place_comes_behind_who_came_meanwhile(world: World) -> None:
+    """Mira's process cannot reach the store for longer than a place lasts; anna comes before it can again."""
+    held = world.ask("doug", "now4", "/a")
+    mira = Waiter(world, "mira")
+    world.after(6)
+    anna = Waiter(world, "anna")
+    world.end("doug", held)
+    assert mira.poll() is None
+    assert [waiter.instance for waiter in world.gate.status().waiting] == ["anna", "mira"]
+    decision = anna.poll()
+    assert decision.proceed
+    world.end("anna", decision)
+    assert mira.poll().proceed
