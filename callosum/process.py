@@ -17,6 +17,7 @@ import sys
 from functools import cache
 from typing import Final, NamedTuple
 
+from callosum.bootclock import boot_id
 from callosum.model import Host
 
 _LINUX: Final = sys.platform.startswith("linux")
@@ -169,9 +170,8 @@ def _namespace() -> str:
 
 @cache
 def _machine(namespace: str) -> str:
-    boot = _read("/proc/sys/kernel/random/boot_id")
     machine = _read("/etc/machine-id") or _read("/var/lib/dbus/machine-id") or _node()
-    return hashlib.blake2b(f"{machine}\n{boot}\n{namespace}".encode(), digest_size=8).hexdigest()
+    return hashlib.blake2b(f"{machine}\n{boot_id()}\n{namespace}".encode(), digest_size=8).hexdigest()
 
 
 def _node() -> str:

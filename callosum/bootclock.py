@@ -1,0 +1,40 @@
+"""The boot clock: a clock that nobody sets, shared by all processes of one machine.
+
+Wall clocks jump, and each process of a container may see its own. A moment on the boot clock means the
+same to every process that names the same boot id, so it serves for deadlines and for comparing clocks.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+_LINUX: Final = sys.platform.startswith("linux")
+_BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
+_CLOCK: Final = time.CLOCK_BOOTTIME if _LINUX else time.CLOCK_MONOTONIC
+
+_boot_id: str | None = None
+
+
+def boot_id() -> str:
+    """Return the id of this boot of this machine, or ``""`` where the system does not tell it.
+
+    Two processes that return the same id, other than ``""``, read the same clock in ``boot_now``.
+    """
+    global _boot_id  # noqa: PLW0603 - one value for the life of a process
+    if _boot_id is None:
+        try:
+            with open(_BOOT_ID, encoding="ascii") as file:  # noqa: PTH123 - a hook process imports no pathlib
+                _boot_id = file.read().strip()
+        except OSError:
+            _boot_id = ""
+    return _boot_id
+
+
+def boot_now() -> float:
+    """Return the seconds since this machine was booted, time asleep included. Setting the clock does not change it."""
+    return time.clock_gettime(_CLOCK)
