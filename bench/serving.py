@@ -37,7 +37,13 @@ class Served:
 
 
 @contextmanager
-def started(module: str, *options: str, log: Path, environ: Mapping[str, str] | None = None) -> Iterator[Served]:
+def started(
+    module: str,
+    *options: str,
+    log: Path,
+    environ: Mapping[str, str] | None = None,
+    working_folder: Path | None = None,
+) -> Iterator[Served]:
     """Run ``python -m module options --ready-fd N`` until the block ends."""
     read, write = os.pipe()
     with log.open("ab") as said:
@@ -48,6 +54,7 @@ def started(module: str, *options: str, log: Path, environ: Mapping[str, str] | 
             stderr=said,
             pass_fds=(write,),
             env={**os.environ, **(environ or {})},
+            cwd=working_folder,
         )
     os.close(write)
     try:
@@ -65,9 +72,13 @@ def started(module: str, *options: str, log: Path, environ: Mapping[str, str] | 
 
 
 @contextmanager
-def callosum(state: Path, *options: str, environ: Mapping[str, str] | None = None) -> Iterator[Served]:
+def callosum(
+    state: Path, *options: str, environ: Mapping[str, str] | None = None, working_folder: Path | None = None
+) -> Iterator[Served]:
     """The server as it ships, on a free port of the loopback or where the options say."""
     where = () if "--socket" in options else ("--port", "0")
     arguments = ("serve", "--state", str(state), *where, *options)
-    with started("callosum.cli", *arguments, log=state.with_suffix(".log"), environ=environ) as served:
+    with started(
+        "callosum.cli", *arguments, log=state.with_suffix(".log"), environ=environ, working_folder=working_folder
+    ) as served:
         yield served

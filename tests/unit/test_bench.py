@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from bench import run
+from bench import run, versions
 from bench.harness import Case, Line, Measured, percentile, side_by_side
 
 README = Path(run.__file__).parent / "README.md"
@@ -85,3 +87,23 @@ def test_every_group_has_its_table_and_its_command() -> None:
     for name in run.CASES:
         assert f"\n| {name} | figure | target | |\n" in page, f"{name} has no figures"
         assert f"\n| `{name}` | " in page, f"{name} is not in the list of groups"
+
+
+def test_interval_of_a_median_covers_it_in_95_of_100_samples() -> None:
+    chance = random.Random(1)
+    samples = [[chance.random() for _ in range(25)] for _ in range(2000)]
+    covered = sum(low <= 0.5 <= high for low, high in map(versions.interval, samples))
+    assert 0.94 <= covered / len(samples) <= 0.98
+    assert versions.interval([3.0, 1.0, 2.0]) == (1.0, 3.0)
+
+
+def test_versions_are_compared_within_each_round() -> None:
+    """Both versions become slower from round to round; this tree takes twice as long throughout."""
+    before, after = itertools.count(1), itertools.count(1)
+    cases = {"case": (lambda: float(next(before)), lambda: 2.0 * next(after))}
+    assert versions.compare(cases, 5) == {"case": [2.0] * 5}
+
+
+def test_calls_of_this_tree_run_in_a_process_of_their_own(tmp_path: Path) -> None:
+    with versions.Blocks(versions._this(tmp_path), str(tmp_path / "gate")) as blocks:
+        assert all(blocks.run(kind) > 0 for kind in versions.KINDS)
