@@ -1,0 +1,316 @@
+"""The previous version and this one work on one store at the same time.
+
+Each test runs twice for every engine, so that each version once writes what the other reads.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from itertools import count
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+import pytest
+
+from callosum.model import Call
+from callosum.rulebook import Rulebook
+from callosum.server.tokens import FILE as TOKENS
+from callosum.server.tokens import Role, Tokens
+from tests.support.fleet import Late
+from tests.support.postgres import Server as PostgresServer
+from tests.support.postgres import postgres, schema_of  # noqa: F401
+from tests.support.previous import Previous, previous  # noqa: F401
+from tests.support.redis_server import RedisServer, redis_server  # noqa: F401
+from tests.support.serving import Server, serving, until
+from tests.support.world import RULES
+
+ROUNDS: Final = 12
+"""Leases that each session of the race takes."""
+
+_numbers = count(1)
+
+
+class Pair(NamedTuple):
+    """A server of each version on one store; ``one`` acts first."""
+
+    one: Server
+    other: Server
+    key: str
+    """A key that no other test uses, without its ``doc:``."""
+
+    def call(self, server: Server, who: str, tool: str, **more: Any) -> Any:
+        """Intercept one call on the key."""
+        params = {"on": self.key, **more.pop("params", {})}
+        body = {"instance": who, "tool": tool, "params": params, "callId": f"call-{next(_numbers)}", **more}
+        return server.post("/intercept", body, timeout=70)
+
+    def status(self, server: Server) -> Any:
+        return server.get(f"/status?contextKey={quote(f'doc:{self.key}')}")
+
+
+class Servers(NamedTuple):
+    previous: Server
+    current: Server
+    store: tuple[str, ...]
+
+
+@pytest.fixture(params=("sqlite", "postgres", "redis"), scope="module")
+def servers(
+    request: pytest.FixtureRequest,
+    previous: Previous,  # noqa: F811
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Servers]:
+    """A server of each version on one store; the previous version made the store."""
+    folder = tmp_path_factory.mktemp("mixed")
+    (folder / "rules.json").write_text(RULES)
+    environ = {"CALLOSUM_RULES": str(folder / "rules.json")}
+    secret = os.urandom(32)
+    states = (folder / "state", folder / ("state" if request.param == "sqlite" else "state-2"))
+    for state in states:
+        state.mkdir(mode=0o700, exist_ok=True)
+        (state / "content.key").write_bytes(secret)
+        (state / "content.key").chmod(0o600)
+    with ExitStack() as stack:
+        store: tuple[str, ...] = ()
+        if request.param == "postgres":
+            database: PostgresServer = request.getfixturevalue("postgres")
+            url = database.url()
+            stack.callback(database.drop, schema_of(url))
+            store = ("--store", url)
+        elif request.param == "redis":
+            redis: RedisServer = request.getfixturevalue("redis_server")
+            store = ("--store", redis.url())
+        before = stack.enter_context(previous.serving(states[0], *store, environ=environ))
+        now = stack.enter_context(serving(states[1], *store, environ=environ))
+        yield Servers(before, now, store)
+
+
+@pytest.fixture(params=("previous first", "current first"))
+def pair(request: pytest.FixtureRequest, servers: Servers) -> Pair:
+    order = (servers.previous, servers.current)
+    one, other = order if request.param == "previous first" else order[::-1]
+    return Pair(one, other, f"k{next(_numbers)}")
+
+
+def kinds(answer: Any) -> list[str]:
+    return [conflict["kind"] for conflict in answer.get("conflicts", ())]
+
+
+def test_lease_of_one_version_holds_off_the_other_and_ends_through_it(pair: Pair) -> None:
+    held = pair.call(pair.one, "mira", "act4", callId="first")
+    again = pair.call(pair.other, "mira", "act4", callId="first")
+    assert (again["id"], again["repeated"]) == (held["id"], True)
+    refused = pair.call(pair.other, "doug", "act4")
+    assert refused["verdict"] == "block"
+    assert "held" in kinds(refused)
+    renewed = pair.other.post("/renew", {"instance": "mira", "id": held["id"], "ttl": 900})
+    assert renewed["lease"]["token"] == held["lease"]["token"]
+    assert pair.status(pair.one)["locks"] == pair.status(pair.other)["locks"] != []
+    assert pair.other.post("/complete", {"instance": "mira", "id": held["id"]})["ok"]
+    assert pair.status(pair.one)["locks"] == pair.status(pair.other)["locks"] == []
+    assert kinds(pair.call(pair.one, "doug", "act3")), "the finished action is evidence"
+
+
+def test_lock_of_one_version_is_refused_and_released_by_the_other(pair: Pair) -> None:
+    asked = {"contextKey": f"doc:{pair.key}", "tier": 4}
+    taken = pair.one.post("/lock", {"instance": "mira", **asked})
+    refused = pair.other.post("/lock", {"instance": "doug", **asked})
+    assert (taken["acquired"], refused["acquired"], refused["conflict"]["instance"]) == (True, False, "mira")
+    path = "/lock/" + quote(f"doc:{pair.key}", safe="")
+    assert pair.other.ask("DELETE", path, {"instance": "mira"}).body["ok"]
+    second = pair.one.post("/lock", {"instance": "doug", **asked})
+    assert second["acquired"]
+    assert second["lease"]["token"] > taken["lease"]["token"]
+
+
+def test_waiter_of_one_version_is_let_in_when_the_other_ends_the_lease(pair: Pair) -> None:
+    held = pair.call(pair.one, "mira", "now4", params={"on": f"/{pair.key}"})
+    waiter = Late(partial(pair.call, pair.other, "doug", "now4", params={"on": f"/{pair.key}"}, wait=30))
+    key = quote(f"file:/{pair.key}")
+    until(lambda: [one["instance"] for one in pair.one.get(f"/status?contextKey={key}").get("waiting", ())] == ["doug"])
+    overtaking = pair.call(pair.one, "carol", "now4", params={"on": f"/{pair.key}"})
+    assert not overtaking["proceed"], "a waiter of the other version keeps its place"
+    assert pair.one.post("/complete", {"instance": "mira", "id": held["id"]})["ok"]
+    assert waiter.answer(20)["proceed"]
+
+
+def test_marks_of_one_version_count_in_the_other(pair: Pair) -> None:
+    """A read makes a later write stale; a pause is confirmed by the repeat, whichever version is asked."""
+    pair.call(pair.one, "mira", "look")
+    changed = pair.call(pair.other, "doug", "act2")
+    assert pair.one.post("/complete", {"instance": "doug", "id": changed["id"]})["ok"]
+    paused = pair.call(pair.other, "mira", "act2", pause=True)
+    assert (paused["verdict"], kinds(paused)) == ("confirm", ["stale"])
+    repeated = pair.call(pair.one, "mira", "act2", pause=True, after=paused["id"])
+    assert repeated["verdict"] == "allow", repeated
+
+
+def test_content_of_one_version_is_a_duplicate_in_the_other(pair: Pair) -> None:
+    words = "Andy, the review of the quarterly numbers is moved to Friday at ten in the large room."
+    sent = pair.call(pair.one, "mira", "send3", params={"text": words})
+    assert pair.one.post("/complete", {"instance": "mira", "id": sent["id"]})["ok"]
+    assert "duplicate" in kinds(pair.call(pair.other, "doug", "send3", params={"text": words}))
+    nearly = pair.call(pair.other, "carol", "send3", params={"text": f"Hello! {words}"})
+    assert "duplicate" in kinds(nearly), nearly
+
+
+def test_opposite_side_taken_in_one_version_is_seen_by_the_other(pair: Pair) -> None:
+    taken = pair.call(pair.one, "mira", "join3")
+    assert pair.other.post("/complete", {"instance": "mira", "id": taken["id"]})["ok"]
+    assert "opposed" in kinds(pair.call(pair.other, "doug", "skip3"))
+
+
+def test_unknown_outcome_of_one_version_blocks_the_other_until_resolved(pair: Pair) -> None:
+    """Both an outcome that was reported as unknown and a lease that ran out."""
+    reported = pair.call(pair.one, "mira", "act4")
+    assert pair.one.post("/complete", {"instance": "mira", "id": reported["id"], "outcome": "unknown"})["ok"]
+    blocked = pair.call(pair.other, "doug", "act4")
+    assert blocked["verdict"] == "block"
+    assert "unknown" in kinds(blocked)
+    assert pair.other.post("/resolve", {"id": reported["id"], "happened": False, "by": "anna"})["ok"]
+    lapsing = pair.call(pair.one, "doug", "act4")
+    assert lapsing["proceed"], lapsing
+    assert pair.other.post("/renew", {"instance": "doug", "id": lapsing["id"], "ttl": 1})["ok"]
+    until(lambda: "unknown" in kinds(pair.call(pair.other, "mira", "act4")))
+    late = pair.one.post("/complete", {"instance": "doug", "id": lapsing["id"]})
+    assert (late["ok"], late["late"]) == (True, True)
+
+
+def test_tree_of_one_version_covers_a_file_of_the_other(pair: Pair) -> None:
+    held = pair.call(pair.one, "mira", "tree4", params={"on": f"/{pair.key}/"})
+    inside = pair.call(pair.other, "doug", "tree4", params={"on": f"/{pair.key}/a.py"})
+    assert inside["verdict"] == "block"
+    assert "held" in kinds(inside)
+    assert pair.other.post("/complete", {"instance": "mira", "id": held["id"]})["ok"]
+
+
+def test_question_of_one_version_is_answered_and_used_through_the_other(pair: Pair) -> None:
+    asked = pair.call(pair.one, "mira", "asked")
+    assert asked["verdict"] == "ask"
+    token = Tokens(pair.other.state / TOKENS).add(f"anna-{pair.key}", role=Role.APPROVER)
+    until(lambda: pair.other.ask("GET", "/health", token=token).status == 200)
+    assert any(one["id"] == asked["id"] for one in pair.other.get("/approvals")["approvals"])
+    assert pair.other.post(f"/approvals/{asked['id']}", {"approve": True}, token=token)["ok"]
+    assert pair.call(pair.one, "mira", "asked")["proceed"]
+
+
+def test_late_call_of_one_version_is_shown_by_the_other(pair: Pair) -> None:
+    call = {"instance": f"late-{pair.key}", "tool": "act3", "params": {"on": pair.key}, "callId": "call"}
+    assert pair.one.post("/late", {"calls": [{"call": call, "outcome": "done"}]}) == {"accepted": 1}
+    entries = pair.other.get(f"/journal?session=late-{pair.key}")["entries"]
+    assert [entry["tool"] for entry in entries] == ["act3"]
+    assert pair.call(pair.other, "doug", "act3")["proceed"]
+
+
+def test_each_version_shows_the_same_journal(pair: Pair) -> None:
+    for server, who in ((pair.one, "mira"), (pair.other, "doug")):
+        made = pair.call(server, who, "act3")
+        assert server.post("/complete", {"instance": who, "id": made["id"], "result": {"ok": True}})["ok"]
+    path = f"/journal?contextKey={quote(f'doc:{pair.key}')}&limit=500"
+    pages = [server.get(path)["entries"] for server in (pair.one, pair.other)]
+    assert len(pages[0]) >= 2
+    for first, second in zip(*pages, strict=True):
+        both = first.keys() & second.keys()
+        assert {name: first[name] for name in both} == {name: second[name] for name in both}
+
+
+def race(servers: Servers, tool: str) -> int:
+    """Have four sessions take one key through both versions; return how many held it at once at most."""
+    key = f"race{next(_numbers)}"
+    pairs = [Pair(servers.previous, servers.current, key), Pair(servers.current, servers.previous, key)]
+    holding: list[int] = []
+    together: list[int] = []
+
+    def take(number: int) -> int:
+        pair, admitted = pairs[number % 2], 0
+        for _ in range(50 * ROUNDS):
+            answer = pair.call(pair.one, f"session-{number}", tool, params={"on": f"/{key}"})
+            if answer["proceed"]:
+                holding.append(number)
+                pair.status(pair.one)
+                together.append(len(holding))
+                holding.remove(number)
+                assert pair.other.post("/complete", {"instance": f"session-{number}", "id": answer["id"]})["ok"]
+                admitted += 1
+                if admitted == ROUNDS:
+                    break
+        return admitted
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(take, range(4))) >= ROUNDS
+    return max(together)
+
+
+def test_one_key_raced_for_through_both_versions_is_never_held_twice(servers: Servers) -> None:
+    assert race(servers, "now4") == 1
+
+
+def test_race_of_calls_that_exclude_nobody_shows_several_holders(servers: Servers) -> None:
+    """The negative control of the race."""
+    assert race(servers, "now3") > 1
+
+
+def test_both_versions_find_the_store_sound(servers: Servers, previous: Previous) -> None:  # noqa: F811
+    """Runs last: whatever the other tests left, neither version calls it damaged or of another version."""
+    where = servers.store[1:] or (f"sqlite:///{servers.current.state / 'gate.db'}",)
+    arguments = ["-m", "callosum.cli", "store", "check", *where, "--state", str(servers.previous.state)]
+    assert "sound" in previous.run(*arguments).lower()
+    for server in (servers.previous, servers.current):
+        assert server.get("/health")["status"] == "ok"
+
+
+# --- keys ------------------------------------------------------------------------------------------------------
+
+
+def shell(command: str, cwd: str = "/w") -> dict[str, Any]:
+    return {"tool": "Bash", "params": {"command": command}, "cwd": cwd}
+
+
+CALLS: Final[list[dict[str, Any]]] = [
+    {"tool": "message", "params": {"action": "send", "target": "#general", "message": "On it"}},
+    {"tool": "message", "params": {"action": "send", "target": "andy", "replyTo": "msg-500", "message": "On it"}},
+    {"tool": "send_email", "params": {"to": ["Alice@Example.com", "bob@example.com"], "subject": "x", "body": "y"}},
+    {"tool": "read", "params": {"path": "notes.md"}, "cwd": "/w"},
+    {"tool": "write", "params": {"path": "../w/notes.md", "content": "x"}, "cwd": "/w"},
+    {"tool": "Edit", "params": {"file_path": "/w/a b.py", "old_string": "x", "new_string": "y"}},
+    {"tool": "apply_patch", "params": {"input": "*** Begin Patch\n*** Update File: a.py\n@@\n-x\n+y\n*** End Patch"}, "cwd": "/w"},
+    {"tool": "create_event", "params": {"calendar": "primary", "start": "2026-05-19T16:00", "end": "2026-05-19T17:00"}},
+    {"tool": "update_issue", "params": {"owner": "acme", "repo": "site", "issue_number": 7, "state": "closed"}},
+    {"tool": "mcp__github__create_pull_request", "params": {"owner": "acme", "repo": "site", "head": "topic"}},
+    {"tool": "list_orders", "params": {"status": "open"}},
+    {"tool": "delete_order", "params": {"order_id": "W1"}},
+    {"tool": "pay", "params": {"recipient": "ACME", "amount": 12.5, "currency": "EUR"}},
+    {"tool": "run_sql", "params": {"sql": "update orders set state = 'done' where id = 1"}},
+    {"tool": "http_request", "params": {"method": "PUT", "url": "https://API.example.com/users/5", "body": "{}"}},
+    {"tool": "frobnicate", "params": {"thing": "x", "id": 5}},
+    {"tool": "set_reminder", "params": {"title": "Café", "date": "2026-05-19"}},
+    shell("git push origin topic"),
+    shell("git -C sub commit -am 'x'"),
+    shell("rm -rf build && make test"),
+    shell("sed -i s/a/b/ src/*.py; cat README.md > /tmp/copy"),
+    shell("curl -X POST https://api.example.com/users -d name=x"),
+    shell("gh pr merge 5 -R acme/site"),
+    shell("docker rm -f db; docker volume rm data"),
+    shell("kubectl -n prod delete pod web-1"),
+    shell("psql -c 'drop table orders' app"),
+    shell("npm install left-pad"),
+    shell("ssh web1 systemctl restart nginx"),
+    shell("terraform apply -auto-approve", "/repo"),
+    shell("alembic upgrade head", "/repo"),
+    shell("echo hello | mail -s subject alice@example.com"),
+]  # fmt: skip
+"""Everyday calls without secrets, of every family of keys."""
+
+
+def test_keys_of_the_previous_version_are_still_written(previous: Previous) -> None:  # noqa: F811
+    """A key whose spelling changes has both spellings for one release, so that the two versions meet on it."""
+    rules = Rulebook(None, secret=b"s" * 32).current()
+    found = [rules.classify(Call("mira", **call)) for call in CALLS]
+    for call, (keys, digest), classification in zip(CALLS, previous.classify(CALLS), found, strict=True):
+        now = [key.name for key in classification.keys]
+        assert set(keys) <= set(now), (call, keys, now)
+        assert classification.content.digest.hex() == digest, call
