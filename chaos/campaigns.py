@@ -14,16 +14,23 @@ from chaos.scene import (
     crash_postgres,
     crash_redis,
     end_backends,
+    fail_disk,
+    freeze_postgres,
+    freeze_redis,
+    hang_server,
     kill_server,
     kill_worker,
     stall_server,
     stall_worker,
+    starve_server,
+    stop_answering,
     through,
 )
 
 _NETWORK: Final = (through("delay"), through("silent"), through("reset"))
 _BITS: Final = through("corrupt")
 _DAY: Final = 86_400.0
+_HOUR: Final = 3_600.0
 
 
 class Campaign(NamedTuple):
@@ -31,7 +38,9 @@ class Campaign(NamedTuple):
 
     ``counts`` tells how many faults lie in the history itself, where nothing is broken from outside. ``load``: least
     seconds that it needs. ``checked`` False: bits are flipped where nothing can notice, so only that everybody goes on
-    is asked. ``settles``: a fault waits until everybody has come over the one before.
+    is asked. ``settles``: a fault waits until everybody has come over the one before. ``ttl``: seconds that a lease
+    lasts. ``timed`` False: the store may follow a clock that is wrong once no lease is open. ``spools``: what clients
+    could not cancel or report must arrive later.
     """
 
     name: str
@@ -42,6 +51,9 @@ class Campaign(NamedTuple):
     load: float = 1.5
     checked: bool = True
     settles: bool = False
+    ttl: float = 1.0
+    timed: bool = True
+    spools: bool = False
 
 
 # --- stages -------------------------------------------------------------------------------------------
@@ -61,6 +73,28 @@ def one_server(scene: Scene) -> None:
     """Clients of one server over a file."""
     scene.serve()
     scene.spawn(4, urls=(scene.sites[0].url(),))
+
+
+def impatient_clients(scene: Scene) -> None:
+    """Clients that wait for 0.3 s and send nothing twice; two of them spool where the server looks."""
+    scene.serve()
+    urls = (scene.sites[0].url(),)
+    scene.spawn(2, urls=urls, deadline=0.3, tries=1, spool=str(scene.sites[0].state))
+    scene.spawn(2, urls=urls, deadline=0.3, tries=1)
+
+
+def server_on_a_faulty_disk(scene: Scene) -> None:
+    """Clients of one server whose disk can be made to fail; two of them give up sooner than the disk works again."""
+    scene.serve(faulty_disk=True)
+    urls = (scene.sites[0].url(),)
+    scene.spawn(2, urls=urls)
+    scene.spawn(2, urls=urls, deadline=0.2, tries=1)
+
+
+def jumping_clock(scene: Scene) -> None:
+    """Gates of processes' own on one file; the clock of one jumps an hour ahead while they work."""
+    scene.spawn(3)
+    scene.spawn(1, ahead=_HOUR, jumps=1.0)
 
 
 def _on_postgres(scene: Scene) -> None:
@@ -252,6 +286,11 @@ def crowded(scene: Scene, events: Sequence[Event]) -> int:
     return found
 
 
+def given_up(scene: Scene, events: Sequence[Event]) -> int:
+    """Return how many calls got no answer in time and were not sent again."""
+    return sum(event.what == "unknown" and event.verb == "intercept" for event in events)
+
+
 CAMPAIGNS: Final = (
     Campaign("sqlite-killed", "sqlite", embedded, (kill_worker, stall_worker)),
     Campaign("sqlite-sets", "sqlite", sets_on_sqlite, counts=crossed),
@@ -260,6 +299,18 @@ CAMPAIGNS: Final = (
     Campaign("server-bits-tls", "sqlite", bits_over_https, (_BITS,)),
     Campaign("server-bits", "sqlite", bits_over_http, (_BITS,), checked=False),
     Campaign("server-clock", "sqlite", wrong_clock_at_server, counts=off),
+    Campaign("server-hung", "sqlite", impatient_clients, (hang_server,), ttl=5.0, load=3, spools=True),
+    Campaign("server-away", "sqlite", impatient_clients, (stop_answering,), ttl=5.0, load=3, spools=True),
+    Campaign(
+        "server-disk",
+        "sqlite",
+        server_on_a_faulty_disk,
+        (fail_disk("sync"), fail_disk("full"), starve_server),
+        ttl=5.0,
+        load=3,
+        spools=True,
+    ),
+    Campaign("sqlite-clock", "sqlite", jumping_clock, (kill_worker,), counts=off, timed=False, load=3),
     Campaign("postgres-backends", "postgres", servers_on_postgres, (end_backends, kill_worker)),
     Campaign("postgres-crash", "postgres", servers_on_postgres, (crash_postgres, kill_server)),
     Campaign("postgres-network", "postgres", wire_to_postgres, _NETWORK, settles=True),
@@ -267,6 +318,8 @@ CAMPAIGNS: Final = (
     Campaign("postgres-pool", "postgres", small_pool, (end_backends,), counts=crowded),
     Campaign("postgres-clock", "postgres", wrong_clock_on_postgres, (kill_worker,), counts=off),
     Campaign("postgres-sets", "postgres", sets_on_postgres, (end_backends,), counts=crossed),
+    Campaign("postgres-frozen", "postgres", servers_on_postgres, (freeze_postgres,)),
+    Campaign("redis-frozen", "redis", servers_on_redis, (freeze_redis,)),
     Campaign("redis-crash", "redis", servers_on_redis, (crash_redis, kill_server)),
     Campaign("redis-killed", "redis", gates_on_redis, (kill_worker, stall_worker)),
     Campaign("redis-network", "redis", wire_to_redis, _NETWORK, settles=True),

@@ -34,6 +34,8 @@ _US: Final = 1_000_000
 SLACK: Final = 0.05
 """Seconds by which two clocks of one machine may differ in how long a lease lasts."""
 _ENDINGS: Final = frozenset({Did.COMPLETE, Did.RELEASE, Did.RESOLVE})
+_LEASED: Final = 3
+"""The lowest tier whose actions hold a lease."""
 
 
 class Promise(Struct, frozen=True, kw_only=True):
@@ -41,13 +43,15 @@ class Promise(Struct, frozen=True, kw_only=True):
 
     ``ttl``: every lease's length in seconds. ``tier``: decisions of this tier and above are never lost once answered
     (0: none is). ``reports``: nor are their reports. ``clock``: how many nanoseconds the store's clock is ahead of the
-    history's; None where that is not asked.
+    history's; None where that is not asked. ``spools``: a call that its session gave up holds nobody off, and a report
+    that got no answer is carried out later.
     """
 
     ttl: float
     tier: int = 0
     reports: bool = True
     clock: int | None = None
+    spools: bool = False
 
 
 class Violation(NamedTuple):
@@ -113,6 +117,7 @@ def check(
         *_repeats(told, promise),
         *_timed(told, promise),
         *_kept(told, journal, promise),
+        *(_spooled(events, journal) if promise.spools else ()),
         *_replayed(journal, promise),
         *_in_line(events, journal),
         *_counted(events, counters, told),
@@ -339,6 +344,41 @@ def _kept(told: _Told, journal: Sequence[Entry], promise: Promise) -> list[Viola
             elif asked.verb == "complete" and entries[0].outcome != answer.state:
                 said = f"{id} was reported {answer.state} and stands as {entries[0].outcome}"
                 found.append(Violation("outcomes", said, answer.at))
+    return found
+
+
+def _spooled(events: Sequence[Event], journal: Sequence[Entry]) -> list[Violation]:
+    """Return the leases of calls that were given up and yet ran out, and the reports that never arrived.
+
+    A session whose process was killed could not spool anything, so its calls are left out.
+    """
+    killed = {event.who for event in events if event.verb == "killed"}
+    last: dict[tuple[str, str], Event] = {}
+    reports: dict[str, int] = {}
+    for event in events:
+        if event.verb in ("intercept", "complete") and event.who.partition(":")[0] not in killed:
+            last[event.verb, event.op] = event
+            if event.verb == "complete" and event.what == "invoke":
+                reports[event.op] = event.id
+    unknown = {key: event for key, event in last.items() if event.what == "unknown"}
+    opened: dict[int, Event] = {}
+    completed = set()
+    found = []
+    for entry in journal:
+        if entry.event is Did.INTERCEPT and entry.verdict is not None and entry.verdict.proceed:
+            call = "intercept", str(entry.body.get("callId", ""))
+            if call in unknown and (entry.tier or 0) >= _LEASED:
+                opened[entry.seq] = unknown[call]
+        elif entry.event in _ENDINGS:
+            opened.pop(entry.action, None)
+            completed.add(entry.action)
+        elif entry.event is Did.LAPSE and entry.action in opened:
+            event = opened.pop(entry.action)
+            said = f"{event.op} of {event.who} was given up, and its lease {entry.action} stood until it ran out"
+            found.append(Violation("no stray lease", said, event.at))
+    for (verb, op), event in unknown.items():
+        if verb == "complete" and reports[op] not in completed:
+            found.append(Violation("no lost report", f"{event.who} reported {reports[op]}, which has no end", event.at))
     return found
 
 

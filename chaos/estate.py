@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from tests.support import postgres
 from tests.support.certificates import certificate_in
+from tests.support.faultydisk import FaultyDisk
 from tests.support.redis_server import RedisServer, free_port
 from tests.support.serving import Server, launch
 
@@ -147,12 +148,22 @@ class Site:
     """One ``callosum serve`` that can be killed and comes back at the same address."""
 
     def __init__(
-        self, state: Path, rules: Path, ttl: float, *, store: str = "", certificate: tuple[Path, Path] | None = None
+        self,
+        state: Path,
+        rules: Path,
+        ttl: float,
+        *,
+        store: str = "",
+        certificate: tuple[Path, Path] | None = None,
+        disk: FaultyDisk | None = None,
     ) -> None:
         self.state = state
         self.port = free_port()
+        self.disk = disk
         self._tls = certificate
         self._environ = {"CALLOSUM_LEASE_TTL": str(ttl), "CALLOSUM_RULES": str(rules)}
+        if disk is not None:
+            self._environ |= disk.environ
         self._options = ["--port", str(self.port)]
         if store:
             self._options += ["--store", store]

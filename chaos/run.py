@@ -22,8 +22,6 @@ from chaos.scene import Scene
 
 KEPT: Final = Path(__file__).parent.parent / ".chaos"
 """What a campaign that did not pass leaves; not part of the project."""
-TTL: Final = 1.0
-"""Seconds that a lease lasts: short, so that many run out."""
 _BESIDE: Final = 5.0
 """About how many seconds a campaign takes beside its load: to start, to heal and to come to rest."""
 _HEAD: Final = f"{'campaign':18}   calls   acked unknown  faults  journal seconds  violations"
@@ -104,7 +102,7 @@ def run(campaign: Campaign, estate: Estate, seed: int, seconds: float) -> Outcom
     """Runs one campaign. Raises ``Absent`` where its server is not installed."""
     began = time.monotonic()
     clock = time.time_ns() - time.monotonic_ns()
-    scene = Scene(estate, campaign.name, seed, TTL)
+    scene = Scene(estate, campaign.name, seed, campaign.ttl)
     try:
         campaign.stage(scene)
         scene.working("it began")
@@ -120,7 +118,8 @@ def run(campaign: Campaign, estate: Estate, seed: int, seconds: float) -> Outcom
     events = scene.history()
     found = scene.found
     if campaign.checked:
-        promise = Promise(ttl=TTL, tier=scene.tier, reports=scene.reports, clock=clock)
+        told = clock if campaign.timed else None
+        promise = Promise(ttl=campaign.ttl, tier=scene.tier, reports=scene.reports, clock=told, spools=campaign.spools)
         found += check(events, journal, scene.counters(), promise)
     faults = scene.faults + (campaign.counts(scene, events) if campaign.counts else 0)
     found += _idle(events, faults)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import multiprocessing
 import os
 import random
+import resource
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import psutil
 import psycopg
 
 from callosum.gate import LocalGate
@@ -24,6 +28,8 @@ from chaos.estate import RULES, Estate, Site
 from chaos.history import Event, Recorder, Verb, read
 from chaos.proxy import Mode, Proxy
 from chaos.resource import Written
+from tests.support.faultydisk import Fault as DiskFault
+from tests.support.faultydisk import FaultyDisk
 
 PATIENCE: Final = 30.0
 """Seconds within which everybody works again once nothing is broken any more, and within which everybody ends."""
@@ -91,7 +97,7 @@ class Scene:
         self._workers[plan.name] = process
         self.plans[plan.name] = plan
 
-    def serve(self, count: int = 1, *, store: str = "", tls: bool = False) -> None:
+    def serve(self, count: int = 1, *, store: str = "", tls: bool = False, faulty_disk: bool = False) -> None:
         """Starts servers; without a store the one there is has its file in its own state folder.
 
         They share ``content.key``, as all servers on a store must: else a call that is asked again at another one is
@@ -105,7 +111,8 @@ class Scene:
             os.write(descriptor, secret)
             os.close(descriptor)
             certificate = self.estate.certificate if tls else None
-            self.sites.append(Site(state, self.rules, self.ttl, store=store, certificate=certificate))
+            disk = FaultyDisk(state) if faulty_disk else None
+            self.sites.append(Site(state, self.rules, self.ttl, store=store, certificate=certificate, disk=disk))
         if not store:
             self.state = self.sites[0].state
 
@@ -321,6 +328,15 @@ def kill_server(scene: Scene) -> None:
     site.start()
 
 
+def stop_answering(scene: Scene) -> None:
+    """Kill a server, and start it again after its clients have given up what they asked."""
+    site = scene.random.choice(scene.sites)
+    site.server.kill()
+    scene.hit("a server was away for longer than its clients wait")
+    time.sleep(scene.random.uniform(0.4, 0.8))
+    site.start()
+
+
 def stall_server(scene: Scene) -> None:
     """A server says nothing for a while."""
     pid = scene.random.choice(scene.sites).server.process.pid
@@ -328,6 +344,61 @@ def stall_server(scene: Scene) -> None:
     time.sleep(scene.random.uniform(0.3, 0.9))
     os.kill(pid, signal.SIGCONT)
     scene.hit("a server was stopped for a while")
+
+
+def hang_server(scene: Scene) -> None:
+    """Stop a server for longer than its clients wait for an answer, then let it continue."""
+    pid = scene.random.choice(scene.sites).server.process.pid
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(scene.random.uniform(0.4, 0.8))
+    os.kill(pid, signal.SIGCONT)
+    scene.hit("a server was stopped for longer than its clients wait")
+
+
+def fail_disk(what: DiskFault) -> Fault:
+    """Return a fault: the disk of a server fails for a while."""
+
+    def fault(scene: Scene) -> None:
+        site = scene.random.choice(scene.sites)
+        assert site.disk is not None
+        with site.disk.failing(what):
+            time.sleep(scene.random.uniform(0.1, 0.5))
+        scene.hit(f"the disk of a server failed: {what}")
+
+    fault.__name__ = what
+    return fault
+
+
+def starve_server(scene: Scene) -> None:
+    """Take away the file descriptors that a server has not opened yet, for a while."""
+    pid = scene.random.choice(scene.sites).server.process.pid
+    _, most = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE, (len([*Path(f"/proc/{pid}/fd").iterdir()]), most))
+    time.sleep(scene.random.uniform(0.1, 0.5))
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    scene.hit("a server was left without file descriptors")
+
+
+def freeze_redis(scene: Scene) -> None:
+    """Stop the Redis for a while: it keeps its connections and answers nothing."""
+    _freeze(scene, scene.estate.cache.pid, "Redis")
+
+
+def freeze_postgres(scene: Scene) -> None:
+    """Stop all processes of the PostgreSQL for a while."""
+    _freeze(scene, scene.estate.database.pid, "PostgreSQL")
+
+
+def _freeze(scene: Scene, pid: int, name: str) -> None:
+    processes = [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGSTOP)
+    time.sleep(scene.random.uniform(0.5, 1.5))
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGCONT)
+    scene.hit(f"{name} was frozen for a while")
 
 
 def end_backends(scene: Scene) -> None:

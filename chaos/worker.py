@@ -60,8 +60,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     It has a gate of its own over ``store`` (``torn``: one that decides outside of its transaction), or asks the servers
     at ``urls``. ``ttl``: of every lease, in seconds. ``apart`` seconds are between two calls of a session at most.
     ``kinds``: how often it does what, out of ``KINDS``. ``places``: how many things it fights for. ``ahead``: by how
-    many seconds its clock is wrong. ``ties``: its leases may end with the process. ``broken``: what it sends may arrive
-    as something else, so a refusal of its input proves nothing.
+    many seconds its clock is wrong, ``jumps``: after how many seconds it becomes wrong. ``ties``: its leases may end
+    with the process. ``broken``: what it sends may arrive as something else, so a refusal of its input proves nothing.
+    ``deadline``: seconds that a client waits for an answer; ``tries``: how often it sends a request that gets none;
+    ``spool``: the folder in which it keeps what it could not report ("": in memory).
     """
 
     name: str
@@ -77,8 +79,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     kinds: dict[str, int] = msgspec.field(default_factory=lambda: dict(KINDS))
     places: int = 6
     ahead: float = 0.0
+    jumps: float = 0.0
     ties: bool = False
     broken: bool = False
+    deadline: float = 2.0
+    tries: int = TRIES
+    spool: str = ""
 
 
 class NoAnswer(Exception):
@@ -103,7 +109,7 @@ def run(plan: Plan) -> None:
     logging.basicConfig(filename=folder / f"log-{plan.name}", force=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if plan.ahead:
-        _set_clock(plan.ahead)
+        _set_clock(plan.ahead, plan.jumps)
     with Recorder(history_of(folder, plan.name)) as recorder:
         try:
             gates = _gates(plan)
@@ -122,18 +128,25 @@ def run(plan: Plan) -> None:
             gate.close()
 
 
-def _set_clock(ahead: float) -> None:
-    """Puts the clock of this process off, as a machine's would be."""
-    seconds, nanoseconds = time.time, time.time_ns
-    time.time = lambda: seconds() + ahead
-    time.time_ns = lambda: nanoseconds() + int(ahead * 1e9)
+def _set_clock(ahead: float, after: float) -> None:
+    """Put the clock of this process off ``after`` that many seconds, as if somebody had set the machine's."""
+    seconds, nanoseconds, begins = time.time, time.time_ns, time.monotonic() + after
+
+    def off() -> float:
+        return ahead if time.monotonic() >= begins else 0.0
+
+    time.time = lambda: seconds() + off()
+    time.time_ns = lambda: nanoseconds() + int(off() * 1e9)
 
 
 def _gates(plan: Plan) -> list[Any]:
     """The gates that a process asks: another where one gives no answer."""
     folder = Path(plan.folder)
     if plan.urls:
-        return [CallosumClient(url, deadline=2.0, cafile=plan.cafile or None) for url in plan.urls]
+        return [
+            CallosumClient(url, deadline=plan.deadline, cafile=plan.cafile or None, state=plan.spool or None)
+            for url in plan.urls
+        ]
     settings = Settings(state=folder, store=plan.store, rules=folder / "rules.json", lease_ttl=plan.ttl)
     until = time.monotonic() + 30
     while True:
@@ -313,7 +326,7 @@ class Sessions:
         self, verb: Verb, op: str, ask: Callable[[Any], Any], read: Callable[[Any], dict[str, Any]], **facts: Any
     ) -> Event | None:
         """Asks until there is an answer, with the same id; None where there is none after all tries."""
-        for _ in range(TRIES):
+        for _ in range(self._plan.tries):
             answer = self._once(verb, op, ask, read, **facts)
             if answer is not None:
                 return answer

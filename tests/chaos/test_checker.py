@@ -159,6 +159,31 @@ def counted(told: Told) -> None:
     told.counters[FILE] = [Written(1000, 1, "m1"), Written(10_000, 2, "d1")]
 
 
+def given_up_and_cancelled(told: Told) -> None:
+    told.on(0, "mira", "invoke", "intercept", "m1", keys=(FILE,), tier=4, ttl=TTL)
+    told.on(300, "mira", "unknown", "intercept", "m1")
+    told.opens(1, "mira", "m1")
+    told.entry(400, Did.COMPLETE, "mira", action=1000, outcome=Outcome.CANCELLED)
+    told.promise = Promise(ttl=TTL, spools=True)
+
+
+def reported_while_the_gate_was_away(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.on(5, "mira", "invoke", "complete", "m1", id=1000, outcome="done")
+    told.on(305, "mira", "unknown", "complete", "m1")
+    told.entry(400, Did.COMPLETE, "mira", action=1000, outcome=Outcome.DONE)
+    told.promise = Promise(ttl=TTL, spools=True)
+
+
+def given_up_by_a_process_that_was_killed(told: Told) -> None:
+    told.on(0, "w1:mira", "invoke", "intercept", "m1", keys=(FILE,), tier=4, ttl=TTL)
+    told.on(300, "w1:mira", "unknown", "intercept", "m1")
+    told.on(301, "w1", "note", "killed")
+    told.opens(1, "w1:mira", "m1")
+    told.entry(1005, Did.LAPSE, "w1:mira", action=1000, body={"note": "the lease ran out"})
+    told.promise = Promise(ttl=TTL, spools=True)
+
+
 GOOD = (
     one_after_another,
     taken_over_when_it_ran_out,
@@ -173,6 +198,9 @@ GOOD = (
     waited_in_turn,
     by_the_stores_clock,
     counted,
+    given_up_and_cancelled,
+    reported_while_the_gate_was_away,
+    given_up_by_a_process_that_was_killed,
 )
 
 
@@ -370,6 +398,18 @@ def fell_over(told: Told) -> None:
     told.on(0, "mira", "note", "crash", text="KeyError")
 
 
+def given_up_and_left_to_run_out(told: Told) -> None:
+    given_up_and_cancelled(told)
+    told.journal.pop()
+    told.entry(1005, Did.LAPSE, "mira", action=1000, body={"note": "the lease ran out"})
+
+
+def report_that_never_arrived(told: Told) -> None:
+    reported_while_the_gate_was_away(told)
+    told.journal.pop()
+    told.entry(1005, Did.LAPSE, "mira", action=1000, body={"note": "the lease ran out"})
+
+
 BAD = (
     (held_by_two, "exclusion"),
     (tree_and_file, "exclusion"),
@@ -400,6 +440,8 @@ BAD = (
     (fenced_while_it_holds, "fence"),
     (moment_of_another_clock, "clock"),
     (moment_that_has_not_come, "clock"),
+    (given_up_and_left_to_run_out, "no stray lease"),
+    (report_that_never_arrived, "no lost report"),
     (entry_twice, "order"),
     (never_came_back, "no hang"),
     (fell_over, "no crash"),

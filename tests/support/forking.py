@@ -80,13 +80,14 @@ class Popen(subprocess.Popen[Any]):
         start = super()._execute_child  # type: ignore[misc]
         wanted = inspect.signature(start).bind(*asked).arguments
         args = [str(word) for word in wanted["args"]]
-        if not _forks(args) or any(wanted[name] != value for name, value in _PLAIN.items()):
+        given = os.environ if wanted["env"] is None else wanted["env"]
+        plain = all(wanted[name] == value for name, value in _PLAIN.items())
+        if not _forks(args) or not plain or "LD_PRELOAD" in given:  # a library is loaded by a real start alone
             start(*asked)
             return
         files = [("p2cread", 0), ("c2pwrite", 1), ("errwrite", 2)]
         placed = {number: number if wanted[name] == -1 else wanted[name] for name, number in files}
         placed |= {number: number for number in wanted["pass_fds"]}
-        given = os.environ if wanted["env"] is None else wanted["env"]
         environ = {str(name): str(value) for name, value in given.items()}
         order = {
             "args": args[1:],

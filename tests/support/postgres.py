@@ -111,6 +111,13 @@ class Server:
         with psycopg.connect(self.conninfo, autocommit=True) as connection:
             connection.execute(f'drop schema if exists "{schema}" cascade')
 
+    @property
+    def pid(self) -> int:
+        """Return the pid of the running server. Raises ``RuntimeError`` if it is not running."""
+        if self._process is None:
+            raise RuntimeError("PostgreSQL is not running")
+        return self._process.pid
+
     def stop(self, *, hard: bool = False) -> None:
         """``hard``: at once, with nothing written that was not (``immediate``): what a crash leaves."""
         process, self._process = self._process, None

@@ -117,6 +117,13 @@ class RedisServer:
                 else:
                     return
 
+    @property
+    def pid(self) -> int:
+        """Return the pid of the running server. Raises ``RuntimeError`` if it is not running."""
+        if self.process is None:
+            raise RuntimeError("Redis is not running")
+        return self.process.pid
+
     def kill(self) -> None:
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
