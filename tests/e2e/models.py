@@ -86,7 +86,7 @@ def _name_in(texts: Iterable[str]) -> str:
 Event = tuple[str, dict[str, Any]]
 
 
-def _anthropic(model: Model, body: dict[str, Any]) -> Iterator[Event]:
+def _anthropic(model: Model, body: dict[str, Any]) -> dict[str, Any]:
     texts, done = [], 0
     for message in body.get("messages", ()):
         content = message["content"]
@@ -94,21 +94,36 @@ def _anthropic(model: Model, body: dict[str, Any]) -> Iterator[Event]:
         texts += [part["text"] for part in parts if part.get("type") == "text" and message["role"] == "user"]
         done += any(part.get("type") == "tool_result" for part in parts)
     calls = model.turn(_name_in(texts), done, body) if body.get("tools") else ()
-    stop = "tool_use" if calls else "end_turn"
+    blocks: list[dict[str, Any]] = [
+        {"type": "tool_use", "id": f"toolu_{done}_{index}", "name": call.tool, "input": call.input}
+        for index, call in enumerate(calls)
+    ]
     usage = {"input_tokens": 10, "output_tokens": 5, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
-    message = {"id": f"msg_{len(model.asked)}", "type": "message", "role": "assistant", "model": body.get("model")}
-    yield "message_start", {"message": {**message, "content": [], "stop_reason": None, "usage": usage}}
-    for index, call in enumerate(calls):
-        block = {"type": "tool_use", "id": f"toolu_{done}_{index}", "name": call.tool, "input": {}}
-        yield "content_block_start", {"index": index, "content_block": block}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(call.input)}
+    return {
+        "id": f"msg_{len(model.asked)}",
+        "type": "message",
+        "role": "assistant",
+        "model": body.get("model"),
+        "content": blocks or [{"type": "text", "text": f"Done after {done}."}],
+        "stop_reason": "tool_use" if calls else "end_turn",
+        "stop_sequence": None,
+        "usage": usage,
+    }
+
+
+def _streamed(message: dict[str, Any]) -> Iterator[Event]:
+    """The events in which a message of the first API arrives."""
+    yield "message_start", {"message": {**message, "content": [], "stop_reason": None}}
+    for index, block in enumerate(message["content"]):
+        empty: dict[str, Any] = {"input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(block.get("input"))}
+        if block["type"] == "text":
+            empty, delta = {"text": ""}, {"type": "text_delta", "text": block["text"]}
+        yield "content_block_start", {"index": index, "content_block": {**block, **empty}}
         yield "content_block_delta", {"index": index, "delta": delta}
         yield "content_block_stop", {"index": index}
-    if not calls:
-        yield "content_block_start", {"index": 0, "content_block": {"type": "text", "text": ""}}
-        yield "content_block_delta", {"index": 0, "delta": {"type": "text_delta", "text": f"Done after {done}."}}
-        yield "content_block_stop", {"index": 0}
-    yield "message_delta", {"delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": 5}}
+    ending = {"stop_reason": message["stop_reason"], "stop_sequence": None}
+    yield "message_delta", {"delta": ending, "usage": {"output_tokens": message["usage"]["output_tokens"]}}
     yield "message_stop", {}
 
 
@@ -200,7 +215,11 @@ class _Handler(BaseHTTPRequestHandler):
         if path.endswith("count_tokens") or "countTokens" in path:
             self._send(b'{"input_tokens": 10, "totalTokens": 10}')
         elif path.endswith("/v1/messages"):
-            self._stream(_anthropic(self.model, body))
+            message = _anthropic(self.model, body)
+            if body.get("stream"):
+                self._stream(_streamed(message))
+            else:
+                self._send(json.dumps(message).encode())
         elif path.endswith("/responses"):
             self._stream(_openai(self.model, body))
         elif "generateContent" in path or "streamGenerateContent" in path:
