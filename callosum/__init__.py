@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from callosum.errors import CallosumError as CallosumError
     from callosum.errors import ConfigError as ConfigError
     from callosum.errors import GateUnavailable as GateUnavailable
+    from callosum.errors import NotAPerson as NotAPerson
     from callosum.errors import StoreError as StoreError
     from callosum.errors import StoreUnavailable as StoreUnavailable
     from callosum.gate import Gate as Gate
@@ -44,7 +45,7 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "client": "AsyncCallosumClient CallosumClient",
-    "errors": "Blocked CallosumError ConfigError GateUnavailable StoreError StoreUnavailable",
+    "errors": "Blocked CallosumError ConfigError GateUnavailable NotAPerson StoreError StoreUnavailable",
     "gate": "Gate LocalGate",
     "guards": "AsyncGate gated guard",
     "model": (

@@ -7,6 +7,7 @@
     ├── StoreError         the store refuses: a foreign file, another schema, a broken contract
     │   └── StoreUnavailable   the store cannot be reached or written just now; trying again may help
     ├── GateUnavailable    the gate cannot answer, and this call may not run without it
+    ├── NotAPerson         only a person may do this, and an agent's host stands behind the process
     └── Blocked            a decision that says no, raised by ``guard()`` only
 
 A verdict is a value: ``Gate.intercept`` returns it and raises only when the gate itself failed.
@@ -47,6 +48,10 @@ class StoreUnavailable(StoreError):
 
 class GateUnavailable(CallosumError):
     """The gate cannot answer, and the call is too grave to run without it."""
+
+
+class NotAPerson(CallosumError):
+    """Only a person may do this, and no person is proven; the text says why."""
 
 
 class Blocked(CallosumError):

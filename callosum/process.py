@@ -87,6 +87,22 @@ def ancestors(pid: int) -> list[Host]:
     return found
 
 
+def command_of(pid: int) -> list[str]:
+    """Return the command line of a process, or an empty list where it cannot be seen."""
+    if _LINUX:
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
+                return [word.decode(errors="replace") for word in file.read(4096).split(b"\0") if word]
+        except OSError:
+            return []
+    import psutil
+
+    try:
+        return list(psutil.Process(pid).cmdline())
+    except psutil.Error:
+        return []
+
+
 _BETWEEN: Final = frozenset(
     "sh dash bash zsh ksh ash busybox fish env timeout gtimeout nice nohup setsid sudo doas curl callosum".split()
 )

@@ -1,10 +1,15 @@
 """What holds for all tests."""
 
 import importlib
+import os
 import pkgutil
 from contextlib import suppress
 
+import pytest
+
 import callosum
+from callosum import person
+from callosum.programs import is_set_by_host
 
 
 def pytest_collection_finish() -> None:
@@ -17,3 +22,14 @@ def pytest_collection_finish() -> None:
         if not found.name.endswith("__main__"):
             with suppress(ImportError):  # what it needs is optional and not installed
                 importlib.import_module(found.name)
+
+
+@pytest.fixture(autouse=True)
+def started_by_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests may be run by an agent; what they do in their own process counts as a person's.
+
+    What the proof of a person is worth is shown with processes of their own (``test_person.py``).
+    """
+    for name in filter(is_set_by_host, list(os.environ)):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(person, "ancestors", lambda _pid: [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from callosum.errors import CallosumError, ConfigError, GateUnavailable, StoreError
+from callosum.errors import CallosumError, ConfigError, GateUnavailable, NotAPerson, StoreError
 
 OK: Final = 0
 NO: Final = 1
@@ -21,10 +21,6 @@ EPILOG: Final = (
     "Exit codes: 0 it went well · 1 a “no”, nothing found, or something is wrong · 2 arguments, settings, "
     "rules or input that cannot be used · 3 the store is away · 4 only a person may do this · 130 interrupted"
 )
-
-
-class NotAPerson(CallosumError):
-    """What only a person may do was asked for where no person can be proven."""
 
 
 def code_of(error: CallosumError) -> int:

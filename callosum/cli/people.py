@@ -75,7 +75,7 @@ def resolve(
     settings = settings_of(state, namespace, config)
     with open_gate(settings) as gate:
         by = as_ or require_person(gate.store, "resolve a call (a session that has looked says --as NAME)")
-        report = gate.resolve(id, happened=happened, by=by, note=note, namespace=settings.namespace)
+        report = gate.resolve(id, happened=happened, by=by, note=note, namespace=settings.namespace, person=as_ is None)
         action = gate.store.action(settings.namespace, id) if report.ok else None
     _tell(report, "Settled: it happened." if happened else "Settled: it did not happen.", action, json=json)
 

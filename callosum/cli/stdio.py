@@ -35,7 +35,7 @@ def stdio(
     settings = settings_of(state, namespace, config)
     gate = LocalGate(settings=settings)
     if approver:
-        from callosum.cli.person import refuse_agents
+        from callosum.person import refuse_agents
 
         refuse_agents(gate.store, "only a person's own program may be given --approver")  # no terminal to ask for here
     channel = Pipes(0, out)

@@ -98,10 +98,10 @@ def _live(
     from rich.live import Live
 
     from callosum.cli import show
-    from callosum.cli.codes import NotAPerson
     from callosum.cli.keyboard import Keyboard
     from callosum.cli.person import require_person
     from callosum.cli.text import clean
+    from callosum.errors import NotAPerson
 
     person, why = "", ""
     try:

@@ -30,6 +30,7 @@ from callosum.gate.check import (
     MAX_TTL,
     MAX_WAIT,
     check_call,
+    check_name,
     check_note,
     id_of,
     kept_of,
@@ -327,10 +328,11 @@ class Courses:
         by: str = "",
         force: bool = False,
         id: int | None = None,
+        ancestry: tuple[str, ...] = (),
     ) -> Course[Report]:
-        """Frees leases on a key, or just that of an action."""
+        """Free leases on a key, or just that of an action."""
         began = time.perf_counter()
-        who = who_of(instance, session, namespace, by=by, force=force)
+        who = replace(who_of(instance, session, namespace, by=by, force=force), ancestry=ancestry)
         key = key_of(context_key)
         scope = Scope(namespace, who.session, (key,), live=True)
         applied: Applied = yield scope, partial(settle.release, who, key.name, id)
@@ -376,10 +378,24 @@ class Courses:
     # --- people ----------------------------------------------------------------------------------
 
     def resolve(
-        self, id: int, *, happened: bool, by: str = "", note: str = "", namespace: str = DEFAULT_NAMESPACE
+        self,
+        id: int,
+        *,
+        happened: bool,
+        by: str = "",
+        note: str = "",
+        namespace: str = DEFAULT_NAMESPACE,
+        person: bool = True,
+        ancestry: tuple[str, ...] = (),
     ) -> Course[Report]:
-        """Ends an ``unknown`` action."""
-        who = Who("", namespace, by=check_note(by, "by"), force=True)
+        """End an ``unknown`` action.
+
+        ``by`` names a person, or with ``person`` False the session that has looked (``instance/session``).
+        """
+        if not person:
+            check_name(by, "by")
+        session = "" if person else by
+        who = Who(session, namespace, by=check_note(by, "by"), force=person, ancestry=ancestry)
         check_note(note, "note")
         began = time.perf_counter()
         step = partial(settle.resolve, who, happened, note)
@@ -390,13 +406,20 @@ class Courses:
         return report
 
     def answer(
-        self, id: int, *, agrees: bool, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE
+        self,
+        id: int,
+        *,
+        agrees: bool,
+        by: str = "",
+        channel: str = "",
+        namespace: str = DEFAULT_NAMESPACE,
+        ancestry: tuple[str, ...] = (),
     ) -> Course[Report]:
-        """A person's word on a call that was asked or blocked."""
+        """Record a person's yes or no to a call that was asked or blocked."""
         began = time.perf_counter()
         check_note(by, "by")
         check_note(channel, "channel")
-        who = Who("", namespace, by=by, channel=channel)
+        who = Who("", namespace, by=by, channel=channel, ancestry=ancestry)
         step = partial(settle.answer, who, agrees, APPROVAL_TTL)
         applied = yield _scope(who, Find(id=id_of(id)), durable=True), step
         report: Report = applied.change.answer
@@ -404,15 +427,21 @@ class Courses:
             self._observe(Event.APPROVE if agrees else Event.DENY, who, began, applied, report=report)
         return report
 
-    def observe(self, seconds: float, *, by: str = "", namespace: str = DEFAULT_NAMESPACE) -> Course[float]:
-        """Lets everything pass for a while."""
+    def observe(
+        self, seconds: float, *, by: str = "", namespace: str = DEFAULT_NAMESPACE, ancestry: tuple[str, ...] = ()
+    ) -> Course[float]:
+        """Let everything pass for a while."""
         if not 0 <= seconds <= 30 * 86_400:
             raise ConfigError("expected 0 to 30 days, in seconds", at="seconds")
         check_note(by, "by")
 
         def step(view: View) -> Change:
             until = view.now + int(seconds * SECOND) if seconds else 0
-            body = {"until": until / SECOND, "by": by} if by else {"until": until / SECOND}
+            body: dict[str, Any] = {"until": until / SECOND}
+            if by:
+                body["by"] = by
+            if ancestry:
+                body["ancestry"] = list(ancestry)
             entry = Entry(Event.OBSERVE, by or "person", namespace, body=body)
             return Change((entry,), observe_until=until, answer=until)
 

@@ -87,7 +87,11 @@ class Gate(Protocol):
     def resolve(
         self, id: int, *, happened: bool, by: str = "", note: str = "", namespace: str = DEFAULT_NAMESPACE
     ) -> Report:
-        """Ends an ``unknown`` action: somebody looked, and it happened or it did not."""
+        """End an ``unknown`` action: somebody looked, and it happened or it did not.
+
+        A person may end any; ``by`` is that person's name. Where no person is proven, ``by`` names the session that
+        has looked (``instance/session``), and it may end those of its own instance below tier 4.
+        """
         ...
 
     def approve(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:

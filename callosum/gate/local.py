@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from callosum.errors import GateUnavailable, StoreError, StoreUnavailable
+from callosum.errors import GateUnavailable, NotAPerson, StoreError, StoreUnavailable
 from callosum.gate.course import Course, Courses, Look, Observer, Pause
 from callosum.journal import Rotation
 from callosum.model import (
@@ -26,6 +26,7 @@ from callosum.model import (
     Status,
     Verdict,
 )
+from callosum.person import require_person
 from callosum.policy.evidence import horizon
 from callosum.policy.table import fallback as without_gate
 from callosum.rulebook import Rulebook, content_secret
@@ -180,8 +181,9 @@ class LocalGate:
         id: int | None = None,
     ) -> Report:
         """As in ``Gate``; with ``id`` just that action's lease."""
+        ancestry = self.require_person("release another's lease") if force else ()
         course = self.courses.release(
-            instance, context_key, session=session, namespace=namespace, by=by, force=force, id=id
+            instance, context_key, session=session, namespace=namespace, by=by, force=force, id=id, ancestry=ancestry
         )
         return self._drive(course)
 
@@ -196,23 +198,56 @@ class LocalGate:
     ) -> Report:
         return self._drive(self.courses.renew(instance, id, ttl, session=session, namespace=namespace))
 
+    # What only a person may do. Each raises ``NotAPerson`` in a process behind which an agent's host stands.
+
     def resolve(
-        self, id: int, *, happened: bool, by: str = "", note: str = "", namespace: str = DEFAULT_NAMESPACE
+        self,
+        id: int,
+        *,
+        happened: bool,
+        by: str = "",
+        note: str = "",
+        namespace: str = DEFAULT_NAMESPACE,
+        person: bool | None = None,
     ) -> Report:
-        return self._drive(self.courses.resolve(id, happened=happened, by=by, note=note, namespace=namespace))
+        """As in ``Gate``. ``person``: whether ``by`` is a person or a session; by default the proof decides."""
+        ancestry: tuple[str, ...] = ()
+        if person is not False:
+            try:
+                ancestry = self.require_person("resolve a call for another instance, or one of tier 4")
+                person = True
+            except NotAPerson:
+                if person or not by:
+                    raise
+                person = False
+        course = self.courses.resolve(
+            id, happened=happened, by=by, note=note, namespace=namespace, person=person, ancestry=ancestry
+        )
+        return self._drive(course)
 
     def approve(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:
-        return self._drive(self.courses.answer(id, agrees=True, by=by, channel=channel, namespace=namespace))
+        return self._answer(id, agrees=True, by=by, channel=channel, namespace=namespace)
 
     def deny(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:
-        return self._drive(self.courses.answer(id, agrees=False, by=by, channel=channel, namespace=namespace))
+        return self._answer(id, agrees=False, by=by, channel=channel, namespace=namespace)
+
+    def _answer(self, id: int, *, agrees: bool, by: str, channel: str, namespace: str) -> Report:
+        ancestry = self.require_person("approve a call" if agrees else "refuse a call")
+        course = self.courses.answer(id, agrees=agrees, by=by, channel=channel, namespace=namespace, ancestry=ancestry)
+        return self._drive(course)
 
     def observe(self, seconds: float, *, by: str = "", namespace: str = DEFAULT_NAMESPACE) -> float:
-        """Lets everything pass for ``seconds`` (0 ends it), in all processes; returns until when.
+        """Let everything pass for ``seconds`` (0 ends it, which anybody may do), in all processes.
 
-        Everything is still decided and journalled, with what would have been stopped.
+        Return until when, in Unix seconds. Everything is still decided and journalled, with what would have been
+        stopped.
         """
-        return self._drive(self.courses.observe(seconds, by=by, namespace=namespace))
+        ancestry = self.require_person("switch the gate off") if seconds else ()
+        return self._drive(self.courses.observe(seconds, by=by, namespace=namespace, ancestry=ancestry))
+
+    def require_person(self, what: str) -> tuple[str, ...]:
+        """Return the names of this process's ancestors; raise ``NotAPerson`` if one of them runs an agent."""
+        return require_person(self.store, what)
 
     def status(self, context_key: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> Status:
         return self._drive(self.courses.status(context_key, namespace=namespace))

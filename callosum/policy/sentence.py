@@ -39,6 +39,11 @@ _ADVICE: Final = {
 }
 
 
+def ask_to_resolve(id: int) -> str:
+    """Return what an agent is to ask its person for, so that an ``unknown`` action ends."""
+    return f"ask the person to run `callosum resolve {id} --happened`, or `--not` if it did not happen"
+
+
 def ago(seconds: float) -> str:
     """A duration in words: ``3 s``, ``12 min``, ``5 h``, ``2 d``; never negative."""
     seconds = max(0, seconds)
@@ -105,7 +110,11 @@ def sentence(
         parts.append(note)
     if conflicts:
         gravest = conflicts[0]
-        parts.append(_ADVICE[Kind.UNKNOWN if gravest.state is State.UNKNOWN else gravest.kind])
+        lost = gravest.state is State.UNKNOWN
+        if lost and verdict in (Verdict.BLOCK, Verdict.ASK):
+            parts.append(f"Look whether it happened, then {ask_to_resolve(gravest.id)}.")
+        else:
+            parts.append(_ADVICE[Kind.UNKNOWN if lost else gravest.kind])
     if verdict is Verdict.CONFIRM:
         parts.append("If it is still right, repeat the call to confirm it; otherwise skip it.")
     return "[Callosum] " + " ".join(parts)

@@ -43,6 +43,7 @@ from callosum.model import (
     View,
 )
 from callosum.policy.evidence import lapsed, leased, lost, meets
+from callosum.policy.sentence import ask_to_resolve
 
 _DONE, _OPEN, _UNKNOWN, _FAILED = State.DONE, State.OPEN, State.UNKNOWN, State.FAILED  # an enum's attributes are slow
 _QUEUED, _ASKED, _CANCELLED = State.QUEUED, State.ASKED, State.CANCELLED
@@ -53,7 +54,7 @@ _STATE_OF: Final = {outcome: State(outcome.value) for outcome in Outcome}
 class Who(Struct, frozen=True, gc=False):
     """Who speaks: ``session`` (the actor) or a person, named by ``by``; ``force`` acts for others.
 
-    ``channel`` says through what a person spoke.
+    ``channel`` says through what a person spoke, ``ancestry`` which processes that person's program descends from.
     """
 
     session: str
@@ -61,6 +62,7 @@ class Who(Struct, frozen=True, gc=False):
     by: str = ""
     force: bool = False
     channel: str = ""
+    ancestry: tuple[str, ...] = ()
 
 
 def lapses(view: View) -> tuple[list[Settle], list[Entry]]:
@@ -106,6 +108,8 @@ def _entry(
         body["by"] = who.by
     if who is not None and who.channel:
         body["channel"] = who.channel
+    if who is not None and who.ancestry:
+        body["ancestry"] = list(who.ancestry)
     if action.lock:
         body["lock"] = True
     if result is not None:
@@ -298,10 +302,20 @@ def renew(who: Who, ttl: int, view: View) -> Change:
 
 
 def resolve(who: Who, happened: bool, note: str, view: View) -> Change:
-    """Ends an ``unknown``: it happened (``done``) or it did not (``failed``). Answers a ``Report``."""
+    """End an ``unknown``: it happened (``done``) or it did not (``failed``). The change's answer is a ``Report``.
+
+    A person (``who.force``) may end any. A session (``who.session``) that has looked may end one of its own instance
+    below tier 4.
+    """
     action = view.found
     if action is None:
         return Change(answer=Report(ok=False, note="no such action"))
+    if not who.force:
+        own = action.session.partition("/")[0] == who.session.partition("/")[0]
+        if not own or action.tier >= Tier.CRITICAL:
+            reason = "is of tier 4" if own else "belongs to another instance"
+            refusal = f"this action {reason}: {ask_to_resolve(action.id)}"
+            return Change(answer=Report(ok=False, id=action.id, state=action.state, note=refusal))
     if not lost(action, view.now):
         return Change(
             answer=Report(ok=False, id=action.id, state=action.state, note=f"it is not unknown but {action.state}")

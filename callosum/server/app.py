@@ -56,7 +56,7 @@ from callosum.server.reply import JSON, Answer, Asked
 from callosum.server.security import Refused, may_act, may_approve, may_read, signed
 from callosum.server.served import LARGE, ServedGate
 from callosum.server.stream import Stream
-from callosum.server.tokens import Token, Tokens
+from callosum.server.tokens import Role, Token, Tokens
 from callosum.stores.base import Pool
 
 logger = logging.getLogger("callosum")
@@ -299,16 +299,26 @@ class Service:
         return _json(answer)
 
     async def resolve(self, request: Request) -> Answer:
-        """Ends an ``unknown`` action: somebody looked, and it happened or it did not."""
+        """Ends an ``unknown`` action: somebody looked, and it happened or it did not.
+
+        With an approver's token a person says so, of any action. Otherwise ``by`` names the session that has looked,
+        of its own instance's actions below tier 4.
+        """
         asked = wire.read(_RESOLVE, await request.body())
         check_name(asked.namespace, "namespace")
-        may_read(_token(request), asked.namespace)
+        token = _token(request)
+        person = not asked.by or (token is not None and token.role is Role.APPROVER)
+        if person:
+            may_approve(token, asked.namespace)
+        else:
+            may_act(token, asked.by, asked.namespace, at="by")
         course = self.courses.resolve(
             asked.id,
             happened=asked.happened,
-            by=_person(request, asked.by),
+            by=_person(request, asked.by) if person else asked.by,
             note=asked.note,
             namespace=asked.namespace,
+            person=person,
         )
         answer = await self.served.drive(course)
         self.stream.wake()

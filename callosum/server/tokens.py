@@ -30,6 +30,7 @@ from msgspec import Meta, Struct
 from callosum.errors import ConfigError
 from callosum.gate.check import check_name
 from callosum.locks import locked
+from callosum.person import refuse_agents
 from callosum.wire import fault_of
 
 logger = logging.getLogger("callosum")
@@ -190,9 +191,11 @@ class Tokens:
         """Makes a token and returns its secret, which is kept nowhere. ``expires`` is in Unix seconds.
 
         Raises ``ConfigError`` at the field: a name that is none or is taken, a moment that is past, an
-        instance for an approver's token (which speaks for no agent), a file that cannot be changed.
+        instance for an approver's token (which speaks for no agent), a file that cannot be changed. Raises
+        ``NotAPerson`` where an agent's host would get an approver's token.
         """
         _check(name, role, instance, namespaces)
+        _check_owner(role)
         now = self._clock()
         if expires is not None and not now < expires < 2**53:
             raise ConfigError("expected a moment in the future", at="expires")
@@ -217,7 +220,8 @@ class Tokens:
     def rotate(self, name: str, grace: float = 0) -> str:
         """Returns a new secret for a token; the old one goes on for ``grace`` seconds.
 
-        Raises ``ConfigError`` at ``name`` if there is none of this name, or it has expired.
+        Raises ``ConfigError`` at ``name`` if there is none of this name, or it has expired, and ``NotAPerson`` as
+        ``add`` does.
         """
         if not 0 <= grace <= 365 * 86400:
             raise ConfigError("expected 0 seconds to 365 days", at="grace")
@@ -226,6 +230,7 @@ class Tokens:
             old, now = _of(tokens, name), self._clock()
             if old.expires is not None and now >= old.expires:
                 raise ConfigError("it has expired: remove it, and add another", at="name")
+            _check_owner(old.role)
             tokens[name] = msgspec.structs.replace(
                 old,
                 digest=_digest(secret),
@@ -253,6 +258,12 @@ class Tokens:
         except OSError as error:
             raise ConfigError(f"cannot be changed: {error.strerror or error}", at=str(self.path)) from error
         self.reload()
+
+
+def _check_owner(role: Role) -> None:
+    """Raise ``NotAPerson`` if this process would hand an approver's token to an agent, which could then approve."""
+    if role is Role.APPROVER:
+        refuse_agents(None, "only a person can have an approver's token")
 
 
 def _of(tokens: Mapping[str, Token], name: str) -> Token:

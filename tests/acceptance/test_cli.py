@@ -367,13 +367,17 @@ def test_resolve_by_a_person_and_by_a_session_that_has_looked(state: Path, gate:
         gate.complete("mira", id=id, outcome="unknown")
     assert "Outcome unknown" in run(state, "status").stdout
     assert at_terminal(state, "resolve", str(first), "--happened", "--note", "it is in the sent mails").code == 0
-    assert run(state, "resolve", str(second), "--not", "--as", "doug").returncode == 0
+    refused = run(state, "resolve", str(second), "--not", "--as", "doug/s1")
+    assert refused.returncode == 1
+    assert f"belongs to another instance: ask the person to run `callosum resolve {second}" in refused.stdout
+    assert run(state, "resolve", str(second), "--not", "--as", "mira/s2").returncode == 0
     found = {entry.action: entry for entry in gate.entries() if entry.event == "resolve"}
     assert found[first].outcome == "done"
     assert found[first].body["note"] == "it is in the sent mails"
     assert found[second].outcome == "failed"
-    assert found[second].body["by"] == "doug"
-    assert run(state, "resolve", str(second), "--not", "--as", "doug").returncode == 1
+    assert found[second].session == found[second].body["by"] == "mira/s2"
+    assert found[first].body["ancestry"], "which processes the person's command descends from"
+    assert run(state, "resolve", str(second), "--not", "--as", "mira").returncode == 1
 
 
 def test_release_by_a_person_and_by_the_session_itself(state: Path, gate: LocalGate) -> None:

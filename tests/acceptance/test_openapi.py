@@ -154,7 +154,7 @@ def test_full_answers_are_what_it_describes(server: Server, approver: str) -> No
     assert seen("DELETE", "/lock/doc%3Ax?instance=mira")["ok"]
     assert seen("POST", "/complete", {"instance": "mira", "id": first["id"], "outcome": "unknown"})["ok"]
     assert seen("GET", "/status")["unknown"]
-    assert seen("POST", "/resolve", {"id": first["id"], "happened": True, "by": "anna"})["ok"]
+    assert seen("POST", "/resolve", {"id": first["id"], "happened": True, "by": "mira/second"})["ok"]
     assert seen("GET", "/journal?newest=true&limit=50")["entries"]
     assert seen("GET", "/fallback")["tools"]
     seen("GET", "/health")

@@ -276,15 +276,17 @@ def test_a_lease_is_prolonged_by_its_holder_alone(server: Namespace) -> None:
     assert server.post("/renew", instance="mira", id=5)["ok"] is False
 
 
-def test_a_lease_that_runs_out_leaves_an_unknown_until_somebody_has_looked(server: Namespace) -> None:
+def test_a_lease_that_runs_out_leaves_an_unknown_until_somebody_has_looked(server: Namespace, approver: str) -> None:
     held = server.ask("mira", "act4", "plan")
     assert server.post("/renew", instance="mira", id=held["id"], ttl=0.05)["ok"]
     until(lambda: server.get("/status").get("unknown"))
     blocked = server.ask("doug", "act4", "plan")
     assert (blocked["proceed"], blocked["conflicts"][0]["kind"]) == (False, "unknown")
-    resolved = server.post("/resolve", id=held["id"], happened=False, by="doug", note="the page is empty")
+    assert f"ask the person to run `callosum resolve {held['id']} --happened`" in blocked["warning"]
+    looked = {"id": held["id"], "happened": False, "note": "the page is empty", "namespace": server.name}
+    resolved = server.server.post("/resolve", {**looked, "by": "anna"}, token=approver)
     assert (resolved["ok"], resolved["state"]) == (True, "failed")
-    assert server.post("/resolve", id=held["id"], happened=True)["ok"] is False
+    assert server.server.post("/resolve", looked, token=approver)["ok"] is False
     assert server.ask("doug", "act4", "plan")["proceed"] is True
     events = [entry["event"] for entry in server.get("/journal")["entries"]]
     assert events == ["intercept", "renew", "lapse", "intercept", "resolve", "intercept"]
@@ -423,6 +425,25 @@ def test_a_person_frees_what_another_holds(server: Namespace, approver: str) -> 
     freed = server.server.ask("DELETE", path, said, token=approver)
     assert (freed.status, freed.body["ok"]) == (200, True)
     assert server.get("/status")["locks"] == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "by", "ends"),
+    [("act3", "mira/s2", True), ("act3", "doug", False), ("act4", "mira", False)],
+    ids=["own instance", "another instance", "tier 4"],
+)
+def test_session_without_an_approver_resolves_only_its_own_instance_below_tier_4(
+    server: Namespace, approver: str, tool: str, by: str, ends: bool
+) -> None:
+    lost = server.ask("mira", tool, "plan")
+    assert server.post("/complete", instance="mira", id=lost["id"], outcome="unknown")["ok"]
+    said = {"id": lost["id"], "happened": False, "namespace": server.name}
+    assert server.server.ask("POST", "/resolve", said).status == 401, "whoever speaks for nobody is no person"
+    resolved = server.server.post("/resolve", {**said, "by": by})
+    assert resolved["ok"] is ends
+    if not ends:
+        assert f"ask the person to run `callosum resolve {lost['id']}" in resolved["note"]
+        assert server.server.post("/resolve", {**said, "by": "anna"}, token=approver)["ok"] is True
 
 
 # --- the journal --------------------------------------------------------------------------------------------

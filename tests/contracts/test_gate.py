@@ -80,6 +80,9 @@ class _WithAPerson:
     def deny(self, *arguments: Any, **more: Any) -> Report:
         return self._person.deny(*arguments, **more)
 
+    def resolve(self, *arguments: Any, **more: Any) -> Report:
+        return self._person.resolve(*arguments, **more)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._agent, name)
 

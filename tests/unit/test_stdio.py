@@ -373,7 +373,7 @@ def test_each_method_says_what_the_gate_says(world: World) -> None:
     assert ask(gate, "release", {"instance": "mira", "contextKey": "doc:b"})["ok"] is True
     lost = ask(gate, "intercept", act("mira", "act3", "c"))
     world.after(1000)
-    assert ask(gate, "resolve", {"id": lost["id"], "happened": False, "by": "doug"})["state"] == "failed"
+    assert ask(gate, "resolve", {"id": lost["id"], "happened": False, "by": "mira"})["state"] == "failed"
     assert ask(gate, "complete", {"instance": "mira", "contextKey": "doc:none"})["ok"] is False
     assert ask(gate, "health")["methods"] == [name for name in stdio.METHODS if name not in ("approve", "deny")]
 

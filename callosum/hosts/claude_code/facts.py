@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from callosum.hosts.claude_code.setup import OLDEST, settings_path
 from callosum.hosts.facts import Found, Known, Made, Surroundings, lines_of, moment, newest, read_all, settings_in
+from callosum.programs import CLAUDE_CODE
 
 name: Final = "claude-code"
-title: Final = "Claude Code"
-program: Final = "claude"
-package: Final = "@anthropic-ai/claude-code"
+title: Final = CLAUDE_CODE.title
+program: Final = CLAUDE_CODE.name
+package: Final = CLAUDE_CODE.package
 known: Known = "session and id"
 
 _MANAGED: Final = (

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from callosum.hosts.facts import Found, Known, Made, Surroundings, lines_of, moment, newest, read_all, settings_in
 from callosum.hosts.gemini.setup import HOOK, settings_path
+from callosum.programs import GEMINI
 
 name: Final = "gemini"
-title: Final = "Gemini CLI"
-program: Final = "gemini"
-package: Final = "@google/gemini-cli"
+title: Final = GEMINI.title
+program: Final = GEMINI.name
+package: Final = GEMINI.package
 known: Known = "session and tool"
 
 

@@ -13,11 +13,12 @@ from typing import Any, Final
 from callosum.hosts.facts import Found, Known, Made, Surroundings, moment
 from callosum.hosts.openclaw import ID
 from callosum.hosts.openclaw.install import settings_path
+from callosum.programs import OPENCLAW
 
 name: Final = "openclaw"
-title: Final = "OpenClaw"
-program: Final = "openclaw"
-package: Final = "openclaw"
+title: Final = OPENCLAW.title
+program: Final = OPENCLAW.name
+package: Final = OPENCLAW.package
 known: Known = "id"
 
 PORT: Final = 18789

@@ -1,0 +1,134 @@
+"""The proof of a person in the library: what only a person may do is refused behind an agent's host."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from callosum import Call, LocalGate
+from callosum.settings import Settings
+from tests.acceptance.command import environment
+
+NOTHING: Mapping[str, str] = {}
+ACTS = {
+    "approve": "gate.approve(ID, by='kim').ok",
+    "deny": "gate.deny(ID, by='kim').ok",
+    "observe": "gate.observe(3600, by='kim') > 0",
+    "resolve as a person": "gate.resolve(LOST, happened=False).ok",
+    "release another's lease": "gate.release('', 'payment:acme', by='kim', force=True).ok",
+    "approve through an async gate": "asyncio.run(AsyncGate(gate).approve(ID, by='kim')).ok",
+    "get an approver's token": "bool(Tokens(Path(sys.argv[1]) / 'tokens.json').add('kim', role=Role.APPROVER))",
+}
+SCRIPT = """
+import asyncio, sys
+from pathlib import Path
+from callosum import AsyncGate, LocalGate, NotAPerson
+from callosum.server.tokens import Role, Tokens
+with LocalGate(sys.argv[1]) as gate:
+    ID, LOST, HELD = map(int, sys.argv[2:5])
+    try:
+        print({act})
+    except NotAPerson as refusal:
+        print(refusal)
+"""
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def gate(state: Path) -> Iterator[LocalGate]:
+    with LocalGate(settings=Settings(state=state)) as gate:
+        yield gate
+
+
+@pytest.fixture
+def ids(gate: LocalGate) -> tuple[str, ...]:
+    """A call that is blocked, one whose outcome is unknown, and the lease that blocks."""
+    reply = {"action": "send", "target": "andy", "replyTo": "m1", "message": "On it"}
+    lost = gate.intercept(Call("mira", "message", reply)).id
+    gate.complete("mira", id=lost, outcome="unknown")
+    held = gate.lock("mira", "payment:acme", tier=4).id
+    assert held is not None
+    blocked = gate.intercept(Call("doug", "pay", {"to": "acme", "amount": 5}))
+    assert not blocked.proceed
+    return str(blocked.id), str(lost), str(held)
+
+
+def said(
+    state: Path, ids: tuple[str, ...], act: str, *, host: Path | None = None, environ: Mapping[str, str] = NOTHING
+) -> str:
+    """What the library answers to an act in a process of its own, below ``host`` if that is given."""
+    words = [sys.executable, "-c", SCRIPT.replace("{act}", act), str(state), *ids]
+    command = words if host is None else [str(host), "-c", '"$@"; exit $?', "sh", *words]
+    done = subprocess.run(
+        command, env=environment(state, **environ), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def claude(tmp_path: Path) -> Path:
+    """A shell that has the name of an agent's host."""
+    host = tmp_path / "claude"
+    host.symlink_to("/bin/sh")
+    return host
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
+def test_descendant_of_a_host_is_refused_in_the_library(
+    state: Path, gate: LocalGate, ids: tuple[str, ...], claude: Path, act: str
+) -> None:
+    before = gate.entries()
+    refusal = said(state, ids, act, host=claude)
+    assert refusal.startswith("only a person can ")
+    assert "this process descends from claude" in refusal
+    assert gate.entries() == before
+    assert not (state / "tokens.json").exists()
+
+
+@pytest.mark.parametrize("variable", ["CLAUDECODE", "CODEX_SANDBOX", "GEMINI_CLI", "OPENCLAW_SESSION"])
+def test_process_with_a_variable_of_a_host_is_refused_in_the_library(
+    state: Path, gate: LocalGate, ids: tuple[str, ...], variable: str
+) -> None:
+    before = gate.entries()
+    assert f"{variable} is set" in said(state, ids, ACTS["observe"], environ={variable: "1"})
+    assert gate.entries() == before
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
+def test_program_of_a_person_may_do_it_and_its_ancestry_is_journalled(
+    state: Path, gate: LocalGate, ids: tuple[str, ...], act: str
+) -> None:
+    newest = gate.entries()[-1].seq
+    if _runs_below_a_host():
+        pytest.skip("an agent's host runs these tests: the control needs a process without one above it")
+    assert said(state, ids, act) == "True"
+    for entry in gate.entries(after=newest):
+        assert any(name.startswith("python") for name in entry.body["ancestry"]), "pytest's own process at least"
+
+
+def _runs_below_a_host() -> bool:
+    script = "from callosum.person import refuse_agents; refuse_agents(None, 'x')"
+    return subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode != 0
+
+
+def test_session_below_a_host_resolves_its_own_instance_below_tier_4(
+    state: Path, gate: LocalGate, ids: tuple[str, ...], claude: Path
+) -> None:
+    resolve = "gate.resolve({}, happened=False, by='{}').note"
+    assert "belongs to another instance" in said(state, ids, resolve.format("LOST", "doug"), host=claude)
+    assert "ask the person to run" in said(state, ids, resolve.format("LOST", "doug"), host=claude)
+    assert said(state, ids, resolve.format("LOST", "mira/s2"), host=claude) == "None"
+    paid = gate.intercept(Call("mira", "pay", {"to": "initech", "amount": 5})).id
+    gate.complete("mira", id=paid, outcome="unknown")
+    critical = said(state, ("1", str(paid), "1"), resolve.format("LOST", "mira"), host=claude)
+    assert "this action is of tier 4" in critical
+    assert gate.store.action("default", paid).state == "unknown"  # type: ignore[union-attr]
