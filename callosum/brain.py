@@ -78,7 +78,8 @@ class Brain:
         self._closed = False
         try:
             self.corpus = corpus if corpus is not None else self._ends.enter_context(Corpus())
-            self.log = DailyLog(self.corpus, self.folder / "corpus") if settings.corpus_log else None
+            folder = self.folder / "corpus"
+            self.log = DailyLog(self.corpus, folder, size=settings.corpus_size) if settings.corpus_log else None
             if self.log is not None:
                 self._ends.callback(self.log.close)
             takers = self._make_regions()

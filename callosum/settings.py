@@ -47,6 +47,7 @@ A setting is looked for in four places, the first that has it wins:
 
     [corpus]
     log = true                    # the daily log of all events, in <state>/brain/corpus
+    size = "100MB"                # of one day's file; its last tenth is for safety events
 
     [regions]
     off = ["learning"]            # what a server is not to do: see callosum/regions
@@ -98,7 +99,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     ``shell``: what of ``ShellPolicy`` is set, by the names of its fields. ``keys_fold_plus_tags``: whether addresses
     lose their plus tags in keys.
     ``server_...``: where ``callosum serve`` listens and whom it believes, see its options.
-    ``corpus_log``: whether the daily log is written. ``regions_off``: which regions are switched off. ``brief_budget``:
+    ``corpus_log``: whether the daily log is written. ``corpus_size``: most bytes of one day's file. ``regions_off``: which regions are switched off. ``brief_budget``:
     how long a brief is at most, in tokens. ``health_memory``, ``health_disk`` (used parts, 0 to 1) and ``health_free``
     (in bytes): from where on something is wrong. ``telemetry_...``: what leaves the corpus for other systems.
     ``config``: the file that was read, None if there was none.
@@ -125,6 +126,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     server_hosts: tuple[str, ...] = ()
     server_origins: tuple[str, ...] = ()
     corpus_log: bool = True
+    corpus_size: int = 100_000_000
     regions_off: tuple[str, ...] = ()
     brief_budget: int = 600
     health_memory: float = 0.9
@@ -391,6 +393,7 @@ _READ: Final[Mapping[str, _Reader]] = {
     "server_hosts": _names,
     "server_origins": _names,
     "corpus_log": _switch,
+    "corpus_size": _bytes(2_000_000),
     "regions_off": _regions,
     "brief_budget": _tokens,
     "health_memory": _part,

@@ -86,6 +86,6 @@ def _tell(settings: Settings, wrong: Sequence[Finding]) -> None:
         time.sleep(_POLL)
     events = report.take(settings.state)
     if events and settings.corpus_log:
-        with Corpus() as corpus, DailyLog(corpus, settings.state / FOLDER):
+        with Corpus() as corpus, DailyLog(corpus, settings.state / FOLDER, size=settings.corpus_size):
             for event in events:
                 corpus.emit(event)

@@ -9,6 +9,9 @@
 The file is opened for each batch, so it (or its folder) may be deleted at any time. A batch is one write at the
 end of the file, under a lock that the kernel frees when a process dies. What a full disk or a killed process left
 of a line is taken away by the next who writes.
+
+A file has a size limit. Its last tenth is reserved for safety events and for what the log says about itself, so
+that a flood of other events leaves room for them.
 """
 
 from __future__ import annotations
@@ -34,38 +37,66 @@ if TYPE_CHECKING:
 PATIENCE: Final = 2.0
 """How long to wait for others who write, in seconds."""
 _NAME: Final = re.compile(r"(\d{4}-\d\d-\d\d)\.log\.md")
+_RESERVE: Final = 10
+"""One part in this many of a file's size is reserved for the lines of ``is_reserved``."""
+_KIND: Final = len("09:15:02")
+"""Where the type of an event begins in its line."""
+_RESERVED: Final = (b" | safety.", b' | health.warning | {"resource":"log')
 _TAIL: Final = 1024 * 1024
 """How far back the end of the last whole line is looked for, in bytes; no line is nearly as long."""
+
+
+def is_reserved(line: bytes) -> bool:
+    """Return True for a line that is dropped last: a safety event, or a warning about the log itself."""
+    return line.startswith(_RESERVED, _KIND)
 
 
 class DayFiles:
     """The files of one folder. Not for several threads at once.
 
-    ``keep``: so many days before today are kept.
+    ``keep``: so many days before today are kept. ``size``: most bytes of one file.
     """
 
-    def __init__(self, folder: Path, keep: int) -> None:
+    def __init__(self, folder: Path, keep: int, size: int) -> None:
         self.folder = folder
         self._keep = keep
+        self._size = size
         self._handle: int | None = None
 
     def path(self, day: str) -> Path:
         """The file of a day."""
         return self.folder / f"{day}.log.md"
 
-    def append(self, day: str, lines: bytes) -> None:
-        """Writes whole lines at the end of the day's file: all of them, or none and ``OSError``.
+    def append(self, day: str, lines: list[bytes]) -> int:
+        """Write whole lines at the end of the day's file; return how many were dropped because the file is full.
 
-        Makes what is missing: the folder, the file, its head.
+        Writes all lines that fit, or none and raises ``OSError``. Makes what is missing: the folder, the file, its
+        head.
         """
         with self._opened(self.path(day)) as handle:
             end = _whole_end(handle, head := f"## {day}\n\n".encode())
+            text = b"".join(lines)
+            dropped = 0
+            if end + len(text) > self._size - self._size // _RESERVE:
+                fitting = self._fitting(lines, end)
+                dropped = len(lines) - len(fitting)
+                text = b"".join(fitting)
             try:
-                _write(handle, lines if end else head + lines)
+                _write(handle, text if end else head + text)
             except BaseException:
                 with suppress(OSError):
                     os.ftruncate(handle, end)
                 raise
+            return dropped
+
+    def _fitting(self, lines: list[bytes], end: int) -> list[bytes]:
+        """Return the lines that a file of ``end`` bytes still takes, in order."""
+        fitting = []
+        for line in lines:
+            if end + len(line) <= (self._size if is_reserved(line) else self._size - self._size // _RESERVE):
+                fitting.append(line)
+                end += len(line)
+        return fitting
 
     def clean(self, today: date) -> None:
         """Removes the files of days that are more than ``keep`` before today. What cannot be removed stays."""

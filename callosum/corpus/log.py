@@ -16,6 +16,7 @@ What the emitter does is to encode the event and to put the line into a queue. A
 * Whoever emits never fails because of the log, takes no lock and never waits for the disk. What cannot be written
   is kept, up to ``limit`` bytes; of more the oldest lines go, ``safety.*`` last. It is tried again every ``every``
   seconds.
+* A file that reaches its size takes no more lines, ``safety.*`` last; the log itself says how many were dropped.
 * Whoever emits faster than one thread can redact helps: once in some hundred events he redacts a batch himself.
 """
 
@@ -41,7 +42,7 @@ from typing import Final, Self
 import msgspec
 
 from callosum.corpus.bus import Corpus
-from callosum.corpus.dayfiles import PATIENCE, DayFiles
+from callosum.corpus.dayfiles import PATIENCE, DayFiles, is_reserved
 from callosum.corpus.events import MAX_PAYLOAD, CorpusEvent, HealthWarning, LlmError, LlmResponse, LlmToken, encode
 from callosum.corpus.loglines import AT, finished, without_moment
 from callosum.errors import ConfigError
@@ -53,6 +54,8 @@ FOLDER: Final = Path("brain", "corpus")
 KEEP: Final = 7
 EVERY: Final = 2.0
 LIMIT: Final = 32 * 1024 * 1024
+SIZE: Final = 100_000_000
+"""Most bytes of one day's file, unless the settings say otherwise."""
 
 _BATCH: Final = 32 * 1024
 _EARLY: Final = 1024 * 1024
@@ -64,8 +67,8 @@ _OVERHEAD: Final = 500
 _MAX_JOINED: Final = 10_000
 """Characters of a streamed answer in one line; they stay below ``MAX_PAYLOAD`` however they are escaped."""
 _MAX_ANSWERS: Final = 1000
-_SAFETY: Final = b" | safety."
-_TIME: Final = len("09:15:02")
+_MORE: Final = 10
+"""The log says again how many lines a full file lost once they are this many times as many."""
 
 _plain: Final = msgspec.json.Encoder().encode
 
@@ -122,16 +125,18 @@ class DailyLog:
     ``keep`` days before it are there. That is looked at with the first batch and when the date changes.
     ``every``: the longest an event waits to be written, in seconds; so much may be lost with ``kill -9``, and
     nothing when the process ends by itself. ``limit``: how much text may wait, in bytes, while nothing can be written.
-    ``now`` gives Unix seconds, for tests.
+    ``size``: most bytes of one file. ``now`` gives Unix seconds, for tests.
 
     Pieces of a streamed answer (``llm.token``) are joined: one line for an answer and batch. An event of more than
     64 KB, or one that JSON cannot hold, is summarised. Secrets are redacted.
 
     Several processes and several ``DailyLog`` may write to one folder. A child after ``fork`` begins with nothing to
     write. When the file cannot be written, ``health.warning`` for ``log`` is emitted and logged, once until it can
-    be again; when lines had to be dropped, another one for ``log.dropped`` tells how many.
+    be again; when lines had to be dropped, another one for ``log.dropped`` tells how many. When a file is full,
+    ``health.warning`` for ``log.full`` tells how many lines this process dropped: with the first, whenever they
+    are ten times as many, and when the day or the process ends.
 
-    Raises ``ConfigError`` at ``keep``, ``every`` or ``limit``. Nothing is read or written before the first event.
+    Raises ``ConfigError`` at ``keep``, ``every``, ``limit`` or ``size``. Nothing is read or written before the first event.
     """
 
     def __init__(
@@ -142,13 +147,16 @@ class DailyLog:
         keep: int = KEEP,
         every: float = EVERY,
         limit: int = LIMIT,
+        size: int = SIZE,
         now: Callable[[], float] = time.time,
     ) -> None:
         _check(keep >= 0, "keep", f"expected 0 days or more, got {keep}")
         _check(0 < every <= 3600, "every", f"expected more than 0 and at most 3600 seconds, got {every}")
         _check(limit >= _EARLY, "limit", f"expected at least {_EARLY} bytes, got {limit}")
         self._corpus = corpus
-        self._files = DayFiles(folder, keep)
+        _check(size >= _EARLY, "size", f"expected at least {_EARLY} bytes, got {size}")
+        self._files = DayFiles(folder, keep, size)
+        self._size = size
         self._kept = timedelta(days=keep)
         self._every = every
         self._limit = limit
@@ -179,6 +187,8 @@ class DailyLog:
         """The size of the batches, in bytes."""
         self._answers: dict[tuple[str | None, str | None], _Answer] = {}
         self._dropped = 0
+        self._overflow: dict[str, _Overflow] = {}
+        """For each day whose file is full, what this process dropped."""
         self._trouble: str | None = None
         self._files.after_fork()
 
@@ -202,6 +212,7 @@ class DailyLog:
         finally:
             self._writing.release()
         self._tell(fault)
+        self._tell_overflow()
         return fault is None
 
     def close(self) -> None:
@@ -213,6 +224,7 @@ class DailyLog:
             self._changed.notify_all()
         self._corpus.flush(PATIENCE)
         self.flush()  # what it has to tell about itself comes in while it still listens
+        self._tell_overflow(ended=True)
         self._off()
         self.finish()
         _open_logs.discard(self)
@@ -365,7 +377,7 @@ class DailyLog:
             if batch.lean or not batch.lock.acquire(blocking=False):
                 continue
             try:
-                kept = [line for line in batch.lines if line.startswith(_SAFETY, _TIME)]
+                kept = list(filter(is_reserved, batch.lines))
                 self._dropped += len(batch.lines) - len(kept)
                 self._waiting -= batch.size
                 batch.lines, batch.lean = kept, True
@@ -470,8 +482,10 @@ class DailyLog:
                 self._new_day(today)
             for batch in batches:
                 batch.finish()
-            self._files.append(batches[0].day, b"".join([line for batch in batches for line in batch.lines]))
+            dropped = self._files.append(batches[0].day, [line for batch in batches for line in batch.lines])
             done = True
+            if dropped:
+                self._overflow.setdefault(batches[0].day, _Overflow()).lines += dropped
         except Exception as fault:  # noqa: BLE001 - whatever it is, it is told, and tried again
             return fault
         finally:
@@ -490,6 +504,8 @@ class DailyLog:
             self._stamp = _NEVER
         self._files.clean(today)
         self._cleaned = today
+        for day, overflow in self._overflow.items():
+            overflow.ended = day < str(today)
 
     def _tell(self, fault: BaseException | None) -> None:
         """Makes known that the log cannot be written, or that it can be again and what was lost meanwhile."""
@@ -506,6 +522,27 @@ class DailyLog:
         if dropped:
             logger.warning("daily log: %d lines were dropped, more than %d bytes waited", dropped, self._limit)
             self._corpus.emit(HealthWarning("log.dropped", dropped, 0))
+
+    def _tell_overflow(self, *, ended: bool = False) -> None:
+        """Say in the log how many lines of a full file this process dropped; ``ended``: the process closes it."""
+        for day, overflow in tuple(self._overflow.items()):
+            if overflow.lines > overflow.told and (ended or overflow.ended or overflow.lines >= _MORE * overflow.told):
+                overflow.told = overflow.lines
+                logger.warning("daily log: %s is full, %d lines were dropped", self._files.path(day), overflow.lines)
+                said = f"{overflow.lines} lines of {day} were dropped"
+                self._corpus.emit(HealthWarning("log.full", said, f"{self._size} bytes"))
+            if overflow.ended:
+                self._overflow.pop(day, None)
+
+
+class _Overflow:
+    """Number of lines that were dropped from one day's full file, and the number that the log last told."""
+
+    __slots__ = ("ended", "lines", "told")
+
+    def __init__(self) -> None:
+        self.lines = self.told = 0
+        self.ended = False
 
 
 class _Answer:

@@ -370,9 +370,9 @@ def test_old_files_go_and_nothing_else(corpus: Corpus, folder: Path, clock: Cloc
 def test_today_alone_can_be_kept(tmp_path: Path) -> None:
     for day in ("2026-05-15", "2026-05-16"):
         (tmp_path / f"{day}.log.md").write_text("")
-    DayFiles(tmp_path, 0).clean(date(2026, 5, 16))
+    DayFiles(tmp_path, 0, 1_000_000).clean(date(2026, 5, 16))
     assert [one.name for one in tmp_path.iterdir()] == ["2026-05-16.log.md"]
-    DayFiles(tmp_path / "missing", 0).clean(date(2026, 5, 16))
+    DayFiles(tmp_path / "missing", 0, 1_000_000).clean(date(2026, 5, 16))
 
 
 # --- secrets ------------------------------------------------------------------------------------------
@@ -803,6 +803,63 @@ def test_a_pipe_in_its_place_does_not_hang(corpus: Corpus, log: DailyLog, folder
 # --- the thread ---------------------------------------------------------------------------------------
 
 
+def test_full_file_drops_ordinary_lines_first_and_the_log_counts_them(
+    corpus: Corpus, folder: Path, clock: Clock, warnings: list[tuple[str, Any, Any]]
+) -> None:
+    clock.now = time.time()
+    day = time.strftime("%Y-%m-%d")
+    size = 1024 * 1024
+    with DailyLog(corpus, folder, every=NEVER, size=size, now=clock) as log:
+        for number in range(12_000):
+            corpus.emit(ToolCompleted("x", output="y" * 100, id=number, at=clock.now))
+            if number % 1000 == 0:
+                corpus.emit(SafetyBlocked("x", "in the way", id=number, at=clock.now))
+                assert log.flush()
+    assert (folder / f"{day}.log.md").stat().st_size <= size
+    lines = read(folder, day)
+    kept = [payload["id"] for _, name, payload in lines if name == "tool.completed"]
+    assert kept == list(range(len(kept))), "ordinary lines stop where the reserve begins"
+    assert 4000 < len(kept) < 12_000
+    blocked = [payload["id"] for _, name, payload in lines if name == "safety.blocked"]
+    assert blocked == list(range(0, 12_000, 1000)), "safety events have the reserve"
+    told = [payload["value"] for _, name, payload in lines if name == "health.warning"]
+    assert told[-1] == f"{12_000 - len(kept)} lines of {day} were dropped"
+    assert len(told) <= 5
+    assert {one[0] for one in warnings} == {"log.full"}
+
+
+def test_full_file_never_grows_beyond_its_size(corpus: Corpus, folder: Path, clock: Clock) -> None:
+    """Safety events alone fill the reserve and stop there; several writers share the bound."""
+    size = 1024 * 1024
+    with (
+        DailyLog(corpus, folder, every=NEVER, size=size, now=clock) as log,
+        DailyLog(corpus, folder, every=NEVER, size=size, now=clock) as other,
+    ):
+        for number in range(8_000):
+            corpus.emit(SafetyBlocked("x", "in the way " * 10, id=number, at=clock.now))
+            if number % 500 == 0:
+                assert log.flush()
+                assert other.flush()
+    length = (folder / "2026-05-16.log.md").stat().st_size
+    assert size * 0.99 < length <= size
+
+
+def test_full_day_leaves_the_next_day_its_room(corpus: Corpus, folder: Path, clock: Clock) -> None:
+    with DailyLog(corpus, folder, every=NEVER, size=1024 * 1024, now=clock) as log:
+        for number in range(9_000):
+            corpus.emit(ToolCompleted("x", output="y" * 100, id=number, at=clock.now))
+        assert log.flush()
+        dropped = 9_000 - sum(name == "tool.completed" for _, name, _ in read(folder))
+        clock.now += 86400
+        corpus.emit(ToolCompleted("x", output="next", at=clock.now))
+        assert log.flush()
+    assert dropped > 0
+    assert [payload["output"] for _, name, payload in read(folder, "2026-05-17") if name == "tool.completed"] == [
+        "next"
+    ]
+    assert log._overflow == {}
+
+
 class Written:
     """Tells when something was written, by hooking in behind the real write."""
 
@@ -813,11 +870,12 @@ class Written:
         self.may.set()
         append = DayFiles.append
 
-        def hooked(files: DayFiles, day: str, lines: bytes) -> None:
+        def hooked(files: DayFiles, day: str, lines: list[bytes]) -> int:
             self.may.wait(30)
-            append(files, day, lines)
-            self.sizes.append(len(lines))
+            dropped = append(files, day, lines)
+            self.sizes.append(sum(map(len, lines)))
             self.seen.set()
+            return dropped
 
         monkeypatch.setattr(DayFiles, "append", hooked)
 
