@@ -50,6 +50,8 @@ _FULL: Final = 0.8
 """A journal that grew too large is rotated until it takes this part of its size."""
 _SLACK: Final = 1.1
 """Entries leave once a segment can be filled, or once they are this much older than they may be."""
+_LONGEST_LINE: Final = 64_000_000
+"""Most bytes of one entry that are read from a segment; a request, and so an entry, has far fewer."""
 _REST: Final = 600.0
 """After a rotation that found nothing to move, the next look comes so many seconds later."""
 _NAME: Final = re.compile(r"(\d+)-(\d+)\.jsonl\.gz")
@@ -153,27 +155,37 @@ class Segment(NamedTuple):
     path: Path
 
     def read(self, after: int = 0) -> Iterator[Entry]:
-        """Yields its entries with a greater ``seq``. Raises ``StoreError`` if it is damaged."""
+        """Yield its entries with a greater ``seq``, a line at a time.
+
+        Raises ``StoreError`` where the file is damaged: empty, torn, or not what rotation writes. What comes before
+        the damage has been yielded by then.
+        """
+        seq = 0
         try:
             with gzip.open(self.path, "rb") as lines:
-                for line in lines:
+                while line := lines.readline(_LONGEST_LINE):
                     entry = _decode(line)
-                    if entry.seq > after:
+                    seq = entry.seq
+                    if seq > after:
                         yield entry
         except (OSError, EOFError, zlib.error, UnicodeError, msgspec.MsgspecError) as fault:
-            raise StoreError(f"{self.path} is damaged ({fault}); move it away to read the rest") from fault
+            raise StoreError(f"{self.path} is damaged after entry {seq}: {fault}") from fault
+        if seq < self.last:
+            raise StoreError(f"{self.path} is damaged: it ends after entry {seq}, before its last, {self.last}")
 
 
 class Journal:
     """A store's journal with its segments as one stream in order, none twice.
 
-    ``state`` is the state folder, which need not exist. ``sleep`` is for tests.
+    A damaged segment is logged once, and the stream continues with the others. ``state`` is the state folder, which
+    need not exist. ``sleep`` is for tests.
     """
 
     def __init__(self, store: Store, state: Path, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self.store = store
         self.folder = state / FOLDER
         self._sleep = sleep
+        self._damaged: set[Path] = set()
 
     def segments(self) -> list[Segment]:
         """Returns the segments, the oldest first entry first."""
@@ -257,7 +269,7 @@ class Journal:
         while waiting or heap:
             while waiting and (not heap or waiting[0].first <= heap[0][0]):
                 number += 1
-                lines = waiting.popleft().read(after)
+                lines = self._readable(waiting.popleft(), after)
                 if (entry := next(lines, None)) is not None:
                     heapq.heappush(heap, (entry.seq, number, entry, lines))
             if not heap:
@@ -270,6 +282,15 @@ class Journal:
                 heapq.heapreplace(heap, (following.seq, mine, following, lines))
             else:
                 heapq.heappop(heap)
+
+    def _readable(self, segment: Segment, after: int) -> Iterator[Entry]:
+        """Yield the entries of a segment up to where it is damaged, if it is."""
+        try:
+            yield from segment.read(after)
+        except StoreError as error:
+            if segment.path not in self._damaged:
+                self._damaged.add(segment.path)
+                logger.warning("%s; the journal is shown without the rest of it", error)
 
 
 def _merged(*streams: Iterable[Entry]) -> Iterator[Entry]:
@@ -311,6 +332,8 @@ class Rotation:
         self._now = now if now is not None else store.now
         self._rest_until = 0.0
         self._too_large = False
+        self.busy = False
+        """Whether another process (or thread) was rotating when this one last tried."""
 
     def run(self, horizon: int, *, rounds: int = 1) -> int:
         """Writes at most ``rounds`` segments; returns how many entries moved, 0 if another rotates now.
@@ -333,6 +356,16 @@ class Rotation:
                 break
         return moved
 
+    def run_all(self, horizon: int) -> int:
+        """Move everything that no decision needs any more, whatever its age; return how many entries moved.
+
+        ``horizon`` and errors are those of ``run``.
+        """
+        moved = 0
+        while step := self._move(self._now(), horizon, all=True):
+            moved += step
+        return moved
+
     def _due(self) -> int | None:
         """Up to which moment entries are to leave; None if none is."""
         now = self._now()
@@ -346,13 +379,15 @@ class Rotation:
             return None
         return old
 
-    def _move(self, until: int, horizon: int) -> int:
+    def _move(self, until: int, horizon: int, *, all: bool = False) -> int:
+        """Write one segment; ``all``: also one that is not full and whose entries are young."""
         try:
             with self._alone() as alone:
+                self.busy = not alone
                 if not alone:
                     return 0
                 entries = self._store.take(until, horizon, self._batch)
-                if not entries or not self._worth(entries):
+                if not entries or not (all or self._worth(entries)):
                     return 0
                 self._write(entries)
                 self._store.take(until, horizon, self._batch, delete=True, only={entry.seq for entry in entries})
@@ -381,7 +416,7 @@ class Rotation:
         name = f"{entries[0].seq}-{entries[-1].seq}.jsonl.gz"
         path = self._folder / name
         if path.exists():  # of a rotation that died before it deleted: nothing of it may be lost
-            entries = list(_merged(Segment(0, 0, path).read(), entries))
+            entries = _with(Segment(entries[0].seq, entries[-1].seq, path), entries)
         part = self._folder / f".{name}.part"
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "wb") as raw:
@@ -391,6 +426,18 @@ class Rotation:
             os.fsync(raw.fileno())
         part.replace(path)
         _sync(self._folder)
+
+
+def _with(segment: Segment, entries: list[Entry]) -> list[Entry]:
+    """Return the entries together with those of the segment; a damaged one is kept under another name."""
+    found: list[Entry] = []
+    try:
+        found.extend(segment.read())
+    except StoreError as error:
+        kept = segment.path.with_name(f"{segment.path.name}.damaged")
+        logger.warning("%s; it is kept as %s and written anew", error, kept.name)
+        segment.path.rename(kept)
+    return list(_merged(found, entries))
 
 
 def _sync(folder: Path) -> None:

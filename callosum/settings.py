@@ -99,9 +99,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     ``shell``: what of ``ShellPolicy`` is set, by the names of its fields. ``keys_fold_plus_tags``: whether addresses
     lose their plus tags in keys.
     ``server_...``: where ``callosum serve`` listens and whom it believes, see its options.
-    ``corpus_log``: whether the daily log is written. ``corpus_size``: most bytes of one day's file. ``regions_off``: which regions are switched off. ``brief_budget``:
-    how long a brief is at most, in tokens. ``health_memory``, ``health_disk`` (used parts, 0 to 1) and ``health_free``
-    (in bytes): from where on something is wrong. ``telemetry_...``: what leaves the corpus for other systems.
+    ``corpus_log``: whether the daily log is written. ``corpus_size``: most bytes of one day's file. ``regions_off``:
+    which regions are switched off. ``brief_budget``: how long a brief is at most, in tokens. ``health_memory``,
+    ``health_disk`` (used parts, 0 to 1) and ``health_free`` (in bytes): from where on something is wrong.
+    ``telemetry_...``: what leaves the corpus for other systems.
     ``config``: the file that was read, None if there was none.
     """
 

@@ -200,15 +200,17 @@ def _segments(settings: Settings) -> Iterator[Finding]:
 
     segments = Journal(MemoryStore(), settings.state).segments()
     count = 0
-    try:
-        for segment in segments:
+    whole = []
+    for segment in segments:
+        try:
             count += sum(1 for _ in segment.read())
-    except StoreError as error:
-        yield Finding("segments", "wrong", str(error))
-        return
-    if segments:
-        size = sum(segment.path.stat().st_size for segment in segments)
-        yield Finding("segments", "ok", f"{len(segments)} of the journal, {count} entries, {size / 1e6:.1f} MB")
+            whole.append(segment)
+        except StoreError as error:
+            advice = "Restore it from a backup, or move it away: the rest of the journal is shown without it"
+            yield Finding("segments", "wrong", str(error), advice)
+    if whole:
+        size = sum(segment.path.stat().st_size for segment in whole)
+        yield Finding("segments", "ok", f"{len(whole)} of the journal, {count} entries, {size / 1e6:.1f} MB")
 
 
 def _servers(settings: Settings) -> Iterator[Finding]:

@@ -47,7 +47,7 @@ def journal(  # noqa: PLR0917  typer names them all
         typer.Option("--export", metavar="FILE", help="Write all that fits as JSONL to a new file (.gz compresses)."),
     ] = None,
     rotate: Annotated[
-        bool, typer.Option("--rotate", help="Move what is old or too much into compressed segments now.")
+        bool, typer.Option("--rotate", help="Move all entries that no decision needs into compressed segments now.")
     ] = False,
     state: State = None,
     config: Config = None,
@@ -118,10 +118,13 @@ def _rotate(book: Journal, age: float, size: int, window: int) -> None:
     from callosum.policy.evidence import horizon
 
     rotation = Rotation(book.store, book.folder.parent, age=age, size=size)
-    moved = rotation.run(horizon(book.store.now(), window), rounds=1000)
-    show.line(
-        f"{moved} entries were moved into {len(book.segments())} segments." if moved else "Nothing had to be moved."
-    )
+    moved = rotation.run_all(horizon(book.store.now(), window))
+    if moved:
+        show.line(f"Moved {moved} entries; there are {len(book.segments())} segments now.")
+    elif rotation.busy:
+        show.line("Nothing was moved: another process is rotating the journal.")
+    else:
+        show.line("Nothing was moved: decisions may still need every entry in the store.")
 
 
 def _export(book: Journal, wanted: Filter, path: Path, *, json: bool) -> None:

@@ -136,7 +136,8 @@ class DailyLog:
     ``health.warning`` for ``log.full`` tells how many lines this process dropped: with the first, whenever they
     are ten times as many, and when the day or the process ends.
 
-    Raises ``ConfigError`` at ``keep``, ``every``, ``limit`` or ``size``. Nothing is read or written before the first event.
+    Raises ``ConfigError`` at ``keep``, ``every``, ``limit`` or ``size``. Nothing is read or written
+    before the first event.
     """
 
     def __init__(

@@ -151,8 +151,8 @@ class Cortex:
         Returns how many entries and pages that were, at most ``budget``; less than that means that all is in, or
         that another process is at it. Emits ``cortex.reindexed`` once for the journal and for each page.
 
-        Raises ``StoreUnavailable`` if the folder or the journal cannot be used now, ``StoreError`` if a segment of
-        the journal is damaged or the index is of a newer Callosum. What was taken in until then stays.
+        Raises ``StoreUnavailable`` if the folder or the journal cannot be used now, ``StoreError`` if the
+        index is of a newer Callosum. What was taken in until then stays.
         """
         changes: dict[str, str] = {}
         try:

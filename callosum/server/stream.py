@@ -41,7 +41,7 @@ from msgspec import Struct
 
 from callosum import wire
 from callosum.corpus.events import CorpusEvent, select
-from callosum.errors import StoreError, StoreUnavailable
+from callosum.errors import StoreError
 from callosum.journal import FOLDER, Journal
 from callosum.model import Entry
 from callosum.server.ring import (
@@ -155,13 +155,7 @@ class Past:
         entries = self._store.entries(after=after, limit=limit)
         if self._journal is None or self._rotated_up_to() <= after:
             return entries
-        try:
-            return list(islice(self._journal.read(after=after), limit))
-        except StoreUnavailable:
-            raise
-        except StoreError as error:
-            logger.error("the event stream goes on without a part of the journal: %s", error)  # noqa: TRY400
-            return entries
+        return list(islice(self._journal.read(after=after), limit))
 
     def _rotated_up_to(self) -> int:
         """The newest entry of all segments. The folder is listed only if it has changed."""

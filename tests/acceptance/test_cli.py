@@ -190,7 +190,11 @@ def test_the_journal_is_filtered_and_exported(state: Path, gate: LocalGate, tmp_
     again = run(state, "journal", "--export", str(out))
     assert (again.returncode, "there is such a file already" in again.stderr) == (2, True)
     assert "intercept" in run(state, "journal").stdout
-    assert run(state, "journal", "--rotate").stdout == "Nothing had to be moved.\n"
+    before = run(state, "journal", "--json", "-n", "0").stdout
+    assert run(state, "journal", "--rotate").stdout == "Moved 1 entries; there are 1 segments now.\n"
+    assert run(state, "journal", "--json", "-n", "0").stdout == before
+    again = run(state, "journal", "--rotate").stdout
+    assert again == "Nothing was moved: decisions may still need every entry in the store.\n"
 
 
 def test_the_journal_is_followed_line_by_line(state: Path, gate: LocalGate) -> None:

@@ -6,6 +6,7 @@ import gzip
 import json
 import stat
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -293,11 +294,97 @@ def test_a_damaged_segment_is_said_and_left_as_it_is(tmp_path: Path) -> None:
         b"no gzip",
         gzip.compress(b"not json\n"),
         gzip.compress(b'{"event":"intercept","session":"a"}\n' * 99)[:40],
+        b"",
+        gzip.compress(b""),
+        gzip.compress(b'{"event":"intercept","session":"a","seq":1}\n'),
     ):
         path.write_bytes(content)
         with pytest.raises(StoreError, match="is damaged"):
             list(Segment(1, 2, path).read())
         assert path.read_bytes() == content
+
+
+def segmented(place: tuple[LocalGate, Clock, Path], count: int) -> tuple[list[int], list[Segment]]:
+    """Return all entries' places, with the segments into which nearly all of them were rotated."""
+    gate, clock, folder = place
+    fill(gate, count)
+    stream = everything(gate)
+    clock.now += 3 * DAY
+    rotation(place).run_all(clock.now - 2 * DAY)
+    return stream, Journal(gate.store, folder).segments()
+
+
+@pytest.mark.parametrize("harm", ["empty", "torn", "cut short", "no gzip", "one line without an end"])
+def test_damaged_segment_is_named_and_the_others_are_still_shown(
+    place: tuple[LocalGate, Clock, Path], harm: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate, _, folder = place
+    stream, segments = segmented(place, 60)
+    assert len(segments) >= 3
+    hurt = segments[1]
+    content, lines = hurt.path.read_bytes(), gzip.decompress(hurt.path.read_bytes()).splitlines(keepends=True)
+    hurt.path.write_bytes(
+        {
+            "empty": b"",
+            "torn": content[: len(content) // 2],
+            "cut short": gzip.compress(b"".join(lines[:-1])),
+            "no gzip": b"rubbish",
+            "one line without an end": gzip.compress(lines[0] + b"[" * 1_000_000),
+        }[harm]
+    )
+    journal = Journal(gate.store, folder)
+    found = seqs(list(journal.read()))
+    lost = {seq for seq in stream if hurt.first <= seq <= hurt.last}
+    assert set(stream) - lost <= set(found)
+    assert found == sorted(set(found))
+    if harm in ("cut short", "one line without an end"):
+        assert hurt.first in found, "what comes before the damage is shown"
+    assert list(journal.read())
+    assert caplog.text.count(f"{hurt.path} is damaged") == 1
+
+
+def test_segment_is_read_a_line_at_a_time(place: tuple[LocalGate, Clock, Path]) -> None:
+    """A reader that takes some entries of a segment of 40 MB holds little of it."""
+    _, segments = segmented(place, 10)
+    line = gzip.decompress(segments[0].path.read_bytes()).splitlines()[0] + b"\n"
+    with gzip.open(segments[0].path, "wb", compresslevel=1) as out:
+        for _ in range(40):
+            out.write(line * (1_000_000 // len(line)))
+    tracemalloc.start()
+    try:
+        entries = segments[0].read()
+        for _ in range(2_000):
+            next(entries)
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_rotation_rewrites_a_damaged_segment_of_the_same_name(place: tuple[LocalGate, Clock, Path]) -> None:
+    """A rotation that died before it deleted left its entries in the store, so nothing of them is lost."""
+    gate, clock, folder = place
+    fill(gate, 10)
+    stream = everything(gate)
+    clock.now += 3 * DAY
+    with pytest.raises(StoreUnavailable):
+        rotation(place, Dying(gate.store)).run_all(clock.now - 2 * DAY)  # type: ignore[arg-type]
+    (left,) = Journal(gate.store, folder).segments()
+    left.path.write_bytes(b"")
+    rotation(place).run_all(clock.now - 2 * DAY)
+    assert seqs(list(Journal(gate.store, folder).read())) == stream
+    assert (folder / "journal" / f"{left.path.name}.damaged").read_bytes() == b""
+
+
+def test_rotation_on_request_moves_young_entries_too(place: tuple[LocalGate, Clock, Path]) -> None:
+    """By itself rotation waits until entries are old enough to fill a segment."""
+    gate, clock, folder = place
+    fill(gate, 7)
+    stream = everything(gate)
+    clock.now += 3600 * SECOND
+    assert rotation(place).run(clock.now) == 0
+    moved = rotation(place).run_all(clock.now)
+    assert 0 < moved <= len(stream)
+    assert seqs(list(Journal(gate.store, folder).read())) == stream
 
 
 def test_a_folder_that_cannot_be_written_is_a_store_error_and_loses_nothing(

@@ -362,15 +362,19 @@ def test_another_journal_is_read_from_its_beginning(
     assert whole(state) == 2
 
 
-def test_a_damaged_segment_is_told_and_what_was_read_stays(cortex: Cortex, gate: LocalGate, state: Path) -> None:
+def test_damaged_segment_is_named_and_the_rest_is_indexed(
+    cortex: Cortex, gate: LocalGate, state: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     a_day(gate)
     cortex.index()
     (state / "journal").mkdir()
     last = gate.entries()[-1].seq
     (state / "journal" / f"{last + 1}-{last + 2}.jsonl.gz").write_bytes(b"rubbish")
-    with pytest.raises(StoreError, match="is damaged"):
-        cortex.index()
+    gate.intercept(Call("mira", "send_email", {"to": "zoe@example.com", "body": "hello"}))
+    assert cortex.index() > 0
     assert cortex.search("alice")
+    assert cortex.search("zoe")
+    assert "is damaged" in caplog.text
 
 
 # --- pages ------------------------------------------------------------------------------------------------

@@ -629,7 +629,7 @@ def test_a_damaged_segment_does_not_end_the_stream(tmp_path: Path, caplog: pytes
         book.store.close()
 
     run(scenario)
-    assert "goes on without a part of the journal" in caplog.text
+    assert "is damaged" in caplog.text
 
 
 # --- what is published ------------------------------------------------------------------------------------
