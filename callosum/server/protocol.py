@@ -43,15 +43,14 @@ _LOOKED_AT: Final = frozenset((b"host", b"content-length", b"transfer-encoding")
 _UPGRADING: Final = frozenset((b"upgrade", b"http2-settings"))
 _FRAMING: Final = 1_000_000
 """What the frames of a body in chunks may come to, in bytes: sizes, extensions, trailers."""
-_SPARE: Final = 64
-"""Connections over the limit that are told so; the next are closed without a word."""
 
 
 class Limits(Struct, frozen=True, kw_only=True):
     """Sizes in bytes, times in seconds.
 
     ``stuck``: how long a client may read nothing of what waits for it. ``pipelined``: how many requests of a
-    connection may wait for the one before. What closes a connection that idles is uvicorn's
+    connection may wait for the one before. ``spare``: how many connections over ``connections`` are answered that there
+    are too many; the next are closed without a word. What closes a connection that idles is uvicorn's
     ``timeout_keep_alive``; one that never says anything is closed after ``arrive``.
     """
 
@@ -63,6 +62,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     stuck: float = 30.0
     linger: float = 2.0
     connections: int = 16_384
+    spare: int = 64
     pipelined: int = 64
 
 
@@ -123,7 +123,7 @@ class Protocol(HttpToolsProtocol):
             transport.close()
             return
         beyond = len(self.connections) - self.limits.connections
-        if beyond > _SPARE:
+        if beyond > self.limits.spare:
             transport.abort()
         elif beyond > 0:
             self._refuse(503, "there are too many connections", "connection")

@@ -9,13 +9,14 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from contextlib import ExitStack, suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import uvicorn
 from msgspec import Struct
@@ -28,6 +29,7 @@ from callosum.corpus.events import CorpusEvent
 from callosum.errors import ConfigError, StoreError
 from callosum.gate import LocalGate
 from callosum.model import SECOND, State
+from callosum.server.accepting import Acceptor, open_files
 from callosum.server.aftermath import take_up
 from callosum.server.app import HEALTH, App, Service
 from callosum.server.metrics import Metrics
@@ -60,9 +62,15 @@ _GARBAGE: Final = 20_000
 _SWITCH: Final = 0.0005
 """A thread that comes back from the disk waits for the interpreter's lock no longer than this, in seconds."""
 _OWN_FILES: Final = 256
-"""So many open files are left to the gate itself."""
+"""Most open files that are left to the gate itself."""
+_OWN_RESERVE: Final = 16
+"""Open files that the gate may need beyond those that it has when it starts: logs, segments, connections of threads."""
+_FEWEST: Final = 4
+"""Connections without which it makes no sense to serve."""
 _LAST_WORDS: Final = 2
 """How long a stopping server goes on journalling what it refused, in seconds."""
+_HANG_UP: Final = getattr(signal, "SIGHUP", signal.SIGTERM)
+"""Sent when a terminal closes, and by service managers. Windows has no such signal."""
 _OPEN: Final = (State.OPEN, State.QUEUED, State.ASKED)
 
 
@@ -113,8 +121,9 @@ def serve(settings: Settings, options: Options, ready: Callable[[str], None]) ->
             opened = stack.enter_context(listen(options.host, options.port))
             address = address_of(opened, tls=options.tls)
         ended = _Ended()
-        for name in ("SIGINT", "SIGTERM"):
-            stack.callback(signal.signal, getattr(signal, name), signal.signal(getattr(signal, name), ended))
+        for number in (signal.SIGINT, signal.SIGTERM):
+            stack.callback(signal.signal, number, signal.signal(number, ended))
+        stack.callback(_handle_hang_up(ended))
         gate = stack.enter_context(LocalGate(settings=settings))
         brain = stack.enter_context(Brain(gate))
         stack.enter_context(announced(settings.state, address, __version__, options.drain))
@@ -133,13 +142,36 @@ def _allow_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _connections() -> int:
-    """How many connections are let in: what there may be of open files, less those of the gate's own, bounds them."""
-    most = Protocol.limits.connections
-    if resource is None:  # pragma: no cover - Windows
-        return most
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return most if files == resource.RLIM_INFINITY else max(64, min(most, files - _OWN_FILES))
+class _Room(NamedTuple):
+    """Number of connections that are served, and of further ones that are answered 503.
+
+    ``scarce``: open files, not the server's own limit, decide how many there are.
+    """
+
+    connections: int
+    spare: int
+    scarce: bool
+
+
+def _room() -> _Room:
+    """Return how many connections there may be beside the files that the gate itself needs.
+
+    Raises ``ConfigError`` where the limit of open files leaves too few.
+    """
+    limits = Protocol.limits
+    wanted = limits.connections + limits.spare
+    files = resource.RLIM_INFINITY if resource is None else resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if resource is None or files == resource.RLIM_INFINITY or files - _OWN_FILES >= wanted:
+        return _Room(limits.connections, limits.spare, scarce=False)
+    own = min(_OWN_FILES, max(files // 2, open_files() + _OWN_RESERVE))
+    left = files - own
+    if left < _FEWEST:
+        raise ConfigError(
+            f"this process may open {files} files and needs {own} itself: raise the limit to {own + _FEWEST} or more",
+            at="ulimit -n",
+        )
+    spare = min(limits.spare, left // 4)
+    return _Room(left - spare, spare, scarce=True)
 
 
 def _tune() -> None:
@@ -148,6 +180,17 @@ def _tune() -> None:
     gc.freeze()
     gc.set_threshold(_GARBAGE, 20, 50)
     sys.setswitchinterval(_SWITCH)
+
+
+def _handle_hang_up(handler: Callable[[int, FrameType | None], None]) -> Callable[[], object]:
+    """Have SIGHUP handled, unless whoever started the process has it ignored (``nohup``); return what undoes that.
+
+    Does nothing in threads, which may not handle signals.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(_HANG_UP) is signal.SIG_IGN:
+        return lambda: None
+    before = signal.signal(_HANG_UP, handler)
+    return partial(signal.signal, _HANG_UP, before)
 
 
 class _Ended:
@@ -240,7 +283,8 @@ async def serve_gate(
         open_to_all=(HEALTH,),
         on_refused=on_refused,
     )
-    protocol = limited(connections=_connections())
+    room = _room()
+    protocol = limited(connections=room.connections, spare=room.spare)
     config = uvicorn.Config(
         app,
         http=protocol,
@@ -263,7 +307,9 @@ async def serve_gate(
         if tasks:
             await asyncio.wait(tasks, timeout=_LAST_WORDS)
 
-    server = _Server(config, service, protocol, options.drain, lambda: ready(server.leave), journal_rest)
+    server = _Server(
+        config, service, protocol, options.drain, lambda: ready(server.leave), journal_rest, scarce=room.scarce
+    )
     beside = [asyncio.ensure_future(_keep_table(gate)), asyncio.ensure_future(_tick(refusals))]
     beside.append(asyncio.ensure_future(_register(gate)))
     beside.append(asyncio.ensure_future(_start(brain)))
@@ -319,8 +365,11 @@ class _Server(uvicorn.Server):
         drain: float,
         ready: Callable[[], None],
         before_stop: Callable[[], Awaitable[None]],
+        *,
+        scarce: bool = False,
     ) -> None:
         super().__init__(config)
+        self._scarce = scarce
         self._service = service
         self._protocol = protocol
         self._drain = drain
@@ -334,6 +383,13 @@ class _Server(uvicorn.Server):
         """Begins to stop. For any thread."""
         self.should_exit = True
         self._loop.call_soon_threadsafe(self._left.set)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take SIGHUP for a request to stop, too, unless whoever started the server has it ignored (``nohup``)."""
+        with super().capture_signals(), ExitStack() as stack:
+            stack.callback(_handle_hang_up(self.handle_exit))
+            yield
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal came; a second one ends the drain."""
@@ -349,8 +405,22 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begins to take connections."""
-        await super().startup(sockets)
+        await super().startup([] if self._scarce else sockets)
+        for listener in (sockets or ()) if self._scarce else ():
+            self.servers.append(self._acceptor(listener))  # type: ignore[arg-type]  # it is closed like the others
         self._ready()
+
+    def _acceptor(self, listener: socket.socket) -> Acceptor:
+        limits = self._protocol.limits
+        connections = self.server_state.connections
+        return Acceptor(
+            listener,
+            lambda: self._protocol(self.config, self.server_state, self.lifespan.state),
+            room=limits.connections + limits.spare,
+            count=lambda: len(connections),
+            tls=self.config.ssl,
+            handshake=limits.arrive,
+        )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Hands over, answers what was taken and refuses the rest."""

@@ -193,8 +193,8 @@ def test_the_journal_is_filtered_and_exported(state: Path, gate: LocalGate, tmp_
     before = run(state, "journal", "--json", "-n", "0").stdout
     assert run(state, "journal", "--rotate").stdout == "Moved 1 entries; there are 1 segments now.\n"
     assert run(state, "journal", "--json", "-n", "0").stdout == before
-    again = run(state, "journal", "--rotate").stdout
-    assert again == "Nothing was moved: decisions may still need every entry in the store.\n"
+    rotated = run(state, "journal", "--rotate").stdout
+    assert rotated == "Nothing was moved: decisions may still need every entry in the store.\n"
 
 
 def test_the_journal_is_followed_line_by_line(state: Path, gate: LocalGate) -> None:

@@ -117,8 +117,16 @@ class _Unix(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def launch(state: Path, *options: str, environ: Mapping[str, str] | None = None) -> Server:
-    """Starts a server on a free port of the loopback (or as the options say) and waits until it answers."""
+def launch(
+    state: Path,
+    *options: str,
+    environ: Mapping[str, str] | None = None,
+    before: Callable[[], object] | None = None,
+) -> Server:
+    """Starts a server on a free port of the loopback (or as the options say) and waits until it answers.
+
+    ``before`` is called in the new process, before it becomes the server.
+    """
     state.mkdir(parents=True, exist_ok=True)
     read, write = os.pipe()
     log = state.parent / f"{state.name}-server.log"
@@ -132,6 +140,7 @@ def launch(state: Path, *options: str, environ: Mapping[str, str] | None = None)
             stderr=errors,
             pass_fds=(write,),
             env=forking.alike(os.environ) | dict(environ or {}),
+            preexec_fn=before,
         )
     os.close(write)
     address = heard(read, SECONDS)
@@ -143,9 +152,14 @@ def launch(state: Path, *options: str, environ: Mapping[str, str] | None = None)
 
 
 @contextmanager
-def serving(state: Path, *options: str, environ: Mapping[str, str] | None = None) -> Iterator[Server]:
-    """A server for the length of a block; it must not have failed by itself."""
-    server = launch(state, *options, environ=environ)
+def serving(
+    state: Path,
+    *options: str,
+    environ: Mapping[str, str] | None = None,
+    before: Callable[[], object] | None = None,
+) -> Iterator[Server]:
+    """A server for the length of a block; it must not have failed by itself. ``before`` is that of ``launch``."""
+    server = launch(state, *options, environ=environ, before=before)
     try:
         yield server
         if server.process.poll() is None:
