@@ -179,6 +179,36 @@ def load(
     return Settings(**found, shell=shell, config=config)
 
 
+def user_config(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the path of the user's own ``callosum.toml``, which every process of theirs finds by itself."""
+    return _platform("config", os.environ if environ is None else environ) / CONFIG
+
+
+def handed_on(environ: Mapping[str, str], cwd: str | Path | None = None) -> dict[str, str]:
+    """Return the variables with settings of a gate that a process hands on to the local gate that it starts.
+
+    That gate works in another folder: paths become absolute, from ``cwd`` (default: the working folder). Left out are
+    the settings that are given as options, that concern one session, or that only a server of several machines has.
+    """
+    here = Path.cwd() if cwd is None else Path(cwd).absolute()
+    found: dict[str, str] = {}
+    for name, read in {"config": _path, **_READ}.items():
+        variable = f"CALLOSUM_{name.upper()}"
+        value = environ.get(variable)
+        if not value or name in _OF_ONE_PROCESS or name.startswith("server_"):
+            continue
+        if read is _path:
+            value = _absolute(value, here)
+        elif read is _folders:
+            value = os.pathsep.join(_absolute(word, here) for word in value.split(os.pathsep) if word)
+        found[variable] = value
+    return found
+
+
+def _absolute(path: str, here: Path) -> str:
+    return str(here / os.path.expanduser(path))  # noqa: PTH111 - that a user is unknown is for the gate to report
+
+
 # -- values ----------------------------------------------------------------------------------------
 
 
@@ -372,6 +402,8 @@ def _tokens(value: Any, _: Path) -> int:
     return value
 
 
+_OF_ONE_PROCESS: Final = ("state", "instance", "notify")
+"""Settings that no process hands on to a gate that it starts."""
 _READ: Final[Mapping[str, _Reader]] = {
     "state": _path,
     "store": _url,
@@ -461,7 +493,7 @@ def _find(named: Path | None, environ: Mapping[str, str], here: Path) -> Path | 
     for folder in _up_to_repository(here):
         if (folder / CONFIG).is_file():
             return folder / CONFIG
-    own = _platform("config", environ) / CONFIG
+    own = user_config(environ)
     return own if own.is_file() else None
 
 

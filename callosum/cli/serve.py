@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from callosum import launch
 from callosum.cli.codes import NO
 from callosum.cli.options import Config, Json, State, settings_of
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from callosum.settings import Settings
 
 START_SECONDS = 15.0
@@ -72,8 +75,14 @@ def serve(  # noqa: PLR0917  typer names them all
     state: State = None,
     config: Config = None,
     ready_fd: Annotated[int | None, typer.Option("--ready-fd", hidden=True)] = None,
+    recorded: Annotated[
+        bool, typer.Option("--recorded", hidden=True, help="Read the callosum.toml that `callosum install` recorded.")
+    ] = False,
 ) -> None:
     """Serve the gate to sessions of other processes and machines, until SIGTERM or Ctrl-C."""
+    if recorded and state is not None and config is None and not os.environ.get("CALLOSUM_CONFIG"):
+        found = launch.recorded_config(str(state))
+        config = Path(found) if found is not None else None
     settings = settings_of(
         state,
         None,
@@ -94,6 +103,8 @@ def serve(  # noqa: PLR0917  typer names them all
     if background:
         _in_background(settings)
         return
+    if ready_fd is not None:
+        os.chdir(launch.NEUTRAL)  # all paths in the settings are absolute by now
     _serve(settings, insecure=insecure, idle=idle, drain=drain, ready_fd=ready_fd)
 
 
@@ -136,6 +147,11 @@ def _serve(settings: Settings, *, insecure: bool, idle: float | None, drain: flo
     run(settings, options, ready)
 
 
+def _own(environ: Mapping[str, str]) -> dict[str, str]:
+    """The settings among the variables: a person starts this server, and says by them how."""
+    return {name: value for name, value in environ.items() if name.startswith("CALLOSUM_")}
+
+
 def _in_background(settings: Settings) -> None:
     from callosum.cli import show
     from callosum.server.place import AlreadyServed, heard, running
@@ -144,14 +160,15 @@ def _in_background(settings: Settings) -> None:
     log = settings.state / "server.log"
     settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     arguments = [argument for argument in sys.argv[1:] if argument != "--background"]
-    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as errors:
+    with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600), "ab") as errors:
         child = subprocess.Popen(  # noqa: S603 - ourselves
-            [sys.executable, "-m", "callosum.cli", *arguments, "--ready-fd", str(write)],
+            launch.command(*arguments, "--ready-fd", str(write)),
             stdin=subprocess.DEVNULL,
             stdout=errors,
             stderr=errors,
             pass_fds=(write,),
             start_new_session=True,
+            env=launch.environment(os.environ, _own(os.environ)),
         )
     os.close(write)
     address = heard(read, START_SECONDS)

@@ -13,6 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from callosum.launch import NEUTRAL, environment, serve_command
 from callosum.sockets import socket_path
 
 if TYPE_CHECKING:
@@ -48,9 +49,11 @@ _children: list[_Detached] = []
 
 
 def start(state: str | os.PathLike[str], seconds: float = START_SECONDS, *, idle: float = IDLE) -> bool:
-    """Starts the local gate of a state folder unless it runs; returns whether it listens within ``seconds``.
+    """Start the local gate of a state folder unless it runs; return whether it listens within ``seconds``.
 
-    What it has to say goes to ``server.log`` in the state folder.
+    It runs from this installation, in a neutral folder and with none of this process's variables that change which
+    code runs (``callosum.launch``); those of Callosum's settings it gets with absolute paths. What it has to say goes
+    to ``server.log`` in the state folder.
     """
     path = socket_path(state)
     if listens(path):
@@ -59,14 +62,19 @@ def start(state: str | os.PathLike[str], seconds: float = START_SECONDS, *, idle
     ends = time.monotonic() + seconds
     folder = os.path.abspath(os.path.expanduser(state))  # noqa: PTH100, PTH111
     os.makedirs(folder, 0o700, exist_ok=True)  # noqa: PTH103
-    log = os.open(os.path.join(folder, "server.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)  # noqa: PTH118
+    from callosum.settings import handed_on  # noqa: PLC0415 - where nothing is started it is not needed
+
+    writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+    log = os.open(os.path.join(folder, "server.log"), writing, 0o600)  # noqa: PTH118
     try:
         child = _Detached(
-            [sys.executable, "-m", "callosum.cli", "serve", "--state", folder, "--socket", path, "--idle", str(idle)],
+            serve_command(folder, path, idle),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
+            cwd=NEUTRAL,
+            env=environment(os.environ, handed_on(os.environ)),
         )
     finally:
         os.close(log)

@@ -1,17 +1,31 @@
-#!/bin/sh
+#!/bin/sh@PRIVILEGED@
 # The hook of Callosum: `hook HOST` asks the gate about a hook event of that host, on standard input; `hook HOST report`
 # hands over one whose answer nobody waits for, `hook HOST here` asks about a file that only this machine can look at.
 # Written by `callosum install`, removed by `callosum uninstall`; a change here is lost with the next install.
 #
 # Asking takes no Python. Where no gate answers in time, callosum.hosts.offline judges by the tier table and starts
 # the gate. What nobody can judge is not run (exit code 2), unless it is no call of a tool.
-payload=$(cat)
+unset @DROPPED@ # they change what the programs below run
+payload=$(@CAT@)
 target="/hooks/$1?@QUERY@"
 seconds=@SECONDS@
+can_ask() { # Local gate: the rule at the top of callosum/sockets.py, as far as a shell can check it without a process.
+	@CAN@
+}
+is_hung() { # Whether the gate did not answer in time a moment ago: the file says until when it is left alone.
+	[ -s @HUNG@ ] && { read -r until <@HUNG@ && @NOW@; } 2>/dev/null || return 1
+	now=${now%%.*}
+	case $until.$now in
+	*[!0-9.]* | .* | *.) return 1 ;;
+	esac
+	[ $((until - now)) -gt 0 ] && [ $((until - now)) -le @HUNG_SECONDS@ ]
+}
 hand_over() {
 	status=7 # as curl says it: nobody listens
-	if @CAN@; then
-		answer=$(curl -q -s -f --noproxy '*' --max-time $seconds @WHERE@ -H 'Content-Type: application/json' --data-binary @- @BASE@"$target" 2>/dev/null <<PAYLOAD@ALSO@
+	if [ "$seconds" != @PATIENCE@ ] && is_hung; then
+		status=@HUNG_STATUS@ # a report does not come here: nobody waits for it
+	elif can_ask "$@"; then
+		answer=$(@CURL@ -q -s -f --noproxy '*' --max-time $seconds @WHERE@ -H 'Content-Type: application/json' --data-binary @- @BASE@"$target" 2>/dev/null <<PAYLOAD@ALSO@
 $payload
 PAYLOAD
 @SECRET@)
@@ -21,13 +35,14 @@ PAYLOAD
 		case $answer in
 		'{'*'}')
 			[ "$answer" = '{}' ] || printf '%s\n' "$answer"
+			[ -s @HUNG@ ] && : >@HUNG@
 			@TEND@
 			exit 0
 			;;
 		esac
 		status=1 # whoever that was, it was no gate
 	fi
-	printf '%s' "$payload" | @PYTHON@ -I -S -c 'import sys; sys.path.insert(0, sys.argv.pop(1)); from callosum.hosts.offline import main; sys.exit(main(sys.argv[1:]))' @ROOT@ "$1" @STATE@ @SOCKET@ "$target" "$status" @PLACE@ @SERVER@ && exit 0
+	printf '%s' "$payload" | @OFFLINE@ "$1" @STATE@ @SOCKET@ "$target" "$status" @PLACE@ @SERVER@ && exit 0
 	case $payload in
 	*PreToolUse* | *BeforeTool*) ;;
 	*hook_event_name*) exit 0 ;;

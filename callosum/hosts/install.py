@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
-import sys
+import signal
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
@@ -13,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
+from callosum import launch
 from callosum.client.fallback import FILE, load_table, write_table
 from callosum.errors import ConfigError
 from callosum.hosts import entries, files, remote
@@ -26,7 +29,8 @@ from callosum.hosts.remote import Remote
 from callosum.hosts.script import names_of, script_of, script_path
 from callosum.model import DEFAULT_NAMESPACE
 from callosum.rulebook import Rulebook
-from callosum.settings import Settings, load
+from callosum.settings import Settings, handed_on, load, user_config
+from callosum.sockets import socket_path, stranger_at
 
 Settled = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """From the object in a settings file to what is to stand there."""
@@ -114,6 +118,8 @@ def plan_install(host: str, settings: Settings, where: Where) -> Plan:
 
     change = files.changed(site.path, added)
     told = (where.remote, remote.greet(where.remote, settings, host)) if where.remote is not None else None
+    if where.remote is None and host != "mcp":
+        then = (*then, *_unread(where.environ))
     return Plan(host, (change,), script, told, then)
 
 
@@ -139,16 +145,48 @@ def install(plan: Plan, settings: Settings) -> None:
         _write_tiers(settings)
         if plan.script is not None:
             remote.forget(settings.state, plan.host)
+        _record(settings)
     if plan.script is not None:
         path, text = plan.script
         files.write(path, text.encode(), 0o700)
     files.install([*plan.changes], settings.state, plan.host)
+    if plan.remote is None:
+        _replace_gate(settings)
 
 
 def uninstall(plan: Plan, settings: Settings) -> None:
     """Does it."""
     files.uninstall([*plan.changes], settings.state)
     remote.forget(settings.state, plan.host)
+
+
+def _record(settings: Settings) -> None:
+    """Record the settings file for the gates that hosts start: those look at no folder in which an agent works."""
+    path = settings.state / launch.RECORD
+    own = settings.config is None or settings.config == user_config()
+    try:
+        if own:
+            path.unlink(missing_ok=True)
+        else:
+            files.write(path, json.dumps({"config": str(settings.config)}).encode() + b"\n", 0o600)
+    except OSError as error:
+        raise ConfigError(f"cannot be written: {error.strerror}", at=str(path)) from None
+
+
+def _replace_gate(settings: Settings) -> None:
+    """Tell a gate of another installation to end: it answers what it has taken, the next call starts one of ours."""
+    found = stranger_at(socket_path(settings.state))
+    if found is not None and found[0]:
+        with suppress(ProcessLookupError):
+            os.kill(found[0], signal.SIGTERM)
+
+
+def _unread(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what there is to know of settings in variables, which gates that hosts start do not read."""
+    names = sorted(handed_on(environ).keys() - {"CALLOSUM_CONFIG", "CALLOSUM_NAMESPACE"})
+    if not names:
+        return ()
+    return (f"Gates that hosts start read no variables: write {', '.join(names)} into callosum.toml instead.",)
 
 
 def _write_tiers(settings: Settings) -> None:
@@ -237,8 +275,7 @@ def _mcp(settings: Settings, where: Where) -> Site:
 
 def _command() -> tuple[str, ...]:
     """What starts this very installation of Callosum, also for a host with another search path."""
-    beside = Path(sys.executable).parent / "callosum"
-    return (str(beside),) if os.access(beside, os.X_OK) else (sys.executable, "-m", "callosum.cli")
+    return tuple(launch.command())
 
 
 SITES: Final[dict[str, Callable[[Settings, Where], Site]]] = {

@@ -17,6 +17,9 @@ import os
 import sys
 from time import monotonic
 
+from callosum.launch import NEUTRAL, environment, recorded_config, serve_command
+from callosum.sockets import note_answered, note_hung, stranger
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 REFUSED_CONNECTION: Final = 7
 """What curl ends with where nobody listens."""
+TIMED_OUT: Final = 28
+"""What curl ends with where the gate did not answer in time."""
 REFUSED_REQUEST: Final = 22
 """What curl ends with where the gate would not take the request, as it does where that is too long."""
 NO_CURL: Final = frozenset((2, 4, 126, 127))
@@ -55,16 +60,18 @@ BEGIN: Final = "SessionStart"
 """What all of them call the begin of a session: the moment at which a gate that is away is started."""
 
 
-def main(arguments: list[str]) -> int:
-    """Answers the hook event on standard input.
+def main(arguments: list[str] | None = None) -> int:
+    """Answer the hook event on standard input.
 
-    ``arguments``: the host, the state folder, the socket, the path and query to ask for, what curl ended with. Where
-    a server is asked that is no process of this machine's, the socket is "", and two more follow: the folder with the
-    server's table and with what is noted for it, and its address. Returns 0 with the host's words on standard output,
-    or 2 with a reason on standard error: not to be run.
+    ``arguments`` (None: those of the process): the host, the state folder, the socket, the path and query to ask for,
+    what curl ended with. Where a server is asked that is no process of this machine's, the socket is "", and two more
+    follow: the folder with the server's table and with what is noted for it, and its address. Returns 0 with the
+    host's words on standard output, or 2 with a reason on standard error: not to be run.
     """
-    host, state, path, target, status, *server = arguments
+    host, state, path, target, status, *server = sys.argv[1:] if arguments is None else arguments
     folder, where = server or (state, f"state: {state}")
+    if int(status) == TIMED_OUT:
+        note_hung(path or os.path.join(folder, "server"))  # noqa: PTH118 - pathlib costs 5 ms of a start
     body = sys.stdin.buffer.read()
     try:
         payload = json.loads(body)
@@ -81,11 +88,12 @@ def main(arguments: list[str]) -> int:
     answer = None
     if path and (int(status) == REFUSED_CONNECTION or int(status) in NO_CURL):
         ends = monotonic() + (START_SECONDS if tier > 0 or event == BEGIN else 0)
-        answer = _bring_up(state, path, target, body, ends)
+        answer, why = _bring_up(state, path, target, body, ends)
+        where = f"{why}; {where}" if why else where
     elif path and int(status) == REFUSED_REQUEST and len(body) > MOST:
         from callosum.hosts.shortening import shortened  # noqa: PLC0415
 
-        answer, _ = _ask(path, target, json.dumps({**payload, "tool_input": shortened(params)}).encode())
+        answer, _, _ = _ask(path, target, json.dumps({**payload, "tool_input": shortened(params)}).encode())
     if answer is None and before and tier > 2:
         answer = refusal(host, tier, tool, where)
     elif answer is None and before:
@@ -174,7 +182,9 @@ def _tier_by_rules(state: str, tool: str, params: Mapping[str, Any], cwd: object
     command = params.get("command")
     if shell and (not isinstance(command, str) or waits(command)):
         return UNKNOWN
-    rules = Rulebook.of(load({"state": state})).current()
+    # neither the settings of the folder that the host works in nor its variables say how a call is judged
+    settings = load({"state": state, "config": recorded_config(state)}, environment(os.environ), NEUTRAL)
+    rules = Rulebook.of(settings).current()
     return rules.classify(Call("offline", tool, params, cwd=cwd if isinstance(cwd, str) else None)).tier
 
 
@@ -227,41 +237,51 @@ def _summarised(params: Mapping[str, Any]) -> Mapping[str, Any]:
 # --- by the gate --------------------------------------------------------------------------------------
 
 
-def _bring_up(state: str, path: str, target: str, body: bytes, ends: float) -> bytes | None:
-    """Sees to it that a gate is started, and asks it as soon as it answers; None where it does not until ``ends``."""
-    answer, listens = _ask(path, target, body)
+def _bring_up(state: str, path: str, target: str, body: bytes, ends: float) -> tuple[bytes | None, str]:
+    """See to it that a gate is started, and ask it as soon as it answers.
+
+    Returns its answer, None where there is none until ``ends``, and why somebody who listens is not asked.
+    """
+    answer, listens, why = _ask(path, target, body)
     if listens:
-        return answer
+        return answer, why
     try:
         if monotonic() >= ends and _tried(state):
-            return None
+            return None, ""
         started = _start(state, path)
     except OSError:
-        return None  # a folder that cannot be written locks nobody out: the table stands
+        return None, ""  # a folder that cannot be written locks nobody out: the table stands
     from time import sleep  # noqa: PLC0415
 
     while (left := ends - monotonic()) > 0:
-        answer, listens = _ask(path, target, body, max(left, ASK_SECONDS))
+        answer, listens, why = _ask(path, target, body, max(left, ASK_SECONDS))
         if listens:
-            return answer
+            return answer, why
         if started and (ended := os.waitpid(started, os.WNOHANG))[0]:
             if os.waitstatus_to_exitcode(ended[1]) != _NOT_FIRST:
-                return None  # it cannot be started: server.log says why
+                return None, ""  # it cannot be started: server.log says why
             started = 0
         sleep(_POLL)
-    return None
+    return None, ""
 
 
-def _ask(path: str, target: str, body: bytes, seconds: float = ASK_SECONDS) -> tuple[bytes | None, bool]:
-    """The gate's answer (None: none that can be used), and whether somebody listens."""
+def _ask(path: str, target: str, body: bytes, seconds: float = ASK_SECONDS) -> tuple[bytes | None, bool, str]:
+    """Ask the gate of the socket.
+
+    Returns its answer (None: none that can be used), whether somebody listens, and why that process is not asked.
+    """
     import socket  # noqa: PLC0415 - where curl found a gate that is hung nobody is asked again
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
         channel.settimeout(seconds)
         try:
             channel.connect(path)
-        except OSError:
-            return None, False
+        except (FileNotFoundError, ConnectionRefusedError):
+            return None, False, ""
+        except OSError as error:
+            return None, True, f"no connection to {path}: {error}"
+        if why := stranger(channel, path):
+            return None, True, why
         head = (
             f"POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
@@ -271,10 +291,14 @@ def _ask(path: str, target: str, body: bytes, seconds: float = ASK_SECONDS) -> t
             received = b""
             while piece := channel.recv(65536):
                 received += piece
+        except TimeoutError:
+            note_hung(path)
+            return None, True, ""
         except OSError:
-            return None, True
+            return None, True, ""
+    note_answered(path)
     first, _, content = received.partition(b"\r\n\r\n")
-    return (content if first.startswith(b"HTTP/1.1 200 ") and _is_object(content) else None), True
+    return (content if first.startswith(b"HTTP/1.1 200 ") and _is_object(content) else None), True, ""
 
 
 def _is_object(content: bytes) -> bool:
@@ -296,15 +320,14 @@ def _tried(state: str) -> bool:
 
 
 def _start(state: str, path: str) -> int:
-    """Starts the local gate in a session of its own, and returns its pid. Of two started at once one serves."""
+    """Start the local gate in a session of its own, and return its pid. Of two that are started at once one serves."""
     os.makedirs(state, 0o700, exist_ok=True)  # noqa: PTH103
     log = os.path.join(state, _LOG)  # noqa: PTH118
-    command = [sys.executable, "-m", "callosum.cli", "serve", "--state", state, "--socket", path, "--idle", str(IDLE)]
-    writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     return os.posix_spawn(
         sys.executable,
-        command,
-        os.environ,
+        serve_command(state, path, IDLE),
+        environment(os.environ),
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, log, writing, 0o600),

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import stat
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -145,6 +146,11 @@ def greet(remote: Remote, settings: Settings, host: str) -> dict[str, int]:
         raise ConfigError(f"does not take it: {error}", at=remote.url) from None
     except (TransportError, ValueError) as error:
         raise ConfigError(f"gave no table of tiers: {error}", at=remote.url) from None
+
+
+def main() -> None:
+    """Run ``tend`` with the arguments of the process, as the hook script does in the background."""
+    tend(*sys.argv[1:3])
 
 
 def tend(state: str, host: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
@@ -10,10 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
+from callosum import launch
 from callosum.hosts.entries import MARK
 from callosum.hosts.remote import Remote, folder_of
 from callosum.model import DEFAULT_NAMESPACE
-from callosum.sockets import socket_path
+from callosum.sockets import HUNG_SECONDS, HUNG_STATUS, hung_path, origin, origin_path, socket_path
 
 if TYPE_CHECKING:
     from callosum.settings import Settings
@@ -28,11 +30,14 @@ PATIENCE: Final = "10"
 """How long such an event may take, in seconds."""
 _SECRET: Final = "Authorization: Bearer $token\nTOKEN\n"  # noqa: S105 - how the script says it
 _TEND: Final = (
-    "case $payload in *SessionStart* | *UserPromptSubmit* | *BeforeAgent*) {python} -I -c 'import sys; "
-    "sys.path.insert(0, sys.argv.pop(1)); from callosum.hosts.remote import tend; tend(sys.argv[1], sys.argv[2])' "
-    "{root} {state} {host} </dev/null >/dev/null 2>&1 & ;; esac"
+    "case $payload in *SessionStart* | *UserPromptSubmit* | *BeforeAgent*) "
+    "{tend} {state} {host} </dev/null >/dev/null 2>&1 & ;; esac"
 )
 """What the gate's own process does beside a local gate: the newest table of tiers, and what went on without it."""
+_PROGRAMS: Final = "/usr/bin:/bin:/usr/local/bin:/opt/homebrew/bin:/run/current-system/sw/bin"
+"""Where a program for the script is looked for first. The script names it by its path: a host may have another PATH."""
+_PRIVILEGED: Final = " -p"
+"""Has bash take no function, option or startup file from its variables. Other shells have none of these."""
 
 
 def script_path(settings: Settings, host: str = "") -> Path:
@@ -49,7 +54,8 @@ def closed(script: str, host: str, seconds: int, *, asks: bool, reports: bool = 
     command = f"{shlex.quote(script)} {host}"
     if not asks:
         return f"{command} {REPORT} || true" if reports else f"{command} || true"
-    waits = f"timeout -k 1 {seconds} " if shutil.which("timeout") else ""
+    timeout = _program("timeout")
+    waits = f"{shlex.quote(timeout)} -k 1 {seconds} " if timeout else ""
     otherwise = "echo 'Callosum: the hook failed, so nothing runs (see callosum doctor)' >&2; exit 2;"
     return f"{waits}{command} || {{ {otherwise} }}"
 
@@ -71,18 +77,27 @@ def script_of(settings: Settings, remote: Remote | None = None, host: str = "") 
     read each time, and handed to curl by a pipe: it is in no list of processes.
     """
     said = {**({"via": MARK} if remote is not None else {}), **names_of(settings)}
-    root = str(Path(__file__).resolve().parents[2])
+    offline = launch.command(run="callosum.hosts.offline:main")
+    offline.insert(2, "-S")
     words = {
+        "PRIVILEGED": _PRIVILEGED if _is_bash("/bin/sh") else "",
+        "DROPPED": " ".join(_dropped()),
+        "CAT": shlex.quote(_program("cat") or "cat"),
+        "CURL": shlex.quote(_program("curl") or "curl"),
+        "NOW": "read -r now _ </proc/uptime" if _has_proc() else "now=$(date +%s)",
+        "HUNG_SECONDS": str(HUNG_SECONDS),
+        "HUNG_STATUS": str(HUNG_STATUS),
         "PATIENCE": PATIENCE,
-        "PYTHON": shlex.quote(sys.executable),
-        "ROOT": shlex.quote(root),
+        "OFFLINE": shlex.join(offline),
         "STATE": shlex.quote(str(settings.state)),
     }
     if remote is None:
-        socket = shlex.quote(socket_path(settings.state))
+        path = socket_path(settings.state)
+        socket = shlex.quote(path)
         words |= {
             "QUERY": "&".join(filter(None, ("pid=$PPID", urlencode(said)))),
-            "CAN": f"[ -S {socket} ]",
+            "CAN": _is_gate(path),
+            "HUNG": shlex.quote(hung_path(path)),
             "SECONDS": "1",
             "WHERE": f"--unix-socket {socket}",
             "BASE": "http://localhost",
@@ -96,20 +111,54 @@ def script_of(settings: Settings, remote: Remote | None = None, host: str = "") 
     else:
         token = shlex.quote(remote.token_file)
         trusted = f" --cacert {shlex.quote(remote.cacert)}" if remote.cacert is not None else ""
+        place = folder_of(settings.state, host)
+        tend = shlex.join(launch.command(run="callosum.hosts.remote:main"))
         words |= {
             "QUERY": urlencode(said),
             "CAN": f'[ "$2" != {HERE} ] && {{ IFS= read -r token || [ -n "$token" ]; }} 2>/dev/null <{token}',
+            "HUNG": shlex.quote(hung_path(str(place / "server"))),
             "SECONDS": f"{remote.seconds:g}",
             "WHERE": f"-H @/dev/fd/3{trusted}",
             "BASE": shlex.quote(remote.url),
             "ALSO": " 3<<TOKEN",
             "SECRET": _SECRET,
-            "TEND": _TEND.format(host=host, **{name.lower(): word for name, word in words.items()}),
+            "TEND": _TEND.format(tend=tend, host=host, state=words["STATE"]),
             "SOCKET": "''",
-            "PLACE": shlex.quote(str(folder_of(settings.state, host))),
+            "PLACE": shlex.quote(str(place)),
             "SERVER": shlex.quote(remote.url),
         }
     text = files("callosum.hosts").joinpath("hook.sh").read_text("utf-8")
     for name, value in words.items():
         text = text.replace(f"@{name}@", value)
     return "".join(line for line in text.splitlines(keepends=True) if line.strip())
+
+
+def _is_gate(path: str) -> str:
+    """Return the shell's form of the rule in ``callosum.sockets``: which process the hook speaks to."""
+    socket, said = shlex.quote(path), shlex.quote(origin_path(path))
+    programs, root = map(shlex.quote, origin())
+    runs = f'[ "/proc/$pid/exe" -ef {shlex.quote(sys.executable)} ]' if _has_proc() else 'kill -0 "$pid" 2>/dev/null'
+    return (
+        f"[ -S {socket} ] && [ -O {socket} ] && [ -O {said} ] && [ ! {socket} -nt {said} ] && "
+        f"{{ read -r pid && IFS= read -r programs && IFS= read -r root; }} 2>/dev/null <{said} && "
+        f'[ "$programs" = {programs} ] && [ "$root" = {root} ] && {runs}'
+    )
+
+
+def _dropped() -> tuple[str, ...]:
+    """Return the names of the variables that the script removes: a shell has no way to remove all that begin alike."""
+    loader = ("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "DYLD_LIBRARY_PATH")
+    kept = ("IFS",)  # the shell's own; it takes none from outside
+    return (*loader, *(name for name in launch.DROPPED if name not in kept))
+
+
+def _program(name: str) -> str | None:
+    return shutil.which(name, path=_PROGRAMS) or shutil.which(name)
+
+
+def _is_bash(shell: str) -> bool:
+    return sys.platform == "darwin" or "bash" in Path(shell).resolve().name
+
+
+def _has_proc() -> bool:
+    return os.path.isdir("/proc/self")  # noqa: PTH112

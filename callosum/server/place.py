@@ -23,7 +23,7 @@ from msgspec import Struct
 from callosum.errors import CallosumError, ConfigError
 from callosum.model import Host
 from callosum.process import alive, this_process
-from callosum.sockets import LONGEST
+from callosum.sockets import LONGEST, leave_origin, remove_origin
 
 try:
     import fcntl
@@ -108,6 +108,7 @@ def listen_local(path: Path) -> Iterator[socket.socket]:
         except BlockingIOError:
             raise AlreadyServed(f"unix:{path}") from None
         _remove(path)
+        remove_origin(str(path))
         opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             before = os.umask(0o177)  # private from the first moment
@@ -117,11 +118,16 @@ def listen_local(path: Path) -> Iterator[socket.socket]:
                 raise ConfigError(f"cannot be made: {error.strerror}", at=str(path)) from None
             finally:
                 os.umask(before)
+            try:
+                leave_origin(str(path))  # before anybody can connect: who does finds it
+            except OSError as error:
+                raise ConfigError(f"cannot be made: {error.strerror}", at=f"{path}.origin") from None
             opened.listen(BACKLOG)
             try:
                 yield opened
             finally:
                 _remove(path)
+                remove_origin(str(path))
         finally:
             opened.close()
     finally:

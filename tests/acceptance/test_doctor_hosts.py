@@ -291,7 +291,9 @@ def test_who_is_no_gate_but_listens_in_its_place(home: Home) -> None:
 
 
 def test_a_gate_that_only_observes(home: Home) -> None:
-    home.env["CALLOSUM_MODE"] = "observe"
+    settings = home.folder / ".config" / "callosum" / "callosum.toml"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('mode = "observe"')
     home.install("gemini")
     code, found = home.doctor()
     assert (code, found["gemini canary"]["level"]) == (0, "advice"), found

@@ -161,7 +161,8 @@ def test_the_token_is_in_no_list_of_processes(tmp_path: Path, ann: Machine) -> N
     tools.mkdir()
     (tools / "curl").write_text(f'#!/bin/sh\n(printf "%s\\n" "$@"; env) >> {seen}\nexec {curl} "$@"\n')
     (tools / "curl").chmod(0o755)
-    ann.environ["PATH"] = f"{tools}:{ann.environ['PATH']}"
+    script = ann.state / "callosum-hook-claude-code"
+    script.write_text(script.read_text().replace(str(curl), str(tools / "curl")))
     ann.tell("PreToolUse", "A", "Read", {"file_path": "/repo/a.py"})
     assert [entry["tool"] for entry in ann.journal()] == ["Read"]
     assert ann.team.url in seen.read_text()

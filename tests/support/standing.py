@@ -8,13 +8,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from callosum.sockets import leave_origin, remove_origin
+
 
 @contextmanager
 def impostor(path: str, answer: Callable[[socket.socket], object]) -> Iterator[None]:
-    """Somebody who listens where the gate should, and does what ``answer`` does with each connection."""
+    """A process that listens where the gate should, and does what ``answer`` does with each connection.
+
+    It passes for a gate of this installation, so that hooks ask it.
+    """
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
         listening.bind(path)
+        leave_origin(path)
         listening.listen(16)
         taken: list[socket.socket] = []
 
@@ -38,3 +44,4 @@ def impostor(path: str, answer: Callable[[socket.socket], object]) -> Iterator[N
             for channel in taken:
                 channel.close()
     Path(path).unlink()
+    remove_origin(path)

@@ -6,9 +6,9 @@ halves go the same way every time.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +17,7 @@ from typing import Final, Self
 import msgspec
 from msgspec import Struct
 
+from callosum import launch
 from callosum.cli.stage.actor import Answer, Order
 from callosum.cli.stage.world import World
 from callosum.errors import CallosumError
@@ -65,9 +66,10 @@ class Actor:
     def __init__(self, name: str, world: World, state: str) -> None:
         self.name = name
         self._process = subprocess.Popen(  # noqa: S603  our own module, in this very Python
-            [sys.executable, "-m", "callosum.cli.stage.actor", name, str(world.folder), str(world.port), state],
+            launch.command(name, str(world.folder), str(world.port), state, run="callosum.cli.stage.actor:main"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            env=launch.environment(os.environ),
         )
 
     def __enter__(self) -> Self:

@@ -35,7 +35,7 @@ from callosum.hosts.remote import Remote
 from callosum.hosts.script import names_of, script_of, script_path
 from callosum.model import SECOND, Entry
 from callosum.settings import Settings
-from callosum.sockets import socket_path
+from callosum.sockets import socket_path, stranger_at
 
 DAY: Final = 86400.0
 _NAMED: Final = 5
@@ -77,6 +77,10 @@ _BY_SCRIPT: Final = cast(
 
 def _gate(settings: Settings) -> Finding:
     path = socket_path(settings.state)
+    if (found := stranger_at(path)) is not None:
+        pid, why = found
+        mend = f"End process {pid}, or `callosum install HOST` by the installation that hooks are to use."
+        return Finding("gate", "wrong", f"{path} is not asked: {why}", mend if pid else f"Find out who made {path}.")
     if listens(path):
         return Finding("gate", "ok", f"answers on {path}")
     return Finding("gate", "ok", "none runs; the next call of a host starts it, and so does `callosum serve`")

@@ -3,7 +3,11 @@
 ::
 
     {"mcpServers": {"files": {"command": "npx", "args": ["-y", "server-filesystem", "/srv"]}}}
-    {"mcpServers": {"files": {"command": "callosum", "args": ["mcp", "--name", "files", "--", "npx", "-y", ...]}}}
+    {"mcpServers": {"files": {"command": "PYTHON", "args": ["-I", ".../callosum/launch.py", "mcp", "--name", "files",
+                                                            "--", "npx", "-y", ...]}}}
+
+What stands before ``mcp`` is the command line of ``callosum.launch``, which runs no code of the folder that the host
+works in. Entries of earlier versions, which did, are written anew; an entry of the user's own stays.
 
 Pure: parsed JSON in, changed JSON out. Order, unknown fields and what was there before stay; what was rewritten can be
 read back from what stands there, so that fields that were added meanwhile stay too. A header's value goes into the
@@ -34,7 +38,7 @@ class Skipped(NamedTuple):
 
 
 def installed(config: Mapping[str, Any], command: Sequence[str] = COMMAND) -> dict[str, Any]:
-    """The configuration with every server behind the gate; one that already is stays as it is."""
+    """Return the configuration with every server behind the gate, started by ``command``."""
     return _changed(config, lambda name, entry: _wrapped(name, entry, command))
 
 
@@ -88,7 +92,9 @@ def _changed(config: Mapping[str, Any], change: Any) -> dict[str, Any]:
 
 
 def _wrapped(name: str, entry: Mapping[str, Any], command: Sequence[str]) -> Mapping[str, Any]:
-    if _is_wrapped(entry) or _unfit(entry):
+    if _is_wrapped(entry) or _is_gate(entry):
+        return _restarted(entry, command)
+    if _unfit(entry):
         return entry
     program, *front = command
     if "command" in entry:
@@ -108,6 +114,15 @@ def _wrapped(name: str, entry: Mapping[str, Any], command: Sequence[str]) -> Map
     if values:
         made["env"] = {**entry.get("env", {}), **values}
     return made
+
+
+def _restarted(entry: Mapping[str, Any], command: Sequence[str]) -> Mapping[str, Any]:
+    """Return an entry that ``callosum install`` wrote, by its absolute path, as this installation writes it."""
+    words = _mcp_words(entry)
+    if not words or not words[0].startswith("--name") or not entry["command"].startswith("/"):
+        return entry
+    program, *front = command
+    return {**entry, "command": program, "args": [*front, "mcp", *words]}
 
 
 def _unwrapped(entry: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -182,11 +197,20 @@ def _mcp_words(entry: Mapping[str, Any]) -> list[str] | None:
     for at, word in enumerate(words[:-1]):
         if word == "--":
             return None
-        if words[at + 1] == "mcp" and (word.replace("\\", "/").rpartition("/")[2] in _PROGRAMS):
+        if words[at + 1] == "mcp" and _is_callosum(words[: at + 1]):
             return words[at + 2 :]
     return None
 
 
+def _is_callosum(words: Sequence[str]) -> bool:
+    """Whether the words start Callosum: a program of that name, or ``launch.py`` in its package with its options."""
+    if words[-1].replace("\\", "/").rpartition("/")[2] in _PROGRAMS:
+        return True
+    at = next((at for at, word in enumerate(words) if word.endswith(_LAUNCHER)), None)
+    return at is not None and set(words[at + 1 :: 2]) <= {"--import"} and (len(words) - at) % 2 == 1
+
+
+_LAUNCHER: Final = "/callosum/launch.py"
 _PROGRAMS: Final = ("callosum", "callosum.exe", "callosum.cli", "callosum-protocol")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -45,9 +46,10 @@ def test_nothing_in_the_address_is_a_word_of_the_shell(tmp_path: Path, token_fil
     trace = tmp_path / "trace"
     url = f"https://127.0.0.1:1/$(touch {trace})/`touch {trace}`/'\";$HOME".replace(f"touch {trace}", f">{trace}")
     script = tmp_path / "hook"
-    script.write_text(script_of(Settings(state=tmp_path / "state"), remote_of(url, token_file, None), "codex"))
+    text = script_of(Settings(state=tmp_path / "state"), remote_of(url, token_file, None), "codex")
     programs = tmp_path / "bin"
     programs.mkdir()
+    script.write_text(text.replace(str(shutil.which("curl")), str(programs / "curl")))
     (programs / "curl").write_text(f'#!/bin/sh\nfor word; do last=$word; done\nprintf %s "$last" >{tmp_path}/asked\n')
     (programs / "curl").chmod(0o755)
     subprocess.run(

@@ -110,6 +110,22 @@ def test_a_wrap_by_hand_is_known(entry: dict[str, Any]) -> None:
     assert covered(removed(config)) == {"a": False}
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        ("/opt/x/callosum",),
+        ("/opt/bin/python", "-m", "callosum.cli"),
+        ("/opt/bin/python", "-I", "/opt/callosum/launch.py", "--import", "/home/ann/site"),
+    ],
+)
+def test_entry_of_an_earlier_installation_is_started_by_this_one(before: tuple[str, ...]) -> None:
+    command = ("/usr/bin/python3", "-I", "/usr/lib/callosum/launch.py")
+    config = {"mcpServers": {"files": FILES, "bare": {"command": "x"}, "web": REMOTE}}
+    there = installed(config, before)
+    assert installed(there, command) == installed(config, command)
+    assert removed(installed(there, command)) == config
+
+
 def test_what_stays_without_the_gate_is_said_with_the_reason() -> None:
     assert skipped({"mcpServers": ENTRIES}) == [
         Skipped("socket", "its type is not known: ws"),

@@ -1,0 +1,164 @@
+"""Start Callosum's own processes so that no code of the folder an agent works in runs in them.
+
+Every process of ours is started with one command line, which runs this file as a script::
+
+    PYTHON -I [-S] .../callosum/launch.py [--import FOLDER]... [--in FOLDER] [--run MODULE:FUNCTION] ARGUMENT...
+
+``PYTHON`` is the interpreter that was recorded when a host was set up, or that of the process that starts another.
+``-I`` keeps the working folder, ``PYTHON*`` variables and the user's site folder out of the import path. The package
+``callosum`` is loaded from this file's own folder, whatever else is called so. ``--import`` names further folders with
+installed packages, which ``-I`` leaves out: after a ``pip install --user`` or ``--target``. They come after the
+standard library. ``--in`` is the folder to work in, so that the folder of the host is left before anything is loaded.
+Without ``--run`` the command ``callosum`` runs.
+
+The standard library only, and little of it: a hook process runs this file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Final
+
+NEUTRAL: Final = "/"
+"""The folder in which a gate in the background works: no project's, and always there."""
+RECORD: Final = "launch.json"
+"""The file in the state folder with what ``callosum install`` recorded for gates that hosts start."""
+DROPPED: Final = (
+    *("GCONV_PATH", "GLIBC_TUNABLES", "LOCPATH", "OPENSSL_CONF", "OPENSSL_ENGINES", "OPENSSL_MODULES"),
+    *("BASH_ENV", "BASHOPTS", "ENV", "IFS", "PS4", "SHELLOPTS", "NODE_OPTIONS", "__PYVENV_LAUNCHER__"),
+)
+"""Variables that change which code a process runs: libraries, shells and interpreters read them when they start."""
+DROPPED_PREFIXES: Final = ("PYTHON", "LD_", "DYLD_", "BASH_FUNC_", "CALLOSUM_")
+"""How the names of more such variables begin; and of Callosum's own, which are handed on only as options."""
+
+_recorded: tuple[str, ...] | None = None
+"""The ``--import`` folders of this process, None if it was not started by this file."""
+
+
+def root() -> str:
+    """Return the folder that holds the package ``callosum``, with links resolved."""
+    return os.path.dirname(os.path.dirname(os.path.realpath(__file__)))  # noqa: PTH120 - a hook imports no pathlib
+
+
+def command(*arguments: str, working_folder: str = "", run: str = "") -> list[str]:
+    """Return the command line that starts this installation of Callosum with the arguments.
+
+    ``working_folder``: where the process works, "" for the folder of the process that starts it. ``run``: what to call
+    (``MODULE:FUNCTION``) in place of the command ``callosum``.
+    """
+    words = [sys.executable, "-I", os.path.join(root(), "callosum", "launch.py")]  # noqa: PTH118
+    for folder in import_folders():
+        words += ["--import", folder]
+    if working_folder:
+        words += ["--in", working_folder]
+    if run:
+        words += ["--run", run]
+    return [*words, *arguments]
+
+
+def import_folders() -> tuple[str, ...]:
+    """Return the folders with packages that this process uses and that ``-I`` leaves out.
+
+    They are the user's site folder, if it is in use, and the folder of a dependency that is loaded already. No other
+    entry of ``sys.path`` counts: the working folder may be among them.
+    """
+    if _recorded is not None:
+        return _recorded
+    import site  # noqa: PLC0415 - only where a process is started
+
+    found = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    loaded = getattr(sys.modules.get("msgspec"), "__file__", None)
+    if loaded:
+        found.append(os.path.dirname(os.path.dirname(os.path.abspath(loaded))))  # noqa: PTH100, PTH120
+    known = {os.path.realpath(folder) for folder in site.getsitepackages()}
+    return tuple(
+        folder
+        for folder in dict.fromkeys(found)
+        if os.path.isdir(folder) and os.path.realpath(folder) not in known  # noqa: PTH112
+    )
+
+
+def environment(environ: Mapping[str, str], settings: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the variables for a process of Callosum's: none that changes which code runs, none of Callosum's own.
+
+    ``settings`` are variables of Callosum's (``CALLOSUM_STORE``) that the process is given on purpose.
+    """
+    kept = {
+        name: value for name, value in environ.items() if name not in DROPPED and not name.startswith(DROPPED_PREFIXES)
+    }
+    return {**kept, **(settings or {})}
+
+
+def serve_command(state: str, socket: str, idle: float) -> list[str]:
+    """Return the command line of the local gate of a state folder."""
+    options = ("--state", state, "--socket", socket, "--idle", f"{idle:g}")
+    return command("serve", "--recorded", *options, working_folder=NEUTRAL)
+
+
+def recorded_config(state: str) -> str | None:
+    """Return the ``callosum.toml`` that was in force when a host was set up to use this state folder, None if none."""
+    import json  # noqa: PLC0415 - only where a gate starts
+
+    try:
+        with open(os.path.join(state, RECORD), encoding="utf-8") as file:  # noqa: PTH118, PTH123
+            config = json.load(file)["config"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return config if isinstance(config, str) and os.path.isabs(config) else None  # noqa: PTH117
+
+
+# --- as a script ----------------------------------------------------------------------------------------
+
+
+def _main(words: list[str]) -> int | None:
+    """Read the options of this file, load the package and run what is asked for."""
+    folders: list[str] = []
+    where = "callosum.cli:main"
+    while words and words[0] in ("--import", "--in", "--run"):
+        option, value, *words = words
+        if option == "--import":
+            folders.append(value)
+        elif option == "--in":
+            os.chdir(value)
+        else:
+            where = value
+    _search(folders)
+    _load_package()
+    import callosum.launch as loaded  # noqa: PLC0415, PLW0406 - this file is a script, not yet a module
+
+    loaded._recorded = tuple(folders)  # noqa: SLF001 - the same file, loaded a second time
+    sys.argv = ["callosum", *words]
+    module, _, name = where.partition(":")
+    __import__(module)
+    code: int | None = getattr(sys.modules[module], name)()
+    return code
+
+
+def _search(folders: Sequence[str]) -> None:
+    """Put the folders into the import path, after the standard library and before installed packages."""
+    ends = (f"{os.sep}site-packages", f"{os.sep}dist-packages")
+    place = next((at for at, folder in enumerate(sys.path) if folder.endswith(ends)), len(sys.path))
+    sys.path[place:place] = folders
+
+
+def _load_package() -> None:
+    """Load ``callosum`` from the folder of this file, whatever else of that name the import path has."""
+    from importlib.machinery import PathFinder  # noqa: PLC0415 - a script's alone
+
+    spec = PathFinder.find_spec("callosum", [root()])
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{root()} holds no package callosum")
+    package = type(sys)("callosum")
+    package.__spec__, package.__loader__, package.__package__ = spec, spec.loader, "callosum"
+    package.__file__, package.__path__ = spec.origin, list(spec.submodule_search_locations or ())
+    sys.modules["callosum"] = package
+    spec.loader.exec_module(package)
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))
