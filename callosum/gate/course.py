@@ -62,11 +62,12 @@ from callosum.model import (
     Scope,
     State,
     Status,
+    Step,
     Tier,
     View,
 )
 from callosum.policy import settle
-from callosum.policy.admit import APPROVAL_TTL, admit
+from callosum.policy.admit import APPROVAL_TTL, admit, admit_or_doubt
 from callosum.policy.answer import origin_of
 from callosum.policy.ask import Ask, Ruling, keys_of, scope_of
 from callosum.policy.evidence import lapsed
@@ -94,7 +95,7 @@ class Pause(NamedTuple):
 
 
 class Look(NamedTuple):
-    """Something is to be read from the store."""
+    """Something is to be read: from the store, or from a host's transcript."""
 
     read: Callable[[], Any]
 
@@ -106,7 +107,13 @@ Course = Generator[Request | Pause | Look, Any, T]
 
 
 class Courses:
-    """The methods of a gate as courses; arguments, answers and errors as in ``Gate``."""
+    """The methods of a gate as courses; arguments, answers and errors as in ``Gate``.
+
+    ``refused`` tells of an action and its call id whether a person refused the call in the host's dialog (see
+    ``callosum.refusals``). None: nobody is asked.
+    """
+
+    refused: Callable[[Action, str], bool] | None = None
 
     def __init__(self, settings: Settings, store: Store, rules: Rulebook, observer: Observer | None = None) -> None:
         self.settings = settings
@@ -123,11 +130,14 @@ class Courses:
         """Decides a call; waits in the queue if the call wants to."""
         began = time.perf_counter()
         ask, identity = self._ask(call)
-        applied: Applied = yield scope_of(ask, identity), partial(admit, ask)
+        looked: set[int] = set()
+        applied: Applied = yield scope_of(ask, identity), self._step(ask, looked)
+        if applied.change.answer.doubtful:
+            applied = yield from self._past_doubts(ask, identity, applied, looked)
         ruling: Ruling = applied.change.answer
         steps = [applied]
         if ruling.queued:
-            ruling = yield from self._wait(ask, identity, steps, ruling.place)
+            ruling = yield from self._wait(ask, identity, steps, ruling.place, looked)
         decision = ruling.decision
         if self.observers:
             self._observe(
@@ -185,9 +195,54 @@ class Courses:
             identity,
         )
 
-    def _wait(self, ask: Ask, identity: bytes | None, steps: list[Applied], waiter: int) -> Course[Ruling]:
+    # --- what a person refused -------------------------------------------------------------------
+
+    def _step(self, ask: Ask, looked: set[int]) -> Step:
+        return partial(admit, ask) if self.refused is None else partial(admit_or_doubt, ask, frozenset(looked))
+
+    def _past_doubts(self, ask: Ask, identity: bytes | None, applied: Applied, looked: set[int]) -> Course[Applied]:
+        """Settle what a person refused among the doubtful actions, and decide again; adds them to ``looked``."""
+        while doubtful := applied.change.answer.doubtful:
+            looked.update(doubtful)
+            yield from self._settle_refused(ask.call.namespace, doubtful)
+            applied = yield scope_of(ask, identity), self._step(ask, looked)
+        return applied
+
+    def _settle_refused(self, namespace: str, doubtful: Iterable[int]) -> Course[bool]:
+        """Cancel those of the actions that a person refused; return whether there were any."""
+        refused: list[Action] = yield Look(partial(self._refused_among, namespace, doubtful))
+        for action in refused:
+            began = time.perf_counter()
+            who = Who(action.session, namespace)
+            applied: Applied = yield _scope(who, Find(id=action.id)), settle.refuse
+            report: Report = applied.change.answer
+            if report.ok:
+                self._observe(
+                    Event.COMPLETE, who, began, applied, report=report, outcome=Outcome.CANCELLED, result=None
+                )
+        return bool(refused)
+
+    def _refused_among(self, namespace: str, doubtful: Iterable[int]) -> list[Action]:
+        found = []
+        for id in doubtful:
+            action = self.store.action(namespace, id)
+            if action is None or self.refused is None:
+                continue
+            # An action's id is the place of the entry that opened it, which stays while the action lives.
+            entry = next((one for one in self.store.entries(after=id - 1, limit=1) if one.seq == id), None)
+            call_id = entry.body.get("callId") if entry is not None else None
+            if isinstance(call_id, str) and self.refused(action, call_id):
+                found.append(action)
+        return found
+
+    # --- waiting ---------------------------------------------------------------------------------
+
+    def _wait(
+        self, ask: Ask, identity: bytes | None, steps: list[Applied], waiter: int, looked: set[int]
+    ) -> Course[Ruling]:
         """Polls from a place in the queue until its turn comes or the time is up; adds to ``steps`` what was done."""
         applied = steps[-1]
+        looks_again = applied.now + SECOND
         ends = applied.now + int(min(ask.call.wait, MAX_WAIT) * SECOND)
         pause = _POLL_FIRST
         while True:
@@ -195,7 +250,12 @@ class Courses:
             yield Pause(min(pause, max(left, 0)))
             pause = min(pause * 1.5, _POLL_LAST)
             ask = replace(ask, waiter=waiter, waits=left > 0)
-            applied = yield scope_of(ask, identity), partial(admit, ask)
+            if applied.now >= looks_again:
+                looked.clear()
+                looks_again = applied.now + SECOND
+            applied = yield scope_of(ask, identity), self._step(ask, looked)
+            if applied.change.answer.doubtful:
+                applied = yield from self._past_doubts(ask, identity, applied, looked)
             if applied.change.entries:
                 steps.append(applied)
             ruling: Ruling = applied.change.answer
@@ -312,6 +372,13 @@ class Courses:
         step = partial(settle.lock, who, key, tier, self._duration(ttl), host)
         applied: Applied = yield scope, step
         result: LockResult = applied.change.answer
+        if (
+            result.conflict is not None
+            and self.refused is not None
+            and (yield from self._settle_refused(namespace, (result.conflict.id,)))
+        ):
+            applied = yield scope, step
+            result = applied.change.answer
         self._observe(Event.LOCK, who, began, applied)
         if result.lease is not None and not result.lease.token:
             id = applied.ids[-1]

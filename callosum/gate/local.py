@@ -29,6 +29,7 @@ from callosum.model import (
 from callosum.person import require_person
 from callosum.policy.evidence import horizon
 from callosum.policy.table import fallback as without_gate
+from callosum.refusals import Refusals
 from callosum.rulebook import Rulebook, content_secret
 from callosum.settings import Settings, load
 from callosum.stores.base import Store, different_keys
@@ -81,6 +82,7 @@ class LocalGate:
             rules = Rulebook.of(settings, secret=secret)
         self.rules = rules
         self.courses = Courses(settings, self.store, rules, observer)
+        self.courses.refused = Refusals()
         self._rotation = Rotation(self.store, folder, age=settings.journal_age, size=settings.journal_size)
         self._backlog: deque[tuple[Call, Outcome]] = deque(maxlen=_BACKLOG)
         self._told_of_keys = False

@@ -70,6 +70,40 @@ def admit(ask: Ask, view: View) -> Change:
     return _weigh(ask, view)
 
 
+def admit_or_doubt(ask: Ask, looked: frozenset[int], view: View) -> Change:
+    """Decide the call as ``admit`` does, unless an action in its way may have been refused by a person.
+
+    Then nothing is written and the ``Ruling`` names these actions, except those in ``looked``: the gate looks at the
+    host's transcript and decides again. Pure.
+    """
+    change = admit(ask, view)
+    ruling: Ruling = change.answer
+    if not ruling.queued and (not ruling.decision.conflicts or ruling.decision.repeated):
+        return change
+    doubtful = _unreported(ruling, view) - looked
+    if not doubtful:
+        return change
+    newest = tuple(sorted(doubtful, reverse=True)[:MOST_CONFLICTS])
+    return Change(answer=Ruling(ruling.decision, doubtful=newest))
+
+
+def _unreported(ruling: Ruling, view: View) -> set[int]:
+    """Return the ids of the actions in the way that a host's session opened and nobody has definitely reported."""
+    shown = {conflict.id for conflict in ruling.decision.conflicts}
+    places = [action for place in view.keys for action in (*place.live, *place.latest, *place.stale)]
+    own = [place.own for place in view.keys if place.own is not None]
+    earlier = [view.earlier] if view.earlier is not None else []
+    return {
+        action.id
+        for action in (*places, *own, *view.twins, *earlier)
+        if (action.id in shown or ruling.queued)
+        and (not action.ended or action.state is State.UNKNOWN)
+        and action.state in (State.OPEN, State.DONE, State.UNKNOWN)
+        and not action.lock
+        and "/" in action.session
+    }
+
+
 def _alone(view: View) -> bool:
     """Whether nothing in the view can be in the way."""
     if view.twins or view.earlier is not None:

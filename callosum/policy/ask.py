@@ -63,10 +63,15 @@ class Case(Struct, frozen=True, gc=False):
 
 
 class Ruling(Struct, frozen=True, gc=False):
-    """A step's answer: the decision without the store's ids, or the ``place`` in the queue at which the call waits."""
+    """A step's answer: the decision without the store's ids, or the ``place`` in the queue at which the call waits.
+
+    ``doubtful`` are the ids of actions that are in the way, and that a person may have refused in the host's dialog.
+    While there are any, nothing was decided.
+    """
 
     decision: Decision
     place: int = 0
+    doubtful: tuple[int, ...] = ()
 
     @property
     def queued(self) -> bool:

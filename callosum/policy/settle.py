@@ -174,6 +174,19 @@ def finish(who: Who, outcome: Outcome, result: Any, view: View) -> Change:
     return Change(tuple(entries), None, tuple(settles), answer=answer)
 
 
+REFUSED_IN_DIALOG: Final = "refused in the host's permission dialog, says its transcript"
+
+
+def refuse(view: View) -> Change:
+    """End an action whose call was refused before it ran as ``cancelled``; a definite report stands."""
+    action = view.found
+    if action is None or action.state not in (_OPEN, _DONE, _UNKNOWN) or (action.ended and action.state is _DONE):
+        return Change(answer=Report(ok=False))
+    entry = _entry(action, _COMPLETE, Outcome.CANCELLED, REFUSED_IN_DIALOG)
+    report = Report(ok=True, id=action.id, state=_CANCELLED, note=REFUSED_IN_DIALOG)
+    return Change((entry,), settles=(Settle(action, _CANCELLED, view.now),), answer=report)
+
+
 # --- lock, release, renew ------------------------------------------------------------------------
 
 

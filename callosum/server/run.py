@@ -125,6 +125,8 @@ def serve(settings: Settings, options: Options, ready: Callable[[str], None]) ->
             stack.callback(signal.signal, number, signal.signal(number, ended))
         stack.callback(_handle_hang_up(ended))
         gate = stack.enter_context(LocalGate(settings=settings))
+        if options.public:
+            gate.courses.refused = None  # its hosts may run elsewhere; transcripts are read on their own machine alone
         brain = stack.enter_context(Brain(gate))
         stack.enter_context(announced(settings.state, address, __version__, options.drain))
         _tune()

@@ -147,15 +147,17 @@ class ServedGate:
                 elif type(need) is Look:
                     answer = await self._read(need.read)
                 else:
-                    if waiter is not None:
-                        need = waiter.asks(need)  # type: ignore[arg-type]  # what is left is a Request
+                    # a request that looks for an action ends another call, and not the wait
+                    own = waiter if waiter is not None and need[0].find is None else None  # type: ignore[union-attr]
+                    if own is not None:
+                        need = own.asks(need)  # type: ignore[arg-type]  # what is left is a Request
                     try:
                         answer = await self.writer.submit(need)  # type: ignore[arg-type]
                     except CallosumError as error:
                         need = course.throw(error)  # it may keep what it could not say for later
                         continue
-                    if waiter is not None:
-                        waiter.answered(answer)
+                    if own is not None:
+                        own.answered(answer)
                     self.lines.note(answer.change)
                 need = course.send(answer)
         except StopIteration as end:

@@ -137,6 +137,13 @@ def _batch(payload: Mapping[str, Any], actor: Actor) -> tuple[Told, ...]:
     return tuple(Closed(actor, tuple(ids), outcome) for outcome, ids in ended.items())
 
 
+def _denied(payload: Mapping[str, Any], actor: Actor) -> tuple[Told, ...]:
+    """The host denied a call by itself (auto mode), without a dialog: it never runs."""
+    heard = Heard(actor=actor, what="PermissionDenied", details=rest_of(payload, _COMMON))
+    id = name_if(payload, "tool_use_id")
+    return (heard,) if id is None else (Closed(actor, (id,), Outcome.CANCELLED), heard)
+
+
 _SENTENCE: Final = 1000
 """A denial is shorter, in characters; what a tool found may be longer and hold any word."""
 _DENIED: Final = re.compile(
@@ -193,6 +200,7 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any], Actor], tuple[Told, ..
     "PostToolUse": _after,
     "PostToolUseFailure": _failed,
     "PostToolBatch": _batch,
+    "PermissionDenied": _denied,
     "UserPromptSubmit": _prompt,
     "SessionStart": _start,
     "SubagentStart": _child_start,

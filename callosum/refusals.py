@@ -1,0 +1,274 @@
+"""Find out from a host's own transcript whether a call was refused in the host's permission dialog.
+
+No hook tells of a person's "no" until the next prompt, if at all; until then the refused call holds its lease. But the
+host writes the refusal into its transcript at once. So the gate reads it there when another call meets the action.
+
+What counts is what the host itself writes about this very tool-use id, never what a tool printed: a tool's text is one
+JSON string in a result, and cannot become a field beside it.
+
+* Claude Code: the entry of the result says ``toolDenialBeforeRun`` (Esc, deny with interrupt) or
+  ``permissionDecision: {"decision": "reject"}`` (no with a reason). An interrupted running tool has neither.
+* Codex: the whole output of a command or a patch is Codex's own sentence that the user rejected it. Other tools return
+  text of their own there, so they are not believed. A cancelled dialog looks like an interrupted command, so its action
+  stays ``unknown`` and a person must resolve it.
+
+A transcript is read only if it is a regular file of this user, below the host's own folder, reached without symbolic
+links, on the machine on which the action was opened; at most ``MAX_BYTES`` from its end, and once a second per action.
+Whoever can write such a file runs as this user and could change the gate's store as well.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from callosum.model import SECOND, Action
+from callosum.process import this_process
+
+MAX_BYTES: Final = 8_000_000
+"""Number of bytes that are read of a transcript, from its end."""
+_MAX_LINE: Final = 100_000
+"""Length in bytes above which a line is passed over; a refusal takes about two thousand."""
+_MAX_LINES: Final = 40
+"""Number of lines naming the call that are looked at, newest first."""
+_MAX_FOLDERS: Final = 2000
+"""Number of folders that are searched for a session's transcript."""
+_INTERVAL: Final = 1.0
+"""Seconds between two looks for the same action."""
+_REMEMBERED: Final = 1000
+"""Number of actions whose last look is remembered."""
+_SLACK: Final = 5 * SECOND
+"""How far the host's clock may be behind the store's, in microseconds."""
+
+_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_SESSION: Final = re.compile(rf"({_UUID})(?::([A-Za-z0-9_-]{{1,64}}))?")
+_CALL_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
+_OPEN: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+Line = Mapping[str, Any]
+
+
+class _Transcripts(NamedTuple):
+    """How one host keeps its transcripts.
+
+    ``folder`` finds their folder, ``paths`` the possible files of a session below it (session and sub-agent id), and
+    ``refused`` reads the lines that name a call, newest first.
+    """
+
+    folder: Callable[[Path, Mapping[str, str]], Path]
+    paths: Callable[[Path, str, str | None], Iterator[str]]
+    refused: Callable[[Iterator[Line], str, str, float], bool]
+
+
+class Refusals:
+    """Tell whether a host's transcript says that a call was refused before it ran.
+
+    ``ticks`` gives seconds that never run backwards.
+    """
+
+    def __init__(
+        self,
+        home: Path | None = None,
+        environ: Mapping[str, str] = os.environ,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._home, self._environ, self._ticks = home, environ, ticks
+        self._looked: OrderedDict[int, float] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __call__(self, action: Action, call_id: str) -> bool:
+        """Return True if the transcript of the action's session says that this call was refused.
+
+        False also where nothing can be known: no such transcript, another machine, a look less than a second ago.
+        """
+        found = _SESSION.fullmatch(action.session.rpartition("/")[2])
+        if found is None or not _CALL_ID.fullmatch(call_id) or not hasattr(os, "geteuid"):
+            return False
+        if action.host is not None and action.host.machine != this_process().machine:
+            return False
+        if not self._is_due(action.id):
+            return False
+        since = (action.started - _SLACK) / SECOND
+        home = self._home if self._home is not None else Path.home()
+        for host in _HOSTS:
+            root = Path(os.path.realpath(host.folder(home, self._environ)))
+            for path in host.paths(root, found[1], found[2]):
+                if host.refused(_lines_naming(_tail(root, path), call_id), found[1], call_id, since):
+                    return True
+        return False
+
+    def _is_due(self, id: int) -> bool:
+        now = self._ticks()
+        with self._lock:
+            last = self._looked.get(id)
+            if last is not None and now - last < _INTERVAL:
+                return False
+            self._looked[id] = now
+            self._looked.move_to_end(id)
+            while len(self._looked) > _REMEMBERED:
+                self._looked.popitem(last=False)
+        return True
+
+
+# --- Claude Code ----------------------------------------------------------------------------------------
+
+
+def _claude_folder(home: Path, environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
+
+
+def _claude_paths(root: Path, session: str, agent: str | None) -> Iterator[str]:
+    name = f"{session}.jsonl" if agent is None else f"{session}/subagents/agent-{agent}.jsonl"
+    for project in _folders(root):
+        if os.path.lexists(root / project / name):
+            yield f"{project}/{name}"
+
+
+def _claude_refused(lines: Iterator[Line], session: str, call_id: str, since: float) -> bool:
+    for line in lines:
+        message = line.get("message")
+        content = message.get("content") if isinstance(message, dict) else None
+        results = [part for part in content if _is_result(part)] if isinstance(content, list) else []
+        if line.get("type") != "user" or not any(part.get("tool_use_id") == call_id for part in results):
+            continue
+        # the newest result of the call decides
+        decision = line.get("permissionDecision")
+        rejected = isinstance(decision, dict) and decision.get("decision") == "reject"
+        before_run = line.get("toolDenialKind") == "user-rejected" and line.get("toolDenialBeforeRun") is True
+        return (
+            (rejected or before_run)
+            and not line.get("toolDenialAfterRun")
+            and len(results) == 1
+            and results[0].get("is_error") is True
+            and line.get("sessionId") == session
+            and _moment(line) >= since
+        )
+    return False
+
+
+def _is_result(part: object) -> bool:
+    return isinstance(part, dict) and part.get("type") == "tool_result"
+
+
+# --- Codex ----------------------------------------------------------------------------------------------
+
+_CODEX_REFUSED: Final = {
+    "exec_command": 'exec_command failed: CreateProcess { message: "Rejected(\\"rejected by user\\")" }',
+    "apply_patch": "patch rejected by user",
+}
+"""By tool: the whole output of a call that the user declined. What these tools themselves say never reads so."""
+
+
+def _codex_folder(home: Path, environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("CODEX_HOME") or home / ".codex") / "sessions"
+
+
+def _codex_paths(root: Path, session: str, agent: str | None) -> Iterator[str]:
+    end = f"-{agent or session}.jsonl"
+    left = _MAX_FOLDERS
+    for year in _folders(root):
+        for month in _folders(root / year):
+            for day in _folders(root / year / month):
+                if not left:
+                    return
+                left -= 1
+                folder = f"{year}/{month}/{day}"
+                yield from (f"{folder}/{name}" for name in _names(root / folder) if name.endswith(end))
+
+
+def _codex_refused(lines: Iterator[Line], session: str, call_id: str, since: float) -> bool:  # noqa: ARG001 - the file's name has the session
+    output = None
+    for line in lines:
+        payload = line.get("payload")
+        if line.get("type") != "response_item" or not isinstance(payload, dict) or payload.get("call_id") != call_id:
+            continue
+        kind = str(payload.get("type"))
+        if output is None and kind in ("function_call_output", "custom_tool_call_output"):
+            output = payload.get("output")
+            if not isinstance(output, str) or _moment(line) < since:
+                return False
+        elif kind in ("function_call", "custom_tool_call"):
+            known = _CODEX_REFUSED.get(str(payload.get("name")))
+            return known is not None and output == known and not payload.get("namespace")
+    return False
+
+
+_HOSTS: Final = (
+    _Transcripts(_claude_folder, _claude_paths, _claude_refused),
+    _Transcripts(_codex_folder, _codex_paths, _codex_refused),
+)
+
+
+# --- reading --------------------------------------------------------------------------------------------
+
+
+def _names(folder: Path) -> list[str]:
+    """Return the names in a folder, last first, for folders named by dates."""
+    try:
+        return sorted(os.listdir(folder), reverse=True)  # noqa: PTH208 - names are all that is needed
+    except OSError:
+        return []
+
+
+def _folders(folder: Path) -> list[str]:
+    return _names(folder)[:_MAX_FOLDERS]
+
+
+def _tail(root: Path, path: str) -> bytes:
+    """Return the end of a regular file of this user below ``root``, or nothing if it is none.
+
+    Each step of the path is opened without following a symbolic link.
+    """
+    *folders, name = path.split("/")
+    opened: list[int] = []
+    try:
+        opened.append(os.open(root, _OPEN | os.O_DIRECTORY))
+        for folder in folders:
+            opened.append(os.open(folder, _OPEN | os.O_DIRECTORY, dir_fd=opened[-1]))
+        opened.append(os.open(name, _OPEN, dir_fd=opened[-1]))
+        found = os.fstat(opened[-1])
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
+            return b""
+        return os.pread(opened[-1], MAX_BYTES, max(0, found.st_size - MAX_BYTES))
+    except OSError:
+        return b""
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def _lines_naming(text: bytes, call_id: str) -> Iterator[Line]:
+    """Yield the JSON objects on lines that name the call, newest first; a line without its end is passed over."""
+    needle = f'"{call_id}"'.encode()
+    end = text.rfind(b"\n") + 1
+    for _ in range(_MAX_LINES):
+        at = text.rfind(needle, 0, end)
+        if at < 0:
+            return
+        begin = text.rfind(b"\n", 0, at) + 1
+        stop = text.find(b"\n", at)
+        end = begin
+        if stop - begin <= _MAX_LINE:
+            with suppress(msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+                found = msgspec.json.decode(text[begin:stop])
+                if isinstance(found, dict):
+                    yield found
+
+
+def _moment(line: Line) -> float:
+    """Return the Unix seconds of a line's ``timestamp``, or 0 if it has none."""
+    try:
+        return datetime.fromisoformat(str(line.get("timestamp"))).timestamp()
+    except (ValueError, OverflowError):
+        return 0.0
