@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 
 from callosum.errors import ConfigError
 from callosum.rules import RuleSet
+from callosum.rules.protected import PROGRAM, RULES, SETTINGS, SOCKET, STATE
 from callosum.rules.shell.policy import ShellPolicy
 from callosum.settings import Settings
 from callosum.sockets import socket_path
@@ -41,14 +42,17 @@ class Rulebook:
         path: str | Path | None,
         *,
         secret: bytes = b"",
-        protected: tuple[str, ...] = (),
+        protected: Mapping[str, str] | tuple[str, ...] = (),
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.path = Path(path) if path is not None else None
         self.error: ConfigError | None = None
         self._options = dict(options or {})
         self._secret = secret
-        self._protected = (*protected, str(self.path)) if self.path is not None else protected
+        named = dict(protected if isinstance(protected, Mapping) else dict.fromkeys(protected, STATE))
+        if self.path is not None:
+            named |= _spellings(self.path, RULES)
+        self._protected = named
         self._stamp = self._look()
         self._rules = self._read()
         self._next = time.monotonic() + LOOK_EVERY
@@ -63,7 +67,7 @@ class Rulebook:
     def of(cls, settings: Settings, *, secret: bytes = b"") -> Self:
         """Returns the rules of a gate with these settings.
 
-        Its state folder and its sockets are protected, and need not exist.
+        What ``protected_of`` names is protected, and need not exist.
         """
         return cls(path_of(settings), secret=secret, protected=protected_of(settings), options=options_of(settings))
 
@@ -128,10 +132,36 @@ def path_of(settings: Settings) -> Path:
     return settings.rules or Path(settings.state) / "tiers.json"
 
 
-def protected_of(settings: Settings) -> tuple[str, ...]:
-    """Returns what no agent may write or speak to: the state folder, and the sockets at which a gate listens."""
-    places = settings.state, socket_path(settings.state), settings.server_socket
-    return tuple(str(place) for place in places if place is not None)
+def protected_of(settings: Settings) -> dict[str, str]:
+    """Return what no agent may change or speak to, with what each path is, in words.
+
+    These are the state folder, the sockets at which a gate listens, the settings file in use, and the package itself
+    where an installer put it. Each stands there as it is spelled and with its links resolved.
+    """
+    found = _spellings(Path(settings.state), STATE)
+    found |= _spellings(Path(socket_path(settings.state)), SOCKET)
+    if settings.server_socket is not None:
+        found |= _spellings(Path(settings.server_socket), SOCKET)
+    if settings.config is not None:
+        found |= _spellings(settings.config, SETTINGS)
+    package = Path(__file__).parent
+    if not _PLACES_OF_PACKAGES.isdisjoint(package.parts):
+        found |= _spellings(package, PROGRAM)
+    return found
+
+
+_PLACES_OF_PACKAGES: Final = frozenset(("site-packages", "dist-packages"))
+
+
+def _spellings(path: Path, what: str) -> dict[str, str]:
+    """Return the absolute spellings of a path: as given, with links resolved, and from ``~`` if it lies there."""
+    given = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - pathlib resolves no ``..`` by spelling
+    found = dict.fromkeys((given, os.path.realpath(given)), what)
+    home = os.path.expanduser("~").rstrip("/")  # noqa: PTH111
+    for one in list(found):
+        if home and one.startswith(home + "/"):
+            found["~" + one[len(home) :]] = what
+    return found
 
 
 def options_of(settings: Settings) -> dict[str, Any]:

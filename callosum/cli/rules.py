@@ -199,10 +199,11 @@ def try_(
     from callosum.model import DAY
     from callosum.retrospect import try_rules
     from callosum.rulebook import options_of, path_of, protected_of
+    from callosum.rules.protected import RULES
 
     settings = settings_of(state, namespace, config)
     current = path_of(settings)
-    protected = (*protected_of(settings), str(current))
+    protected = protected_of(settings) | {str(current): RULES}
     options = options_of(settings)
     old = _rules_of(current if current.exists() else None, protected, options)
     new = _rules_of(file, protected, options)
@@ -219,7 +220,7 @@ def try_(
         raise typer.Exit(NO)
 
 
-def _rules_of(path: Path | None, protected: tuple[str, ...], options: dict[str, Any]) -> RuleSet:
+def _rules_of(path: Path | None, protected: dict[str, str], options: dict[str, Any]) -> RuleSet:
     """The rules of a file before the default ones. Raises ``ConfigError`` naming the file and the place."""
     from callosum.rules import RuleSet
 

@@ -26,6 +26,7 @@ from callosum.model import (
     SECOND,
     Action,
     Change,
+    Classification,
     Content,
     Entry,
     Event,
@@ -43,6 +44,7 @@ from callosum.policy.evidence import Asking, Evidence, gather, lost
 from callosum.policy.marks import lately_told, moved, paused, was_told
 from callosum.policy.settle import lapses
 from callosum.policy.table import cell, observe
+from callosum.rules.protected import GUARDS
 
 WAITER_TTL: Final = 3 * SECOND
 """How long a waiter that stopped polling still keeps its place."""
@@ -143,11 +145,19 @@ def _weigh(ask: Ask, view: View) -> Change:
     confirmed = floor is Verdict.CONFIRM and lately_told(ask, view)
     if floor is not None and floor.gravity > verdict.gravity and not confirmed:
         verdict = floor
-        note = note or f"Rule {found.rule!r} asks for this."
+        note = note or _asked(found)
     shown.sort(key=lambda pair: (-pair[0].kind.gravity, -pair[0].action.id))
     items = tuple(item for item, _ in shown)
     case = Case(verdict, items, conflicts_of(view, items[:MOST_CONFLICTS]), tuple(evidence), note)
     return _needs_a_person(ask, view, case) if verdict.gravity >= Verdict.ASK.gravity else _conclude(ask, view, case)
+
+
+def _asked(found: Classification) -> str:
+    """Return the sentence about a verdict that a rule asks for; the guard's says what it protected."""
+    why = found.why[0] if found.why else ""
+    if why.startswith(GUARDS):
+        return f"Rule {found.rule!r} protects Callosum itself: {why.removeprefix(GUARDS)}. Only a person may do this."
+    return f"Rule {found.rule!r} asks for this."
 
 
 def _gravity(verdict: Verdict) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from callosum.model import HOUR, Call, Classification, Content, Key, Mode, Tier, Verdict
 from callosum.rules import keys, shell
+from callosum.rules import lexicon as lex
 from callosum.rules import shape as shapes
 from callosum.rules.content import Hasher, brief
 from callosum.rules.guard import Guard
@@ -19,6 +20,7 @@ from callosum.rules.keys import APPEND
 from callosum.rules.match import NOTHING, Index
 from callosum.rules.opposites import about_itself
 from callosum.rules.parse import KeyTemplate, Rule, default_rules, parse_rules
+from callosum.rules.protected import GUARDS
 from callosum.rules.template import Derive, compile_template
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ SHELLS: Final = frozenset(
     "run_in_terminal PowerShell".split()
 )
 """The tools that the shipped rules for command lines name."""
+_MOVES: Final = frozenset(lex.DESTROYS | lex.REMOVES | set("move rename mv trash relocate link symlink".split()))
+"""Verbs of tools that take away what they name, with all that lies below it."""
 _GUARD_KEYS: Final = (Key("callosum:guard"),)
 _NO_HINTS: Final[Mapping[str, Any]] = {}
 _TOO_MANY: Final = "more keys than a call can have: the first and the alphabetically next are kept"
@@ -67,7 +71,7 @@ class RuleSet:
         *,
         user: int,
         secret: bytes,
-        protected: tuple[str, ...],
+        protected: Mapping[str, str] | tuple[str, ...],
         ports: tuple[int, ...],
         strict: bool,
         shell_policy: shell.ShellPolicy = shell.DEFAULT_POLICY,
@@ -104,7 +108,7 @@ class RuleSet:
         source: str = "tiers.json",
         defaults: bool = True,
         secret: bytes = b"",
-        protected: tuple[str, ...] = (),
+        protected: Mapping[str, str] | tuple[str, ...] = (),
         ports: tuple[int, ...] = (7700,),
         shell_policy: shell.ShellPolicy = shell.DEFAULT_POLICY,
         fold_plus_tags: bool = False,
@@ -113,8 +117,9 @@ class RuleSet:
 
         ``user`` is the file's content (None: the shipped rules alone), ``source`` its name in faults.
         ``secret`` keys the hashes of contents. ``protected`` are absolute paths that no call may
-        write, ``ports`` Callosum's own, which no call may talk to. ``shell_policy`` says how grave it is
-        to remove, discard and push by a command line. ``fold_plus_tags``: ``alice+news@x.org`` is ``alice@x.org``.
+        change, with what each is in words, ``ports`` Callosum's own, which no call may talk to. ``shell_policy`` says
+        how grave it is to remove, discard and push by a command line. ``fold_plus_tags``: ``alice+news@x.org`` is
+        ``alice@x.org``.
         Raises ``ConfigError`` with the place (``rules[3].tier``).
 
         A user's rule for tool ``*`` without conditions names no tool: its tier is a floor, which the
@@ -189,28 +194,59 @@ class RuleSet:
             hints = {name: params[name] for name in shapes.AGENT if name in params}
             params = {name: value for name, value in params.items() if name not in shapes.AGENT}
             shape = shapes.of(params)
-        if shape.guarded and (danger := self._guard.reason(params, shape.guarded, call.cwd)) is not None:
-            reason, writes = danger
-            if not writes or look(call.tool, params, shape).effect != "read":
-                return self._guarded(call, params, shape, reason)
+        line = None
+        if shape.guarded:
+            danger, line = self._danger(call, params, shape)
+            if danger:
+                return self._guarded(call, params, shape, danger)
         place = self._index.first(call.tool, params)
         if place == NOTHING:
-            line = self._line(call, params) if shell.runs_commands(call.tool) else None
-            return self._judged(call, params, shape, hints, None, line)
+            return self._judged(call, params, shape, hints, None, line if shell.runs_commands(call.tool) else None)
         compiled = self._compiled[place]
         if compiled.floor:
-            return self._beyond(call, params, shape, hints, compiled)
-        if compiled.commands and (seen := self._line(call, params)) is not None:
-            return self._judged(call, params, shape, hints, None, seen, compiled)
+            return self._beyond(call, params, shape, hints, compiled, line)
+        if compiled.commands and line is not None:
+            return self._judged(call, params, shape, hints, None, line, compiled)
         return self._ruled(call, params, shape, hints, compiled)
 
-    def _line(self, call: Call, params: Mapping[str, Any]) -> Judgement | None:
-        """Judges the command line of a call to a tool that runs some, None where it has none."""
-        found = shell.of_call(params, call.cwd, self._shell, call.worktree)
-        if found is None:
-            return None
-        tier, effect, touched, repeats, stance, why = found
-        return Judgement(tier, effect, touched, repeats, stance, whole=False, why=why)
+    def _danger(self, call: Call, params: Mapping[str, Any], shape: Shape) -> tuple[str, Judgement | None]:
+        """Return what a call would do to the gate itself, ``""`` for nothing, and how its command line is judged.
+
+        The line is judged here once, for its danger and for its tier.
+        """
+        found = self._guard.reason(params, shape.guarded, call.cwd)
+        if found is not None:
+            reason, kind = found
+            if not kind:
+                return reason, None
+            seen = look(call.tool, params, shape)
+            if seen.effect != "read" and (kind == "write" or seen.verb in _MOVES):
+                return reason, None
+        judged = None
+        if shape.commands:
+            shells = call.tool in SHELLS or shell.runs_commands(call.tool)
+            others = [] if shells and len(shape.commands) == 1 else self._lines(params, shape)
+            line = None
+            if shells or others:
+                line = shell.of_call(params, call.cwd, self._shell, call.worktree, self._guard)
+            if line is not None:
+                tier, effect, touched, repeats, stance, why, danger = line
+                if danger:
+                    return danger, None
+                judged = Judgement(tier, effect, touched, repeats, stance, whole=False, why=why)
+            for text in others:
+                danger = shell.judge(text, call.cwd, policy=self._shell, guard=self._guard).danger
+                if danger:
+                    return danger, None
+        for name in shape.programs:
+            text = self._guard.code(params[name])
+            danger = shell.danger_of_code(text, call.cwd, self._guard, self._shell) if text else ""
+            if danger:
+                return danger, None
+        return "", judged
+
+    def _lines(self, params: Mapping[str, Any], shape: Shape) -> list[str]:
+        return [text for name in shape.commands if (text := self._guard.line(params[name]))]
 
     def _guarded(self, call: Call, params: Mapping[str, Any], shape: Shape, reason: str) -> Classification:
         return Classification(
@@ -223,20 +259,25 @@ class RuleSet:
             None,
             Verdict.BLOCK,
             False,
-            (f"the gate guards itself: {reason}",),
+            (GUARDS + reason,),
         )
 
     def _beyond(
-        self, call: Call, params: Mapping[str, Any], shape: Shape, hints: Mapping[str, Any], floor: _Compiled
+        self,
+        call: Call,
+        params: Mapping[str, Any],
+        shape: Shape,
+        hints: Mapping[str, Any],
+        floor: _Compiled,
+        line: Judgement | None,
     ) -> Classification:
-        """A rule that names no tool: the default set and the judge may raise what it says."""
+        """Classify by a rule that names no tool: the default set and the judge may raise what it says."""
         place = self._defaults.first(call.tool, params)
         if place == NOTHING:
-            line = self._line(call, params) if shell.runs_commands(call.tool) else None
-            return self._judged(call, params, shape, hints, floor, line)
+            return self._judged(call, params, shape, hints, floor, line if shell.runs_commands(call.tool) else None)
         compiled = self._compiled[self._user + place]
-        if compiled.commands and (seen := self._line(call, params)) is not None:
-            return self._judged(call, params, shape, hints, floor, seen, compiled)
+        if compiled.commands and line is not None:
+            return self._judged(call, params, shape, hints, floor, line, compiled)
         return self._ruled(call, params, shape, hints, compiled, floor.rule.tier)
 
     def _ruled(

@@ -13,7 +13,7 @@ from typing import Any, Final
 from callosum.rules import acts, described, money, normal, opaque, opposites, tables
 from callosum.rules import lexicon as lex
 from callosum.rules.arguments import Role, roles
-from callosum.rules.guard import guarded
+from callosum.rules.guard import commands, guarded, programs
 
 MOST: Final = 2048
 """How many sets of names are kept."""
@@ -30,7 +30,8 @@ _TITLED: Final = frozenset(lex.TITLES)
 class Shape:
     """A set of params' names.
 
-    ``roles``: what each holds that may name something; ``guarded``: those at which the guard looks.
+    ``roles``: what each holds that may name something; ``guarded``: those at which the guard looks,
+    ``commands`` and ``programs``: those of them that may hold command lines and program text.
     The others tell whether a param is there that wraps the others (``wrapped``), may say what is done
     (``telling``), holds a statement of a language (``spoken``), speaks for the agent itself
     (``agent``), names a table (``stored``), a title (``titled``), where a file is left (``leaving``), or
@@ -39,13 +40,16 @@ class Shape:
     """
 
     __slots__ = (
-        "agent", "guarded", "leaving", "money", "roles", "said", "spoken", "stored", "telling", "titled", "wrapped"
+        "agent", "commands", "guarded", "leaving", "money", "programs", "roles", "said", "spoken", "stored", "telling",
+        "titled", "wrapped",
     )  # fmt: skip
 
     def __init__(self, names: tuple[Any, ...], looked_at: tuple[Any, ...]) -> None:
         """``looked_at`` are those of the names that the guard must look at."""
         self.roles: tuple[Role, ...] = roles(names)
         self.guarded: tuple[tuple[str, int], ...] = guarded(looked_at)
+        self.commands: tuple[str, ...] = commands(self.guarded)
+        self.programs: tuple[str, ...] = programs(self.guarded)
         given = set(names)
         self.wrapped = not opaque.WRAPPERS.isdisjoint(given)
         self.telling = not _TELLING.isdisjoint(given)

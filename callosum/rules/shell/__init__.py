@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from callosum.model import Worktree
+    from callosum.rules.guard import Guard
 
 DEFAULT_POLICY: Final = ShellPolicy()
 _SHELLS: Final = frozenset("bash sh zsh shell terminal powershell pwsh exec cmd console".split())
@@ -36,15 +37,17 @@ def judge(
     start: str | None = None,
     policy: ShellPolicy = DEFAULT_POLICY,
     worktree: Worktree | None = None,
+    guard: Guard | None = None,
 ) -> Judgement:
     """Returns what a command line does. Never raises; what cannot be read is judged the graver way.
 
     ``cwd`` is the working folder, ``start`` the folder the line starts in if that is another one.
     ``worktree`` is what ``cwd`` lies in; without it ``cwd`` counts as the root of a repository of its own.
+    ``guard`` says in ``Judgement.danger`` what the line would do to the gate itself.
     """
     from callosum.rules.shell import line  # noqa: PLC0415 - most processes never see a command line
 
-    return line.judge(text, cwd, start or cwd, policy, worktree)
+    return line.judge(text, cwd, start or cwd, policy, worktree, guard)
 
 
 def runs_commands(tool: str) -> bool:
@@ -59,7 +62,11 @@ def _runs_commands(tool: str) -> bool:
 
 
 def of_call(
-    params: Mapping[str, Any], cwd: str | None, policy: ShellPolicy = DEFAULT_POLICY, worktree: Worktree | None = None
+    params: Mapping[str, Any],
+    cwd: str | None,
+    policy: ShellPolicy = DEFAULT_POLICY,
+    worktree: Worktree | None = None,
+    guard: Guard | None = None,
 ) -> Judgement | None:
     """Returns what the command line among a call's params does, None where there is none."""
     text = _line(params)
@@ -69,7 +76,14 @@ def of_call(
     if start is not None:
         start = keys.path(keys.clean(start) or ".", cwd).rstrip("/") or "/"
         cwd = cwd or (start if start.count("/") > 1 else None)
-    return judge(text, cwd, start=start, policy=policy, worktree=worktree)
+    return judge(text, cwd, start=start, policy=policy, worktree=worktree, guard=guard)
+
+
+def danger_of_code(text: str, cwd: str | None, guard: Guard, policy: ShellPolicy = DEFAULT_POLICY) -> str:
+    """Return what program text would do to the gate itself, ``""`` for nothing."""
+    from callosum.rules.shell import line  # noqa: PLC0415 - as above
+
+    return line.program_text(text, cwd, policy, guard)
 
 
 def _line(params: Mapping[str, Any]) -> str:
@@ -94,4 +108,4 @@ def _quoted(value: list[Any] | tuple[Any, ...]) -> str:
     return " ".join(one if one.isalnum() else "'" + one.replace("'", "'\\''") + "'" for one in said)
 
 
-__all__ = ["DEFAULT_POLICY", "Judgement", "ShellPolicy", "judge", "of_call", "runs_commands"]
+__all__ = ["DEFAULT_POLICY", "Judgement", "ShellPolicy", "danger_of_code", "judge", "of_call", "runs_commands"]

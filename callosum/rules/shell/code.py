@@ -21,7 +21,9 @@ _CALL: Final = re.compile(
     r"(?<![\w.$])([A-Za-z_]\w{0,63}(?:(?:\.|::|->)\w{1,64}){0,8})\s{0,4}(?:!?\(|(?=[\"'`]))"
     r"|(?<=[)\]])\.(\w{1,64})\s{0,4}\("
 )
-_STRING: Final = re.compile(r"\s{0,8}[rbfuRBFU]{0,2}(?:\"([^\"\n]{0,4096})\"|'([^'\n]{0,4096})'|`([^`]{0,4096})`)")
+_STRING: Final = re.compile(
+    r"\s{0,8}(?:(?:(?:os\.path\.)?(?:expanduser|abspath|realpath)|(?:pathlib\.)?Path|str)\(\s{0,8}){0,3}[rbfuRBFU]{0,2}(?:\"([^\"\n]{0,4096})\"|'([^'\n]{0,4096})'|`([^`]{0,4096})`)"
+)
 _LIST: Final = re.compile(r"\s{0,8}\[([^\]]{0,2048})\]")
 _STRINGS: Final = re.compile(r"\"([^\"\n]{0,4096})\"|'([^'\n]{0,4096})'|`([^`]{0,4096})`")
 _MODE: Final = re.compile(r"\s{0,8},\s{0,8}(?:mode\s*=\s*)?[\"']([a-z+]{1,4})[\"']")
@@ -81,6 +83,8 @@ def judge(run: Run, text: str, *, database: bool = False) -> None:
     if len(text) > MAX_CODE:
         run.note(3, "runs more code than is read")
         text = text[:MAX_CODE]
+    if run.watch is not None:
+        run.watch.code(run, text)
     before = run.tier
     harmless = True
     if any(sign in text for sign in ("smtp", "sendmail", "send_mail", "send_email")):

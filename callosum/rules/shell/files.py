@@ -132,7 +132,7 @@ def move(run: Run, argv: list[str], _command: Command) -> None:
     if place.kind == places.NOWHERE:
         run.note(4, "moves files into nothing")
         for one in sources:
-            run.file(4, run.place(one), Mode.WRITE)
+            run.file(4, run.place(one), Mode.WRITE, whole=True)
         return
     for one in sources:
         at = run.place(one)
@@ -143,7 +143,7 @@ def move(run: Run, argv: list[str], _command: Command) -> None:
             places.KEPT_KEYS: 4,
         }.get(at.kind, 1)
         run.note(tier, f"moves files from {at.kind}" if tier > 1 else "moves files")
-        run.file(tier, at, Mode.WRITE)
+        run.file(tier, at, Mode.WRITE, whole=True)
     _into(run, sources, target, many=len(sources) > 1 or found.has("-t", "--target-directory"), what="moves files")
 
 
@@ -162,6 +162,9 @@ def copy(run: Run, argv: list[str], _command: Command) -> None:
         for one in sources[:64]:
             if not deep:
                 run.reads(one)
+    elif run.watch is not None:
+        for one in sources[:64]:
+            run.watch.word(run, one)  # a link is another name for what it points to
     what = "links files" if program == "ln" else "copies files"
     if not target:
         run.note(1, what)
@@ -190,6 +193,11 @@ def _into(run: Run, sources: list[str], target: str, *, many: bool, what: str, t
             run.makes(target, what, tree=True)
     else:
         run.makes(target, what, tree=tree)
+        if run.watch is not None:  # the target may be a folder
+            for one in sources[:64]:
+                name = one.rstrip("/").rsplit("/", 1)[-1]
+                if name not in ("", ".", "..") and not any(sign in name for sign in "*?[$`"):
+                    run.watch.word(run, f"{target}/{name}", whole=tree)
 
 
 def make(run: Run, argv: list[str], _command: Command) -> None:
@@ -243,7 +251,7 @@ def change_mode(run: Run, argv: list[str], _command: Command) -> None:
         elif place.kind == places.KEPT_KEYS:
             tier = 1  # making keys private is what everybody is told to do
         run.note(tier, f"changes who may use files {place.kind}")
-        run.file(tier, place, Mode.WRITE, tree=deep)
+        run.file(tier, place, Mode.WRITE, tree=deep, whole=deep)
     if not args:
         run.note(1, "changes who may use files")
 
@@ -305,7 +313,7 @@ def synchronise(run: Run, argv: list[str], _command: Command) -> None:
     if any(one == "--del" or one.startswith("--delete") for one in found.flags):
         run.note(run.policy.mirror, "removes what the source does not hold, which the command does not name")
         if not host:
-            run.file(run.policy.mirror, run.place(path), Mode.WRITE, tree=True)
+            run.file(run.policy.mirror, run.place(path), Mode.WRITE, tree=True, whole=True)
     if found.has("--remove-source-files"):
         for one in sources:
             run.removes(one, deep=True, verb="moves away")

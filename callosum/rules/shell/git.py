@@ -272,9 +272,11 @@ def _clean(run: Run, found: options.Options, _rest: list[str], _command: Command
     run.note(tier, "removes files that no commit holds")
     if found.args:
         for one in found.args[:64]:
-            run.file(tier, run.place(one), Mode.WRITE, tree=True)
+            run.file(tier, run.place(one), Mode.WRITE, tree=True, whole=True)
     else:
         _tree(run, tier)
+        if run.watch is not None:
+            run.watch.word(run, ".", whole=True)
 
 
 def _stash(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:

@@ -13,7 +13,7 @@ class Judgement(NamedTuple):
 
     ``effect`` is ``read`` or ``write``. ``repeats``: the act happens again when it is repeated (a
     mail). ``stance`` is the side it takes. ``why`` says in words which commands decided, gravest
-    first, with secrets left out.
+    first, with secrets left out. ``danger`` is what it would do to the gate itself, ``""`` for nothing.
     """
 
     tier: int
@@ -22,3 +22,4 @@ class Judgement(NamedTuple):
     repeats: bool
     stance: str
     why: tuple[str, ...]
+    danger: str = ""

@@ -13,10 +13,12 @@ from callosum.rules.shell import code, data, files, git, leaks, machine, options
 from callosum.rules.shell.judgement import Judgement
 from callosum.rules.shell.parser import Command, parse
 from callosum.rules.shell.run import Run, shown
+from callosum.rules.shell.selfguard import Watch
 from callosum.rules.shell.words import assignment, expand
 
 if TYPE_CHECKING:
     from callosum.model import Worktree
+    from callosum.rules.guard import Guard
     from callosum.rules.shell.policy import ShellPolicy
     from callosum.rules.shell.run import Handler
 
@@ -24,16 +26,41 @@ MAX_KEPT: Final = 512
 """Lines up to this length are judged once and remembered."""
 
 
-def judge(text: str, cwd: str | None, start: str | None, policy: ShellPolicy, worktree: Worktree | None) -> Judgement:
-    """Returns what a command line does; see ``callosum.rules.shell.judge``."""
+def judge(
+    text: str,
+    cwd: str | None,
+    start: str | None,
+    policy: ShellPolicy,
+    worktree: Worktree | None,
+    guard: Guard | None = None,
+) -> Judgement:
+    """Return what a command line does; see ``callosum.rules.shell.judge``."""
     if len(text) <= MAX_KEPT:
-        return _kept(text, cwd, start, policy, worktree)
-    return _judge(text, cwd, start, policy, worktree)
+        return _kept(text, cwd, start, policy, worktree, guard)
+    return _judge(text, cwd, start, policy, worktree, guard)
 
 
-def _judge(text: str, cwd: str | None, start: str | None, policy: ShellPolicy, worktree: Worktree | None) -> Judgement:
-    run = Run(cwd, start, policy, worktree, _text, _dispatch)
+def program_text(text: str, cwd: str | None, policy: ShellPolicy, guard: Guard) -> str:
+    """Return what program text would do to the gate itself, ``""`` for nothing."""
+    watch = Watch(guard)
+    run = Run(cwd, cwd, policy, None, _text, _dispatch, watch)
+    code.judge(run, text)
+    return watch.danger
+
+
+def _judge(
+    text: str,
+    cwd: str | None,
+    start: str | None,
+    policy: ShellPolicy,
+    worktree: Worktree | None,
+    guard: Guard | None,
+) -> Judgement:
+    watch = None if guard is None else Watch(guard)
+    run = Run(cwd, start, policy, worktree, _text, _dispatch, watch)
     _text(run, text)
+    if watch is not None:
+        watch.finish(run, text)
     return _settled(run)
 
 
@@ -54,7 +81,8 @@ def _settled(run: Run) -> Judgement:
     why = tuple(dict.fromkeys(redact_text("\n".join(lines)).split("\n"))) if lines else ("nothing that runs",)
     if cut:
         why = (*why, "more keys than a call can have: the gravest are kept")
-    return Judgement(run.tier, "write" if run.writes else "read", merged, run.repeats, run.stance, why)
+    danger = "" if run.watch is None else run.watch.danger
+    return Judgement(run.tier, "write" if run.writes else "read", merged, run.repeats, run.stance, why, danger)
 
 
 def _text(run: Run, text: str) -> None:
@@ -80,14 +108,19 @@ def _text(run: Run, text: str) -> None:
             _command(run, step)
     run.variables = variables
     if parsed.odd:
+        if run.watch is not None:
+            run.watch.odd = True
         run.command = text[:72].split()
         code.judge(run, text, database=True)
         run.note(3, f"no command that a shell would take ({parsed.odd})")
     if parsed.cut:
         run.command = text[:72].split()
         run.note(3, "too long or too deep to be read to its end")
+        if run.watch is not None:
+            run.watch.cut(text)
 
 
+_SPOKEN: Final = (["echo"], ["printf"])
 _APPENDING: Final = frozenset((">>", "&>>"))
 _WRITING: Final = frozenset((">", ">|", "&>", ">&", "<>"))
 
@@ -95,7 +128,12 @@ _WRITING: Final = frozenset((">", ">|", "&>", ">&", "<>"))
 def _command(run: Run, command: Command) -> None:
     words = expand(command.words, run.variables)
     run.command = words
+    watch = run.watch
+    if watch is not None and (command.stdin is not None or words[:1] in _SPOKEN):
+        watch.document(words, command)
     for sign, target in command.redirects:
+        if watch is not None and target[:5] == "/dev/":
+            watch.redirected(target)
         if sign in _APPENDING:
             _redirected(run, target, Mode.APPEND)
         elif sign in _WRITING:
@@ -157,6 +195,8 @@ _GUARDS: Final = re.compile(
     r"/(?:protection|collaborators|keys|hooks|rulesets|secrets|variables|permissions|memberships|teams|invitations)(?:/|$)"
 )
 """What of a hosted repository is about who may do what."""
+_LATER: Final = frozenset(("trap", "alias"))
+"""Programs that keep a text which the shell runs later."""
 _VERSION: Final = re.compile(r"(?<=[a-z])\d[\d.]*$")
 
 
@@ -170,6 +210,8 @@ def _dispatch(run: Run, argv: list[str], command: Command) -> None:
         program = first.rsplit("/", 1)[-1].lower() if "/" in first or not first.islower() else first
         if program in files.SILENT:
             run.note(0, "only looks")
+            if run.watch is not None and program in _LATER:
+                run.watch.silent(run, program, argv)
             if run.brought and program in _SUMS and not _CHECKS.isdisjoint(argv):
                 run.brought.clear()  # the line knows what it has fetched
             return
@@ -182,6 +224,8 @@ def _dispatch(run: Run, argv: list[str], command: Command) -> None:
 
 
 def _program(run: Run, program: str, argv: list[str], command: Command) -> None:
+    if run.watch is not None:
+        run.watch.command(run, program, argv, command)
     handler = HANDLERS.get(program)
     if handler is None and program[-1:].isdigit():
         handler = HANDLERS.get(_VERSION.sub("", program))

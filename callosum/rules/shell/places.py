@@ -48,13 +48,14 @@ class Place(NamedTuple):
     """``kind`` is one of the constants above; ``path`` is canonical, ``""`` where it is not known.
 
     ``tree``: more than one file is meant (a pattern, a trailing slash). ``part``: some of what lies
-    there, not all.
+    there, not all. ``rest``: the end of the word, from the first part of it that is a pattern.
     """
 
     kind: str
     path: str
     tree: bool
     part: bool
+    rest: str = ""
 
 
 def place(word: str, here: str | None, root: str | None, policy: ShellPolicy, *, lost: bool = False) -> Place:
@@ -65,27 +66,27 @@ def place(word: str, here: str | None, root: str | None, policy: ShellPolicy, *,
     """
     if word[1:2] == ":" and _DRIVE.match(word):
         word = f"{word[:2]}/{word[2:]}"  # what a backslash parted, the shell has put together
-    tree, part = word[-1:] == "/", False
+    tree, part, rest = word[-1:] == "/", False, ""
     match = _OPEN_END.search(word)
     if match:
         if word[0] == "$":
             name = word[2:] if word[:2] == "${" else word[1:]
             if re.split(r"\W", name, maxsplit=1)[0] in TEMPORARY:
-                return Place(SHORT_LIVED, "", True, True)
+                return Place(SHORT_LIVED, "", True, True, word)
         cut = word.rfind("/", 0, match.start() + 1) + 1
         rest = word[cut:]
         sign = match.group()
         if not cut and sign in ("$", "`") and match.start() == 0:
-            return Place(UNKNOWN, "", True, True)
+            return Place(UNKNOWN, "", True, True, word)
         part = rest.translate(_STARS) not in ("", "[!]", "{,}") and word[0] != "!"
         word, tree = word[:cut] or "./", True
     if lost and word[:1] not in ("/", "~"):
-        return Place(UNKNOWN, "", tree, part)
+        return Place(UNKNOWN, "", tree, part, rest)
     path = keys.path(keys.clean(word) or ".", here)
     if path[-1] == "/" and path != "/":
         path, tree = path[:-1], True
     kind = _kind(path, root, policy, everything=match is not None and not part, part=part)
-    return Place(kind, path, tree, part)
+    return Place(kind, path, tree, part, rest)
 
 
 def _kind(path: str, root: str | None, policy: ShellPolicy, *, everything: bool, part: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -12,11 +13,12 @@ from callosum.rules.shell import places
 from callosum.rules.shell.parser import MAX_TOKENS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from callosum.model import Worktree
     from callosum.rules.shell.parser import Command
     from callosum.rules.shell.policy import ShellPolicy
+    from callosum.rules.shell.selfguard import Watch
     from callosum.rules.shell.words import Variables
 
     Handler = Callable[["Run", list[str], Command], None]
@@ -53,7 +55,7 @@ class Run:
 
     __slots__ = (
         "brought", "command", "commands", "cwd", "depth", "dispatch", "found", "nested", "policy", "repeats", "said",
-        "shared", "stance", "tier", "tokens", "tree", "variables", "where", "writes",
+        "shared", "stance", "tier", "tokens", "tree", "variables", "watch", "where", "writes",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +66,7 @@ class Run:
         worktree: Worktree | None,
         nested: Callable[[Run, str], None],
         dispatch: Callable[[Run, list[str], Command], None],
+        watch: Watch | None = None,
     ) -> None:
         self.cwd = _folder(cwd)
         self.policy = policy
@@ -74,6 +77,7 @@ class Run:
             self.tree = self.cwd[: own.end()]
         self.nested = nested
         self.dispatch = dispatch
+        self.watch = watch
         self.where = Where(self.cwd if start == cwd else _folder(start))
         self.variables: Variables = {}
         self.brought: set[str] = set()
@@ -129,9 +133,11 @@ class Run:
             return found._replace(kind=places.OUTSIDE)
         return found
 
-    def file(self, tier: int, found: places.Place, mode: Mode, *, tree: bool = False) -> None:
-        """Adds the key of a file, or of a tree."""
+    def file(self, tier: int, found: places.Place, mode: Mode, *, tree: bool = False, whole: bool = False) -> None:
+        """Add the key of a file, or of a tree. ``whole``: what lies below it is removed, moved or changed as well."""
         path = found.path
+        if mode is not Mode.READ and self.watch is not None:
+            self.watch.file(self, found, whole=whole)
         if not path or found.kind in (places.NOWHERE, places.UNKNOWN):
             return
         if (tree or found.tree) and path[-1] != "/":
@@ -210,7 +216,7 @@ class Run:
         self.note(tier, f"{what} {kind}" if kind != places.UNKNOWN else f"{what} in {kind}")
         # A pattern in the working folder itself hardly ever means what others edit there.
         narrow = found.part and kind == places.INSIDE and found.path == self.cwd
-        self.file(tier, found, Mode.APPEND if narrow else Mode.WRITE, tree=deep)
+        self.file(tier, found, Mode.APPEND if narrow else Mode.WRITE, tree=deep, whole=deep)
 
     def goes(self, word: str) -> None:
         """Follows ``cd``: what comes after happens in that folder."""
@@ -246,6 +252,23 @@ class Run:
         self.nested(self, text)
         self.where, self.variables, self.command = where, variables, command
         self.depth -= 1
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Judge something for the guard alone: tier, keys and reasons of the line stay as they are."""
+        kept = self.tier, self.writes, self.repeats, self.stance
+        said, found, brought = len(self.said), len(self.found), set(self.brought)
+        try:
+            yield
+        finally:
+            self.tier, self.writes, self.repeats, self.stance = kept
+            del self.said[said:], self.found[found:]
+            self.brought = brought
+
+    def aside(self, text: str) -> None:
+        """Judge a text that a shell will run, for the guard alone."""
+        with self.apart():
+            self.within(text)
 
     def elsewhere(self, machine: str, text: str) -> None:
         """Judges a text that runs on another machine or in a container."""

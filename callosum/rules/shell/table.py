@@ -638,15 +638,20 @@ def _matches(row: Row, words: list[str], argv: list[str]) -> int | None:
     """Returns how many words a row's first words take, None where they do not fit."""
     if row.words is None:
         return 0
+    start = words[0] if words else ""
     for one in row.words:
         size = len(one)
         if not size:
             if not words and len(argv) == 1:
                 return 0
-        elif one[0][0] == "-":
+            continue
+        first = one[0]
+        if first[0] == "-":
             if tuple(argv[1 : 1 + size]) == one:
                 return 0
-        elif len(words) >= size and all(part in ("*", word) for part, word in zip(one, words, strict=False)):
+        elif (first in (start, "*") and len(words) >= size) and (
+            size == 1 or all(part in ("*", word) for part, word in zip(one, words, strict=False))
+        ):
             return size
     return None
 

@@ -12,7 +12,18 @@ MAX_WORD: Final = 65_536
 _VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_]\w*|\d)(?::?[-=]([^{}$`]*))?\}|([A-Za-z_]\w*|\d))")
 _BRACES: Final = re.compile(r"(?<!\$)\{([^{}\s\"':$]*+)\}")  # the comma is looked for behind it: in linear time
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=")
-_KNOWN: Final = {"HOME": "~", "PWD": "."}
+_KNOWN: Final = {
+    "HOME": "~",
+    "PWD": ".",
+    "XDG_STATE_HOME": "~/.local/state",
+    "XDG_CONFIG_HOME": "~/.config",
+    "XDG_DATA_HOME": "~/.local/share",
+    "XDG_CACHE_HOME": "~/.cache",
+    "CALLOSUM_STATE": "~/.local/state/callosum",
+    "CLAUDE_CONFIG_DIR": "~/.claude",
+    "CODEX_HOME": "~/.codex",
+}
+"""What variables hold where nobody has set them."""
 
 Variables = dict[str, tuple[str, ...]]
 """What a line has set: a name's possible values."""
@@ -65,6 +76,8 @@ def _variables(word: str, variables: Variables) -> list[str]:
         return f"${name}" if match.group(1) and not default else (f"${name}" if name in TEMPORARY else match.group())
 
     made = _VARIABLE.sub(value, word)[:MAX_WORD]
+    if several is None and "${" in made and made != word:  # a default that was a variable itself
+        made = _VARIABLE.sub(value, made)[:MAX_WORD]
     if several is None:
         return [made]
     return [made.replace(several[0], one) for one in several[1][:16]]

@@ -12,6 +12,7 @@ from callosum.rules.shell.words import assignment
 if TYPE_CHECKING:
     from callosum.rules.shell.parser import Command
     from callosum.rules.shell.run import Handler, Run
+    from callosum.rules.shell.selfguard import Watch
 
 # program [subcommand], how many words to skip after it, its options that take a value
 _PREFIXES: Final = """
@@ -31,6 +32,11 @@ stdbuf 0 -i -o -e --input --output --error
 unbuffer 0
 setsid 0
 taskset 1 -c -p
+gosu 1
+su-exec 1
+setpriv 0 --reuid --regid --groups --inh-caps --ambient-caps --bounding-set --securebits --pdeathsig
+pkexec 0 --user
+valgrind 0
 chrt 1 -p
 caffeinate 0 -t -w
 flock 1 -w -E --timeout
@@ -237,9 +243,10 @@ def shell(run: Run, argv: list[str], command: Command) -> None:
                     rest = rest[1:]
                 if rest and fetched(rest[0]):
                     run.note(4, "runs what it fetches from the net, unseen")
+                text = _arguments(rest[0], rest[2:]) if rest else ""
                 before = run.variables
                 run.variables = {**before, **{str(place): (one,) for place, one in enumerate(rest[1:10])}}
-                run.within(rest[0] if rest else "")
+                run.within(text)
                 run.variables = before
                 return
             if "s" in word[1:]:
@@ -253,6 +260,14 @@ def shell(run: Run, argv: list[str], command: Command) -> None:
         run.starts(word)
         return
     runs_source(run, command, lines=True)
+
+
+def _arguments(text: str, words: list[str]) -> str:
+    """Return the text of ``sh -c`` with its arguments in the place of ``$@``."""
+    if "$@" not in text and "$*" not in text:
+        return text
+    said = " ".join(words)[:4096]
+    return text.replace('"$@"', said, 64).replace("$@", said, 64).replace("$*", said, 64)
 
 
 def evaluate(run: Run, argv: list[str], _command: Command) -> None:
@@ -273,14 +288,38 @@ def watch(run: Run, argv: list[str], _command: Command) -> None:
     run.within(" ".join(found.args))
 
 
-def switch_user(run: Run, argv: list[str], _command: Command) -> None:
-    """``su -c``, ``runuser -c``."""
+def switch_user(run: Run, argv: list[str], command: Command) -> None:
+    """``su -c``, ``runuser -c``, ``runuser -u user -- command``, ``sg group -c``."""
     found = options.read(argv[1:], frozenset(("-c", "--command", "-s", "-g", "-u")))
     text = found.value("-c", "--command")
     if text:
         run.within(text)
+    elif argv[0] == "runuser" and found.has("-u") and found.args:
+        run.inner(found.args, command)
     else:
         run.note(1, "becomes another user")
+
+
+def record(run: Run, argv: list[str], _command: Command) -> None:
+    """``script -c``: runs a command and keeps what it shows in a file."""
+    found = options.read(argv[1:], frozenset("-c -E -I -O -B -T -m -o --command --echo --log-in --log-out".split()))
+    text = found.value("-c", "--command")
+    for one in found.args[:1]:
+        run.makes(one, "writes a file")
+    if text:
+        run.within(text)
+    else:
+        run.note(1, "runs a shell")
+
+
+def terminal_window(run: Run, argv: list[str], command: Command) -> None:
+    """``xterm -e``, ``gnome-terminal --``: what runs in the new window."""
+    at = next((place for place, one in enumerate(argv) if one in ("-e", "-x", "--", "--command")), 0)
+    run.note(1, "opens a terminal")
+    if at and len(argv) == at + 2:
+        run.within(argv[at + 1])
+    elif at:
+        run.inner(argv[at + 1 :], command)
 
 
 def remote(run: Run, argv: list[str], command: Command) -> None:
@@ -431,12 +470,55 @@ def xargs(run: Run, argv: list[str], command: Command) -> None:
             run.note(0 if plain else 3, "runs what another command says")
             run.within("\n".join(given) or text)
         return
+    searched = _search(command) if run.watch is not None and not given else None
+    if run.watch is not None and searched is not None:
+        run.watch.paused += 1  # what is found is judged below, not the pattern that stands for it
+    if run.watch is not None and command.piped is not None and found.has("-I", "--replace"):
+        text, _, plain = source(command)
+        for one in text.split("\n")[:16] if plain else ():  # each line is one argument
+            with run.apart():
+                run.inner([word.replace(hole, one) for word in words], command)
     if any(hole in one for one in words):
         for operand in operands:
             last = operand.rsplit("/", 1)[-1]  # behind a folder of the command's own
             run.inner([one.replace(hole, last if one.find(hole) > 0 else operand) for one in words], command)
     else:
         run.inner(words + operands, command)
+    if run.watch is not None and searched is not None:
+        run.watch.paused -= 1
+        _hand_over(
+            run, run.watch, searched, words if any(hole in one for one in words) else [*words, hole], hole, command
+        )
+
+
+_SHOWS: Final = frozenset(
+    "ls cat grep egrep echo printf head tail wc file stat du md5sum sha256sum basename dirname test".split()
+)
+"""Programs that change nothing that a search hands to them, unless their options say so."""
+
+
+def _search(command: Command) -> list[str] | None:
+    """Return the words of the ``find`` whose results come through the pipe, None if there is none."""
+    at = command.piped
+    for _ in range(16):
+        if at is None:
+            return None
+        words = [one for one in at.words if assignment(one) is None]
+        if words and words[0].rsplit("/", 1)[-1] == "find":
+            return words
+        at = at.piped
+    return None
+
+
+def _hand_over(run: Run, watch: Watch, search: list[str], inner: list[str], hole: str, command: Command) -> None:
+    """Judge, for the guard alone, a command with each protected file that a search would hand to it."""
+    if not inner or inner[0].rsplit("/", 1)[-1] in _SHOWS:
+        return
+    for path in watch.entries(search, starts(search), run):
+        if watch.danger:
+            return
+        with run.apart():
+            run.inner([word.replace(hole, path) for word in inner], command)
 
 
 def piped_operands(command: Command) -> list[str]:
@@ -487,10 +569,14 @@ def _below(start: str, words: list[str], *, some: bool = False) -> str:
 def find(run: Run, argv: list[str], command: Command) -> None:
     """``find`` only looks, unless it deletes or runs a command for what it finds."""
     operands = [_below(one, argv) for one in starts(argv)]
+    watch = run.watch
+    if watch is not None:
+        watch.paused += 1  # what is found is judged below, not the pattern that stands for it
     if "-delete" in argv:
         for one in operands:
             run.removes(one, deep=True, verb="finds and removes")
     acted = "-delete" in argv
+    handed: list[list[str]] = [["rm", "{}"]] if acted else []
     at = 1
     while at < len(argv):
         word = argv[at]
@@ -499,16 +585,25 @@ def find(run: Run, argv: list[str], command: Command) -> None:
             while end < len(argv) and argv[end] not in (";", "+", "\\;"):
                 end += 1
             inner = argv[at + 1 : end]
+            if inner[:1] == ["{}"] and "-name" in argv:  # it runs what it finds
+                inner = ["".join(argv[argv.index("-name") + 1 :][:1]), *inner[1:]]
+            handed.append(inner)
             for one in operands[:16]:
                 run.inner([word.replace("{}", one) for word in inner], command)
             acted = True
             at = end
         elif word in ("-fprint", "-fls", "-fprintf") and at + 1 < len(argv):
             run.makes(argv[at + 1], "writes a file")
+            if watch is not None:
+                watch.word(run, argv[at + 1], always=True)
             acted = True
         at += 1
     if not acted:
         run.note(0, "only looks")
+    if watch is not None:
+        watch.paused -= 1
+        for inner in handed[:16]:
+            _hand_over(run, watch, argv, inner, "{}", command)
 
 
 HANDLERS: Final[dict[str, Handler]] = {
@@ -517,6 +612,9 @@ HANDLERS: Final[dict[str, Handler]] = {
     "watch": watch,
     "su": switch_user,
     "runuser": switch_user,
+    "sg": switch_user,
+    "script": record,
+    **dict.fromkeys("xterm gnome-terminal konsole xfce4-terminal alacritty kitty foot urxvt".split(), terminal_window),
     "ssh": remote,
     "autossh": remote,
     **dict.fromkeys("socat nc ncat netcat telnet".split(), socket),

@@ -1,0 +1,273 @@
+"""The files that no call may change: Callosum's own, and the settings of the hosts that call it.
+
+``Protected`` compares paths by their spelling. It touches no disk, so a link that points to a protected folder is
+seen only by whoever resolves it first (``callosum.gate.links``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from callosum.rules import keys
+
+GUARDS: Final = "the gate guards itself: "
+"""How the reason of a call begins that the guard refuses."""
+STATE: Final = "Callosum's state folder"
+RULES: Final = "Callosum's rules"
+SETTINGS: Final = "Callosum's settings"
+SOCKET: Final = "Callosum's socket"
+PROGRAM: Final = "Callosum's own program"
+KEPT: Final = (
+    "gate.db gate.db-wal gate.db-shm gate.db.turn gate.db.sync content.key gate.sock gate.sock.lock fallback.json "
+    "tiers.json callosum.toml tokens.json remote.json late.jsonl heard.json checkup.json server.log server.pid "
+    "callosum-hook link.log journal/0.jsonl.gz journal/.lock brain/search.db corpus/2026-01-01.jsonl "
+    "days/2026-01-01.md"
+).split()
+"""Names of files that a state folder may hold: a command that picks files by name is tried on each."""
+MAX_PARTS: Final = 64
+"""Number of folders of a path that are compared."""
+MAX_PATTERN: Final = 256
+"""Longest pattern of one folder name that is compared, in characters; a longer one fits nothing."""
+
+_SETTINGS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
+    ((".claude", "settings.json"), "the settings of Claude Code"),
+    ((".claude", "settings.local.json"), "the settings of Claude Code"),
+    ((".codex", "config.toml"), "the settings of Codex"),
+    ((".codex", "hooks.json"), "the settings of Codex"),
+    ((".codex", "hooks"), "the settings of Codex"),
+    ((".gemini", "settings.json"), "the settings of Gemini CLI"),
+    (("openclaw.json",), "the settings of OpenClaw"),
+    (("callosum.toml",), SETTINGS),
+)
+_FOLDERS: Final = {
+    ".claude": "the settings of Claude Code",
+    ".codex": "the settings of Codex",
+    ".gemini": "the settings of Gemini CLI",
+    ".openclaw": "the settings of OpenClaw",
+}
+_LAST: Final = frozenset(tail[-1] for tail, _ in _SETTINGS) | {"tiers.json", "hooks"}
+_RULES: Final = re.compile(r"(?:^|/)\.?callosum/(?:[^/]+/){0,16}tiers\.json$")
+_HOME: Final = re.compile(r"(?:/home/[^/]+|/Users/[^/]+|/root)(?=/|$)")
+_USER: Final = frozenset(("$USER", "${USER}", "$LOGNAME", "$(whoami)", "$(id -un)"))
+_GLOB: Final = re.compile(r"[*?\[]")
+
+
+class Root(NamedTuple):
+    """A protected file or folder: its path cut at the slashes, and what it is in words."""
+
+    parts: tuple[str, ...]
+    what: str
+
+
+class Entry(NamedTuple):
+    """A file or folder that a search below some folder would find."""
+
+    path: str
+    folder: bool
+    depth: int
+
+
+class Protected:
+    """Paths that must not change. ``paths`` maps absolute paths to what they are, in words for people."""
+
+    __slots__ = ("_above", "_near", "homes", "names", "roots", "texts")
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        spelled: dict[str, str] = {}
+        homes: dict[str, None] = {}
+        for given, what in paths.items():
+            if not given.strip():
+                continue
+            path = keys.path(given).rstrip("/") or "/"
+            spelled.setdefault(path, what)
+            home = _HOME.match(path)
+            if home is not None:
+                spelled.setdefault("~" + path[home.end() :], what)
+                homes[home.group()] = None
+        kept = [one for one in spelled if not any(one != other and one.startswith(other + "/") for other in spelled)]
+        self.roots: tuple[Root, ...] = tuple([Root(_cut(one), spelled[one]) for one in kept])
+        self.homes: tuple[str, ...] = tuple(homes)
+        self.texts: tuple[str, ...] = tuple([one for one in kept if one != "/"])
+        last = {one.rsplit("/", 1)[-1] for one in self.texts}
+        self.names: str = "|".join(sorted({re.escape(one) for one in (*last, *_LAST, *_FOLDERS, "callosum") if one}))
+        """The names of which one stands in every spelling of a protected path, as a regular expression."""
+        self._near = re.compile(rf"{self.names}|[*?\[$`]|~[^/]")
+        self._above = {
+            "/".join(root.parts[:size]) or "/": root
+            for root in reversed(self.roots)
+            for size in range(1, len(root.parts))
+        }
+
+    def touched(self, path: str, *, whole: bool = False) -> str:
+        """Return what a change of ``path`` would change, in words; ``""`` if it is nothing protected.
+
+        ``path`` is canonical and may hold patterns and variables. ``whole``: everything below it changes as well.
+        """
+        if self._near.search(path) is None:  # most paths: neither protected nor a pattern
+            root = self._above.get(path.rstrip("/") or "/") if whole else None
+            return _told(root) if root is not None else ""
+        parts = _cut(path)
+        if not parts or len(parts) > MAX_PARTS:
+            return ""
+        first = parts[0]
+        guess = False
+        if first[:1] == "~" and len(first) > 1 and any(home.endswith("/" + first[1:]) for home in self.homes):
+            parts = ("~", *parts[1:])
+        elif first[:1] == "$" and len(parts) > 1:  # a folder that nobody knows: perhaps a home
+            parts, whole, guess = ("~", *parts[1:]), False, True
+        for root in self.roots:
+            if _meets(parts, root.parts, whole=whole):
+                return _told(root)
+        return _settings(parts, whole=whole and not guess)
+
+    def mentioned(self, text: str) -> str:
+        """Return what protected thing a text names anywhere, ``""`` if none; for program text and SQL."""
+        for root in self.roots:
+            tail = root.parts[1:] if root.parts[0] == "~" else root.parts
+            if len(tail) > 1 and _names(text, "/".join(tail)):
+                return _told(root)
+        for tail, what in _SETTINGS:
+            if tail[-1] in text and _names(text, "/".join(tail)):
+                return f"{what} ({'/'.join(tail)})"
+        return ""
+
+    def below(self, start: str) -> list[Entry]:
+        """Return the protected entries that a search from ``start`` would meet, with their depth below it."""
+        base = _cut(start)
+        if (start.rstrip("/") or "/") not in self._above and self._near.search(start) is None:
+            return []
+        found: list[Entry] = []
+        for root in self.roots:
+            parts = root.parts
+            inside = [(*parts, *one.split("/")) for one in KEPT] if root.what == STATE else []
+            folders = {parts[:size] for size in range(1, len(parts) + bool(inside))}
+            folders |= {one[:-1] for one in inside}
+            found += [
+                Entry("/".join(one) or "/", one in folders, len(one) - len(base))
+                for one in [*sorted(folders), parts, *inside]
+                if one[: len(base)] == base
+            ]
+        for home in ("~", *self.homes):
+            for tail, _ in _SETTINGS:
+                one = (*_cut(home), *tail)
+                if len(tail) > 1 and one[: len(base)] == base:
+                    found.append(Entry("/".join(one), False, len(one) - len(base)))
+        if _cut(start)[-1:] and _cut(start)[-1] in _FOLDERS:
+            found += [Entry(f"{start.rstrip('/')}/{tail[1]}", False, 1) for tail, _ in _SETTINGS if tail[0] == base[-1]]
+        return list(dict.fromkeys(found))
+
+
+def _names(text: str, path: str) -> bool:
+    """Return True if ``path`` stands in ``text`` as a whole, and not as the beginning of a longer name."""
+    at = text.find(path)
+    for _ in range(MAX_PARTS):
+        if at < 0:
+            return False
+        end = at + len(path)
+        if not (text[end : end + 1].isalnum() or text[end : end + 1] in ("-", "_", ".")) and not (
+            path[0] != "/" and at and (text[at - 1].isalnum() or text[at - 1] in "-_")
+        ):
+            return True
+        at = text.find(path, end)
+    return True
+
+
+def _cut(path: str) -> tuple[str, ...]:
+    parts = path.rstrip("/").split("/", MAX_PARTS)
+    return tuple(parts) if parts != [""] or path[:1] == "/" else ()
+
+
+def _meets(parts: tuple[str, ...], root: tuple[str, ...], *, whole: bool) -> bool:
+    """Return True if a path lies at or below a root, or with ``whole`` above it."""
+    size, least = len(parts), len(root)
+    if size < least and not whole:
+        return False
+    for at in range(min(size, least)):
+        part = parts[at]
+        if part == root[at]:
+            continue
+        unknown = "$" in part or "`" in part
+        if unknown and part not in _USER:
+            if at == least - 1 or at == size - 1:
+                return False  # the name that matters is not in the text
+        elif not unknown and not (_GLOB.search(part) and _fits(part, root[at])):
+            return False
+    return True
+
+
+@lru_cache(maxsize=1024)
+def _fits(pattern: str, name: str) -> bool:
+    """Return True if a shell would put ``name`` in the place of a pattern."""
+    if len(pattern) > MAX_PATTERN or (name[:1] == "." and pattern[:1] in "*?["):
+        return False
+    return fnmatchcase(name, pattern)
+
+
+def _told(root: Root) -> str:
+    path = "/".join(root.parts)
+    home = _HOME.match(path)
+    shown = keys.clean("~" + path[home.end() :] if home else path)[:200]
+    return f"{root.what} ({shown})"
+
+
+def _settings(parts: tuple[str, ...], *, whole: bool) -> str:
+    """Return which settings of a host, or which rules, a path is; they are known by name in every folder."""
+    last = parts[-1]
+    pattern = _GLOB.search(last) is not None
+    if last not in _LAST and not pattern and last not in _FOLDERS and ".codex" not in parts:
+        return ""
+    if whole and last in _FOLDERS:
+        return f"{_FOLDERS[last]} ({last}/)"
+    for tail, what in _SETTINGS:
+        size = len(tail)
+        alike = last == tail[-1] or (size > 1 and pattern and _fits(last, tail[-1]))
+        if alike and len(parts) >= size and parts[-size:-1] == tail[:-1]:
+            return f"{what} ({'/'.join(tail)})"
+    if ".codex" in parts:
+        at = parts.index(".codex")
+        if parts[at + 1 : at + 2] == ("hooks",):
+            return "the settings of Codex (.codex/hooks)"
+    if last == "tiers.json" and _RULES.search("/".join(parts)):
+        return f"{RULES} (tiers.json)"
+    return ""
+
+
+_TESTS: Final = frozenset(("-name", "-iname", "-path", "-ipath", "-wholename", "-iwholename"))
+_OR: Final = frozenset(("-o", "-or"))
+
+
+def admits(argv: list[str], found: Entry) -> bool:
+    """Return True if the tests of a ``find`` command let an entry pass, as far as its path tells."""
+    several = not _OR.isdisjoint(argv)
+    named: list[bool] = []
+    negated = False
+    name = found.path.rsplit("/", 1)[-1]
+    for at, word in enumerate(argv[:-1]):
+        value = argv[at + 1]
+        passed: bool | None = None
+        if word in ("!", "-not"):
+            negated = True
+            continue
+        if word in _TESTS:
+            text, pattern = (name, value) if "name" in word and "whole" not in word else (found.path, value)
+            if word[1] == "i":
+                text, pattern = text.lower(), pattern.lower()
+            passed = len(pattern) <= MAX_PATTERN and fnmatchcase(text, pattern)
+            if several:
+                named.append(passed or negated)
+                passed = None
+        elif word == "-type":
+            passed = value == "d" if found.folder else value[:1] == ("s" if name.endswith(".sock") else "f")
+        elif word == "-maxdepth" and value.isdecimal():
+            passed = found.depth <= int(value[:9])
+        elif word == "-mindepth" and value.isdecimal():
+            passed = found.depth >= int(value[:9])
+        if passed is not None and passed is negated:
+            return False
+        if word[:1] == "-":
+            negated = False
+    return "-empty" not in argv and (not named or any(named))
