@@ -11,10 +11,12 @@ if TYPE_CHECKING:
     from callosum.errors import Blocked as Blocked
     from callosum.errors import CallosumError as CallosumError
     from callosum.errors import ConfigError as ConfigError
+    from callosum.errors import Expired as Expired
     from callosum.errors import GateUnavailable as GateUnavailable
     from callosum.errors import NotAPerson as NotAPerson
     from callosum.errors import StoreError as StoreError
     from callosum.errors import StoreUnavailable as StoreUnavailable
+    from callosum.errors import Unconfirmed as Unconfirmed
     from callosum.gate import Gate as Gate
     from callosum.gate import LocalGate as LocalGate
     from callosum.guards import AsyncGate as AsyncGate
@@ -45,7 +47,9 @@ __version__ = "0.1.0"
 
 _WHERE = {
     "client": "AsyncCallosumClient CallosumClient",
-    "errors": "Blocked CallosumError ConfigError GateUnavailable NotAPerson StoreError StoreUnavailable",
+    "errors": (
+        "Blocked CallosumError ConfigError Expired GateUnavailable NotAPerson StoreError StoreUnavailable Unconfirmed"
+    ),
     "gate": "Gate LocalGate",
     "guards": "AsyncGate gated guard",
     "model": (

@@ -6,8 +6,10 @@
     ├── ConfigError        rules, settings or input that cannot be used; names the place
     ├── StoreError         the store refuses: a foreign file, another schema, a broken contract
     │   └── StoreUnavailable   the store cannot be reached or written just now; trying again may help
+    │       └── Unconfirmed    it was written, but nobody knows whether it survives; ``id`` if it may be in force
     ├── GateUnavailable    the gate cannot answer, and this call may not run without it
     ├── NotAPerson         only a person may do this, and an agent's host stands behind the process
+    ├── Expired            the client no longer waited when its request was to be decided; nothing is open
     └── Blocked            a decision that says no, raised by ``guard()`` only
 
 A verdict is a value: ``Gate.intercept`` returns it and raises only when the gate itself failed.
@@ -19,7 +21,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from callosum.model import Decision
+    from collections.abc import Sequence
+
+    from callosum.model import Applied, Decision
 
 
 class CallosumError(Exception):
@@ -44,6 +48,38 @@ class StoreError(CallosumError):
 
 class StoreUnavailable(StoreError):
     """The store cannot be reached or written now (busy past the deadline, full disk, read-only)."""
+
+
+class Unconfirmed(StoreUnavailable):
+    """A change was sent to the store, and the store could not confirm that it survives. It is no answer.
+
+    ``id`` names the decision that may be in force; None if it was taken back, so that nothing is open.
+    ``answers`` are what the requests of the batch would have been told. ``reachable`` is False if the
+    store did not answer at all, so that nothing can be taken back either.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        answers: Sequence[Applied | Exception] = (),
+        *,
+        id: int | None = None,
+        reachable: bool = True,
+    ) -> None:
+        super().__init__(message)
+        self.answers = answers
+        self.id = id
+        self.reachable = reachable
+
+    def of(self, answer: Applied | Exception) -> Unconfirmed:
+        """Return the same error for one request of the batch."""
+        one = Unconfirmed(str(self), (answer,), reachable=self.reachable)
+        one.__cause__ = self.__cause__
+        return one
+
+
+class Expired(CallosumError):
+    """The client no longer waited when its request was to be decided. Nothing was opened."""
 
 
 class GateUnavailable(CallosumError):

@@ -31,7 +31,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from msgspec.structs import replace
 
-from callosum.errors import Blocked, GateUnavailable, StoreUnavailable
+from callosum.errors import Blocked, Expired, GateUnavailable, StoreUnavailable
 from callosum.gate import Gate, Standby
 from callosum.model import DEFAULT_NAMESPACE, Call, Decision, Outcome
 from callosum.process import this_process
@@ -334,7 +334,7 @@ def _threaded(method: Callable[P, R]) -> Callable[P, Awaitable[R]]:
 def _ask(gate: Gate, call: Call) -> Decision:
     try:
         return gate.intercept(call)
-    except StoreUnavailable as error:
+    except (StoreUnavailable, Expired) as error:
         if isinstance(gate, Standby):
             return gate.fallback(call, error)
         raise GateUnavailable(f"the gate cannot be asked: {error}") from error

@@ -213,6 +213,7 @@ class Call(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     answer the model had seen when it made the call, where the host can tell. ``task_id`` names the
     guarded run that the call belongs to, ``attempt`` counts its tries from 1. ``worktree`` is what ``cwd``
     lies in, from whoever can see that disk; without it ``cwd`` itself counts as the repository.
+    ``deadline`` and ``timeout_ms`` say how long the client waits for the decision (``callosum.deadline``).
     """
 
     instance: str
@@ -239,6 +240,8 @@ class Call(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     task_id: str | None = None
     attempt: int = 1
     worktree: Worktree | None = None
+    deadline: str | None = None
+    timeout_ms: int | None = None
 
     @property
     def actor(self) -> str:

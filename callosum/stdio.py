@@ -32,11 +32,12 @@ from msgspec.structs import asdict, replace
 from callosum import __version__, wire
 from callosum.brief import MAX_BUDGET, MAX_KEYS, Brief
 from callosum.corpus.bus import Corpus
-from callosum.errors import CallosumError, ConfigError
+from callosum.deadline import Expiry, expires_at
+from callosum.errors import CallosumError, ConfigError, Unconfirmed
 from callosum.gate import MAX_WAIT, Gate, LocalGate
 from callosum.gate.check import check_name
 from callosum.gate.records import MAX_PAGE, approvals_of, page_of
-from callosum.model import DEFAULT_NAMESPACE, Call
+from callosum.model import DEFAULT_NAMESPACE, Call, LockResult
 from callosum.regions.budget import RAS
 from callosum.regions.context import Prefrontal
 
@@ -283,7 +284,16 @@ class Desk:
             raise Refused("force")
         if method == "resolve" and not self._approver and isinstance(self._gate, LocalGate):
             return self._gate.resolve(**asdict(params), person=False)
+        if method == "lock":
+            return self._lock(params)
         return getattr(self._gate, method)(**asdict(params))
+
+    def _lock(self, asked: wire.Lock) -> LockResult:
+        given = asdict(asked)
+        ends = expires_at(given.pop("deadline"), given.pop("timeout_ms"))
+        if ends is not None and isinstance(self._gate, LocalGate):
+            return self._gate.lock(**given, expiry=Expiry(ends))
+        return self._gate.lock(**given)
 
     def _journal(self, query: JournalQuery) -> wire.JournalPage:
         if query.session is not None:
@@ -321,7 +331,7 @@ class _Named(Struct, frozen=True, gc=False):
 class _Error(Struct, frozen=True, gc=False, omit_defaults=True):
     code: int
     message: str
-    data: Mapping[str, str] | None = None
+    data: Mapping[str, str | int] | None = None
 
 
 class _Answer(Struct, frozen=True, gc=False, tag_field="jsonrpc", tag="2.0"):
@@ -347,7 +357,7 @@ _ID: Final = msgspec.json.Decoder(str | int | float | None)
 class Fault(Exception):
     """A message that asks for nothing that can be done. ``id`` None: a notification, which is not answered."""
 
-    def __init__(self, id: Raw | None, code: int, message: str, **data: str) -> None:
+    def __init__(self, id: Raw | None, code: int, message: str, /, **data: str | int) -> None:
         super().__init__(message)
         self.id = id
         self.error = _Error(code, message, data or None)
@@ -671,7 +681,8 @@ class _Conversation:
         except Refused as refusal:
             fault = Fault(job.id, REFUSED, str(refusal), at=refusal.at)
         except CallosumError as error:
-            fault = Fault(job.id, AWAY, str(error), kind=type(error).__name__)
+            named = {"id": error.id} if isinstance(error, Unconfirmed) and error.id is not None else {}
+            fault = Fault(job.id, AWAY, str(error), kind=type(error).__name__, **named)
         except Exception as error:  # whatever one request does, the next is answered
             logger.exception("%s failed", job.method)
             fault = Fault(job.id, INTERNAL_ERROR, "internal error", kind=type(error).__name__)

@@ -58,7 +58,8 @@ class Complete(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=
 class Lock(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """``POST /lock``: a lease of ``ttl`` seconds without a tool call.
 
-    ``host`` ties it to a process of the server's machine, as an intercepted call's.
+    ``host`` ties it to a process of the server's machine, as an intercepted call's. ``deadline`` and
+    ``timeout_ms`` say how long the client waits for the answer, as in ``Call``.
     """
 
     instance: str
@@ -68,6 +69,8 @@ class Lock(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True
     session: str | None = None
     namespace: str = DEFAULT_NAMESPACE
     host: Host | None = None
+    deadline: str | None = None
+    timeout_ms: int | None = None
 
 
 class Release(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
@@ -193,15 +196,22 @@ class Brief(Struct, frozen=True, rename="camel"):
     trimmed: int = 0
 
 
+EXPIRED: Final = "deadline"
+"""The place of the fault (408) where the client no longer waited when its request was to be decided."""
 OVERLOADED: Final = "load"
 """The place of the fault where a server has more to do than it can."""
 
 
 class Fault(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Every 4xx and 5xx. ``at`` names the field or the part of the request at fault."""
+    """Every 4xx and 5xx. ``at`` names the field or the part of the request at fault.
+
+    ``id`` names a decision that may be in force although the request failed: its client must not act on
+    it, and may cancel it.
+    """
 
     error: str
     at: str = ""
+    id: int | None = None
 
 
 class BadRequest(ConfigError):

@@ -32,7 +32,6 @@ from callosum.client.messages import (
     check_times,
     check_ttl,
     check_wait,
-    encode,
     fault_of,
     plain,
     query_of,
@@ -54,6 +53,7 @@ from callosum.client.messages import (
 )
 from callosum.client.sse import Events
 from callosum.client.transport import Answer, Stream, Transport
+from callosum.deadline import stamp
 from callosum.errors import CallosumError, ConfigError, GateUnavailable, StoreUnavailable
 from callosum.model import (
     DEFAULT_NAMESPACE,
@@ -203,15 +203,15 @@ class CallosumClient:
         asked = call if call.call_id is not None else replace(call, call_id=os.urandom(16).hex())
         if call.wait != 0 or call.timeout is not None:
             check_times(call)
-        body = written(asked, lambda: refuse_call(asked))
-        shorten = None
-        if call.wait:
 
-            def shorten(left: float) -> bytes:
-                return encode(replace(asked, wait=left))
+        def timed(left: float) -> bytes:
+            deadline, timeout_ms = stamp(left)
+            wait = min(call.wait, max(0.0, round(left - self.deadline, 6))) if call.wait else call.wait
+            sent = replace(asked, wait=wait, deadline=deadline, timeout_ms=timeout_ms)
+            return written(sent, lambda: refuse_call(asked))
 
         try:
-            return self._ask("POST", "/intercept", body, read_decision, again=True, wait=call.wait, shorten=shorten)
+            return self._ask("POST", "/intercept", timed, read_decision, again=True, wait=call.wait)
         except GateUnavailable as error:
             if self._transport.closed:
                 raise
@@ -278,8 +278,12 @@ class CallosumClient:
             namespace=namespace,
             host=host,
         )
-        body = written(asked, lambda: refuse_key(context_key))
-        return self._ask("POST", "/lock", body, read_locked, again=True)
+
+        def timed(left: float) -> bytes:
+            deadline, timeout_ms = stamp(left)
+            return written(replace(asked, deadline=deadline, timeout_ms=timeout_ms), lambda: refuse_key(context_key))
+
+        return self._ask("POST", "/lock", timed, read_locked, again=True)
 
     def release(
         self,
@@ -483,19 +487,19 @@ class CallosumClient:
         self,
         method: str,
         target: str,
-        body: bytes | None,
+        body: bytes | Callable[[float], bytes] | None,
         read: Callable[[Answer], T],
         *,
         again: bool,
         wait: float = 0.0,
-        shorten: Callable[[float], bytes] | None = None,
         sent: Callable[[], object] | None = None,
     ) -> T:
         """Sends a request until it is answered or the time is up.
 
-        ``again``: it may be carried out twice. ``wait``: how long the gate may let it wait; ``shorten`` writes the
-        body for what is left of it. A try that lasted longer than the deadline was waiting for its turn, and one that
-        a stopping gate sent on goes on elsewhere, so after these the gate gets the deadline once more.
+        ``body`` may be a function of the seconds left until this client gives up, for a request that says how
+        long its client waits. ``again``: it may be carried out twice. ``wait``: how long the gate may let it wait.
+        A try that lasted longer than the deadline was waiting for its turn, and one that a stopping gate sent on
+        goes on elsewhere, so after these the gate gets the deadline once more.
         """
         now = self._clock()
         ends = now + self.deadline + wait
@@ -505,8 +509,9 @@ class CallosumClient:
         while True:
             tried = now
             try:
+                content = body(ends - now) if callable(body) else body
                 answer = self._transport.request(
-                    method, target, body, deadline=ends, connect_by=limit, again=again, sent=sent
+                    method, target, content, deadline=ends, connect_by=limit, again=again, sent=sent
                 )
                 found = read(answer)
             except (TransportError, StoreUnavailable) as error:
@@ -527,8 +532,6 @@ class CallosumClient:
                     self._sleep(length)
                     pause = min(pause * 2, _LAST_PAUSE)
                 now = self._clock()
-                if shorten is not None:
-                    body = shorten(max(0.0, ends - self.deadline - now))
             else:
                 now = self._clock()
                 if now >= self._chores_at:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from callosum import wire
 from callosum.client.errors import BadAnswer, Busy
 from callosum.client.transport import Answer
-from callosum.errors import ConfigError, StoreUnavailable
+from callosum.errors import ConfigError, StoreUnavailable, Unconfirmed
 from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, Call, Decision, LockResult, Report, Status, Tier
 
 _MAX_TEXT: Final = 2000
@@ -74,6 +74,8 @@ def fault_of(answer: Answer) -> Exception:
     text = fault.error[:_MAX_TEXT]
     if status == 503 and fault.at == wire.OVERLOADED:
         return Busy(text, sent=False)
+    if status == 503 and fault.id is not None:
+        return Unconfirmed(text, id=fault.id)
     if status == 503:
         return StoreUnavailable(text) if fault.at == "store" else BadAnswer(text, sent=False)
     if 400 <= status < 500 and status not in _NOT_DONE:

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from callosum.deadline import expires_at
 from callosum.errors import ConfigError
 from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, MAX_NAME, Call, Key, Outcome, Worktree
 from callosum.policy.settle import Who
@@ -59,11 +60,7 @@ def check_call(call: Call) -> None:
         check_name(call.namespace, "namespace")
     if type(call.params) is not dict and not isinstance(call.params, Mapping):
         raise ConfigError(f"expected an object, got {type(call.params).__name__}", at="params")
-    wait, timeout = call.wait, call.timeout
-    if wait != 0 and not (isinstance(wait, int | float) and 0 <= wait <= MAX_WAIT):
-        raise ConfigError(f"expected 0 to {MAX_WAIT:.0f} seconds, got {wait!r}", at="wait")
-    if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout <= MAX_TTL):
-        raise ConfigError(f"expected seconds, more than 0 and at most {MAX_TTL:.0f}", at="timeout")
+    _check_times(call)
     if call.cwd is not None and type(call.cwd) is not str:
         raise ConfigError(f"expected text, got {type(call.cwd).__name__}", at="cwd")
     _check_worktree(call.worktree)
@@ -73,6 +70,16 @@ def check_call(call: Call) -> None:
         raise ConfigError(f"expected a number from 1, got {call.attempt!r}", at="attempt")
     if call.after is not None and type(call.after) is not int:
         raise ConfigError(f"expected the id of a decision, got {call.after!r}", at="after")
+
+
+def _check_times(call: Call) -> None:
+    wait, timeout = call.wait, call.timeout
+    if wait != 0 and not (isinstance(wait, int | float) and 0 <= wait <= MAX_WAIT):
+        raise ConfigError(f"expected 0 to {MAX_WAIT:.0f} seconds, got {wait!r}", at="wait")
+    if timeout is not None and not (isinstance(timeout, int | float) and 0 < timeout <= MAX_TTL):
+        raise ConfigError(f"expected seconds, more than 0 and at most {MAX_TTL:.0f}", at="timeout")
+    if call.deadline is not None or call.timeout_ms is not None:
+        expires_at(call.deadline, call.timeout_ms)
 
 
 def _check_worktree(found: object) -> None:

@@ -18,14 +18,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from callosum.errors import ConfigError
+from callosum.deadline import Expiry, expires_at
+from callosum.errors import ConfigError, Expired, StoreError, Unconfirmed
 from callosum.gate.check import (
     MAX_TTL,
     MAX_WAIT,
@@ -53,6 +55,7 @@ from callosum.model import (
     Find,
     Holding,
     Host,
+    Key,
     LockResult,
     Mode,
     Observation,
@@ -67,7 +70,7 @@ from callosum.model import (
     View,
 )
 from callosum.policy import settle
-from callosum.policy.admit import APPROVAL_TTL, admit, admit_or_doubt
+from callosum.policy.admit import APPROVAL_TTL, admit, admit_or_doubt, expire
 from callosum.policy.answer import origin_of
 from callosum.policy.ask import Ask, Ruling, keys_of, scope_of
 from callosum.policy.evidence import lapsed
@@ -126,18 +129,35 @@ class Courses:
 
     # --- the decision ----------------------------------------------------------------------------
 
-    def intercept(self, call: Call) -> Course[Decision]:
-        """Decides a call; waits in the queue if the call wants to."""
+    def intercept(self, call: Call, expiry: Expiry | None = None) -> Course[Decision]:
+        """Decides a call; waits in the queue if the call wants to.
+
+        ``expiry`` tells whether the client still waits (default: by the call's own deadline). It is asked
+        inside the transaction and once more after it.
+
+        Raises:
+            Expired: Nobody waits for the decision any more. The call is journalled and nothing is open.
+            Unconfirmed: The store could not confirm that the decision survives.
+        """
         began = time.perf_counter()
         ask, identity = self._ask(call)
+        if expiry is None and (call.deadline is not None or call.timeout_ms is not None):
+            expiry = Expiry(expires_at(call.deadline, call.timeout_ms))
         looked: set[int] = set()
-        applied: Applied = yield scope_of(ask, identity), self._step(ask, looked)
-        if applied.change.answer.doubtful:
-            applied = yield from self._past_doubts(ask, identity, applied, looked)
-        ruling: Ruling = applied.change.answer
-        steps = [applied]
-        if ruling.queued:
-            ruling = yield from self._wait(ask, identity, steps, ruling.place, looked)
+        steps: list[Applied] = []
+        try:
+            applied: Applied = yield scope_of(ask, identity), self._step(ask, looked, expiry)
+            if applied.change.answer.doubtful:
+                applied = yield from self._past_doubts(ask, identity, expiry, applied, looked)
+            steps.append(applied)
+            ruling: Ruling = applied.change.answer
+            if ruling.queued:
+                ruling = yield from self._wait(ask, identity, expiry, steps, ruling.place, looked)
+        except Unconfirmed as error:
+            raise (yield from self._unconfirmed(error, Who(ask.actor, call.namespace), ask.keys, began)) from error
+        if expiry is not None and (ruling.expired or expiry.late()):
+            who = Who(ask.actor, call.namespace)
+            raise (yield from self._expired(who, ask.keys, began, steps, decided=not ruling.expired))
         decision = ruling.decision
         if self.observers:
             self._observe(
@@ -197,15 +217,19 @@ class Courses:
 
     # --- what a person refused -------------------------------------------------------------------
 
-    def _step(self, ask: Ask, looked: set[int]) -> Step:
-        return partial(admit, ask) if self.refused is None else partial(admit_or_doubt, ask, frozenset(looked))
+    def _step(self, ask: Ask, looked: set[int], expiry: Expiry | None) -> Step:
+        """Return the step that decides the call, or journals it as expired if nobody waits for it by then."""
+        step = partial(admit, ask) if self.refused is None else partial(admit_or_doubt, ask, frozenset(looked))
+        return step if expiry is None else partial(_in_time, expiry, step, partial(expire, ask))
 
-    def _past_doubts(self, ask: Ask, identity: bytes | None, applied: Applied, looked: set[int]) -> Course[Applied]:
+    def _past_doubts(
+        self, ask: Ask, identity: bytes | None, expiry: Expiry | None, applied: Applied, looked: set[int]
+    ) -> Course[Applied]:
         """Settle what a person refused among the doubtful actions, and decide again; adds them to ``looked``."""
         while doubtful := applied.change.answer.doubtful:
             looked.update(doubtful)
             yield from self._settle_refused(ask.call.namespace, doubtful)
-            applied = yield scope_of(ask, identity), self._step(ask, looked)
+            applied = yield scope_of(ask, identity), self._step(ask, looked, expiry)
         return applied
 
     def _settle_refused(self, namespace: str, doubtful: Iterable[int]) -> Course[bool]:
@@ -238,7 +262,13 @@ class Courses:
     # --- waiting ---------------------------------------------------------------------------------
 
     def _wait(
-        self, ask: Ask, identity: bytes | None, steps: list[Applied], waiter: int, looked: set[int]
+        self,
+        ask: Ask,
+        identity: bytes | None,
+        expiry: Expiry | None,
+        steps: list[Applied],
+        waiter: int,
+        looked: set[int],
     ) -> Course[Ruling]:
         """Polls from a place in the queue until its turn comes or the time is up; adds to ``steps`` what was done."""
         applied = steps[-1]
@@ -253,9 +283,9 @@ class Courses:
             if applied.now >= looks_again:
                 looked.clear()
                 looks_again = applied.now + SECOND
-            applied = yield scope_of(ask, identity), self._step(ask, looked)
+            applied = yield scope_of(ask, identity), self._step(ask, looked, expiry)
             if applied.change.answer.doubtful:
-                applied = yield from self._past_doubts(ask, identity, applied, looked)
+                applied = yield from self._past_doubts(ask, identity, expiry, applied, looked)
             if applied.change.entries:
                 steps.append(applied)
             ruling: Ruling = applied.change.answer
@@ -264,6 +294,41 @@ class Courses:
                     steps.append(applied)
                 return ruling
             waiter = ruling.place  # another one, if the first was given up while this process slept too long
+
+    # --- decisions that nobody got ---------------------------------------------------------------
+
+    def abandon(self, call: Call) -> Course[None]:
+        """Journals a call as expired whose client disconnected while it waited outside the store."""
+        began = time.perf_counter()
+        ask, identity = self._ask(replace(call, wait=0))
+        applied: Applied = yield scope_of(ask, identity), partial(expire, ask)
+        self._observe(Event.REFUSE, Who(ask.actor, call.namespace), began, applied)
+
+    def _expired(
+        self, who: Who, keys: tuple[Key, ...], began: float, steps: list[Applied], *, decided: bool
+    ) -> Course[Expired]:
+        """Return the error to raise. A call that was ``decided`` while its deadline passed is taken back first."""
+        if decided and _can_be_undone(steps[-1]):
+            steps = [*steps, (yield _taking_back(who, keys, steps[-1], settle.EXPIRED))]
+        self._observe(Event.REFUSE, who, began, *steps)
+        return Expired("the deadline has passed: the request was journalled as expired, and nothing was opened")
+
+    def _unconfirmed(self, error: Unconfirmed, who: Who, keys: tuple[Key, ...], began: float) -> Course[Unconfirmed]:
+        """Return the error to raise. The decision is taken back if the store still writes, else the error names it."""
+        (applied,) = error.answers
+        if not isinstance(applied, Applied):
+            return error
+        id = _decided(applied)
+        undone: Applied | None = None
+        if error.reachable and _can_be_undone(applied):
+            try:
+                undone = yield _taking_back(who, keys, applied, "taken back: the store could not confirm it")
+            except StoreError:
+                logger.warning("decision %s may be in force, although its session was told an error", id)
+        self._observe(Event.COMPLETE, who, began, applied, *([undone] if undone is not None else []))
+        if undone is None:
+            return _in_force(error, id)
+        return Unconfirmed(f"{error}; decision {id} was taken back, and nothing is open", error.answers)
 
     # --- the outcome -----------------------------------------------------------------------------
 
@@ -361,24 +426,33 @@ class Courses:
         session: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
         host: Host | None = None,
+        expiry: Expiry | None = None,
     ) -> Course[LockResult]:
-        """Takes a lease without a tool call."""
+        """Takes a lease without a tool call. ``expiry`` and errors are as in ``intercept``."""
         began = time.perf_counter()
         who = who_of(instance, session, namespace)
         key = key_of(context_key)
         if type(tier) is not int or not 0 <= tier <= Tier.CRITICAL:
             raise ConfigError(f"expected an integer from 0 to 4, got {tier!r}", at="tier")
         scope = Scope(namespace, who.session, (key,), floor=2, live=True, durable=True)
-        step = partial(settle.lock, who, key, tier, self._duration(ttl), host)
-        applied: Applied = yield scope, step
-        result: LockResult = applied.change.answer
-        if (
-            result.conflict is not None
-            and self.refused is not None
-            and (yield from self._settle_refused(namespace, (result.conflict.id,)))
-        ):
-            applied = yield scope, step
-            result = applied.change.answer
+        step: Step = partial(settle.lock, who, key, tier, self._duration(ttl), host)
+        if expiry is not None:
+            step = partial(_in_time, expiry, step, partial(settle.expire_lock, who, key, tier))
+        try:
+            applied: Applied = yield scope, step
+            result: LockResult | None = applied.change.answer
+            if (
+                result is not None
+                and result.conflict is not None
+                and self.refused is not None
+                and (yield from self._settle_refused(namespace, (result.conflict.id,)))
+            ):
+                applied = yield scope, step
+                result = applied.change.answer
+        except Unconfirmed as error:
+            raise (yield from self._unconfirmed(error, who, (key,), began)) from error
+        if result is None or (expiry is not None and expiry.late()):
+            raise (yield from self._expired(who, (key,), began, [applied], decided=result is not None))
         self._observe(Event.LOCK, who, began, applied)
         if result.lease is not None and not result.lease.token:
             id = applied.ids[-1]
@@ -424,7 +498,8 @@ class Courses:
         action: Action | None = yield Look(partial(self.store.action, namespace, id_of(id)))
         keys = action.keys if action is not None else ()
         scope = Scope(namespace, who.session, keys, floor=2, live=True, find=Find(id=id), durable=True)
-        applied: Applied = yield scope, partial(settle.renew, who, wanted)
+        with _naming(id):
+            applied: Applied = yield scope, partial(settle.renew, who, wanted)
         answer: Report = applied.change.answer
         self._observe(Event.RENEW, who, began, applied, report=answer)
         return answer
@@ -466,7 +541,8 @@ class Courses:
         check_note(note, "note")
         began = time.perf_counter()
         step = partial(settle.resolve, who, happened, note)
-        applied = yield _scope(who, Find(id=id_of(id)), durable=True), step
+        with _naming(id):
+            applied = yield _scope(who, Find(id=id_of(id)), durable=True), step
         report: Report = applied.change.answer
         if report.ok:
             self._observe(Event.RESOLVE, who, began, applied, report=report)
@@ -488,7 +564,8 @@ class Courses:
         check_note(channel, "channel")
         who = Who("", namespace, by=by, channel=channel, ancestry=ancestry)
         step = partial(settle.answer, who, agrees, APPROVAL_TTL)
-        applied = yield _scope(who, Find(id=id_of(id)), durable=True), step
+        with _naming(id):
+            applied = yield _scope(who, Find(id=id_of(id)), durable=True), step
         report: Report = applied.change.answer
         if report.ok:
             self._observe(Event.APPROVE if agrees else Event.DENY, who, began, applied, report=report)
@@ -557,6 +634,50 @@ def _journalled(applied: Applied) -> list[Entry]:
         replace(entry, seq=id, action=id if number == last else entry.action)
         for number, (entry, id) in enumerate(zip(change.entries, applied.ids, strict=True))
     ]
+
+
+# --- decisions that nobody got ------------------------------------------------------------------------
+
+
+def _in_time(expiry: Expiry, step: Step, too_late: Step, view: View) -> Change:
+    """Run ``step`` while its client waits for it. A later run may find that it no longer does, never the reverse."""
+    return too_late(view) if expiry.passed() else step(view)
+
+
+def _decided(applied: Applied) -> int:
+    """Return the id of the decision that a change made, or repeated."""
+    answer = applied.change.answer
+    if applied.ids or not isinstance(answer, Ruling | LockResult):
+        return applied.ids[-1] if applied.ids else 0
+    return (answer.decision.id if isinstance(answer, Ruling) else answer.id) or 0
+
+
+def _can_be_undone(applied: Applied) -> bool:
+    """Return True for a new decision. Left alone: a repeated answer, a prolonged lock, a lock that replaced another."""
+    change = applied.change
+    if isinstance(change.answer, LockResult):
+        replaced = any(one.action.lock and one.state is State.CANCELLED for one in change.settles)
+        return change.open is not None and not replaced
+    return bool(applied.ids)
+
+
+def _taking_back(who: Who, keys: tuple[Key, ...], applied: Applied, note: str) -> Request:
+    scope = Scope(who.namespace, who.session, keys, find=Find(id=_decided(applied)))
+    return scope, partial(settle.take_back, applied.change.open is not None, applied.now, note)
+
+
+def _in_force(error: Unconfirmed, id: int) -> Unconfirmed:
+    named = f"{error}; decision {id} may be in force all the same: cancel it, or let its lease run out"
+    return Unconfirmed(named, error.answers, id=id or None, reachable=error.reachable)
+
+
+@contextmanager
+def _naming(id: int) -> Iterator[None]:
+    """Have the error of a change that could not be confirmed name the action that it may have changed."""
+    try:
+        yield
+    except Unconfirmed as error:
+        raise Unconfirmed(f"{error}; it may be in force for {id} all the same", error.answers, id=id) from error
 
 
 def _sweep(view: View) -> Change:

@@ -21,6 +21,11 @@ class Gate(Protocol):
 
         Idempotent by call id for a day where the call was let through; a "no" is judged afresh.
         Waits up to ``call.wait`` seconds while another session holds a key.
+
+        Raises:
+            Unconfirmed: The store could not confirm that the decision survives. Do not run the tool. If
+                ``id`` is set, the decision may be in force: cancel it with ``complete``.
+            Expired: ``call.deadline`` or ``call.timeout_ms`` has passed. Nothing is open.
         """
         ...
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
-from callosum.errors import GateUnavailable, NotAPerson, StoreError, StoreUnavailable
+from callosum.deadline import Expiry
+from callosum.errors import CallosumError, GateUnavailable, NotAPerson, StoreError, StoreUnavailable
 from callosum.gate.course import Course, Courses, Look, Observer, Pause
 from callosum.journal import Rotation
 from callosum.model import (
@@ -166,9 +167,13 @@ class LocalGate:
         session: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
         host: Host | None = None,
+        expiry: Expiry | None = None,
     ) -> LockResult:
+        """As in ``Gate``; ``expiry`` tells whether anybody still waits for the lock."""
         return self._drive(
-            self.courses.lock(instance, context_key, tier, ttl, session=session, namespace=namespace, host=host)
+            self.courses.lock(
+                instance, context_key, tier, ttl, session=session, namespace=namespace, host=host, expiry=expiry
+            )
         )
 
     def release(
@@ -317,18 +322,23 @@ class LocalGate:
 
     def _drive(self, course: Course[T]) -> T:
         """Runs a course to its end, with calls that block."""
-        answer: Any = None
+        answer: Any
         try:
+            need = course.send(None)
             while True:
-                need = course.send(answer)
                 if type(need) is Look:
                     answer = need.read()
                 elif type(need) is Pause:
                     answer = self._sleep(need.seconds)
                 else:
-                    (answer,) = self.store.transact((need,))  # type: ignore[arg-type]  # what is left is a Request
-                    if type(answer) is not Applied:
-                        raise answer
+                    try:
+                        (answer,) = self.store.transact((need,))  # type: ignore[arg-type]  # what is left is a Request
+                        if type(answer) is not Applied:
+                            raise answer
+                    except CallosumError as error:
+                        need = course.throw(error)  # it may undo what it did, or keep what it could not say
+                        continue
+                need = course.send(answer)
         except StopIteration as end:
             value: T = end.value
             return value

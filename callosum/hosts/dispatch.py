@@ -29,6 +29,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callosum.corpus.events import CorpusEvent
+from callosum.deadline import Expiry
 from callosum.errors import CallosumError, StoreError
 from callosum.gate.course import Course, Courses, Look
 from callosum.hosts.told import (
@@ -152,16 +153,18 @@ class Dispatcher:
         host: Host | None = None,
         *,
         here: bool = True,
+        expiry: Expiry | None = None,
     ) -> Course[Mapping[str, Any]]:
         """Does what a hook event asks for, and returns what the hook prints.
 
         ``host`` is the host's process, on this machine, to which leases are tied. ``here``: its files are this
-        machine's too, and may be looked at. Raises ``ConfigError`` for a payload that says too little, and what the
-        gate raises; what was told before that stands.
+        machine's too, and may be looked at. ``expiry`` tells whether the hook still waits: if not, a call that it asks
+        about is not decided, and what it reports is recorded all the same. Raises ``ConfigError`` for a payload that
+        says too little, and what the gate raises; what was told before that stands.
         """
         answer = Answer()
         for told in adapter.read(payload, place):
-            answer = _joined(answer, (yield from self._heed(adapter, told, host, here=here)))
+            answer = _joined(answer, (yield from self._heed(adapter, told, host, expiry, here=here)))
         return adapter.render(payload, answer)
 
     @property
@@ -187,10 +190,12 @@ class Dispatcher:
                     found = self._calls(actor).take(call.call_id or _identity(call.tool, call.params))
                 yield from self._report([_Owed(actor, found, Outcome.CANCELLED)] if found else [])
 
-    def _heed(self, adapter: Adapter, told: Told, host: Host | None, *, here: bool) -> Course[Answer]:
+    def _heed(
+        self, adapter: Adapter, told: Told, host: Host | None, expiry: Expiry | None, *, here: bool
+    ) -> Course[Answer]:
         match told:
             case Before():
-                return (yield from self._before(adapter, told.call, host))
+                return (yield from self._before(adapter, told.call, host, expiry))
             case After():
                 return (yield from self._after(told))
             case Ended():
@@ -220,10 +225,10 @@ class Dispatcher:
                 self._emit(told.event)
         return Answer()
 
-    def _before(self, adapter: Adapter, call: Call, host: Host | None) -> Course[Answer]:
+    def _before(self, adapter: Adapter, call: Call, host: Host | None, expiry: Expiry | None) -> Course[Answer]:
         if host is not None:
             call = located(replace(call, host=host))  # a host of this machine, and so a folder of it
-        decision = yield from self._courses.intercept(call)
+        decision = yield from self._courses.intercept(call, expiry)
         self._decided(decision)
         inform = (decision.warning or "") if decision.verdict is Verdict.WARN else ""
         if decision.proceed:

@@ -22,10 +22,17 @@ is_hung() { # Whether the gate did not answer in time a moment ago: the file say
 }
 hand_over() {
 	status=7 # as curl says it: nobody listens
+	# The gate does not decide a call that curl no longer waits for. Where the kernel names this boot, the
+	# deadline holds even if the gate was stopped meanwhile. It is computed in hundredths of a second.
+	limit="&timeoutMs=@MILLISECONDS@"
+	if { read -r up _ </proc/uptime && read -r boot </proc/sys/kernel/random/boot_id; } 2>/dev/null; then
+		up=$((${up%.*}${up#*.} + @MILLISECONDS@ / 10))
+		limit="$limit&deadline=$boot:${up%??}.${up#"${up%??}"}"
+	fi
 	if [ "$seconds" != @PATIENCE@ ] && is_hung; then
 		status=@HUNG_STATUS@ # a report does not come here: nobody waits for it
 	elif can_ask "$@"; then
-		answer=$(@CURL@ -q -s -f --noproxy '*' --max-time $seconds @WHERE@ -H 'Content-Type: application/json' --data-binary @- @BASE@"$target" 2>/dev/null <<PAYLOAD@ALSO@
+		answer=$(@CURL@ -q -s -f --noproxy '*' --max-time $seconds @WHERE@ -H 'Content-Type: application/json' --data-binary @- @BASE@"$target$limit" 2>/dev/null <<PAYLOAD@ALSO@
 $payload
 PAYLOAD
 @SECRET@)

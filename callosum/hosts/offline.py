@@ -272,6 +272,8 @@ def _ask(path: str, target: str, body: bytes, seconds: float = ASK_SECONDS) -> t
     """
     import socket  # noqa: PLC0415 - where curl found a gate that is hung nobody is asked again
 
+    from callosum.deadline import stamp  # noqa: PLC0415
+
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
         channel.settimeout(seconds)
         try:
@@ -282,8 +284,10 @@ def _ask(path: str, target: str, body: bytes, seconds: float = ASK_SECONDS) -> t
             return None, True, f"no connection to {path}: {error}"
         if why := stranger(channel, path):
             return None, True, why
+        deadline, timeout_ms = stamp(seconds)
+        limit = f"&timeoutMs={timeout_ms}{f'&deadline={deadline}' if deadline else ''}"
         head = (
-            f"POST {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"POST {target}{limit} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         )
         try:

@@ -42,7 +42,7 @@ from callosum.policy.answer import again, body_of, conflicts_of, draft, entry_of
 from callosum.policy.ask import Ask, Case, Ruling, prints_of
 from callosum.policy.evidence import Asking, Evidence, gather, lost
 from callosum.policy.marks import lately_told, moved, paused, was_told
-from callosum.policy.settle import lapses
+from callosum.policy.settle import EXPIRED, lapses
 from callosum.policy.table import cell, observe
 from callosum.rules.protected import GUARDS
 
@@ -55,7 +55,7 @@ HOST_LIMIT: Final = HOUR
 MOST_CONFLICTS: Final = 10
 
 _ALLOW: Final = Verdict.ALLOW  # an enum's attributes are slow
-_OPENED, _DONE, _INTERCEPT = State.OPEN, State.DONE, Event.INTERCEPT
+_OPENED, _DONE, _CANCELLED, _INTERCEPT = State.OPEN, State.DONE, State.CANCELLED, Event.INTERCEPT
 _CLEAR: Final = Case(_ALLOW)
 
 
@@ -65,6 +65,8 @@ def admit(ask: Ask, view: View) -> Change:
     if earlier is not None:
         if view.now - earlier.started >= DAY:
             view = replace(view, earlier=None)  # the identity of a call is good for a day
+        elif earlier.state is _CANCELLED:
+            view = replace(view, earlier=None)  # it did not run, so this attempt is decided anew
         elif not lost(earlier, view.now):
             return Change(answer=Ruling(again(earlier)))
     if ask.found.verdict is None and not ask.waiter and _alone(view):
@@ -162,6 +164,18 @@ def _asked(found: Classification) -> str:
 
 def _gravity(verdict: Verdict) -> int:
     return verdict.gravity
+
+
+def expire(ask: Ask, view: View) -> Change:
+    """Journal a call that nobody waits for any more. It opens nothing, notifies nobody and leaves the queue. Pure."""
+    settles: list[Settle] = []
+    if ask.waits and not ask.waiter and (left := _left_place(ask, view)) is not None:
+        ask = replace(ask, waiter=left.id)
+    _give_up_place(ask, view, settles)
+    decision = draft(ask, Case(Verdict.BLOCK), view.now)
+    body = {"reason": EXPIRED, **body_of(ask, replace(decision, warning=None))}
+    entry = entry_of(ask, Event.REFUSE, None, body)
+    return Change((entry,), settles=tuple(settles), answer=Ruling(decision, expired=True))
 
 
 # --- the ways a decision ends ----------------------------------------------------------------------

@@ -66,12 +66,14 @@ class Ruling(Struct, frozen=True, gc=False):
     """A step's answer: the decision without the store's ids, or the ``place`` in the queue at which the call waits.
 
     ``doubtful`` are the ids of actions that are in the way, and that a person may have refused in the host's dialog.
-    While there are any, nothing was decided.
+    While there are any, nothing was decided. ``expired``: nobody waits for the decision any more, and nothing was
+    opened.
     """
 
     decision: Decision
     place: int = 0
     doubtful: tuple[int, ...] = ()
+    expired: bool = False
 
     @property
     def queued(self) -> bool:

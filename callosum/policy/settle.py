@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callosum.model import (
     NO_KEY,
@@ -33,6 +34,8 @@ from callosum.model import (
     Kind,
     Lease,
     LockResult,
+    Mark,
+    Move,
     Opening,
     Outcome,
     Report,
@@ -185,6 +188,51 @@ def refuse(view: View) -> Change:
     entry = _entry(action, _COMPLETE, Outcome.CANCELLED, REFUSED_IN_DIALOG)
     report = Report(ok=True, id=action.id, state=_CANCELLED, note=REFUSED_IN_DIALOG)
     return Change((entry,), settles=(Settle(action, _CANCELLED, view.now),), answer=report)
+
+
+# --- requests that got no answer ---------------------------------------------------------------
+
+EXPIRED: Final = "expired"
+"""``reason`` in the journal's entry of a request that nobody waited for any more."""
+
+
+def expire_lock(who: Who, key: Key, tier: int, _view: View) -> Change:
+    """Journal a request for a lock that nobody waits for any more. It opens nothing. Answers None."""
+    body = {"reason": EXPIRED, "lock": True}
+    entry = Entry(Event.REFUSE, who.session, who.namespace, tool="lock", tier=tier, keys=(key,), body=body)
+    return Change((entry,))
+
+
+def take_back(opened: bool, moment: int, note: str, view: View) -> Change:
+    """Undo the decision made at ``moment``, because its session never got it.
+
+    Closes the action or the question that the decision ``opened``, and withdraws the session's
+    notifications, so that its next attempt is told the same again. Answers None.
+    """
+    moves = tuple(
+        [
+            Move(place.key.name, _without_notice(place.mark, moment))
+            for place in view.keys
+            if place.mark.told_at == moment
+        ]
+    )
+    action = view.found
+    if action is None:
+        return Change(moves=moves)
+    if not opened or action.ended or action.state in (_FAILED, _CANCELLED):
+        return Change((_entry(action, Event.REFUSE, None, note),), moves=moves)
+    waited = action.state is _ASKED or action.state is _QUEUED
+    event = Event.RELEASE if action.lock else Event.LAPSE if waited else _COMPLETE
+    entry = _entry(action, event, Outcome.CANCELLED, note)
+    return Change((entry,), settles=(Settle(action, _CANCELLED, ended=view.now),), moves=moves)
+
+
+def _without_notice(mark: Mark, moment: int) -> Mark:
+    """The mark as if the session had not been notified at ``moment``."""
+    pauses = tuple(pause for pause in mark.pauses if pause != moment)
+    return replace(
+        mark, told=mark.before, told_kind=mark.before_kind, told_at=0, told_call=b"", told_run="", pauses=pauses
+    )
 
 
 # --- lock, release, renew ------------------------------------------------------------------------

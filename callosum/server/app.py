@@ -20,7 +20,8 @@ from starlette.requests import ClientDisconnect, Request
 from callosum import __version__, wire
 from callosum.brain import Brain
 from callosum.corpus import events
-from callosum.errors import ConfigError, StoreError, StoreUnavailable
+from callosum.deadline import Expiry, expires_at
+from callosum.errors import ConfigError, Expired, StoreError, StoreUnavailable, Unconfirmed
 from callosum.gate.check import MAX_WAIT, check_call, check_name, written
 from callosum.gate.records import approvals_of, page_of
 from callosum.hosts.adapters import adapter_of
@@ -150,6 +151,7 @@ class Service:
 
     async def intercept(self, request: Request) -> Answer:
         """Decides a tool call before it runs."""
+        arrived = self.served.arrivals.arrived()
         body = await request.body()
         self.served.admit()
         call = wire.read(_CALL, body)
@@ -159,16 +161,17 @@ class Service:
             for claimed, at in ((call.parent, "parent"), (call.continues, "continues")):
                 if claimed is not None:
                     may_act(token, claimed, call.namespace, at=at)
+        expiry = _expiry(request, call.deadline, call.timeout_ms, arrived)
         if call.wait:
             self.waiting += 1
             left = asyncio.ensure_future(_left(request))
             try:
-                decision = await self.served.intercept(call, len(body), left)
+                decision = await self.served.intercept(call, len(body), left, expiry)
             finally:
                 self.waiting -= 1
                 left.cancel()
         else:
-            decision = await self.served.intercept(call, len(body))
+            decision = await self.served.intercept(call, len(body), expiry=expiry)
         self.stream.wake()
         return _json(decision)
 
@@ -195,6 +198,7 @@ class Service:
 
     async def lock(self, request: Request) -> Answer:
         """Takes a lease on a key without a tool call."""
+        arrived = self.served.arrivals.arrived()
         body = await request.body()
         self.served.admit()
         asked = wire.read(_LOCK, body)
@@ -207,6 +211,7 @@ class Service:
             session=asked.session,
             namespace=asked.namespace,
             host=asked.host,
+            expiry=_expiry(request, asked.deadline, asked.timeout_ms, arrived),
         )
         answer = await self.served.drive(course)
         self.stream.wake()
@@ -217,6 +222,7 @@ class Service:
         key = key_of_path(request.scope["raw_path"])
         body = await request.body()
         asked = wire.read(_RELEASE, body) if body else wire.Release()
+        check_name(asked.namespace, "namespace")  # also where the query names another
         said = read_query(ReleaseQuery, request.scope["query_string"])
         asked = msgspec.structs.replace(
             asked, **{n: v for n, v in msgspec.structs.asdict(said).items() if v is not UNSET}
@@ -264,6 +270,7 @@ class Service:
 
     async def hook(self, request: Request) -> Answer:
         """Takes a hook event of a host as the host wrote it, and answers in the host's own words; `{}`: go on."""
+        arrived = self.served.arrivals.arrived()
         adapter = adapter_of(key_of_path(request.scope["raw_path"]))
         body = await request.body()
         asked = read_query(HookQuery, request.scope["query_string"])
@@ -272,12 +279,13 @@ class Service:
         check_name(place.namespace, "namespace")
         may_act(_token(request), place.instance, place.namespace)
         payload = wire.read(_PAYLOAD, body)
-        if await request.is_disconnected():  # a host that has given up judges the call without us
-            raise Gone("the host does not wait any more")
+        deadline = asked.deadline if asked.deadline is not UNSET else None
+        timeout_ms = asked.timeout_ms if asked.timeout_ms is not UNSET else None
+        expiry = _expiry(request, deadline, timeout_ms, arrived)
         self.heard.hook(adapter.name, payload.get("hook_event_name"), payload.get("session_id"))
         pid = asked.pid if asked.pid is not UNSET and _is_local(request) else None
         host = host_above(pid) if pid is not None else None
-        course = self.dispatcher.handle(adapter, payload, place, host, here=pid is not None)
+        course = self.dispatcher.handle(adapter, payload, place, host, here=pid is not None, expiry=expiry)
         answer = await self.served.drive(course, size=len(body))
         if await request.is_disconnected():
             await self.served.drive(self.dispatcher.retract(adapter, payload, place), size=len(body))
@@ -447,6 +455,12 @@ def _token(request: Request) -> Token | None:
     return token
 
 
+def _expiry(request: Request, deadline: str | None, timeout_ms: int | None, arrived: float) -> Expiry:
+    """Return what tells whether the client of a request still waits for the answer."""
+    ends = None if deadline is None and timeout_ms is None else expires_at(deadline, timeout_ms, arrived)
+    return Expiry(ends, request.scope.get("callosum.gone"))
+
+
 async def _left(request: Request) -> None:
     """Returns once the client has closed the connection. The body has been read."""
     while (await request.receive())["type"] != "http.disconnect":
@@ -587,6 +601,11 @@ class App:
             return fault(503, str(error), Retry_After="1", Connection="close")
         except Overloaded as error:
             return fault(503, str(error), wire.OVERLOADED, Retry_After="1")
+        except Expired as error:
+            return fault(408, str(error), wire.EXPIRED)
+        except Unconfirmed as error:
+            unconfirmed = wire.Fault(str(error), "store", error.id)
+            return Answer(wire.encode(unconfirmed), 503, {"Retry-After": "1"})
         except StoreUnavailable as error:
             return fault(503, str(error), "store", Retry_After="1")
         except StoreError as error:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from callosum import __version__, wire
+from callosum import __version__, deadline, wire
 from callosum.brief import MAX_KEYS
 from callosum.corpus import events
 from callosum.gate.check import MAX_ATTEMPT, MAX_FOLDER, MAX_TTL, MAX_WAIT
@@ -50,6 +50,8 @@ _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "wait": {"type": "number", "minimum": 0, "maximum": MAX_WAIT},
     "limit": {"type": "integer", "minimum": 1, "maximum": MAX_PAGE},
     "by": {"type": "string", "maxLength": MAX_NAME},
+    "deadline": {"type": "string", "maxLength": deadline.LONGEST, "pattern": deadline.PATTERN},
+    "timeoutMs": {"type": "integer", "minimum": 1, "maximum": deadline.MAX_TIMEOUT_MS},
     **dict.fromkeys(("note", "channel"), _WORDS),
     "cursor": {"type": "string", "description": "Opaque: as the page before gave it."},
 }
@@ -74,13 +76,14 @@ _ERRORS: Final = {
     "403": "The token, the host or the origin may not do this.",
     "404": "There is no such endpoint.",
     "405": "The endpoint takes other methods.",
-    "408": "The request took too long.",
+    "408": "The request took too long to arrive, or its client no longer waits (`at` is `deadline`): nothing was done.",
     "413": "The request's body is too large.",
     "414": "The request's path and query are too long.",
     "421": "This server does not answer for that host.",
     "431": "The request's head is too large.",
     "503": (
-        "The store cannot be written just now (`at` is `store`), the server has more to do than it can (`load`: "
+        "The store cannot be written just now (`at` is `store`; `id` names a decision that may be in force all the "
+        "same, and that the client may cancel), the server has more to do than it can (`load`: "
         "nothing was done), or it is stopping."
     ),
 }

@@ -37,12 +37,15 @@ class BriefQuery(Struct, frozen=True, rename="camel", kw_only=True):
 class HookQuery(Struct, frozen=True, rename="camel", kw_only=True):
     """``POST /hooks/{host}``. ``instance`` is the host's name where nobody says another.
 
-    ``pid`` is the process that calls the hook, on the server's own machine.
+    ``pid`` is the process that calls the hook, on the server's own machine. ``deadline`` and
+    ``timeout_ms`` say how long the hook waits, as in ``Call``.
     """
 
     instance: str | None = None
     namespace: str = DEFAULT_NAMESPACE
     pid: Annotated[int, Meta(ge=1, le=2**31 - 1)] | UnsetType = UNSET
+    deadline: str | UnsetType = UNSET
+    timeout_ms: int | UnsetType = UNSET
 
 
 class ReleaseQuery(Struct, frozen=True, rename="camel", kw_only=True):

@@ -6,14 +6,17 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
+from callosum.deadline import Expiry
 from callosum.errors import CallosumError
 from callosum.gate import UPKEEP_EVERY, Course, LocalGate, Look, Pause
 from callosum.model import Call, Decision, Scope
+from callosum.server.arrivals import Arrivals
 from callosum.server.line import GRACE, Gone, Lines, Overloaded, Parked, Stopping, Waiter, given_up
 from callosum.server.writer import Writer
 
@@ -40,6 +43,7 @@ class ServedGate:
         self._upkeep: asyncio.Future[None] | None = None
         self._stopping = asyncio.Event()
         self._leaving = asyncio.Event()
+        self.arrivals = Arrivals(self._loop)
         self.lines = Lines(gate.store, told)
         self.decisions = 0
         self.turned_away = 0
@@ -67,6 +71,7 @@ class ServedGate:
     async def close(self) -> None:
         """Returns once everything that was taken is answered."""
         self.stop()
+        self.arrivals.close()
         self.lines.close()
         await self.writer.close()
         if self._upkeep is not None:
@@ -82,16 +87,22 @@ class ServedGate:
             self.turned_away += 1
             raise Overloaded("the server has more to do than it can; nothing was done: ask again in a moment")
 
-    async def intercept(self, call: Call, size: int, left: asyncio.Future[Any] | None = None) -> Decision:
-        """Decides a call whose request took ``size`` bytes; one that may wait does so until ``left`` is done."""
+    async def intercept(
+        self, call: Call, size: int, left: asyncio.Future[Any] | None = None, expiry: Expiry | None = None
+    ) -> Decision:
+        """Decides a call whose request took ``size`` bytes; one that may wait does so until ``left`` is done.
+
+        Raises:
+            Expired: ``expiry`` says that nobody waits for the decision any more.
+        """
         if left is None:
-            decision = await self.drive(self.courses.intercept(call), size=size)
+            decision = await self.drive(self.courses.intercept(call, expiry), size=size)
         else:
-            decision = await self._in_turn(call, size, left)
+            decision = await self._in_turn(call, size, left, expiry)
         self.decided(decision)
         return decision
 
-    async def _in_turn(self, call: Call, size: int, left: asyncio.Future[Any]) -> Decision:
+    async def _in_turn(self, call: Call, size: int, left: asyncio.Future[Any], expiry: Expiry | None) -> Decision:
         """Decides a call that waits its turn, if it must. Raises ``Gone`` and ``Stopping``."""
         if self.leaving:
             raise Stopping("the server is stopping")
@@ -100,12 +111,15 @@ class ServedGate:
         try:
             while decision is None:
                 try:
-                    decision = await self.drive(self.courses.intercept(call), size=size, waiter=waiter)
+                    decision = await self.drive(self.courses.intercept(call, expiry), size=size, waiter=waiter)
                 except Parked:
                     call = replace(call, wait=await waiter.promoted())
         except Gone:
             if waiter.place:
                 self._loop.call_later(GRACE, self._give_up, waiter)
+            else:
+                with suppress(CallosumError):  # the call is over, whether or not it can be journalled
+                    await self.drive(self.courses.abandon(call))
             raise
         finally:
             waiter.leave(decision)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, cast
 
+from callosum.errors import Unconfirmed
 from callosum.model import Applied
 from callosum.stores.base import Prompt, Request, Store
 
@@ -120,7 +121,14 @@ class Writer:
     def _came_back(self, batch: list[_Asked], done: asyncio.Future[list[Answer]]) -> None:
         self._under_way -= 1
         error = done.exception()
-        self._settle(batch, [error] * len(batch) if isinstance(error, Exception) else done.result(), 0)
+        if isinstance(error, Unconfirmed):
+            answers: Sequence[Answer] = [
+                error.of(answer) if scope.durable else answer
+                for ((scope, _), _), answer in zip(batch, error.answers, strict=True)
+            ]
+        else:
+            answers = [error] * len(batch) if isinstance(error, Exception) else done.result()
+        self._settle(batch, answers, 0)
         if self._scheduled:
             return
         if self._waiting:
@@ -158,8 +166,8 @@ class Writer:
                 _give(*held[0])
                 return
         except Exception as error:  # noqa: BLE001 - it is handed to those who asked
-            for future, _ in held:
-                _give(future, error)
+            for future, answer in held:
+                _give(future, _unconfirmed(error, answer))
             return
         self._syncing = True
         work = self._loop.run_in_executor(self._threads, self._timed, sync)
@@ -174,7 +182,7 @@ class Writer:
         self._syncing = False
         error = done.exception()
         for future, answer in held:
-            _give(future, error if isinstance(error, Exception) else answer)
+            _give(future, _unconfirmed(error, answer) if isinstance(error, Exception) else answer)
         if self._held:
             self._sync()
         self._rest()
@@ -193,6 +201,15 @@ class Writer:
     def _rest(self) -> None:
         if not (self._waiting or self._under_way or self._syncing or self._tending):
             self._idle.set()
+
+
+def _unconfirmed(error: Exception, answer: Answer) -> Exception:
+    """What a request is told that was committed, and whose sync then failed."""
+    if isinstance(answer, Exception):
+        return answer
+    told = Unconfirmed(str(error), (answer,))
+    told.__cause__ = error
+    return told
 
 
 def _give(future: asyncio.Future[Applied], answer: Answer) -> None:

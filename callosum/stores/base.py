@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from callosum.errors import StoreUnavailable
+from callosum.errors import StoreUnavailable, Unconfirmed
 from callosum.model import DAY, HOUR, Action, Applied, Entry, Host, Scope, State, Step
 
 Request = tuple[Scope, Step]
@@ -34,6 +34,8 @@ def each_alone(
     for request in requests:
         try:
             answers += run([request])
+        except Unconfirmed as error:
+            answers.append(error)  # it concerns this request alone, and those before it are stored
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 - it is handed to the one who asked
@@ -163,7 +165,8 @@ class Prompt(Protocol):
     def to_sync(self, seq: int) -> Callable[[], None]:
         """Returns what puts everything up to entry ``seq`` on disk: to be called once, from any thread.
 
-        It is one wait for the disk with nothing around it. Raises ``StoreUnavailable``, as the call does.
+        It is one wait for the disk with nothing around it. Raises ``StoreUnavailable``, as the call does:
+        the caller then treats what it holds back as ``Unconfirmed``.
         """
         ...
 
@@ -184,10 +187,13 @@ class Store(Protocol):
 
         * Steps run in the order given; a later one sees what an earlier one changed.
         * All transactions with a key in common (trees and facets included) run one after another.
-        * A step may be run more than once, so it must be pure; only the last run counts.
+        * A step may be run more than once, so it must be pure; only the last run counts. The one thing
+          it may ask is whether its client still waits.
         * A step that raises fails alone: its exception stands in its place in the answer.
         * A commit that fails fails all: it raises, and nothing of the batch is in the store.
-        * If a scope is durable, the whole batch survives power loss once this returns.
+        * If a scope is durable, the whole batch survives power loss once this returns. If the store
+          cannot confirm that, it raises ``Unconfirmed`` with the answers, or puts one in the place of
+          each answer that was to be durable.
         * An empty change writes nothing.
         * ``View.now`` grows from transaction to transaction, whatever the clock does; entries are
           numbered from it upwards.

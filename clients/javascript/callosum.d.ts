@@ -106,6 +106,9 @@ export interface Call extends Actor {
     attempt?: number;
     /** The newest decision id whose answer the model had seen. */
     after?: number;
+    /** Until when the client waits, for a gate on its machine, and for how many milliseconds: set by the client. */
+    deadline?: string;
+    timeoutMs?: number;
 }
 
 /** How a report finds its action: by the decision or its id, else by tool and params, else by key. */
@@ -434,12 +437,24 @@ export declare class CallosumError extends Error {
 export declare class GateUnavailable extends CallosumError {
     constructor(
         message: string,
-        options?: { status?: number; at?: string; tier?: number | null; callId?: string | null; cause?: unknown },
+        options?: {
+            status?: number;
+            at?: string;
+            tier?: number | null;
+            callId?: string | null;
+            id?: number | null;
+            cause?: unknown;
+        },
     );
     /** What the tool counts as; null if this was no call. */
     readonly tier: number | null;
     /** Under which id the call can be made again without being decided twice; null if this was none. */
     readonly callId: string | null;
+    /**
+     * A decision that may be in force although the gate could not confirm that it survives; null if there is none.
+     * Do not run the tool; `complete({ id }, undefined, { outcome: "cancelled" })` takes the decision back.
+     */
+    readonly id: number | null;
 }
 
 /** A guarded call may not run now. `message` is the sentence for the agent. */

@@ -24,6 +24,8 @@ const BUSY_ROOM = 400;
 const MAX_WAIT = 60;
 const MAX_REQUEST = 5_000_000;
 const MAX_ANSWER = 64_000_000;
+/** Longest time that a request may say its client waits, in milliseconds. */
+const MAX_TIMEOUT = 86_400_000;
 /** Longest result that a guard reports, in characters of JSON; the journal keeps a summary anyway. */
 const MAX_RESULT = 1_000_000;
 /** The highest tier that runs without the gate, and the one of a tool of which nothing is known. */
@@ -55,14 +57,18 @@ export class CallosumError extends Error {
     }
 }
 
-/** The gate cannot be asked, and this may not be done without it. `tier` and `callId` are the call's, if it was one. */
+/**
+ * The gate cannot be asked, and this may not be done without it. `tier` and `callId` are the call's, if it was one.
+ * `id` names a decision that may be in force although it could not be confirmed: it may be cancelled.
+ */
 export class GateUnavailable extends CallosumError {
-    constructor(message, { status, at, tier = null, callId = null, cause } = {}) {
+    constructor(message, { status, at, tier = null, callId = null, id = null, cause } = {}) {
         super(message, { status, cause });
         this.at = at ?? "";
         this.name = "GateUnavailable";
         this.tier = tier;
         this.callId = callId;
+        this.id = id;
     }
 }
 
@@ -80,11 +86,12 @@ export class Blocked extends CallosumError {
  * it asks. `store`: a gate is there, but it cannot decide. `busy`: it has more to do than it can.
  */
 class Failure extends Error {
-    constructor(message, { cause, unsent = false, store = false, busy = false } = {}) {
+    constructor(message, { cause, unsent = false, store = false, busy = false, id = null } = {}) {
         super(message, { cause });
         this.unsent = unsent;
         this.store = store;
         this.busy = busy;
+        this.id = id;
     }
 }
 
@@ -117,9 +124,11 @@ export class CallosumClient {
     async intercept(call, { signal } = {}) {
         const asked = this.#asked(call);
         const wait = asked.wait ?? 0;
-        // A repeat waits only as long as there is time for it.
-        const rest = (left) => ({ ...asked, wait: between(0, Math.ceil(left - this.#deadline) / 1000, wait) });
-        const body = wait ? rest : asked;
+        const body = (left) => {
+            // A repeat waits only as long as there is time for it.
+            const rest = wait ? { wait: between(0, Math.ceil(left - this.#deadline) / 1000, wait) } : {};
+            return { ...asked, ...rest, ...stamp(left) };
+        };
         let decision;
         try {
             decision = await this.#request("POST", "/intercept", { body, shape: isDecision, wait, signal });
@@ -227,7 +236,8 @@ export class CallosumClient {
     // --- leases -------------------------------------------------------------------------------
 
     async lock(contextKey, { tier = 3, ttl, signal, ...who } = {}) {
-        const body = { ...this.#actor(who), contextKey, tier, ...defined({ ttl }) };
+        const asked = { ...this.#actor(who), contextKey, tier, ...defined({ ttl }) };
+        const body = (left) => ({ ...asked, ...stamp(left) });
         return this.#request("POST", "/lock", { body, shape: isLockResult, signal });
     }
 
@@ -414,7 +424,8 @@ export class CallosumClient {
      * Asks until there is an answer of the right shape, or the time is over: then `GateUnavailable`.
      *
      * An attempt may take the deadline and `wait`. A gate that does not answer is tried again for one
-     * deadline; the wait is for a key that is held, not for a gate that is away.
+     * deadline; the wait is for a key that is held, not for a gate that is away. `body` may be a function
+     * of the milliseconds that are left, for a request that says how long its client waits.
      */
     async #request(method, path, { body, text, query, shape, wait = 0, repeatable = true, signal }) {
         const url = this.#url(path, query);
@@ -436,7 +447,7 @@ export class CallosumClient {
                 const room = error.busy ? BUSY_ROOM : 0;
                 if ((!repeatable && !error.unsent) || now + rest + room >= Math.min(ends, since + this.#deadline)) {
                     const message = `the gate at ${this.#base} cannot be asked: ${error.message}`;
-                    const place = error.store ? { status: 503, at: STORE } : {};
+                    const place = error.store ? { status: 503, at: STORE, id: error.id } : {};
                     throw new GateUnavailable(message, { ...place, cause: error.cause ?? error });
                 }
                 await sleep(rest, signal);
@@ -697,8 +708,9 @@ function refusalOf(status, answer) {
     if (said !== undefined && status >= 400 && status < 500 && !passing) return new CallosumError(said, { status, at });
     if (status < 300) return new Failure("its answer makes no sense");
     const store = status === 503 && at === STORE;
+    const id = store && Number.isSafeInteger(answer.id) ? answer.id : null;
     const busy = status === 503 && at === LOAD;
-    return new Failure(`status ${status}${said ? `, ${said}` : ""}`, { unsent: passing, store, busy });
+    return new Failure(`status ${status}${said ? `, ${said}` : ""}`, { unsent: passing, store, busy, id });
 }
 
 /** The text of an answer, which must be UTF-8 and end. */
@@ -930,6 +942,27 @@ function reportable(result) {
     } catch {
         return { note: "cannot be written as JSON" };
     }
+}
+
+/** The id of this machine's boot, read once; "" in browsers and where the system does not tell it. */
+let bootId;
+
+/**
+ * The fields that say how long a client waits: `timeoutMs` from the request's arrival, and for a gate of the same
+ * machine `deadline`, the boot's id and the moment in seconds since the boot.
+ */
+function stamp(left) {
+    const timeoutMs = between(1, Math.floor(left), MAX_TIMEOUT);
+    const builtin = globalThis.process?.getBuiltinModule?.bind(globalThis.process);
+    if (bootId === undefined) {
+        try {
+            bootId = builtin("fs").readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim();
+        } catch {
+            bootId = "";
+        }
+    }
+    if (!bootId) return { timeoutMs };
+    return { timeoutMs, deadline: `${bootId}:${(builtin("os").uptime() + left / 1000).toFixed(3)}` };
 }
 
 // --- small things ------------------------------------------------------------------------------

@@ -3,9 +3,10 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { readFile, writeFile, mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:http";
-import { tmpdir } from "node:os";
+import { tmpdir, uptime } from "node:os";
 import { join } from "node:path";
 import { describe, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -84,6 +85,8 @@ class Peer {
             return; // whoever asked has gone
         }
         const text = parts.join("");
+        const said = text ? JSON.parse(text) : undefined;
+        const { deadline, timeoutMs, ...body } = isPlain(said) ? said : {};
         const request = {
             name: `${incoming.method} ${place}`,
             path: incoming.url.split("?")[0],
@@ -91,7 +94,8 @@ class Peer {
             keys: searchParams.getAll("key"),
             headers: incoming.headers,
             text,
-            body: text ? JSON.parse(text) : undefined,
+            body: isPlain(said) ? body : said,
+            limits: { deadline, timeoutMs },
         };
         this.requests.push(request);
         const script = this.#scripts.get(request.name) ?? [status(404, { error: "no such place", at: "path" })];
@@ -100,6 +104,10 @@ class Peer {
         if (typeof answer === "function") answer(response, request);
         else status(200, answer)(response);
     }
+}
+
+function isPlain(value) {
+    return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function status(code, body) {
@@ -246,6 +254,46 @@ describe("intercept", () => {
             assert.equal(first.body.callId, answer.callId);
         });
     }
+
+    test("says with each attempt how long it still waits", async (t) => {
+        const peer = (await Peer.start(t)).on("POST /intercept", status(503, ""), decision());
+        peer.on("POST /lock", { acquired: true });
+        const began = performance.now();
+        await client(peer).intercept({ tool: "send_email", wait: 1 });
+        await client(peer).lock("doc:plan");
+        const [first, second] = peer.seen("POST /intercept").map(({ limits }) => limits);
+        const [lock] = peer.seen("POST /lock").map(({ limits }) => limits);
+        const passed = performance.now() - began;
+        assert.ok(first.timeoutMs <= AMPLE + 1000 && first.timeoutMs > AMPLE + 1000 - passed - 1);
+        assert.ok(second.timeoutMs < first.timeoutMs && second.timeoutMs > first.timeoutMs - passed - 1);
+        assert.ok(lock.timeoutMs <= AMPLE && lock.timeoutMs > AMPLE - passed - 1);
+        if (!process.getBuiltinModule || process.platform !== "linux") return;
+        const boot = readFileSync("/proc/sys/kernel/random/boot_id", "latin1").trim();
+        for (const { deadline, timeoutMs } of [first, second, lock]) {
+            assert.match(deadline, /^[0-9a-f-]{36}:\d+\.\d{3}$/);
+            assert.equal(deadline.split(":")[0], boot);
+            const left = Number(deadline.split(":")[1]) - uptime();
+            assert.ok(left * 1000 <= timeoutMs + 20 && left * 1000 > timeoutMs - passed - 100);
+        }
+    });
+
+    test("tries again where the gate found that the deadline had passed", async (t) => {
+        const expired = status(408, { error: "the deadline has passed", at: "deadline" });
+        const peer = (await Peer.start(t)).on("POST /intercept", expired, decision());
+        assert.equal((await client(peer).intercept({ tool: "send_email" })).proceed, true);
+    });
+
+    test("names the decision that may be in force although it could not be confirmed", async (t) => {
+        const unconfirmed = status(503, { error: "not on disk", at: "store", id: MOMENT });
+        const peer = (await Peer.start(t)).on("POST /intercept", unconfirmed).on("POST /lock", unconfirmed);
+        const gate = client(peer, { deadline: DEADLINE });
+        for (const act of [() => gate.intercept({ tool: "read_file" }), () => gate.lock("doc:plan")]) {
+            const error = await thrown(GateUnavailable, act);
+            assert.deepEqual([error.status, error.at, error.id], [503, "store", MOMENT]);
+        }
+        const { id } = await thrown(GateUnavailable, () => lonely(t).then((one) => one.gate.intercept({ tool: "pay" })));
+        assert.equal(id, null);
+    });
 
     test("follows no redirect: the token is for this gate", async (t) => {
         const other = (await Peer.start(t)).on("POST /intercept", decision());

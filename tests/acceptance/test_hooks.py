@@ -285,9 +285,8 @@ def test_a_gate_that_was_stopped_in_the_middle(state: Path) -> None:
         server.process.send_signal(signal.SIGCONT)
         until(lambda: hook.before("B", "mcp__mail__send_email", MAIL).denied == "")
         mails = [one for one in server.get("/journal")["entries"] if one.get("tool") == "mcp__mail__send_email"]
-        opened = [one for one in mails if one["event"] == "intercept" and one["session"] == "claude-code/A"]
-        ended = [one["outcome"] for one in mails if one["event"] == "complete"]
-        assert ended == ["cancelled"] * len(opened), "what was refused without the gate is not opened by it afterwards"
+        opened = [one for one in mails if one["event"] != "refuse" and one["session"] == "claude-code/A"]
+        assert not opened, "what was refused without the gate is not opened by it afterwards"
     finally:
         server.kill()
 

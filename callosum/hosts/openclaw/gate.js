@@ -12,7 +12,7 @@ import https from "node:https";
 import net from "node:net";
 import path from "node:path";
 
-import { socketPath, stateFolder } from "./place.js";
+import { socketPath, stamp, stateFolder } from "./place.js";
 
 /** Longest answer, in bytes. */
 const MAX_ANSWER = 64_000_000;
@@ -29,6 +29,8 @@ const IDLE = 600;
 /** With these the connection came to nothing for certain: nobody was asked. */
 const UNSENT = new Set(["ECONNREFUSED", "ENOENT", "ENOTFOUND", "EAI_AGAIN", "EHOSTUNREACH", "ENETUNREACH", "ENOTSOCK"]);
 const CUT = new Set(["ECONNRESET", "EPIPE", "ECONNABORTED"]);
+/** Requests that say how long this client waits: decided later, they would open what nobody reports. */
+const EXPIRES = new Set(["/intercept", "/lock"]);
 
 /** The gate cannot be asked. `unsent`: nothing came of it for certain; `cut`: the connection was cut. */
 export class Away extends Error {
@@ -91,12 +93,14 @@ export class Gate {
      * Throws `Away`, or `Refused` for a 4xx.
      */
     async ask(method, target, body, { deadline = this.#settings.deadline, patience = 0 } = {}) {
-        const text = body === undefined ? undefined : JSON.stringify(body);
         let ends = performance.now() + deadline;
         let started = false;
         for (let cuts = 0; ;) {
             try {
-                return await this.#once(method, target, text, Math.max(1, ends - performance.now()));
+                const left = Math.max(1, ends - performance.now());
+                const sent = EXPIRES.has(target) ? { ...body, ...stamp(left) } : body;
+                const text = sent === undefined ? undefined : JSON.stringify(sent);
+                return await this.#once(method, target, text, left);
             } catch (error) {
                 if (!(error instanceof Away) || performance.now() > ends) throw error;
                 if (error.unsent && this.#settings.mode === "local" && !started) {

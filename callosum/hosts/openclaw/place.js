@@ -58,6 +58,20 @@ export function thisProcess() {
     }
 }
 
+/** The id of this machine's boot, "" where the system does not tell it. */
+const BOOT = read("/proc/sys/kernel/random/boot_id");
+/** Longest time that a request may say its client waits, in milliseconds. */
+const MAX_TIMEOUT = 86_400_000;
+
+/**
+ * The fields that say how long a client waits, given what is left in milliseconds: `timeoutMs` from the request's
+ * arrival, and for a gate of this machine `deadline`, the boot's id and the moment in seconds since the boot.
+ */
+export function stamp(left) {
+    const timeoutMs = Math.min(Math.max(1, Math.floor(left)), MAX_TIMEOUT);
+    return BOOT ? { timeoutMs, deadline: `${BOOT}:${(os.uptime() + left / 1000).toFixed(3)}` } : { timeoutMs };
+}
+
 function read(file) {
     try {
         return fs.readFileSync(file, "utf8").slice(0, 256).trim();

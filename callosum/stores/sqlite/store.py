@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from callosum.errors import StoreUnavailable
+from callosum.errors import StoreUnavailable, Unconfirmed
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.process import alive
 from callosum.stores.base import GATE, KEY_USED, REGISTERED, Clock, Health, Kin, Nearby, Probe, Request, each_alone
@@ -194,7 +194,7 @@ class SqliteStore:
             try:
                 self._connections.sync(seq)
             except (sqlite3.Error, OSError) as error:
-                raise explain(error, self.path) from error
+                raise Unconfirmed(str(explain(error, self.path)), answers) from error
         return answers
 
     def _committed(self, requests: Sequence[Request], *, wait: bool = True) -> tuple[list[Applied | Exception], int]:

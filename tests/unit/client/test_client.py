@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from callosum.bootclock import boot_id
 from callosum.client import AsyncCallosumClient, CallosumClient, StreamEvent
 from callosum.client.asynchronous import Options
 from callosum.client.client import CHORES_EVERY, URL
@@ -138,6 +139,8 @@ def test_intercept(clients: Callable[..., CallosumClient]) -> None:
         sent = peer.seen[0].json
         assert (peer.seen[0].method, peer.seen[0].target) == ("POST", "/intercept")
         assert len(sent.pop("callId")) == 32
+        assert 4000 < sent.pop("timeoutMs") <= 5000
+        assert sent.pop("deadline").startswith(f"{boot_id()}:")
         assert sent == {
             "instance": "mira", "tool": "mail", "params": {"to": "a", "odd": "<object>"}, "session": "s",
             "host": [1, 2.5, "m"],
@@ -225,7 +228,10 @@ def test_lock(clients: Callable[..., CallosumClient]) -> None:
         result = clients(peer.url).lock("mira", "k:1", 4, 20, namespace="n")
         assert result.acquired
         assert result.lease is not None
-        assert peer.seen[0].json == {"instance": "mira", "contextKey": "k:1", "tier": 4, "ttl": 20, "namespace": "n"}
+        sent = peer.seen[0].json
+        assert 4000 < sent.pop("timeoutMs") <= 5000
+        assert sent.pop("deadline").startswith(f"{boot_id()}:")
+        assert sent == {"instance": "mira", "contextKey": "k:1", "tier": 4, "ttl": 20, "namespace": "n"}
 
 
 def test_what_only_looks(clients: Callable[..., CallosumClient]) -> None:
@@ -378,7 +384,11 @@ def test_a_call_is_tried_again_under_its_call_id(clients: Callable[..., Callosum
         client = quick(clients(peer.url, sleep=passing.sleep))
         assert client.intercept(Call("mira", "mail")).tier == 2
         assert len(peer.seen) == len(scripts)
-        assert len({request.body for request in peer.seen}) == 1
+        tries = [request.json for request in peer.seen]
+        left = [one.pop("timeoutMs") for one in tries]
+        assert left == sorted(left, reverse=True)  # each try says what is left of the deadline
+        assert len({one.pop("deadline").partition(":")[0] for one in tries}) == 1
+        assert tries == tries[:1] * len(tries)
     assert len(passing.slept) == len(scripts) - 1
     assert all(0.005 <= pause <= 0.2 for pause in passing.slept)
     assert passing.slept[0] <= 0.01

@@ -1,0 +1,292 @@
+"""A request whose client gave up while the gate was stopped is not decided when the gate wakes."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from callosum.bootclock import boot_id, boot_now
+from callosum.client import CallosumClient
+from callosum.deadline import stamp
+from callosum.errors import GateUnavailable
+from callosum.hosts.script import script_of
+from callosum.model import Call
+from callosum.settings import Settings
+from callosum.sockets import socket_path
+from tests.support.serving import Server, serving, until
+from tests.support.standing import impostor
+
+REPO = {"repository": "acme/site"}
+KEY = "repo:acme/site"
+WRITE = {"file_path": "/repo/a.py", "content": "1"}
+FOREIGN = "0f0f0f0f-0000-4000-8000-000000000000"
+"""The boot id of another machine."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with serving(tmp_path / "state") as running:
+        yield running
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Server]:
+    """A server on the socket where this machine's hosts look for it."""
+    state = tmp_path / "state"
+    with serving(state, "--socket", socket_path(state)) as running:
+        yield running
+
+
+@contextmanager
+def stopped(server: Server) -> Iterator[None]:
+    """The server does not run inside the block."""
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+
+
+def delete(who: str, **more: Any) -> dict[str, Any]:
+    """A tier 4 call on the one repository of these tests."""
+    return {"instance": who, "tool": "delete_repository", "params": REPO, **more}
+
+
+def send(server: Server, path: str, body: dict[str, Any]) -> socket.socket:
+    """Sends a request and does not read the answer."""
+    if server.address.startswith("unix:"):
+        channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        channel.connect(server.address.removeprefix("unix:"))
+    else:
+        channel = socket.create_connection(server.place)
+    channel.settimeout(20)
+    written = json.dumps(body).encode()
+    channel.sendall(
+        b"POST %b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+        % (path.encode(), len(written), written)
+    )
+    return channel
+
+
+def answer(channel: socket.socket) -> tuple[int, Any]:
+    """Reads the answer that is still to come."""
+    response = http.client.HTTPResponse(channel)
+    response.begin()
+    return response.status, json.loads(response.read())
+
+
+def expired(server: Server) -> list[dict[str, Any]]:
+    """The journal's entries of requests that expired."""
+    entries = server.get("/journal?limit=100")["entries"]
+    return [one for one in entries if one["event"] == "refuse" and one["body"].get("reason") == "expired"]
+
+
+def assert_nothing_is_open(server: Server) -> None:
+    """Nobody holds or waits for the repository, and another session may delete it."""
+    status = server.get("/status")
+    assert not status["locks"]
+    assert not status.get("waiting")
+    decision = server.post("/intercept", delete("doug"))
+    assert decision["verdict"] == "allow", decision
+
+
+def given_up(server: Server, path: str, body: dict[str, Any]) -> None:
+    with stopped(server):
+        send(server, path, body).close()
+
+
+# --- the client is gone -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("over", ["server", "local"])
+def test_call_whose_client_disconnected_while_the_gate_was_stopped_opens_nothing(
+    over: str, request: pytest.FixtureRequest
+) -> None:
+    server: Server = request.getfixturevalue(over)
+    given_up(server, "/intercept", delete("mira", callId="c-1"))
+    (entry,) = until(lambda: expired(server))
+    assert (entry["session"], entry["tool"], entry["tier"]) == ("mira", "delete_repository", 4)
+    assert entry["keys"][0][0] == KEY
+    assert entry["body"]["callId"] == "c-1"
+    assert_nothing_is_open(server)
+
+
+def test_lock_whose_client_disconnected_while_the_gate_was_stopped_is_not_taken(server: Server) -> None:
+    given_up(server, "/lock", {"instance": "mira", "contextKey": KEY, "tier": 4})
+    (entry,) = until(lambda: expired(server))
+    assert (entry["session"], entry["body"]["lock"]) == ("mira", True)
+    assert_nothing_is_open(server)
+
+
+def test_call_whose_client_waits_is_decided_after_the_gate_was_stopped(server: Server) -> None:
+    """The negative control: no deadline, and the connection stays open."""
+    with stopped(server):
+        channel = send(server, "/intercept", delete("mira"))
+    status, decision = answer(channel)
+    channel.close()
+    assert (status, decision["verdict"]) == (200, "allow")
+    assert [lock["instance"] for lock in server.get("/status")["locks"]] == ["mira"]
+    assert not expired(server)
+
+
+def test_paused_call_that_expired_does_not_count_as_notified(server: Server) -> None:
+    reply = {"tool": "message", "params": {"action": "send", "target": "andy", "replyTo": "m-1", "message": "On it"}}
+    server.post("/intercept", {"instance": "doug", **reply})
+    given_up(server, "/intercept", {"instance": "mira", "pause": True, **reply})
+    until(lambda: expired(server))
+    first = server.post("/intercept", {"instance": "mira", "pause": True, **reply, "callId": "c-2"})
+    assert first["verdict"] == "confirm", first
+
+
+# --- the connection stays open ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        lambda: dict(zip(("deadline", "timeoutMs"), stamp(0.2), strict=True)),
+        lambda: {"deadline": stamp(0.2)[0]},
+        lambda: {"timeoutMs": 1000},
+        lambda: {"deadline": f"{FOREIGN}:1.5", "timeoutMs": 1000},
+    ],
+    ids=["both", "deadline alone", "timeout alone", "another machine's deadline"],
+)
+@pytest.mark.parametrize("path", ["/intercept", "/lock"])
+def test_request_whose_deadline_passed_while_the_gate_was_stopped_is_answered_408(
+    server: Server, path: str, fields: Callable[[], dict[str, Any]]
+) -> None:
+    """Behind a proxy that keeps its connection, nothing but the deadline tells that the client gave up."""
+    body = delete("mira") if path == "/intercept" else {"instance": "mira", "contextKey": KEY, "tier": 4}
+    with stopped(server):
+        channel = send(server, path, {**body, **fields()})
+        sent = boot_now()
+        until(lambda: boot_now() - sent > 1.6)  # longer than what counts as a standstill, and than any of these
+    status, fault = answer(channel)
+    channel.close()
+    assert (status, fault["at"]) == (408, "deadline"), fault
+    assert len(expired(server)) == 1
+    assert_nothing_is_open(server)
+
+
+def test_deadline_of_another_boot_is_ignored(server: Server) -> None:
+    decision = server.post("/intercept", delete("mira", deadline=f"{FOREIGN}:1.5", timeoutMs=60_000))
+    assert decision["verdict"] == "allow"
+
+
+def test_deadline_in_the_future_changes_nothing(server: Server) -> None:
+    deadline, timeout_ms = stamp(60)
+    assert deadline is not None
+    assert deadline.startswith(boot_id())
+    decision = server.post("/intercept", delete("mira", deadline=deadline, timeoutMs=timeout_ms))
+    assert decision["verdict"] == "allow"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("deadline", ""), ("deadline", "12.5"), ("deadline", ":12.5"), ("deadline", "boot:"), ("deadline", "boot:-1"),
+        ("deadline", "boot:nan"), ("deadline", "boot:1e9"), ("deadline", "b" * 200 + ":1"), ("deadline", 5),
+        ("timeoutMs", 0), ("timeoutMs", -5), ("timeoutMs", 86_400_001), ("timeoutMs", 1.5), ("timeoutMs", "soon"),
+    ],
+)  # fmt: skip
+def test_deadline_that_cannot_be_read_is_refused_with_its_place(tmp_path: Path, field: str, value: Any) -> None:
+    with serving(tmp_path / "state") as server:
+        for path, body in (("/intercept", delete("mira")), ("/lock", {"instance": "mira", "contextKey": KEY})):
+            found = server.ask("POST", path, {**body, field: value})
+            assert (found.status, found.body["at"]) == (400, field), found.text
+        assert server.get("/journal?limit=10")["entries"] == []
+
+
+# --- calls that wait ------------------------------------------------------------------------------------
+
+
+def test_waiting_call_that_was_given_up_while_the_gate_was_stopped_is_never_let_in(server: Server) -> None:
+    held = server.post("/intercept", delete("anna"))
+    deadline, timeout_ms = stamp(0.5)
+    channel = send(server, "/intercept", delete("mira", wait=30, callId="w", deadline=deadline, timeoutMs=timeout_ms))
+    until(lambda: server.get("/status").get("waiting"))
+    with stopped(server):
+        until(lambda: boot_now() > float((deadline or ":0").rpartition(":")[2]))
+    server.post("/complete", {"instance": "anna", "id": held["id"], "outcome": "cancelled"})
+    status, fault = answer(channel)
+    channel.close()
+    assert (status, fault["at"]) == (408, "deadline"), fault
+    assert_nothing_is_open(server)
+
+
+# --- through the client ------------------------------------------------------------------------------------
+
+
+def test_client_that_gave_up_leaves_no_lease_behind(server: Server) -> None:
+    with CallosumClient(server.address, deadline=1.2) as client:
+        assert client.intercept(Call("warm", "look", {"on": "plan"})).proceed
+        with stopped(server), pytest.raises(GateUnavailable):
+            client.intercept(Call("mira", "delete_repository", REPO))
+        until(lambda: expired(server))
+        with stopped(server), pytest.raises(GateUnavailable):
+            client.lock("mira", KEY, 4)
+        until(lambda: len(expired(server)) >= 2)
+    assert_nothing_is_open(server)
+
+
+# --- hosts -------------------------------------------------------------------------------------------------
+
+
+def test_hook_that_gave_up_leaves_no_lease_behind(local: Server, tmp_path: Path) -> None:
+    script = tmp_path / "hook"
+    script.write_text(script_of(Settings(state=local.state)))
+    script.chmod(0o700)
+    payload = hook_event("PreToolUse", tool_name="mcp__github__delete_repository", tool_input=REPO, tool_use_id="t1")
+    with stopped(local):
+        done = subprocess.run(
+            [script, "claude-code"], input=json.dumps(payload), capture_output=True, text=True, timeout=60, check=False
+        )
+    assert "deny" in done.stdout
+    (entry,) = until(lambda: expired(local))
+    assert (entry["session"], entry["body"]["callId"]) == ("claude-code/A", "t1")
+    assert_nothing_is_open(local)
+
+
+def test_hook_event_whose_deadline_passed_is_not_decided_and_its_report_is_recorded(server: Server) -> None:
+    """The host may have gone on: what it reports is true whenever it arrives."""
+    before = hook_event("PreToolUse", tool_name="Write", tool_input=WRITE, tool_use_id="t1")
+    server.post("/hooks/claude-code", before)
+    after = hook_event("PostToolUse", tool_name="Write", tool_input=WRITE, tool_response={"ok": True}, tool_use_id="t1")
+    late = f"/hooks/claude-code?timeoutMs=1&deadline={boot_id()}:0.5"
+    assert server.ask("POST", late, after).status == 200
+    found = server.ask("POST", late, {**before, "tool_use_id": "t2"})
+    assert (found.status, found.body["at"]) == (408, "deadline")
+    entries = server.get("/journal?limit=10")["entries"]
+    assert [(one["event"], one.get("outcome")) for one in entries] == [
+        ("intercept", None), ("complete", "done"), ("refuse", None)
+    ]  # fmt: skip
+
+
+def hook_event(name: str, **more: Any) -> dict[str, Any]:
+    return {"hook_event_name": name, "session_id": "A", "cwd": "/repo", "prompt_id": "p1", **more}
+
+
+def test_hook_says_until_when_it_waits(tmp_path: Path) -> None:
+    script = tmp_path / "hook"
+    script.write_text(script_of(Settings(state=tmp_path / "state")))
+    script.chmod(0o700)
+    asked: list[bytes] = []
+    payload = json.dumps(hook_event("PreToolUse", tool_name="Read", tool_input={"file_path": "/a"}, tool_use_id="t1"))
+    began = boot_now()
+    with impostor(socket_path(tmp_path / "state"), lambda channel: asked.append(channel.recv(4096))):
+        subprocess.run([script, "claude-code"], input=payload.encode(), capture_output=True, timeout=60, check=False)
+    query = parse_qs(urlsplit(asked[0].split()[1].decode()).query)
+    (deadline,), (timeout_ms,) = query["deadline"], query["timeoutMs"]
+    boot, _, moment = deadline.rpartition(":")
+    assert (boot, timeout_ms) == (boot_id(), "1000")
+    assert began + 0.9 < float(moment) < boot_now() + 1.0
