@@ -64,14 +64,17 @@ def command(*arguments: str, working_folder: str = "", run: str = "") -> list[st
 def import_folders() -> tuple[str, ...]:
     """Return the folders with packages that this process uses and that ``-I`` leaves out.
 
-    They are the user's site folder, if it is in use, and the folder of a dependency that is loaded already. No other
-    entry of ``sys.path`` counts: the working folder may be among them.
+    They are the user's site folder, if it is in use, the folder of this package, if its dependencies lie beside it, and
+    the folder of a dependency that is loaded already. No other entry of ``sys.path`` counts: the working folder may be
+    among them.
     """
     if _recorded is not None:
         return _recorded
     import site  # noqa: PLC0415 - only where a process is started
 
     found = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    if os.path.isdir(os.path.join(root(), "msgspec")):  # noqa: PTH112, PTH118
+        found.append(root())
     loaded = getattr(sys.modules.get("msgspec"), "__file__", None)
     if loaded:
         found.append(os.path.dirname(os.path.dirname(os.path.abspath(loaded))))  # noqa: PTH100, PTH120

@@ -6,7 +6,8 @@ A setting is looked for in four places, the first that has it wins:
 2. the environment: ``CALLOSUM_STATE``, ``CALLOSUM_LEASE_TTL``, ...,
 3. one ``callosum.toml``: the one that is named (``--config``, ``CALLOSUM_CONFIG``), else the nearest
    from the working folder up to the root of its repository, else the one in the platform's folder for
-   configuration,
+   configuration. A file that is found in a project's folder cannot set ``notify``: a cloned repository must not
+   say which command runs. Gates that hosts start look in no working folder (``callosum.launch``),
 4. its default.
 
 ::
@@ -140,6 +141,12 @@ class Settings(Struct, frozen=True, kw_only=True):
     config: Path | None = None
 
 
+_NOT_OF_A_PROJECT: Final = (
+    "a file that is found in a project's folder cannot name a command to run: write it into your own callosum.toml, "
+    "give it as --notify or CALLOSUM_NOTIFY, or name this file with --config"
+)
+
+
 def load(
     flags: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
@@ -167,6 +174,8 @@ def load(
     config = _find(named, environ, here)
     if config is not None:
         found.update(_from_file(config))
+        if "notify" in found and config not in (named, user_config(environ)):
+            raise ConfigError(_NOT_OF_A_PROJECT, at=f"{config}: notify")
     for name, read in _READ.items():
         variable = f"CALLOSUM_{name.upper()}"
         if name in given:

@@ -140,9 +140,12 @@ def test_a_command_that_is_not_there_is_said_so(tmp_path: Path) -> None:
         assert client.process.wait(30) == 1
 
 
-def test_the_server_is_not_told_the_gates_token(start: Callable[..., Wrapped]) -> None:
-    client = start(CALLOSUM_TOKEN="not-a-secret")
-    assert "CALLOSUM_TOKEN" not in json.loads(said(client.call("read_note", {"act": "environment"})))
+def test_wrapped_server_gets_no_variable_of_callosum(start: Callable[..., Wrapped]) -> None:
+    own = {"CALLOSUM_TOKEN": "not-a-secret", "CALLOSUM_STORE": "postgresql://me:not-a-secret@db/agents"}
+    client = start(**own, CALLOSUM_MCP_HEADER_1_AUTHORIZATION="Bearer not-a-secret", SHOP_KEY="kept")
+    variables = json.loads(said(client.call("read_note", {"act": "environment"})))
+    assert [name for name in variables if name.startswith("CALLOSUM_")] == []
+    assert "SHOP_KEY" in variables
 
 
 # --- what is gated ----------------------------------------------------------------------------------------
@@ -241,7 +244,7 @@ def test_a_cancelled_call_is_of_unknown_outcome_until_it_is_answered(
     until(client.calls)
     client.notify("notifications/cancelled", requestId=call)
     until(lambda: outcomes(gate, tmp_path) == ["unknown"])
-    assert any(one.get("method") == "notifications/cancelled" for one in client.seen())
+    until(lambda: any(one.get("method") == "notifications/cancelled" for one in client.seen()))
     client.notify("test/release", **{"as": "w"})
     assert said(client.answer(call)["result"]) == "released"
     assert outcomes(gate, tmp_path) == ["unknown", "done"]

@@ -7,13 +7,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from callosum import __version__
+from callosum import __version__, launch
 from callosum.hosts.openclaw import FOLDER, ID, around
 from callosum.sockets import socket_path
 from tests.support.serving import serving
@@ -48,7 +47,7 @@ def environ(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
             "CALLOSUM_STATE": str(state),
             "CALLOSUM_SOCKET": socket_path(state),
             "CALLOSUM_PLUGIN": str(FOLDER),
-            "CALLOSUM_COMMAND": json.dumps([sys.executable, "-m", "callosum.cli"]),
+            "CALLOSUM_COMMAND": json.dumps(launch.command()),
             "PYTHONPATH": str(REPOSITORY),
         }
 

@@ -13,7 +13,7 @@ import callosum.regions
 from callosum import settings
 from callosum.errors import ConfigError
 from callosum.rules.shell import ShellPolicy
-from callosum.settings import Settings, load
+from callosum.settings import Settings, handed_on, load
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_values_from_the_file(home: dict[str, str], cwd: Path) -> None:
         size = "2MB"
         """,
     )
-    found = load(environ=home, cwd=cwd)
+    found = load({"config": cwd / "callosum.toml"}, home, cwd)
     assert found.notify == ("a", "b c")
     assert (found.lease_ttl, found.journal_params, found.journal_age, found.journal_size) == (
         300,
@@ -312,3 +312,40 @@ def test_the_regions_that_can_be_switched_off_are_those_that_there_are() -> None
     folder = Path(callosum.regions.__file__).parent
     there = {module.name for module in pkgutil.iter_modules([str(folder)]) if not module.name.startswith("_")}
     assert set(settings.REGIONS) <= there
+
+
+def test_settings_handed_on_to_a_gate_have_absolute_paths(tmp_path: Path) -> None:
+    environ = {
+        "CALLOSUM_RULES": "tiers.json",
+        "CALLOSUM_CONFIG": "sub/callosum.toml",
+        "CALLOSUM_SHELL_FOLDERS": "build:/data",
+        "CALLOSUM_STORE": "postgresql://db/agents",
+        "CALLOSUM_MODE": "observe",
+        "CALLOSUM_LEASE_TTL": "",
+        "CALLOSUM_TOKEN": "made-up",
+        "CALLOSUM_STATE": "state",
+        "CALLOSUM_INSTANCE": "mira",
+        "CALLOSUM_SERVER_PORT": "1",
+        "CALLOSUM_NOTIFY": "notify-send",
+        "PATH": "/bin",
+    }
+    assert handed_on(environ, tmp_path) == {
+        "CALLOSUM_RULES": f"{tmp_path}/tiers.json",
+        "CALLOSUM_CONFIG": f"{tmp_path}/sub/callosum.toml",
+        "CALLOSUM_SHELL_FOLDERS": f"{tmp_path}/build:/data",
+        "CALLOSUM_STORE": "postgresql://db/agents",
+        "CALLOSUM_MODE": "observe",
+    }
+
+
+def test_command_to_run_is_read_from_no_file_of_a_project(tmp_path: Path) -> None:
+    own, project = tmp_path / "config" / "callosum", tmp_path / "project"
+    environ = {"XDG_CONFIG_HOME": str(own.parent)}
+    for folder in (own, project):
+        folder.mkdir(parents=True)
+        (folder / "callosum.toml").write_text('notify = ["mine"]')
+    with pytest.raises(ConfigError, match="a file that is found in a project's folder") as refused:
+        load({}, environ, project)
+    assert refused.value.at == f"{project}/callosum.toml: notify"
+    assert load({"config": project / "callosum.toml"}, environ, project).notify == ("mine",)
+    assert load({}, environ, tmp_path).notify == ("mine",)

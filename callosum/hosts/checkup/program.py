@@ -38,7 +38,8 @@ def version_of(found: Path, package: str, environ: Mapping[str, str]) -> str:
             return said[1] if said else ""
     try:
         asked = subprocess.run(  # noqa: S603 - the program that the user has
-            [str(found), "--version"],
+            [str(found.absolute()), "--version"],
+            cwd="/",  # programs read settings, and some of them code, in the folder in which they start
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_SECONDS,

@@ -106,7 +106,8 @@ def _ask(found: Path, here: Surroundings, folders: list[str]) -> list[dict[str, 
     )
     try:
         with subprocess.Popen(  # noqa: S603 - the program that the user has
-            [str(found), "app-server"],
+            [str(found.absolute()), "app-server"],
+            cwd="/",
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -29,8 +29,8 @@ HANDED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1
 """Signals that the child gets in place of the wrap."""
 DRAIN_SECONDS: Final = 5.0
 """How long after the child's end its last words are waited for, where a process of its own keeps its output open."""
-SECRETS: Final = ("CALLOSUM_TOKEN",)
-"""What the child must not know."""
+OWN: Final = "CALLOSUM_"
+"""How the names of Callosum's own variables begin. The child gets none: a token or a store's URL is a secret."""
 
 
 class Child:
@@ -39,7 +39,7 @@ class Child:
     def __init__(self, command: Sequence[str], environ: Mapping[str, str], client: Writer) -> None:
         """Starts it. Raises ``OSError``."""
         self._client = client
-        kept = {name: value for name, value in environ.items() if name not in SECRETS}
+        kept = {name: value for name, value in environ.items() if not name.startswith(OWN)}
         self._process = subprocess.Popen(  # noqa: S603 - what the user says
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=kept, bufsize=0
         )

@@ -13,6 +13,7 @@ import net from "node:net";
 import path from "node:path";
 
 import { socketPath, stamp, stateFolder } from "./place.js";
+import { environment, NEUTRAL, stranger } from "./start.js";
 
 /** Longest answer, in bytes. */
 const MAX_ANSWER = 64_000_000;
@@ -78,6 +79,18 @@ export class Gate {
             };
         }
         this.#target.agent = new this.#http.Agent({ keepAlive: true, maxSockets: 64, scheduling: "lifo" });
+        if (settings.mode === "local") {
+            this.#target.agent.createConnection = (options, done) => this.#connect(options, done);
+        }
+    }
+
+    /** A connection to the gate of this machine, and to no other process that listens there. */
+    #connect(options, done) {
+        const why = stranger(this.socket, this.#settings.command);
+        if (why === "") return net.createConnection(options, done);
+        const refused = new net.Socket();
+        process.nextTick(() => refused.destroy(new Error(why)));
+        return refused;
     }
 
     /** Where it is, for people. */
@@ -202,12 +215,14 @@ export class Gate {
     async #bringUp() {
         if (await listens(this.socket)) return true;
         fs.mkdirSync(this.state, { recursive: true, mode: 0o700 });
-        const log = fs.openSync(path.join(this.state, "server.log"), "a", 0o600);
+        const { O_APPEND, O_CREAT, O_NOFOLLOW, O_WRONLY } = fs.constants;
+        const log = fs.openSync(path.join(this.state, "server.log"), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, 0o600);
         const [program, ...words] = this.#settings.command;
-        const serve = ["serve", "--state", this.state, "--socket", this.socket, "--idle", String(IDLE)];
+        const serve = ["serve", "--recorded", "--state", this.state, "--socket", this.socket, "--idle", String(IDLE)];
         let ended;
         const child = spawn(program, [...words, ...serve], {
-            cwd: this.state,
+            cwd: NEUTRAL,
+            env: environment(),
             detached: true,
             stdio: ["ignore", log, log],
         });

@@ -1,0 +1,489 @@
+"""Nothing that Callosum starts runs code of the folder in which an agent works, or of its host's variables."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum import launch
+from callosum.client.local import local_client
+from callosum.hosts.openclaw import FOLDER
+from callosum.hosts.openclaw import install as openclaw
+from callosum.hosts.script import script_of
+from callosum.model import Call
+from callosum.server.place import running
+from callosum.settings import Settings
+from callosum.sockets import hung_path, note_hung, origin_path, socket_path
+from tests.acceptance.command import run
+from tests.support.planted import Planted
+from tests.support.serving import launch as serve
+from tests.support.serving import until
+from tests.support.standing import impostor
+
+MAIL = {"to": "bob@example.com", "subject": "Lunch", "body": "Shall we meet at noon on Friday for lunch?"}
+ECHO = """
+while read -r line; do
+  case $line in
+  *'"initialize"'*) printf '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"echo","version":"1"}}}\\n' ;;
+  *tools/call*) printf '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"%s %s %s"}]}}\\n' "$PWD" "$PYTHONPATH" "$(env | grep -c ^CALLOSUM_)" ;;
+  esac
+done
+"""
+
+
+@pytest.fixture
+def planted(tmp_path: Path) -> Iterator[Planted]:
+    """The folder of a hostile repository; nothing in it may have run."""
+    made = Planted(tmp_path / "repository")
+    yield made
+    assert made.ran == ""
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[Path]:
+    """A state folder whose gate, if one was started, is ended by its pid and was started in the safe form."""
+    folder = tmp_path / "state"
+    yield folder
+    log = folder / "server.log"
+    assert not log.exists() or "preload" not in log.read_text(), "the linker has read the host's variable"
+    for one in running(folder):
+        if Path("/proc/self").exists():
+            assert Path(f"/proc/{one.process.pid}/cwd").resolve() == Path("/")
+            words = Path(f"/proc/{one.process.pid}/cmdline").read_text().split("\0")
+            assert words[:3] == [sys.executable, "-I", f"{launch.root()}/callosum/launch.py"]
+            inherited = Path(f"/proc/{one.process.pid}/environ").read_text()
+            assert "PYTHON" not in inherited
+            assert "LD_PRELOAD" not in inherited
+        with suppress(ProcessLookupError):
+            os.kill(one.process.pid, signal.SIGTERM)
+
+
+def write_script(state: Path) -> Path:
+    state.mkdir(mode=0o700, exist_ok=True)
+    script = state / "callosum-hook"
+    script.write_text(script_of(Settings(state=state)))
+    script.chmod(0o700)
+    return script
+
+
+def send(script: Path, session: str, tool: str, params: dict[str, Any], **options: Any) -> str:
+    """Send a call through the hook script; return its answer."""
+    payload = {
+        "hook_event_name": "PreToolUse",
+        "session_id": session,
+        "cwd": "/repo",
+        "tool_name": tool,
+        "tool_input": params,
+        "tool_use_id": f"{session}-{os.urandom(4).hex()}",
+    }
+    done = subprocess.run(
+        [script, "claude-code"],
+        input=json.dumps(payload).encode(),
+        capture_output=True,
+        timeout=60,
+        **options,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout.decode())
+
+
+# --- every way of starting something --------------------------------------------------------------------
+
+
+def test_planted_files_run_where_nothing_keeps_them_out(tmp_path: Path) -> None:
+    """The negative control: without the safe form the same folder and the same variables run what is planted."""
+    planted = Planted(tmp_path / "repository")
+    for name in ("PYTHONHOME", "PYTHONPATH", "PYTHONPLATLIBDIR"):
+        planted.variables.pop(name)
+    subprocess.run(
+        [sys.executable, "-m", "callosum.cli", "--version"],
+        cwd=planted.folder, env=planted.environ, capture_output=True, check=False,
+    )  # fmt: skip
+    assert planted.ran
+
+
+def test_hook_starts_a_gate_that_judges(planted: Planted, state: Path) -> None:
+    script = write_script(state)
+    host = {"cwd": planted.folder, "env": planted.environ}
+    assert send(script, "A", "mcp__mail__send_email", MAIL, **host) == ""
+    assert "bob@example.com" in send(script, "B", "mcp__mail__send_email", MAIL, **host)
+    assert len(running(state)) == 1
+
+
+def test_hook_judges_a_command_without_a_gate(planted: Planted, state: Path) -> None:
+    script = write_script(state)
+    (state / "server.log").mkdir()  # no gate can be started
+    host = {"cwd": planted.folder, "env": planted.environ}
+    assert send(script, "A", "Bash", {"command": "ls"}, **host) == ""
+    assert "can have tier" in send(script, "A", "Bash", {"command": "rm -rf /srv"}, **host), "its own rules hold"
+    (state / "server.log").rmdir()
+
+
+def test_library_starts_a_gate(planted: Planted, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in planted.variables.items():
+        if not name.startswith(("CALLOSUM_", "LD_")):
+            monkeypatch.setenv(name, value)
+    monkeypatch.chdir(planted.folder)
+    with local_client(state, deadline=10) as client:
+        assert not client.intercept(Call("mira", "Read", {"file_path": "/repo/a.py"})).fallback
+        assert client.health()["status"] == "ok"
+
+
+def test_library_hands_its_settings_on_with_absolute_paths(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own.json").write_text('{"rules": [{"name": "mine", "tier": 4, "tool": "Read", "contextKey": "mine"}]}')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CALLOSUM_RULES", "own.json")
+    with local_client(state, deadline=10) as client:
+        assert client.intercept(Call("mira", "Read", {"file_path": "/repo/a.py"})).rule == "mine"
+
+
+def test_server_in_the_background(planted: Planted, state: Path) -> None:
+    variables = {name: value for name, value in planted.environ.items() if not name.startswith("CALLOSUM_")}
+    options = ("--state", str(state), "--socket", socket_path(state), "--config", str(state.parent / "own.toml"))
+    (state.parent / "own.toml").write_text("")
+    subprocess.run(
+        launch.command("serve", "--background", *options),
+        cwd=planted.folder, env=variables, capture_output=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert send(write_script(state), "A", "mcp__mail__send_email", MAIL) == ""
+
+
+@pytest.mark.parametrize("wrapped", [True, False], ids=["wrap", "own server"])
+def test_entry_of_an_mcp_server(planted: Planted, state: Path, tmp_path: Path, wrapped: bool) -> None:
+    if not wrapped:
+        pytest.importorskip("mcp", reason="the gate's own MCP server is NOT tested: there is no mcp")
+    script = tmp_path / "echo.sh"
+    script.write_text(ECHO)
+    config = tmp_path / "mcp.json"
+    config.write_text(json.dumps({"mcpServers": {"echo": {"command": "/bin/sh", "args": [str(script)]}}}))
+    assert run(state, "install", "mcp", str(config), "--yes").returncode == 0
+    entry = json.loads(config.read_text())["mcpServers"]["echo"]
+    words = [entry["command"], *entry["args"]]
+    if not wrapped:
+        words = [*words[: words.index("mcp") + 1]]
+    variables = {
+        name: value for name, value in planted.environ.items() if name not in ("CALLOSUM_CONFIG", "LD_PRELOAD")
+    }
+    (planted.folder / "callosum.toml").unlink()
+    variables |= {
+        "CALLOSUM_STATE": str(state),
+        "CALLOSUM_TOKEN": "made-up",
+        "CALLOSUM_STORE": f"sqlite:///{state}/gate.db",
+    }
+    asked: list[dict[str, Any]] = [
+        {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "initialize",
+            "params": {
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": {"name": "test", "version": "1"},
+            },
+        },
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "read_note", "arguments": {}}},
+    ]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=planted.folder, env=variables
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            if not wrapped:
+                process.stdin.write(json.dumps(asked[0]).encode() + b"\n")
+                process.stdin.flush()
+                assert b"callosum" in process.stdout.readline().lower()
+                return
+            until(lambda: running(state))  # it starts the gate by itself
+            for message in asked:
+                process.stdin.write(json.dumps(message).encode() + b"\n")
+                process.stdin.flush()
+                if message["method"] == "initialize":
+                    assert b"serverInfo" in process.stdout.readline()
+            answer = process.stdout.readline().decode()
+        finally:
+            process.kill()
+    assert f"{planted.folder} {planted.variables['PYTHONPATH']} 0" in answer, (
+        "the host's folder and variables, less ours"
+    )
+
+
+def test_plugin_of_openclaw_starts_a_gate(planted: Planted, state: Path) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("OpenClaw's plugin is NOT tested: there is no node")
+    made = openclaw.installed({}, openclaw.Options(state=state, command=tuple(launch.command())))
+    config = {**made["plugins"]["entries"]["callosum"]["config"], "deadline": 5000}
+    code = (
+        f"import {{ Gate }} from '{FOLDER}/gate.js'; const gate = new Gate({json.dumps(config)}, console.error);"
+        "const up = await gate.start(); console.log(JSON.stringify([up, (await gate.ask('GET', '/health')).status]));"
+        "process.exit(0)"
+    )
+    variables = {name: value for name, value in planted.environ.items() if name not in ("LD_PRELOAD", "OPENSSL_CONF")}
+    done = subprocess.run(
+        [node, "--input-type=module", "-e", code],
+        cwd=planted.folder,
+        env=variables,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout.strip(), done.returncode) == (b'[true,"ok"]', 0), done.stderr
+
+
+def test_plugin_of_openclaw_drops_the_same_variables() -> None:
+    text = (FOLDER / "start.js").read_text()
+    for name in (*launch.DROPPED, *launch.DROPPED_PREFIXES):
+        assert f'"{name}"' in text
+    listed = text.partition("new Set([")[2].partition("])")[0]
+    assert listed.count('"') == 2 * len(launch.DROPPED)
+
+
+def test_sessions_of_the_demo(planted: Planted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from callosum.cli.stage.play import Actor  # noqa: PLC0415 - needs the extra `demo`
+    from callosum.cli.stage.world import World  # noqa: PLC0415
+
+    pytest.importorskip("aiosmtpd", reason="the demo's sessions are NOT tested: there is no aiosmtpd")
+    monkeypatch.chdir(planted.folder)
+    for name, value in planted.variables.items():
+        if not name.startswith(("CALLOSUM_", "LD_")):
+            monkeypatch.setenv(name, value)
+    folder = tmp_path / "world"
+    folder.mkdir()
+    world = object.__new__(World)
+    world.folder, world.port = folder, 1
+    with Actor("mira", world, "") as actor:
+        actor.ready()
+
+
+def test_hook_of_a_remote_server_tends_its_table(planted: Planted, state: Path) -> None:
+    state.mkdir(mode=0o700)
+    words = launch.command(str(state), "claude-code", run="callosum.hosts.remote:main")
+    subprocess.run(words, cwd=planted.folder, env=planted.environ, check=True, capture_output=True, timeout=60)
+
+
+def test_files_beside_the_package_are_not_imported(planted: Planted, tmp_path: Path) -> None:
+    """An editable installation lies in a folder in which agents work, too."""
+    package = tmp_path / "work" / "callosum"
+    shutil.copytree(Path(launch.root()) / "callosum", package, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in planted.folder.glob("*.py"):
+        shutil.copy(path, package.parent)
+    done = subprocess.run(
+        [sys.executable, "-I", package / "launch.py", "status", "--state", str(tmp_path / "none")],
+        cwd=package.parent, env=planted.environ, capture_output=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+# --- installations --------------------------------------------------------------------------------------
+
+
+def test_installation_of_a_user_works_without_its_variables(state: Path, tmp_path: Path) -> None:
+    """As ``pip install --user``: the packages lie where ``-I`` does not look, the interpreter belongs to the system."""
+    python = getattr(sys, "_base_executable", sys.executable)
+    version = f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    user = tmp_path / "base" / "lib" / version / "site-packages"
+    user.mkdir(parents=True)
+    shutil.copytree(Path(launch.root()) / "callosum", user / "callosum", ignore=shutil.ignore_patterns("__pycache__"))
+    ours = Path(sys.prefix) / "lib" / version / "site-packages"
+    for path in ours.iterdir():
+        if "callosum" not in path.name and path.suffix != ".pth" and not (user / path.name).exists():
+            (user / path.name).symlink_to(path)
+    home = {"HOME": str(tmp_path / "home"), "PATH": os.environ["PATH"]}
+    (tmp_path / "home").mkdir()
+    done = subprocess.run(
+        [python, "-m", "callosum.cli", "install", "claude-code", "--yes", "--state", str(state)],
+        env={**home, "PYTHONUSERBASE": str(tmp_path / "base")}, cwd=tmp_path / "home",
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    script = state / "callosum-hook"
+    assert f"--import {user}" in script.read_text()
+    try:
+        assert send(script, "A", "mcp__mail__send_email", MAIL, env=home, cwd="/") == ""
+        assert "bob@example.com" in send(script, "B", "mcp__mail__send_email", MAIL, env=home, cwd="/")
+        said = Path(origin_path(socket_path(state))).read_text().splitlines()
+        assert said[2] == str(user)
+    finally:
+        for one in running(state):
+            os.kill(one.process.pid, signal.SIGTERM)
+            until(lambda: not running(state))
+
+
+def test_settings_file_in_force_at_the_installation_is_that_of_the_gate(state: Path, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "rules.json").write_text(
+        '{"rules": [{"name": "mine", "tier": 4, "tool": "Read", "contextKey": "mine"}]}'
+    )
+    (project / "callosum.toml").write_text('rules = "rules.json"')
+    home = {"HOME": str(tmp_path)}
+    done = run(state, "install", "claude-code", "--yes", "--config", str(project / "callosum.toml"), env=home)
+    assert done.returncode == 0, done
+    script = state / "callosum-hook"
+    assert send(script, "A", "Read", {"file_path": "/repo/a.py"}, cwd="/") == ""
+    assert "mine" in send(script, "B", "Read", {"file_path": "/repo/a.py"}, cwd="/")
+
+
+def test_project_cannot_name_a_command_to_run(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    (project / "callosum.toml").write_text('notify = ["touch", "ran"]')
+    done = subprocess.run(
+        launch.command("watch", "--once", "--state", str(tmp_path / "state")),
+        cwd=project, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "callosum.toml: notify" in done.stderr
+    assert "--config" in done.stderr
+    named = run(tmp_path / "state", "watch", "--once", "--config", str(project / "callosum.toml"))
+    assert "notify" not in named.stderr
+
+
+# --- which gate a hook speaks to --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", ["nothing said", "another folder", "another interpreter", "another process"])
+def test_gate_from_elsewhere_is_not_asked(state: Path, other: str) -> None:
+    heard = []
+    script = write_script(state)
+    path = Path(origin_path(socket_path(state)))
+
+    def listen(channel: socket.socket) -> None:
+        heard.append(channel.recv(65536))
+
+    with impostor(socket_path(state), listen):
+        pid, programs, root = path.read_text().splitlines()
+        lines = {
+            "nothing said": [],
+            "another folder": [pid, programs, "/repo"],
+            "another interpreter": [pid, "/opt/other/bin", root],
+            "another process": ["1", programs, root],
+        }[other]
+        path.write_text("\n".join((*lines, "")))
+        refused = send(script, "A", "mcp__mail__send_email", MAIL)
+    assert "The gate cannot be asked" in refused
+    assert f"process {os.getpid()}, which listens there" in refused
+    assert [piece for piece in heard if piece] == [], "nothing was told to it"
+
+
+def test_process_that_took_the_place_of_a_gate_is_not_asked(state: Path) -> None:
+    script = write_script(state)
+    heard = []
+    server = serve(state, "--socket", socket_path(state))
+    try:
+        assert send(script, "A", "mcp__mail__send_email", MAIL) == ""
+        said = Path(origin_path(socket_path(state))).read_text()
+        Path(socket_path(state)).unlink()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+            listening.bind(socket_path(state))
+            listening.listen(16)
+            assert Path(origin_path(socket_path(state))).read_text() == said
+            refused = send(script, "B", "mcp__mail__send_email", MAIL)
+            listening.setblocking(False)
+            with suppress(BlockingIOError):
+                while True:
+                    channel, _ = listening.accept()
+                    with channel:
+                        heard.append(channel.recv(65536))
+        assert "does not say from where it runs" in refused
+        assert not any(heard)
+    finally:
+        server.kill()
+
+
+def test_installing_anew_replaces_a_gate_from_elsewhere(state: Path, tmp_path: Path) -> None:
+    server = serve(state, "--socket", socket_path(state))
+    path = Path(origin_path(socket_path(state)))
+    path.write_text(path.read_text().replace(launch.root(), "/elsewhere"))
+    home = {"HOME": str(tmp_path)}
+    found = json.loads(run(state, "doctor", "--json", env=home).stdout)["findings"]
+    assert all(one["check"] != "gate" for one in found), "no hook asks it"
+    assert run(state, "install", "claude-code", "--yes", env=home).returncode == 0
+    assert server.process.wait(20) == 0
+    assert send(state / "callosum-hook", "A", "mcp__mail__send_email", MAIL) == ""
+
+
+def test_doctor_names_a_gate_from_elsewhere(state: Path, tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path)}
+    assert run(state, "install", "claude-code", "--yes", env=home).returncode == 0
+    with impostor(socket_path(state), lambda channel: None):
+        path = Path(origin_path(socket_path(state)))
+        path.write_text(path.read_text().replace(launch.root(), "/elsewhere"))
+        found = {one["check"]: one for one in json.loads(run(state, "doctor", "--json", env=home).stdout)["findings"]}
+    assert found["gate"]["level"] == "wrong"
+    assert "another installation" in found["gate"]["says"]
+    assert "callosum install" in found["gate"]["advice"]
+
+
+# --- a gate that hangs ----------------------------------------------------------------------------------
+
+
+def test_hook_leaves_a_gate_that_hangs_alone_for_a_while(state: Path) -> None:
+    script = write_script(state)
+    path = socket_path(state)
+    (state / "fallback.json").write_text('{"tools": {"Read": 0}}')
+    asked: list[socket.socket] = []
+    with impostor(path, asked.append):
+        assert send(script, "A", "Read", {"file_path": "/repo/a.py"}) == ""
+        assert len(asked) == 1, "one call waits in vain"
+        for tool, params, answer in (("Read", {"file_path": "/repo/a.py"}, ""), ("mail", MAIL, "cannot be asked")):
+            assert Path(hung_path(path)).read_text()
+            note_hung(path)  # just now, however slow this machine is
+            assert answer in send(script, "A", tool, params)
+            assert len(asked) == 1
+        Path(hung_path(path)).write_text("1\n")  # long ago
+        assert send(script, "A", "Read", {"file_path": "/repo/a.py"}) == ""
+        assert len(asked) == 2, "then it is tried again"
+        for odd in ("x", "a[$(touch ran)]", "9" * 30):
+            Path(hung_path(path)).write_text(odd)
+            assert send(script, "A", "Read", {"file_path": "/repo/a.py"}, cwd=state) == ""
+            assert not (state / "ran").exists()
+
+
+def test_gate_that_answers_again_is_asked_again(state: Path) -> None:
+    script = write_script(state)
+    server = serve(state, "--socket", socket_path(state))
+    mark = Path(hung_path(socket_path(state)))
+    try:
+        server.process.send_signal(signal.SIGSTOP)
+        assert "The gate cannot be asked" in send(script, "A", "mcp__mail__send_email", MAIL)
+        assert mark.read_text()
+        server.process.send_signal(signal.SIGCONT)
+        mark.write_text("1\n")  # the five seconds are over
+        assert send(script, "B", "Read", {"file_path": "/repo/a.py"}) == ""
+        assert mark.read_text() == "", "the next call does not look at the clock"
+        assert [one["tool"] for one in server.get("/journal")["entries"] if one["session"] == "claude-code/B"] == [
+            "Read"
+        ]
+    finally:
+        server.kill()
+
+
+def test_hook_without_curl_leaves_a_gate_that_hangs_alone_too(state: Path, tmp_path: Path) -> None:
+    script = write_script(state)
+    path = socket_path(state)
+    (state / "fallback.json").write_text('{"tools": {"Read": 0}}')
+    script.write_text(script.read_text().replace(str(shutil.which("curl")), str(tmp_path / "none")))
+    asked: list[socket.socket] = []
+    with impostor(path, asked.append):
+        assert send(script, "A", "Read", {"file_path": "/repo/a.py"}) == ""
+        assert Path(hung_path(path)).read_text()
+        note_hung(path)
+        assert send(script, "A", "Read", {"file_path": "/repo/a.py"}) == ""
+    assert len(asked) == 1
