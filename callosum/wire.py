@@ -18,10 +18,13 @@ from msgspec import Meta, Struct, field
 from callosum.errors import ConfigError
 from callosum.model import (
     DEFAULT_NAMESPACE,
+    MAX_NAME,
     Call,
     Conflict,
+    Content,
     Entry,
     Host,
+    Key,
     Outcome,
 )
 
@@ -31,6 +34,8 @@ MAX_BODY: Final = 5_000_000
 """Longest request body, in bytes."""
 MAX_EVENTS: Final = 1000
 """Most events, or late calls, of one request."""
+MAX_LATE_KEYS: Final = 256
+"""Most keys of one late call."""
 
 UNUSABLE: Final = r"\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
 """What no name and no key may hold, as the inside of a character class: controls, characters that are not
@@ -112,17 +117,45 @@ class Answer(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tr
     namespace: str = DEFAULT_NAMESPACE
 
 
+class Found(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """The classification of a spooled call, made where it ran. Keys are written ``["file:/a.md", "write"]``."""
+
+    tier: Annotated[int, Meta(ge=0, le=4)]
+    keys: Annotated[tuple[Key, ...], Meta(max_length=MAX_LATE_KEYS)] = ()
+    rule: Annotated[str, Meta(max_length=MAX_NAME)] = ""
+    effect: Annotated[str, Meta(max_length=MAX_NAME)] = "write"
+    content: Content = Content()
+    gap: bool = False
+
+
 class LateCall(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """A call that ran while no gate could be asked, and how it ended."""
+    """One record of a spool: something that no gate could be told of when it happened.
+
+    ``kind`` is ``call`` (it ran without the gate), ``report`` (how a call ended) or ``cancel`` (its caller gave up
+    before it had an answer). A gate passes over a kind that it does not know. ``running``: nobody has reported the
+    outcome of a call yet. ``id`` names the action of a report. ``found`` is the classification, with the fingerprint of
+    the content key that its hashes were made with. Without it the gate classifies the call: ``params`` are whole where
+    ``v`` is 2, a summary where it is 1, the version of records before there were kinds. ``started`` and ``ended`` are
+    Unix seconds.
+    """
 
     call: Call
     outcome: Outcome = Outcome.DONE
+    kind: str = "call"
+    v: int = 1
+    running: bool = False
+    id: Id | None = None
+    found: Found | None = None
+    content_key: str = ""
+    started: float | None = None
+    ended: float | None = None
 
 
-class Late(Struct, frozen=True, rename="camel", kw_only=True):
-    """``POST /late``."""
+class Late(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """``POST /late``. ``now`` is the sender's clock in Unix seconds, by which the records are dated."""
 
     calls: Annotated[list[LateCall], Meta(max_length=MAX_EVENTS)]
+    now: float | None = None
 
 
 class Accepted(Struct, frozen=True, rename="camel"):

@@ -24,6 +24,8 @@ import msgspec
 from msgspec.structs import replace
 
 from callosum import wire
+from callosum.client.classify import Classifier
+from callosum.client.courier import Courier
 from callosum.client.errors import BadAnswer, Busy, TransportError, Unreachable
 from callosum.client.fallback import Table
 from callosum.client.late import Late, Refused
@@ -68,6 +70,7 @@ from callosum.model import (
     Verdict,
 )
 from callosum.policy.table import fallback as verdict_without_gate
+from callosum.sockets import socket_path
 from callosum.worktree import located
 
 logger = logging.getLogger("callosum")
@@ -76,6 +79,11 @@ URL: Final = f"http://127.0.0.1:{wire.PORT}"
 """Where a gate is looked for, if nothing is said."""
 CHORES_EVERY: Final = 10.0
 """How often, in seconds, a client that is in use looks whether late calls wait."""
+CARRY_SECONDS: Final = 1.0
+"""Seconds that one try to send late calls beside the others may take."""
+TELL_AGAIN: Final = 2.0
+"""Seconds for which decisions do not wait again for late calls that a gate which decides did not take."""
+_OF_A_REPORT: Final = ("instance", "session", "namespace", "tool", "params", "action")
 _TABLE_EVERY: Final = 300.0
 _FIRST_PAUSE: Final = 0.01
 _LAST_PAUSE: Final = 0.2
@@ -149,9 +157,13 @@ class CallosumClient:
             self._table = Table(fallback, folder)
         except ValueError as error:
             raise ConfigError(str(error), at="fallback") from None
-        self._late = Late(folder)
+        own = folder is not None and self.url == f"unix:{socket_path(folder)}"
+        classify = Classifier(os.fspath(folder)) if folder is not None else None
+        self._late = Late(folder, taken=own, classify=classify)
+        self._courier = Courier(self._late.waiting, self._carry)
         self._streams: set[EventStream] = set()
         self._met = False
+        self._tell_at = float("-inf")
         self._chores_at = float("-inf")
         self._table_at = float("-inf")
 
@@ -186,6 +198,7 @@ class CallosumClient:
 
         Late calls that are in memory alone are offered to the gate once more before.
         """
+        self._courier.stop()
         if not self._transport.closed and self._met and self._late.waiting():
             self._flush(self._clock() + self.deadline)
         self._transport.close()
@@ -211,11 +224,16 @@ class CallosumClient:
             return written(sent, lambda: refuse_call(asked))
 
         try:
-            return self._ask("POST", "/intercept", timed, read_decision, again=True, wait=call.wait)
+            return self._ask("POST", "/intercept", timed, read_decision, again=True, wait=call.wait, tell=True)
         except GateUnavailable as error:
             if self._transport.closed:
                 raise
-            return self.fallback(call, error)
+            try:
+                return self._without_gate(call, error, call_id=asked.call_id)
+            except GateUnavailable:
+                if getattr(error.__cause__, "sent", True):
+                    self._give_up(asked)
+                raise
 
     def complete(
         self,
@@ -255,7 +273,11 @@ class CallosumClient:
         if report.id is not None:
             check_id(report.id)
         body = written_report(report)
-        return self._ask("POST", "/complete", body, read_report, again=report.id is not None, sent=sent)
+        try:
+            return self._ask("POST", "/complete", body, read_report, again=report.id is not None, sent=sent)
+        except (StoreUnavailable, GateUnavailable) as error:
+            self._keep_report(report)
+            raise type(error)(f"{error}; the report is kept, and is sent once the gate is back") from error.__cause__
 
     def lock(
         self,
@@ -283,7 +305,7 @@ class CallosumClient:
             deadline, timeout_ms = stamp(left)
             return written(replace(asked, deadline=deadline, timeout_ms=timeout_ms), lambda: refuse_key(context_key))
 
-        return self._ask("POST", "/lock", timed, read_locked, again=True)
+        return self._ask("POST", "/lock", timed, read_locked, again=True, tell=True)
 
     def release(
         self,
@@ -449,6 +471,12 @@ class CallosumClient:
         It goes on and will be journalled, or raises ``GateUnavailable``. ``tier`` is for a caller that knows how
         grave the call is where the table does not. Source: PROTOCOL section 8.
         """
+        return self._without_gate(call, error, tier=tier)
+
+    def _without_gate(
+        self, call: Call, error: Exception, *, tier: int | None = None, call_id: str | None = None
+    ) -> Decision:
+        """Decides as ``fallback`` does; ``call_id`` is the one that the gate was asked under."""
         tier = self._table.tier(call.tool, call.params) if tier is None else tier
         cause = error.__cause__ if isinstance(error.__cause__, TransportError) else error
         if not verdict_without_gate(tier, self._highest).proceed:
@@ -456,8 +484,8 @@ class CallosumClient:
                 f"the gate at {self.url} cannot be asked: {cause}; a tier {tier} call does not run without it"
             ) from cause
         logger.warning("%s runs without the gate: %s", call.tool, cause)
-        self._late.let_through(plain(call))
-        self._chores_at = float("-inf")
+        self._late.let_through(plain(call), call_id=call_id)
+        self._kept_something()
         return Decision(
             proceed=True,
             tier=tier,
@@ -479,7 +507,39 @@ class CallosumClient:
         except ValueError:
             raise ConfigError(f"expected one of {', '.join(Outcome)}, got {outcome!r}", at="outcome") from None
         self._late.report(plain(call), said.value)
+        self._kept_something()
+
+    def _keep_report(self, report: wire.Complete) -> None:
+        """Keeps a report that the gate did not take."""
+        said = {name: getattr(report, name) for name in _OF_A_REPORT}
+        words = {name: value for name, value in said.items() if value is not None}
+        from callosum.gate.check import outcome_of  # noqa: PLC0415 - for a gate that is away
+
+        outcome = outcome_of(report.result, report.outcome)
+        self._late.report_action(words, outcome.value, id=report.id, key=report.context_key)
+        self._kept_something()
+
+    def _give_up(self, call: Call) -> None:
+        """Notes that nobody waits for the answer to a call any more, and that it does not run."""
+        self._late.give_up(plain(call))
+        self._kept_something()
+
+    def _kept_something(self) -> None:
         self._chores_at = float("-inf")
+        if self._late.waiting():
+            self._courier.wake()
+
+    def _tell(self, limit: float) -> None:
+        """Tells the gate what it does not know yet, before it decides: in half of the time until ``limit``."""
+        now = self._clock()
+        if self._late.waiting() and now >= self._tell_at:
+            left = (limit - now) / 2
+            self._flush(now + left, wait=left)
+
+    def _carry(self) -> None:
+        """Tries once, beside the calls, to tell the gate what it does not know yet."""
+        if not self._transport.closed:
+            self._flush(self._clock() + min(self.deadline, CARRY_SECONDS))
 
     # --- requests --------------------------------------------------------------------------------
 
@@ -493,8 +553,9 @@ class CallosumClient:
         again: bool,
         wait: float = 0.0,
         sent: Callable[[], object] | None = None,
+        tell: bool = False,
     ) -> T:
-        """Sends a request until it is answered or the time is up.
+        """Sends a request until it is answered or the time is up. ``tell``: the gate must know the late calls first.
 
         ``body`` may be a function of the seconds left until this client gives up, for a request that says how
         long its client waits. ``again``: it may be carried out twice. ``wait``: how long the gate may let it wait.
@@ -507,6 +568,9 @@ class CallosumClient:
         pause = _FIRST_PAUSE
         start = self._start
         while True:
+            if tell:
+                self._tell(limit)
+                now = self._clock()
             tried = now
             try:
                 content = body(ends - now) if callable(body) else body
@@ -534,6 +598,8 @@ class CallosumClient:
                 now = self._clock()
             else:
                 now = self._clock()
+                if tell and now >= self._tell_at and self._late.waiting():
+                    self._tell_at = now + TELL_AGAIN  # it decides, but it does not take them
                 if now >= self._chores_at:
                     self._chores(min(ends, now + self.deadline))
                 return found
@@ -558,7 +624,7 @@ class CallosumClient:
         """
         now = self._clock()
         self._chores_at = now + CHORES_EVERY
-        if self._late.waiting() and not self._flush(deadline):
+        if self._late.waiting() and (now < self._tell_at or not self._flush(deadline)):
             return
         if not self._met:
             self._met = True
@@ -573,10 +639,10 @@ class CallosumClient:
             else:
                 self._table_at = now + _TABLE_EVERY
 
-    def _flush(self, deadline: float) -> bool:
-        """Offers the late calls to the gate; returns whether it took them."""
+    def _flush(self, deadline: float, wait: float = 0.0) -> bool:
+        """Offers the late calls to the gate; returns whether it took them. ``wait`` is as ``Late.flush`` takes it."""
         try:
-            self._late.flush(lambda body, _: self._post_late(body, deadline))
+            self._late.flush(lambda body, _: self._post_late(body, deadline), wait)
         except (TransportError, CallosumError, OSError) as error:
             logger.debug("late calls are kept for later: %s", error)
             return False

@@ -1,47 +1,41 @@
-"""Calls that ran while no gate could be asked, kept until one can.
+"""What a client could not tell the gate, kept until it can: in the spool of the state folder, else in memory.
 
 ::
 
-    let through ──> late.jsonl ──renamed──> late-<unique>.jsonl ──pages──> POST /late ──> deleted
-        └─ no folder, or no room: memory
+    call without the gate ─┐
+    report, cancellation ──┴─> spool (a file) ── pages ──> POST /late, or the gate's own hands
+                                 └─ no folder, or no room: memory
 
-One line a call, in the words of the wire: ``{"call": {...}, "outcome": "done"}``, params summarised and redacted.
-A later line with the same call id corrects the outcome of the earlier one. The file is shared by all processes of
-a state folder: each appends whole lines under a shared lock, and who sends a file renames it first and holds it
-under an exclusive lock until it is deleted, so that no line is lost and no file sent by two. After each page its
-sender notes in the file how far it came; if it dies before that, the next one sends that page again, and no more.
-
-No lock is ever waited for: what cannot be had now is had the next time.
+A record in the file holds the classification and a redacted summary, see ``callosum.spool``. In memory a call is kept
+as it is, and the gate classifies it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import threading
 from collections import deque
-from contextlib import suppress
-from time import time_ns
+from time import time
+
+from callosum.spool import MAX_PAGE, PAGE_BYTES, Spool, merged, written
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from typing import Any, Final, Self
+    from typing import Any, Final
 
     Post = Callable[[bytes, int], object]
+    Classify = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    """Returns ``found`` and ``contentKey`` of a call in the words of the wire; empty where that cannot be told."""
 
-FILE: Final = "late.jsonl"
-"""The name of the file in the state folder."""
-MAX_FILE: Final = 4_000_000
-"""Longest file, in bytes; what comes then is kept in memory."""
 MAX_KEPT: Final = 1000
-"""Most calls that are kept in memory; the oldest give way."""
-MAX_PAGE: Final = 1000
-"""Most calls of one page."""
-_PAGE_BYTES: Final = 1_000_000
-_MAX_LINE: Final = 200_000
-_FIELDS: Final = ("instance", "tool", "action", "session", "namespace", "callId", "cwd", "run", "parent", "continues")
+"""Most records that are kept in memory; the oldest give way."""
+_FIELDS: Final = (
+    "instance", "tool", "action", "session", "namespace", "callId", "cwd", "worktree", "run", "parent", "continues",
+    "origin", "description", "annotations",
+)  # fmt: skip
+"""What of a call is kept beside its params."""
 
 
 def _warn(message: str, *values: object) -> None:
@@ -51,9 +45,9 @@ def _warn(message: str, *values: object) -> None:
 
 
 class Refused(Exception):
-    """The gate does not take a page. ``at`` is the place of the call at fault, None where it is not said.
+    """The gate does not take a page. ``at`` is the place of the record at fault, None where it is not said.
 
-    ``theirs``: the call is not at fault, but its instance's to send: this client's token does not speak for it.
+    ``theirs``: the record is not at fault, but its instance's to send: this client's token does not speak for it.
     """
 
     def __init__(self, message: str, at: int | None = None, *, theirs: bool = False) -> None:
@@ -63,13 +57,17 @@ class Refused(Exception):
 
 
 class Late:
-    """The calls to be told of. ``folder`` is the state folder, None to keep them in memory alone.
+    """What the gate is still to be told. ``folder`` is the state folder, None to keep it in memory alone.
 
-    Usable from any thread. A forked child starts with an empty memory: what its parent kept, its parent sends.
+    ``taken``: the gate takes the folder's spool in by itself. ``classify`` says what a call is before it is written to
+    the file. Usable from any thread. A forked child starts with an empty memory: what its parent kept, its parent
+    sends.
     """
 
-    def __init__(self, folder: str | None) -> None:
+    def __init__(self, folder: str | None, *, taken: bool = False, classify: Classify | None = None) -> None:
         self._spool = Spool(folder) if folder is not None else None
+        self._taken = taken
+        self._classify = classify
         self._clear()
 
     def _clear(self) -> None:
@@ -77,52 +75,73 @@ class Late:
         self._lock = threading.Lock()
         self._flushing = threading.Lock()
         self._kept: deque[bytes] = deque(maxlen=MAX_KEPT)
-        self._open: dict[str, deque[str]] = {}
+        self._open: dict[str, deque[Mapping[str, Any]]] = {}
         self._full = False
 
-    def let_through(self, call: Mapping[str, Any]) -> None:
-        """Notes a call that runs without the gate, as done until ``report`` says something else.
+    def let_through(self, call: Mapping[str, Any], *, call_id: str | None = None) -> None:
+        """Note a call that runs without the gate; ``report`` says how it ended.
 
-        ``call`` is in the words of the wire: ``callId``, not ``call_id``.
+        ``call`` is in the words of the wire: ``callId``, not ``call_id``. ``call_id`` is the one that the gate was
+        asked under, where ``call`` itself has none.
         """
-        fields = _fields(call)
-        identity = _identity(fields)
+        identity = _identity(call)
+        record = self._record("call", {**call, "callId": call.get("callId") or call_id or os.urandom(16).hex()})
         with self._mine():
-            said = self._open.setdefault(identity, deque(maxlen=MAX_KEPT))
-            said.append(fields["callId"])
+            self._open.setdefault(identity, deque(maxlen=MAX_KEPT)).append(record)
             while len(self._open) > MAX_KEPT:
                 del self._open[next(iter(self._open))]
-        self._note(fields, "done")
+        self._note({**record, "running": True, "outcome": "done", "started": round(time(), 6)})
 
     def report(self, call: Mapping[str, Any], outcome: str) -> None:
-        """Says how such a call ended: the oldest unreported one with this call id, or with these params."""
-        fields = _fields(call)
-        identity = _identity(fields)
+        """Note how such a call ended: the oldest unreported one with this call id, or with these params."""
+        identity = _identity(call)
         with self._mine():
-            ids = self._open.get(identity)
-            known = ids.popleft() if ids else None
-            if not ids:
+            noted = self._open.get(identity)
+            record = noted.popleft() if noted else None
+            if not noted:
                 self._open.pop(identity, None)
-        if known is not None and outcome == "done":
-            return
-        self._note({**fields, "callId": known or fields["callId"]}, outcome)
+        if record is None:
+            record = self._record("call", {**call, "callId": call.get("callId") or os.urandom(16).hex()})
+        else:
+            record = {**record, "kind": "report"}
+        self._note({**record, "outcome": outcome, "ended": round(time(), 6)})
+
+    def report_action(
+        self, words: Mapping[str, Any], outcome: str, *, id: int | None = None, key: str | None = None
+    ) -> None:
+        """Note how an action ended that the gate has opened: by ``id``, by tool and params, or by a key.
+
+        ``words`` name the actor, and tool and params as far as they are known.
+        """
+        record: dict[str, Any] = {"kind": "report", "v": 2, "call": _kept({"tool": "?", **words})}
+        if id is not None:
+            record["id"] = id
+        elif "tool" in words:
+            record = self._record("report", words)
+        elif key is not None:
+            record["found"] = {"tier": 0, "keys": [[key, "write"]]}
+        self._note({**record, "outcome": outcome, "ended": round(time(), 6)})
+
+    def give_up(self, call: Mapping[str, Any]) -> None:
+        """Note that a call was given up before it had an answer: whatever the gate opened for it did not run."""
+        self._note({"kind": "cancel", "v": 2, "call": _kept(call), "outcome": "cancelled", "ended": round(time(), 6)})
 
     def waiting(self) -> bool:
-        """Whether there is something to send, as far as can be seen in a moment."""
+        """Return whether there is something to send, as far as can be seen in a moment."""
         with self._mine():
-            return bool(self._kept) or (self._spool is not None and self._spool.waiting())
+            return bool(self._kept) or (self._spool is not None and not self._taken and self._spool.waiting())
 
-    def flush(self, post: Post) -> int:
-        """Sends what waits, in pages, and returns how many calls were taken.
+    def flush(self, post: Post, wait: float = 0.0) -> int:
+        """Send what waits, in pages, and return how many records were taken.
 
         ``post(body, count)`` sends the body of one ``POST /late``. It raises ``Refused`` where the gate will not
         take something in it, which is then given up (in a shared file: left to those whose it is); anything else
-        that it raises ends the flush, and what was not sent stays. One flush runs at a time; a second one does
-        nothing.
+        that it raises ends the flush, and what was not sent stays. One flush runs at a time; a second one waits for it
+        so many seconds, and then does nothing.
         """
         with self._mine():
             flushing = self._flushing
-        if not flushing.acquire(blocking=False):
+        if not flushing.acquire(timeout=max(0.0, wait)):
             return 0
         try:
             return self._flush(post)
@@ -132,32 +151,47 @@ class Late:
     def _flush(self, post: Post) -> int:
         taken = 0
         spool = self._spool
-        if spool is not None:
-            for file in spool.take():
-                with file:
-                    for page in file.pages():
-                        taken += _send(page, post, spool.add)
-                        file.sent(len(page))
-                    file.delete()
+        if spool is not None and not self._taken:
+
+            def accept(lines: Sequence[bytes]) -> Sequence[bytes]:
+                nonlocal taken
+                count, theirs = _send(_read(lines), post, shared=True)
+                taken += count
+                return theirs
+
+            spool.take(accept, wait=0.0)
         while True:
             with self._lock:
-                page = next(_pages(_merged(self._kept)), [])
-                size = len(self._kept)
+                kept = list(self._kept)[:MAX_PAGE]
+            page = next(_pages(_read(kept)), [])
+            lines = [line.written for line in page]
             if not page:
                 return taken
-            taken += _send(page, post, None)
-            self._forget(page, size)
+            count, _ = _send(_read(merged(lines)), post, shared=False)
+            taken += count
+            with self._lock:
+                gone = {id(line) for line in lines}
+                left = [line for line in self._kept if id(line) not in gone]
+                self._kept.clear()
+                self._kept.extend(left)
 
-    def _forget(self, page: Sequence[_Line], size: int) -> None:
-        """Takes from the memory what was sent; what came meanwhile stays, corrections too."""
-        sent = {line.identity for line in page}
-        with self._lock:
-            old = [self._kept.popleft() for _ in range(min(size, len(self._kept)))]
-            left = [line for line in old if _Line.of(line).identity not in sent]
-            self._kept.extendleft(reversed(left))
+    def _record(self, kind: str, call: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a record of a call with its params: classified and summarised for the file, whole for memory."""
+        fields = _kept(call)
+        params = call.get("params")
+        if self._spool is None:
+            if params:
+                fields["params"] = params
+            return {"kind": kind, "v": 2, "call": fields}
+        from callosum.redact import summarise  # noqa: PLC0415 - needed when a gate is away, not at each start
 
-    def _note(self, fields: dict[str, Any], outcome: str) -> None:
-        line = _written(fields, outcome)
+        if params:
+            fields["params"] = summarise(params)
+        known = self._classify(call) if self._classify is not None else {}
+        return {"kind": kind, "v": 2 if known else 1, "call": fields, **known}
+
+    def _note(self, record: Mapping[str, Any]) -> None:
+        line = written(record)
         if self._spool is not None and self._spool.add(line):
             return
         with self._mine():
@@ -172,166 +206,50 @@ class Late:
         return self._lock
 
 
-class Spool:
-    """The file that outlives its processes. ``folder`` is made if it is not there."""
-
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
-        self.path = os.path.join(folder, FILE)  # noqa: PTH118 - pathlib costs 5 ms of a hook's start
-        self._warned = False
-
-    def waiting(self) -> bool:
-        """Whether a file is there to be sent."""
-        return any(True for _ in self._names())
-
-    def add(self, line: bytes) -> bool:
-        """Appends a line; False where that cannot be, or where the file is full."""
-        try:
-            for _ in range(8):
-                added = self._append(line)
-                if added is not None:
-                    return added
-        except OSError as error:
-            if not self._warned:
-                self._warned = True
-                _warn("%s cannot be written: %s", self.path, error)
-        return False
-
-    def _append(self, line: bytes) -> bool | None:
-        """None: the file was taken away meanwhile, and there may be another by now."""
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        try:
-            descriptor = os.open(self.path, flags, 0o600)
-        except FileNotFoundError:
-            os.makedirs(self.folder, 0o700, exist_ok=True)  # noqa: PTH103
-            descriptor = os.open(self.path, flags, 0o600)
-        try:
-            if not _locked(descriptor, fcntl.LOCK_SH) or not _same(descriptor, self.path):
-                return None
-            if os.fstat(descriptor).st_size + len(line) > MAX_FILE:
-                return False
-            # It starts with a line end too: what a process left unfinished spoils no other's line.
-            data = b"\n" + line + b"\n"
-            return os.write(descriptor, data) == len(data)
-        finally:
-            os.close(descriptor)
-
-    def take(self) -> Iterator[Taken]:
-        """Yields the files to be sent, each held under its lock: those left behind first."""
-        for name in sorted(self._names(), key=lambda name: (name == FILE, name)):
-            path = os.path.join(self.folder, name)  # noqa: PTH118
-            with suppress(OSError):
-                if name == FILE:
-                    renamed = os.path.join(self.folder, f"late-{time_ns()}-{os.urandom(4).hex()}.jsonl")  # noqa: PTH118
-                    os.rename(path, renamed)  # noqa: PTH104
-                    path = renamed
-                taken = Taken.open(path)
-                if taken is not None:
-                    yield taken
-
-    def _names(self) -> Iterator[str]:
-        try:
-            names = os.listdir(self.folder)  # noqa: PTH208
-        except OSError:
-            return
-        yield from (name for name in names if name == FILE or (name.startswith("late-") and name.endswith(".jsonl")))
+# --- records -------------------------------------------------------------------------------------------
 
 
-class Taken:
-    """A file that is this process's to send, until it is closed."""
-
-    def __init__(self, path: str, descriptor: int) -> None:
-        self.path = path
-        self._descriptor = descriptor
-        self._sent = 0
-
-    @classmethod
-    def open(cls, path: str) -> Taken | None:
-        """Opens and locks the file; None where another process sends it, or has sent it meanwhile."""
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            if _locked(descriptor, fcntl.LOCK_EX) and _same(descriptor, path):
-                taken = cls(path, descriptor)
-                descriptor = -1
-                return taken
-        finally:
-            if descriptor >= 0:
-                os.close(descriptor)
-        return None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        os.close(self._descriptor)
-
-    def pages(self) -> Iterator[list[_Line]]:
-        """Yields what was not sent yet."""
-        written = b""
-        while len(written) < 2 * MAX_FILE and (piece := os.read(self._descriptor, 1 << 20)):
-            written += piece
-        lines = []
-        for line in written.split(b"\n"):
-            if line.startswith(b'{"sent":'):
-                with suppress(ValueError, KeyError, TypeError):
-                    self._sent = int(json.loads(line)["sent"])
-            elif line:
-                lines.append(line)
-        yield from _pages(_merged(lines)[self._sent :])
-
-    def sent(self, count: int) -> None:
-        """Notes that ``count`` more were sent."""
-        self._sent += count
-        os.write(self._descriptor, b'\n{"sent":%d}\n' % self._sent)
-
-    def delete(self) -> None:
-        """Removes the file: all of it was sent."""
-        os.unlink(self.path)  # noqa: PTH108
+def _kept(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return who acts and with what, without the params."""
+    return {name: call[name] for name in _FIELDS if call.get(name) is not None}
 
 
-# --- lines ---------------------------------------------------------------------------------------------
+def _identity(call: Mapping[str, Any]) -> str:
+    """Return what a later report knows the call by."""
+    if call.get("callId") is not None:
+        return json.dumps([call.get(name) for name in ("namespace", "instance", "session", "callId")], default=str)
+    return json.dumps([_kept(call), call.get("params")], default=str, sort_keys=True)
 
 
 class _Line:
-    """One call as it is sent, with what tells it from others."""
+    """One record as it is sent, with whose it is."""
 
-    __slots__ = ("identity", "written")
+    __slots__ = ("who", "written")
 
-    def __init__(self, identity: tuple[str, ...], written: bytes) -> None:
-        self.identity = identity
+    def __init__(self, written: bytes) -> None:
+        call = json.loads(written)["call"]
+        self.who = (str(call.get("namespace")), str(call.get("instance")))
         self.written = written
 
-    @classmethod
-    def of(cls, written: bytes) -> _Line:
-        """Raises ``ValueError`` for a line that is none, as a process that was killed may leave one."""
-        read = json.loads(written)
-        call = read.get("call") if isinstance(read, dict) else None
-        if not isinstance(call, dict):
-            raise ValueError("no call")  # noqa: TRY004 - a fault of the file
-        return cls(tuple(str(call.get(name)) for name in ("namespace", "instance", "session", "callId")), written)
 
-    def same(self, other: _Line, *, who: bool) -> bool:
-        """Whether it is the same call, or with ``who`` one of the same instance."""
-        return self.identity[:2] == other.identity[:2] if who else self is other
+def _is_record(line: bytes) -> bool:
+    try:
+        _Line(line)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return False
+    return True
 
 
-def _merged(lines: Sequence[bytes] | deque[bytes]) -> list[_Line]:
-    """The calls in order, each with the newest outcome."""
-    found: dict[tuple[str, ...], _Line] = {}
-    for written in lines:
-        try:
-            line = _Line.of(written)
-        except (ValueError, RecursionError):
-            continue
-        found[line.identity] = line
-    return list(found.values())
+def _read(lines: Sequence[bytes] | deque[bytes]) -> list[_Line]:
+    """Return the records among the lines. A process that was killed may leave half a line."""
+    return [_Line(line) for line in lines if _is_record(line)]
 
 
 def _pages(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
     page: list[_Line] = []
     size = 0
     for line in lines:
-        if page and (len(page) == MAX_PAGE or size + len(line.written) > _PAGE_BYTES):
+        if page and (len(page) == MAX_PAGE or size + len(line.written) > PAGE_BYTES):
             yield page
             page, size = [], 0
         page.append(line)
@@ -340,77 +258,32 @@ def _pages(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
         yield page
 
 
-def _send(page: Sequence[_Line], post: Post, put_back: Callable[[bytes], bool] | None) -> int:
-    """Sends a page without the calls that the gate refuses; returns how many it took.
+def _send(page: Sequence[_Line], post: Post, *, shared: bool) -> tuple[int, list[bytes]]:
+    """Send a page without the records that the gate refuses.
 
-    ``put_back`` keeps a line for the client of another instance, which may share the file.
+    Return how many it took, and where the file is shared what the client of another instance must send.
     """
     lines = list(page)
+    theirs: list[bytes] = []
     while lines:
         try:
-            post(b'{"calls":[%s]}' % b",".join(line.written for line in lines), len(lines))
+            body = b'{"now":%.6f,"calls":[%s]}' % (time(), b",".join(line.written for line in lines))
+            post(body, len(lines))
         except Refused as error:
             bad = lines
             if error.at is not None and error.at < len(lines):
-                bad = [line for line in lines if line.same(lines[error.at], who=error.theirs)]
+                first = lines[error.at]
+                bad = [line for line in lines if (line.who == first.who if error.theirs else line is first)]
             elif len(lines) > 1:
                 half = len(lines) // 2
-                return _send(lines[:half], post, put_back) + _send(lines[half:], post, put_back)
+                first_count, first_theirs = _send(lines[:half], post, shared=shared)
+                count, others = _send(lines[half:], post, shared=shared)
+                return first_count + count, [*theirs, *first_theirs, *others]
             lines = [line for line in lines if line not in bad]
-            if error.theirs and put_back is not None:
-                bad = [line for line in bad if not put_back(line.written)]
-            if bad:
+            if error.theirs and shared:
+                theirs += [line.written for line in bad]
+            else:
                 _warn("%d calls that ran without the gate are not journalled: %s", len(bad), error)
         else:
             break
-    return len(lines)
-
-
-def _fields(call: Mapping[str, Any]) -> dict[str, Any]:
-    """What is kept of a call: who, what, and a summary of its params."""
-    from callosum.redact import summarise  # noqa: PLC0415 - needed when a gate is away, not at each start
-
-    fields = {name: call[name] for name in _FIELDS if call.get(name) is not None}
-    params = call.get("params")
-    if params:
-        fields["params"] = summarise(params)
-    return fields
-
-
-def _identity(fields: dict[str, Any]) -> str:
-    """What a later report knows the call by; gives it a call id of its own if it has none."""
-    if "callId" in fields:
-        parts = [fields.get(name) for name in ("namespace", "instance", "session", "callId")]
-        return json.dumps(parts, default=str)
-    identity = json.dumps(fields, default=str, sort_keys=True)
-    fields["callId"] = os.urandom(16).hex()
-    return identity
-
-
-def _written(fields: dict[str, Any], outcome: str) -> bytes:
-    line = json.dumps({"call": fields, "outcome": outcome}, default=str, separators=(",", ":")).encode()
-    if len(line) > _MAX_LINE:
-        short = {name: str(value)[:256] for name, value in fields.items() if name != "params"}
-        return _written({**short, "params": {"…": f"({len(line)} bytes)"}}, outcome)
-    return line
-
-
-# --- files ---------------------------------------------------------------------------------------------
-
-
-def _locked(descriptor: int, how: int) -> bool:
-    try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _same(descriptor: int, path: str) -> bool:
-    """Whether the open file still is the one with this name."""
-    try:
-        named = os.stat(path, follow_symlinks=False)  # noqa: PTH116
-    except OSError:
-        return False
-    opened = os.fstat(descriptor)
-    return (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino)
+    return len(lines), theirs

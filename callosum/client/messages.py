@@ -185,6 +185,10 @@ def plain(call: Call) -> dict[str, Any]:
         "run": call.run,
         "parent": call.parent,
         "continues": call.continues,
+        "origin": call.origin,
+        "description": call.description,
+        "annotations": call.annotations,
+        "worktree": msgspec.to_builtins(call.worktree),
     }
 
 

@@ -8,7 +8,7 @@ complete   ``tool.completed`` (done), else ``tool.failed``
 release    ``tool.completed``, where it ended a call's lease and not a lock
 lapse      ``tool.failed``, where a call's lease ran out: nobody knows how it ended
 resolve    ``tool.completed`` or ``tool.failed``: somebody looked
-late       ``tool.called``, then how the call ended; the gate was away and decided nothing
+late       ``tool.called``: it ran without the gate, which decided nothing
 approve    ``safety.approved``
 deny       ``safety.denied``
 ========== ===================================================================================
@@ -35,6 +35,7 @@ from callosum.corpus.events import (
     ToolFailed,
 )
 from callosum.model import SECOND, Conflict, Entry, Event, Outcome, Verdict
+from callosum.policy.arrival import NOTE
 from callosum.policy.sentence import sentence
 
 Events = tuple[CorpusEvent, ...]
@@ -100,7 +101,8 @@ def _reason(entry: Entry, verdict: Verdict) -> str:
 
 def _ended(entry: Entry) -> Events:
     """A report: how long it took is known, for an action's id is the moment at which it was let through."""
-    took = (entry.seq - entry.action) / 1000 if entry.action else None
+    arrived_late = str(entry.body.get("note")).endswith(NOTE)
+    took = (entry.seq - entry.action) / 1000 if entry.action and not arrived_late else None
     return (_end(entry, f"{entry.action}.0" if entry.action else None, took),)
 
 
@@ -157,8 +159,11 @@ def _late(entry: Entry) -> Events:
         instance=entry.session,
         namespace=entry.namespace,
         call_id=_text(entry, "callId"),
+        id=entry.action or None,
     )
-    return called, _end(entry, f"{entry.seq}.0", None)
+    if entry.outcome is None:
+        return (called,)  # an entry of its own tells how it ended
+    return called, _end(entry, f"{entry.seq}.0", None)  # journalled by an earlier version
 
 
 def _approved(entry: Entry) -> Events:

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from callosum.deadline import Expiry, expires_at
 from callosum.errors import ConfigError, Expired, StoreError, Unconfirmed
+from callosum.gate import intake
 from callosum.gate.check import (
     MAX_TTL,
     MAX_WAIT,
@@ -69,7 +70,7 @@ from callosum.model import (
     Tier,
     View,
 )
-from callosum.policy import settle
+from callosum.policy import arrival, settle
 from callosum.policy.admit import APPROVAL_TTL, admit, admit_or_doubt, expire
 from callosum.policy.answer import origin_of
 from callosum.policy.ask import Ask, Ruling, keys_of, scope_of
@@ -81,11 +82,14 @@ from callosum.rulebook import Rulebook
 from callosum.rules.harvest import harvest
 from callosum.settings import Settings
 from callosum.stores.base import Request, Store
+from callosum.wire import LateCall
+from callosum.worktree import located
 
 logger = logging.getLogger("callosum")
 
 _POLL_FIRST: Final = 0.01
 _POLL_LAST: Final = 0.25
+_WITHOUT: Final = "ran while the gate could not be asked"
 
 Observer = Callable[[Observation], None]
 """Is handed each decision, each outcome and whatever else was journalled; what it raises is logged."""
@@ -195,8 +199,7 @@ class Courses:
         call_print = b""
         if call.call_id:
             call_print = call.call_id.encode()
-            who = f"{call.namespace}\0{actor}\0".encode()
-            identity = blake2b(who + call_print + found.content.digest, digest_size=16).digest()
+            identity = _identity(call, actor, found.content.digest)
         return (
             Ask(
                 call,
@@ -380,16 +383,91 @@ class Courses:
         if found:
             yield Scope(who.namespace, who.session, found), partial(saw, look.started)
 
-    def late(self, call: Call, outcome: Outcome, note: str) -> Course[None]:
-        """Journals a call that ran while the gate could not be asked."""
+    # --- what a spool holds ----------------------------------------------------------------------
+
+    def take_in(self, record: LateCall, now: float | None = None) -> Course[None]:
+        """Takes in one record of a spool, which ``check_record`` has let pass; a second time it changes nothing.
+
+        ``now`` is the clock of its writer in Unix seconds, None where that is the store's machine's.
+        """
+        here = now is None  # the spool is this machine's, and so are the folders it names
+        call = located(record.call) if here and record.found is None else record.call
+        at: int = yield Look(self.store.now)
+        offset = at - round(now * SECOND) if now is not None else 0
+        ended = min(intake.moment_of(record.ended, offset), at)
+        who = Who(call.actor, call.namespace)
+        if record.kind == intake.CALL:
+            yield from self._enter(who, record, call, offset)
+            return
+        applied: Applied
         began = time.perf_counter()
-        check_call(call)
-        written(call.params)
-        params = summarise(call.params, mode=self.settings.journal_params)
-        body = {"params": params, **origin_of(call), "note": check_note(note, "note")}
-        entry = Entry(Event.LATE, call.actor, call.namespace, tool=call.tool, outcome=outcome, body=body)
-        applied = yield Scope(call.namespace, call.actor), partial(_just, Change((entry,)))
-        self._observe(Event.LATE, Who(call.actor, call.namespace), began, applied, call=call, outcome=outcome)
+        scope = yield from self._meant(record, call)
+        if record.kind == intake.CANCEL:
+            applied = yield scope, partial(arrival.withdraw, who, ended or at)
+            outcome = Outcome.CANCELLED
+        else:
+            outcome = record.outcome
+            applied = yield scope, partial(arrival.report, who, outcome, ended)
+        report: Report = applied.change.answer
+        if applied.ids:
+            self._observe(Event.COMPLETE, who, began, applied, report=report, outcome=outcome)
+        elif record.kind == intake.REPORT and report.id is None and call.tool != intake.UNNAMED:
+            yield from self._enter(who, record, call, offset)  # it was never opened
+
+    def _enter(self, who: Who, record: LateCall, call: Call, offset: int) -> Course[None]:
+        """Enters a call that ran without the gate as an action, and its outcome as far as it is known."""
+        began = time.perf_counter()
+        rules = self.rules
+        found = intake.classification_of(replace(record, call=call), rules.current(), rules.fingerprint)
+        since: int = yield Look(partial(intake.answered_at, self.store, call))
+        outcome = None if record.running else record.outcome
+        body: dict[str, Any] = {**origin_of(call), "note": _WITHOUT}
+        params = intake.shown(call, self.settings.journal_params)
+        if params is not None:
+            body["params"] = params
+        arriving = arrival.Arrival(
+            call,
+            keys_of(found),
+            found,
+            body,
+            outcome,
+            intake.moment_of(record.started, offset),
+            intake.moment_of(record.ended, offset),
+            since,
+            self._ttl,
+        )
+        identity = _identity(call, call.actor, found.content.digest)
+        durable = found.tier >= Tier.HIGH
+        scope = Scope(call.namespace, call.actor, arriving.keys, identity, durable=durable, parent=call.parent or "")
+        applied: Applied = yield scope, partial(arrival.enter, arriving)
+        self._observe(Event.LATE, who, began, applied, call=call, outcome=outcome)
+        if outcome is not None:
+            _, ended = arriving.moments(applied.now)
+            find = Find(id=applied.change.answer)
+            step = partial(arrival.conclude, who, outcome, ended)
+            settled: Applied = yield _scope(who, find, durable=durable), step
+            if settled.ids:
+                report: Report = settled.change.answer
+                self._observe(Event.COMPLETE, who, began, settled, report=report, outcome=outcome)
+
+    def _meant(self, record: LateCall, call: Call) -> Course[Scope]:
+        """Returns what shows the action that a report or a cancellation means: by id, call id, content or key."""
+        scope = Scope(call.namespace, call.actor, durable=True)
+        if record.id is not None:
+            return replace(scope, find=Find(id=record.id))
+        ours = record.found is not None and record.content_key == self.rules.fingerprint
+        digest = record.found.content.digest if record.found is not None and ours else b""
+        if call.call_id is not None:
+            seen: Action | None = yield Look(partial(intake.action_of_call, self.store, call))
+            if seen is not None:
+                return replace(scope, find=Find(id=seen.id))
+            return replace(scope, call=_identity(call, call.actor, digest)) if digest else scope
+        if record.found is None and record.v >= 2 and call.tool != intake.UNNAMED:
+            digest = self.rules.current().classify(call).content.digest
+        if digest:
+            return replace(scope, find=Find(digest=digest))
+        keys = record.found.keys if record.found is not None else ()
+        return replace(scope, find=Find(key=keys[0].name)) if keys else scope
 
     def refuse(self, reason: str, details: Mapping[str, Any]) -> Course[None]:
         """Journals that a request was refused for who sent it; ``details`` must hold no secret."""
@@ -634,6 +712,13 @@ def _journalled(applied: Applied) -> list[Entry]:
         replace(entry, seq=id, action=id if number == last else entry.action)
         for number, (entry, id) in enumerate(zip(change.entries, applied.ids, strict=True))
     ]
+
+
+def _identity(call: Call, actor: str, digest: bytes) -> bytes | None:
+    """What a call is known by when it is asked or told of again; None without a call id."""
+    if not call.call_id:
+        return None
+    return blake2b(f"{call.namespace}\0{actor}\0{call.call_id}".encode() + digest, digest_size=16).digest()
 
 
 # --- decisions that nobody got ------------------------------------------------------------------------

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
+from msgspec.structs import replace
+
 from callosum.deadline import Expiry
 from callosum.errors import CallosumError, GateUnavailable, NotAPerson, StoreError, StoreUnavailable
+from callosum.gate import intake
+from callosum.gate.check import outcome_of
 from callosum.gate.course import Course, Courses, Look, Observer, Pause
 from callosum.journal import Rotation
 from callosum.model import (
@@ -21,6 +26,7 @@ from callosum.model import (
     Decision,
     Entry,
     Host,
+    Key,
     LockResult,
     Outcome,
     Report,
@@ -30,11 +36,14 @@ from callosum.model import (
 from callosum.person import require_person
 from callosum.policy.evidence import horizon
 from callosum.policy.table import fallback as without_gate
+from callosum.redact import summarise
 from callosum.refusals import Refusals
 from callosum.rulebook import Rulebook, content_secret
 from callosum.settings import Settings, load
+from callosum.spool import MAX_LINE, Spool
 from callosum.stores.base import Store, different_keys
 from callosum.stores.opening import open_store
+from callosum.wire import Found, LateCall, encode
 from callosum.worktree import located
 
 logger = logging.getLogger("callosum")
@@ -46,7 +55,6 @@ UPKEEP_EVERY: Final = 1000
 Which ones is told by their ids, so that processes which decide once and end do their share.
 """
 _BACKLOG: Final = 1000
-_AWAY: Final = "ran while the store was away"
 
 T = TypeVar("T")
 
@@ -85,7 +93,10 @@ class LocalGate:
         self.courses = Courses(settings, self.store, rules, observer)
         self.courses.refused = Refusals()
         self._rotation = Rotation(self.store, folder, age=settings.journal_age, size=settings.journal_size)
-        self._backlog: deque[tuple[Call, Outcome]] = deque(maxlen=_BACKLOG)
+        self.spool = Spool(str(folder))
+        """What hooks, clients and this gate could not tell a gate; taken in before each decision."""
+        self._backlog: deque[bytes] = deque(maxlen=_BACKLOG)
+        """Records for which the spool had no room."""
         self._told_of_keys = False
 
     def __enter__(self) -> Self:
@@ -117,9 +128,9 @@ class LocalGate:
     # --- the gate's face -------------------------------------------------------------------------
 
     def intercept(self, call: Call) -> Decision:
+        if self._backlog or self.spool.waiting():
+            self.take_in()
         decision = self._drive(self.courses.intercept(self.located(call)))
-        if self._backlog:
-            self._flush_backlog()
         if decision.id % UPKEEP_EVERY == 0:
             self.upkeep()
         return decision
@@ -142,20 +153,24 @@ class LocalGate:
         session: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
     ) -> Report:
-        return self._drive(
-            self.courses.complete(
-                instance,
-                id=id,
-                context_key=context_key,
-                tool=tool,
-                params=params,
-                action=action,
-                result=result,
-                outcome=outcome,
-                session=session,
-                namespace=namespace,
-            )
+        course = self.courses.complete(
+            instance,
+            id=id,
+            context_key=context_key,
+            tool=tool,
+            params=params,
+            action=action,
+            result=result,
+            outcome=outcome,
+            session=session,
+            namespace=namespace,
         )
+        try:
+            return self._drive(course)
+        except StoreUnavailable as error:
+            who = Call(instance, tool or intake.UNNAMED, params or {}, action, session, namespace)
+            self._spool_report(who, outcome_of(result, outcome), id=id, key=context_key, known=tool is not None)
+            raise StoreUnavailable(f"{error}; the report is kept and is entered before the next decision") from error
 
     def lock(
         self,
@@ -170,6 +185,8 @@ class LocalGate:
         expiry: Expiry | None = None,
     ) -> LockResult:
         """As in ``Gate``; ``expiry`` tells whether anybody still waits for the lock."""
+        if self._backlog or self.spool.waiting():
+            self.take_in()
         return self._drive(
             self.courses.lock(
                 instance, context_key, tier, ttl, session=session, namespace=namespace, host=host, expiry=expiry
@@ -300,23 +317,67 @@ class LocalGate:
         )
 
     def remember_late(self, call: Call, outcome: Outcome | str) -> None:
-        """Keeps a call that ran while the store was away, to journal it once it is back."""
-        self._backlog.append((call, Outcome(outcome)))
+        """Spools a call that ran while the store was away; it is entered before the next decision."""
+        found = self._found(self.located(call))
+        ended = Outcome(outcome)
+        call = replace(call, params=self._summary(call), call_id=call.call_id or os.urandom(16).hex())
+        self._keep(LateCall(call=call, outcome=ended, v=2, ended=time.time(), **found))
 
-    def _flush_backlog(self) -> None:
-        """Journals what is owed. Each call is taken out first: another thread may be at it too."""
-        while True:
+    def _spool_report(self, call: Call, outcome: Outcome, *, id: int | None, key: str | None, known: bool) -> None:
+        """Spools a report that the store did not take."""
+        found: dict[str, Any] = {}
+        if id is None and known:
+            found = self._found(call)
+        elif id is None and key:
+            found = {"found": Found(tier=0, keys=(Key(key),))}
+        call = replace(call, params=self._summary(call) if known else {})
+        self._keep(LateCall(call=call, outcome=outcome, kind=intake.REPORT, v=2, id=id, ended=time.time(), **found))
+
+    def _found(self, call: Call) -> dict[str, Any]:
+        found = self.rules.current().classify(call)
+        fingerprint = self.rules.fingerprint
+        shown = Found(
+            tier=found.tier,
+            keys=found.keys,
+            rule=found.rule,
+            effect=found.effect,
+            content=found.content,
+            gap=found.gap,
+        )
+        return {"found": shown, "content_key": fingerprint}
+
+    def _summary(self, call: Call) -> Mapping[str, Any]:
+        return summarise(call.params, mode=self.settings.journal_params) or {} if call.params else {}
+
+    def _keep(self, record: LateCall) -> None:
+        line = encode(record)
+        if len(line) > MAX_LINE:
+            line = encode(replace(record, call=replace(record.call, params={}, schema=None, description=None)))
+        if not self.spool.add(line):
+            self._backlog.append(line)
+
+    def take_in(self) -> None:
+        """Enters what the spool holds. Raises ``StoreError`` where the store does not take it; then it stays there."""
+        while self._backlog:
             try:
-                call, outcome = self._backlog.popleft()
+                line = self._backlog.popleft()  # another thread may be at it too
             except IndexError:
-                return
+                break
             try:
-                self._drive(self.courses.late(call, outcome, _AWAY))
-            except StoreError as error:
-                self._backlog.appendleft((call, outcome))
-                if not isinstance(error, StoreUnavailable):
-                    raise
-                return
+                self._enter([line])
+            except StoreError:
+                self._backlog.appendleft(line)
+                raise
+        self.spool.take(self._enter)
+
+    def _enter(self, lines: Sequence[bytes]) -> None:
+        for record in intake.records_of(lines):
+            try:
+                self._drive(self.courses.take_in(record))
+            except StoreError:
+                raise
+            except Exception as error:  # noqa: BLE001 - one record must not keep the others, and all decisions, waiting
+                logger.warning("a spooled %s of %s is not entered: %s", record.kind, record.call.actor, error)
 
     # --- inside ----------------------------------------------------------------------------------
 

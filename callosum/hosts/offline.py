@@ -1,9 +1,9 @@
-"""A hook event when no gate answered: start the gate, judge by the tier table, keep a note of what went on.
+"""A hook event when no gate answered: start the gate, judge by the tier table, spool what it cannot be told.
 
 ::
 
     hook.sh ── curl gave up ── answer ──┬── no gate there: start one; ask it, where the call is grave
-                                        ├── tier 0 to 2: goes on, noted in late.jsonl
+                                        ├── tier 0 to 2: goes on, spooled in late.jsonl (hosts/noting.py)
                                         └── tier 3, 4 or not known: refused, in the host's words
 
 This runs in a process that lives for milliseconds: beside ``json`` and ``socket`` it imports next to nothing. The few
@@ -39,10 +39,6 @@ START_SECONDS: Final = 8.0
 """How long a call that changes something waits for a gate that is being started."""
 ASK_SECONDS: Final = 1.0
 _POLL: Final = 0.02
-_LONGEST: Final = 2000
-"""Longest text of a param that is noted, in characters."""
-_NAMING: Final = ("path", "file", "pattern", "glob")
-"""How the names of params end whose text is noted."""
 _GUARDED: Final = ("callosum", ".claude", ".codex", ".gemini", "openclaw.json", "tiers.json")
 """What a call that touches the gate's own files or a host's settings speaks of, in lower case."""
 _LOG: Final = "server.log"
@@ -94,10 +90,17 @@ def main(arguments: list[str] | None = None) -> int:
         from callosum.hosts.shortening import shortened  # noqa: PLC0415
 
         answer, _, _ = _ask(path, target, json.dumps({**payload, "tool_input": shortened(params)}).encode())
-    if answer is None and before and tier > 2:
-        answer = refusal(host, tier, tool, where)
-    elif answer is None and before:
-        _note(folder, target, host, payload, tool, params)
+    if answer is None:
+        from callosum.hosts.noting import note_call, note_given_up, note_outcome  # noqa: PLC0415
+
+        if before and tier > 2:
+            answer = refusal(host, tier, tool, where)
+            if int(status) != REFUSED_CONNECTION and int(status) not in NO_CURL:
+                note_given_up(folder, target, host, payload, tool)
+        elif before:
+            note_call(state, folder, target, host, payload, tool, params, tier)
+        else:
+            note_outcome(state, folder, target, host, payload)
     if answer and answer != b"{}":
         sys.stdout.buffer.write(answer + b"\n")
     return 0
@@ -186,52 +189,6 @@ def _tier_by_rules(state: str, tool: str, params: Mapping[str, Any], cwd: object
     settings = load({"state": state, "config": recorded_config(state)}, environment(os.environ), NEUTRAL)
     rules = Rulebook.of(settings).current()
     return rules.classify(Call("offline", tool, params, cwd=cwd if isinstance(cwd, str) else None)).tier
-
-
-def _note(
-    folder: str, target: str, host: str, payload: Mapping[str, Any], tool: str, params: Mapping[str, Any]
-) -> None:
-    """Keeps a call that goes on for the journal, without what may be secret in it. That it cannot stops nothing."""
-    from callosum.client.late import Spool  # noqa: PLC0415
-
-    said = dict(part.split("=", 1) for part in target.partition("?")[2].split("&") if "=" in part)
-    cwd, agent = payload.get("cwd"), payload.get("agent_id")
-    session = f"{payload.get('session_id', '')}{f':{agent}' if isinstance(agent, str) and agent else ''}"
-    call: dict[str, Any] = {
-        "instance": _plain(said["instance"]) if "instance" in said else host,
-        "namespace": _plain(said.get("namespace", "default")),
-        "session": session[:256] or None,
-        "tool": tool,
-        "callId": str(payload.get("tool_use_id") or os.urandom(16).hex())[:256],
-        "cwd": cwd if isinstance(cwd, str) else None,
-        "params": _summarised(params),
-    }
-    written = {name: value for name, value in call.items() if value is not None}
-    Spool(folder).add(json.dumps({"call": written, "outcome": "done"}).encode())
-
-
-def _plain(said: str) -> str:
-    """A value of the query as it was before it was written there."""
-    begin, *parts = said.replace("+", " ").split("%")
-    written = begin.encode() + b"".join(bytes.fromhex(part[:2]) + part[2:].encode() for part in parts)
-    return written.decode("utf-8", "replace")
-
-
-def _summarised(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The params as they may stand in a file: redacted where the packages for that are loaded, else without texts.
-
-    What names a file or what is looked for stays.
-    """
-    if "re2" in sys.modules:
-        from callosum.redact import summarise  # noqa: PLC0415
-
-        summary: Mapping[str, Any] = summarise(params)
-        return summary
-    return {
-        name: value if not isinstance(value, str) or name.endswith(_NAMING) else f"({len(value)} characters)"
-        for name, value in params.items()
-        if isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) <= _LONGEST)
-    }
 
 
 # --- by the gate --------------------------------------------------------------------------------------

@@ -139,11 +139,14 @@ def _entry(
 NOTHING_OPEN: Final = "nothing of this session is open there"
 
 
-def finish(who: Who, outcome: Outcome, result: Any, view: View) -> Change:
+def finish(who: Who, outcome: Outcome, result: Any, view: View, *, ended: int = 0, note: str = "") -> Change:
     """Records how an action ended and frees its lease. Answers a ``Report``.
 
     The first report stands and a second is told so; another session's is refused; a late one counts
     and says that it was late. An ``unknown`` is ended by any later definite report, also where it was itself reported.
+
+    ``ended`` is the moment at which a spooled report says that the tool ended (0: now), and ``note`` says in the
+    journal why the report comes only now.
     """
     action = view.found
     if action is None:
@@ -165,8 +168,10 @@ def finish(who: Who, outcome: Outcome, result: Any, view: View) -> Change:
         )
     late = was is _UNKNOWN or (was is _OPEN and lapsed(action, view.now))
     state = _STATE_OF[outcome]
-    settles = [Settle(action, state, view.now)]
-    note = ("late: it was reported as unknown" if action.ended else "late: the lease had run out") if late else ""
+    settles = [Settle(action, state, min(ended or view.now, view.now))]
+    if late:
+        why = "it was reported as unknown" if action.ended else "the lease had run out"
+        note = f"late: {why}; {note}" if note else f"late: {why}"
     entries = [_entry(action, _COMPLETE, outcome, note, who, result)]
     if view.superseded and outcome is _HAPPENED:
         for other in view.superseded:

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from callosum import wire
-from callosum.client.late import Late, Refused
-from callosum.errors import ConfigError
 from callosum.hosts.checkup import report
 from callosum.hosts.checkup.watch import Watch
-from callosum.server.app import LATE_CALLS
 from callosum.server.line import Stopping
 
 if TYPE_CHECKING:
@@ -27,29 +22,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("callosum")
 
 _EVERY: Final = 1.0
-_SECONDS: Final = 30.0
-"""How long a page may take to be journalled."""
-_CALL_AT: Final = re.compile(r"calls\[(\d+)\]")
 
 
 async def take_up(service: Service, state: Path) -> None:
-    """Journals the calls in ``late.jsonl`` and what else waited, tells what ``doctor`` found, until it is cancelled."""
-    late = Late(str(state))
+    """Takes in the spool and what else waited, tells what ``doctor`` found, until it is cancelled."""
     watch = Watch(service.served.gate.settings)
-    loop = asyncio.get_running_loop()
-
-    def post(body: bytes, _count: int) -> None:
-        try:
-            told = wire.read(LATE_CALLS, body)  # one line that is none must not keep the others waiting
-            asyncio.run_coroutine_threadsafe(service.take_late(told, len(body)), loop).result(_SECONDS)
-        except ConfigError as error:
-            place = _CALL_AT.match(error.at)
-            raise Refused(str(error), int(place[1]) if place else None) from None
 
     def look() -> None:
-        if late.waiting():
-            count = late.flush(post)
-            logger.info("%d calls that ran without the gate are journalled", count)
         service.heard.save()
         for event in (*report.take(state), *watch.look()):
             service.brain.corpus.emit(event)
@@ -60,6 +39,9 @@ async def take_up(service: Service, state: Path) -> None:
                 if service.dispatcher.owes:
                     with suppress(Stopping):
                         await service.served.drive(service.dispatcher.make_good())
+                if await asyncio.to_thread(service.served.gate.spool.left):
+                    await service.served.take_in(left=True)
+                    service.stream.wake()
                 await asyncio.to_thread(look)
             except Exception:
                 logger.exception("what was left in the state folder could not be taken up")

@@ -22,7 +22,8 @@ from callosum.brain import Brain
 from callosum.corpus import events
 from callosum.deadline import Expiry, expires_at
 from callosum.errors import ConfigError, Expired, StoreError, StoreUnavailable, Unconfirmed
-from callosum.gate.check import MAX_WAIT, check_call, check_name, written
+from callosum.gate.check import MAX_WAIT, check_name
+from callosum.gate.intake import check_record
 from callosum.gate.records import approvals_of, page_of
 from callosum.hosts.adapters import adapter_of
 from callosum.hosts.dispatch import Dispatcher
@@ -35,7 +36,6 @@ from callosum.model import (
     Call,
     Decision,
     LockResult,
-    Outcome,
     Report,
     Status,
 )
@@ -63,7 +63,6 @@ from callosum.stores.base import Pool
 logger = logging.getLogger("callosum")
 
 _TAIL_POLL: Final = 0.1
-_LATE: Final = "ran while the gate could not be asked"
 _HOLDS_EVERY: Final = 2.0
 """How often it is looked whether the token of an open stream is still in force, in seconds."""
 
@@ -154,6 +153,7 @@ class Service:
         arrived = self.served.arrivals.arrived()
         body = await request.body()
         self.served.admit()
+        await self.served.take_in()
         call = wire.read(_CALL, body)
         token = _token(request)
         if token is not None:
@@ -201,6 +201,7 @@ class Service:
         arrived = self.served.arrivals.arrived()
         body = await request.body()
         self.served.admit()
+        await self.served.take_in()
         asked = wire.read(_LOCK, body)
         may_act(_token(request), asked.instance, asked.namespace)
         course = self.courses.lock(
@@ -282,6 +283,7 @@ class Service:
         deadline = asked.deadline if asked.deadline is not UNSET else None
         timeout_ms = asked.timeout_ms if asked.timeout_ms is not UNSET else None
         expiry = _expiry(request, deadline, timeout_ms, arrived)
+        await self.served.take_in()
         self.heard.hook(adapter.name, payload.get("hook_event_name"), payload.get("session_id"))
         pid = asked.pid if asked.pid is not UNSET and _is_local(request) else None
         host = host_above(pid) if pid is not None else None
@@ -400,21 +402,22 @@ class Service:
         return len(taken)
 
     async def late(self, request: Request) -> Answer:
-        """Journals calls that ran while the gate could not be asked."""
+        """Takes in what ran, ended or was given up while the gate could not be asked."""
         body = await request.body()
         asked = wire.read(LATE_CALLS, body)
-        for place, late in enumerate(asked.calls):
-            may_act(_token(request), late.call.instance, late.call.namespace, at=f"calls[{place}].call.instance")
-        return _json(wire.Accepted(await self.take_late(asked, len(body))))
-
-    async def take_late(self, told: wire.Late, size: int) -> int:
-        """Journals such calls, of ``size`` bytes; how many. Raises ``ConfigError`` with the place of one at fault."""
-        for place, late in enumerate(told.calls):
-            _check_late(late.call, f"calls[{place}].call")  # all of them first: a fault leaves none journalled
-        courses = [self.courses.late(late.call, Outcome(late.outcome), _LATE) for late in told.calls]
-        await asyncio.gather(*(self.served.drive(course, size=size) for course in courses))
+        token = _token(request)
+        records = []
+        for place, late in enumerate(asked.calls):  # all of them first: a fault leaves none entered
+            at, call = f"calls[{place}].call", late.call
+            may_act(token, call.instance, call.namespace, at=f"{at}.instance")
+            for claimed, name in ((call.parent, "parent"), (call.continues, "continues")):
+                if claimed is not None:
+                    may_act(token, claimed, call.namespace, at=f"{at}.{name}")
+            if check_record(late, f"calls[{place}]."):
+                records.append(late)
+        await self.served.enter(records, asked.now if asked.now is not None else time.time())
         self.stream.wake()
-        return len(courses)
+        return _json(wire.Accepted(len(asked.calls)))
 
     async def fallback(self, _request: Request) -> Answer:
         """Which tools a client may let through by itself when this server is away."""
@@ -480,15 +483,6 @@ def _person(request: Request, by: str) -> str:
     return signed(_token(request), by)
 
 
-def _check_late(call: Call, at: str) -> None:
-    """Refuses a late call that cannot be journalled, with its place among the others."""
-    try:
-        check_call(call)
-        written(call.params)
-    except ConfigError as error:
-        raise ConfigError(error.message, at=f"{at}.{error.at}") from None
-
-
 def _id_of_path(request: Request) -> int:
     written = key_of_path(request.scope["raw_path"])
     if not re.fullmatch(r"[1-9][0-9]{0,18}", written) or int(written) >= 2**63:
@@ -536,7 +530,10 @@ ENDPOINTS: Final[tuple[Endpoint, ...]] = (
         answer=wire.JournalPage,
     ),
     Endpoint("POST", "/events", Service.take_events, "Report events", Any, answer=wire.Accepted),
-    Endpoint("POST", "/late", Service.late, "Journal calls that ran without the gate", wire.Late, answer=wire.Accepted),
+    Endpoint(
+        "POST", "/late", Service.late, "Take in what happened while the gate could not be asked", wire.Late,
+        answer=wire.Accepted,
+    ),
     Endpoint("GET", "/fallback", Service.fallback, "The highest tier of each tool", answer=wire.FallbackTable),
     Endpoint("GET", HEALTH, Service.health, "Whether the gate can decide", answer=Health),
     Endpoint("GET", "/metrics", Service.show_metrics, "Prometheus metrics", media_type="text/plain"),

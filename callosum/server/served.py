@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -13,17 +13,23 @@ from typing import Any, Final, TypeVar
 from msgspec.structs import replace
 
 from callosum.deadline import Expiry
-from callosum.errors import CallosumError
-from callosum.gate import UPKEEP_EVERY, Course, LocalGate, Look, Pause
+from callosum.errors import CallosumError, StoreError
+from callosum.gate import UPKEEP_EVERY, Course, LocalGate, Look, Pause, intake
 from callosum.model import Call, Decision, Scope
 from callosum.server.arrivals import Arrivals
 from callosum.server.line import GRACE, Gone, Lines, Overloaded, Parked, Stopping, Waiter, given_up
 from callosum.server.writer import Writer
+from callosum.wire import LateCall
 
 logger = logging.getLogger("callosum")
 
 LARGE: Final = 32_768
 """From this size in bytes on, a call is judged in a thread, so that the others need not wait for it."""
+
+TAKE_IN: Final = 2.0
+"""Seconds for which a decision waits until the spool is taken in."""
+PAGE_SECONDS: Final = 30.0
+"""Seconds within which a page of the spool must be entered."""
 
 T = TypeVar("T")
 
@@ -45,6 +51,7 @@ class ServedGate:
         self._leaving = asyncio.Event()
         self.arrivals = Arrivals(self._loop)
         self.lines = Lines(gate.store, told)
+        self._taking: asyncio.Future[int] | None = None
         self.decisions = 0
         self.turned_away = 0
 
@@ -86,6 +93,46 @@ class ServedGate:
         if self.writer.behind:
             self.turned_away += 1
             raise Overloaded("the server has more to do than it can; nothing was done: ask again in a moment")
+
+    async def take_in(self, *, left: bool = False) -> None:
+        """Enters what the spool of the state folder holds, before a decision. Raises ``StoreError`` and ``Stopping``.
+
+        A taking that is under way is joined: it ends when the file is gone, with all that was written before. ``left``:
+        there is a file that an earlier version did not finish.
+        """
+        if not left and not self.gate.spool.waiting():
+            return
+        if self._taking is None or self._taking.done():
+            self._taking = asyncio.ensure_future(asyncio.to_thread(self.gate.spool.take, self._entered))
+        try:
+            async with asyncio.timeout(TAKE_IN):
+                await asyncio.shield(self._taking)
+        except TimeoutError:
+            logger.warning("the spool is still being taken in: the next call is decided without the rest of it")
+
+    def _entered(self, lines: Sequence[bytes]) -> None:
+        """Enters a page of the spool, from a thread beside the loop."""
+        entering = self.enter(list(intake.records_of(lines)))
+        asyncio.run_coroutine_threadsafe(entering, self._loop).result(PAGE_SECONDS)
+
+    async def enter(self, records: Sequence[LateCall], now: float | None = None) -> None:
+        """Enters records, those of one session in their order; ``now`` is as ``Courses.take_in`` takes it.
+
+        One that cannot be entered leaves the others theirs. Raises ``StoreError`` and ``Stopping``.
+        """
+        sessions: dict[tuple[str, str], list[LateCall]] = {}
+        for record in records:
+            sessions.setdefault((record.call.namespace, record.call.actor), []).append(record)
+        await asyncio.gather(*(self._enter_each(found, now) for found in sessions.values()))
+
+    async def _enter_each(self, records: Sequence[LateCall], now: float | None) -> None:
+        for record in records:
+            try:
+                await self.drive(self.courses.take_in(record, now))
+            except (StoreError, Stopping):
+                raise
+            except Exception as error:  # noqa: BLE001 - one record must not keep the others, and all decisions, waiting
+                logger.warning("a spooled %s of %s is not entered: %s", record.kind, record.call.actor, error)
 
     async def intercept(
         self, call: Call, size: int, left: asyncio.Future[Any] | None = None, expiry: Expiry | None = None

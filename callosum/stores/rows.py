@@ -46,7 +46,7 @@ ENTRY: Final = (
 )
 FROM_ENTRY: Final = "journal j left join journal a on a.seq = j.action and a.seq <> j.seq"
 _BAR: Final = "\x1f"
-OPENERS: Final = ("intercept", "lock", "queue")
+OPENERS: Final = ("intercept", "lock", "queue", "late")
 """The events whose entries can be actions."""
 
 _STATES: Final = {state.value: state for state in State}

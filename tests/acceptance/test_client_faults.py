@@ -198,7 +198,7 @@ def test_a_tool_that_ran_meanwhile_is_journalled_with_its_outcome() -> None:
             by_target(intercept=replies(), late=replies({"accepted": 2}), fallback=replies({"tools": {}}))
         ]
         client.intercept(Call("mira", "mail"))
-        (late,) = peer.bodies("/late")
+        late = peer.bodies("/late")[-1]  # the last of several tries
         assert [(one["call"]["tool"], one["outcome"]) for one in late["calls"]] == [("look", "done"), ("say", "failed")]
 
 

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from callosum import spool
 from callosum.client import late as module
 from callosum.client.errors import Unreachable
-from callosum.client.late import MAX_KEPT, Late, Refused, Taken
+from callosum.client.late import MAX_KEPT, Late, Refused
+from callosum.locks import locked
 from tests.support.peer import lines_of
 
 FORKS = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # that is what is tested
@@ -100,13 +102,17 @@ def test_the_outcome_joins_its_call(late: Late, call_id: str | None) -> None:
     assert len(gate.numbers) == 1
 
 
-def test_done_was_said_already(late: Late) -> None:
+def test_done_after_the_call_was_sent_is_sent_too(late: Late) -> None:
+    """When the tool ended is what the gate dates its change by."""
     gate = Gate()
     late.let_through(call())
     late.flush(gate.post)
     late.report(call(), "done")
     late.flush(gate.post)
-    assert gate.numbers == [1]
+    first, second = (page[0] for page in gate.pages)
+    assert first["running"]
+    assert (second["kind"], second["outcome"], second["call"]["callId"]) == ("report", "done", first["call"]["callId"])
+    assert second["ended"] >= first["started"]
 
 
 def test_an_outcome_after_the_call_was_sent_is_sent_too(late: Late) -> None:
@@ -172,11 +178,12 @@ def test_calls_of_another_instance_are_left_to_its_client(tmp_path: Path) -> Non
     assert Late(str(tmp_path)).flush(doug.post) == 3
     assert (mira.numbers, doug.numbers) == ([0, 2, 4], [1, 3, 5])
     assert mira.posts == 3
-    assert list(tmp_path.iterdir()) == []
+    assert lines_of(tmp_path) == []
 
 
 def test_pages_are_bounded(late: Late, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_PAGE", 4)
+    for where in (module, spool):
+        monkeypatch.setattr(where, "MAX_PAGE", 4)
     for number in range(10):
         late.let_through(call(number))
     gate = Gate()
@@ -309,7 +316,7 @@ def test_another_process_sends_it(folder: Path) -> None:
     gate = Gate()
     assert Late(str(folder)).flush(gate.post) == 1
     assert gate.outcomes == {1: "failed"}
-    assert list(folder.iterdir()) == []
+    assert lines_of(folder) == []
 
 
 def test_a_file_that_was_renamed_and_never_sent_is_found(folder: Path) -> None:
@@ -320,11 +327,12 @@ def test_a_file_that_was_renamed_and_never_sent_is_found(folder: Path) -> None:
     gate = Gate()
     late.flush(gate.post)
     assert gate.numbers == [1, 2]
-    assert list(folder.iterdir()) == []
+    assert lines_of(folder) == []
 
 
 def test_a_sender_that_died_doubles_one_page_at_most(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_PAGE", 3)
+    for where in (module, spool):
+        monkeypatch.setattr(where, "MAX_PAGE", 3)
     late = Late(str(folder))
     for number in range(9):
         late.let_through(call(number))
@@ -342,13 +350,14 @@ def test_a_sender_that_died_doubles_one_page_at_most(folder: Path, monkeypatch: 
         late.flush(post)
     Late(str(folder)).flush(gate.post)
     assert gate.numbers == [0, 1, 2, 3, 4, 5, 3, 4, 5, 6, 7, 8]
-    assert list(folder.iterdir()) == []
+    assert lines_of(folder) == []
 
 
 def test_the_dead_senders_note_of_how_far_it_came_outlives_the_gates_absence(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_PAGE", 2)
+    for where in (module, spool):
+        monkeypatch.setattr(where, "MAX_PAGE", 2)
     late = Late(str(folder))
     for number in range(5):
         late.let_through(call(number))
@@ -381,7 +390,7 @@ def test_half_a_line_spoils_no_other(folder: Path, left: str) -> None:
 
 
 def test_a_full_file_leaves_the_rest_to_the_memory(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_FILE", 1000)
+    monkeypatch.setattr(spool, "MAX_FILE", 1000)
     late = Late(str(folder))
     for number in range(20):
         late.let_through(call(number))
@@ -416,16 +425,12 @@ def test_a_link_is_not_followed(folder: Path, tmp_path: Path) -> None:
     assert gate.numbers == [1]
 
 
-def test_a_file_that_another_sends_is_left_to_it(folder: Path) -> None:
+def test_a_file_that_another_process_sends_is_left_to_it(folder: Path) -> None:
     Late(str(folder)).let_through(call(1))
-    path = folder / "late-1-other.jsonl"
-    (folder / "late.jsonl").rename(path)
-    other = Taken.open(str(path))
-    assert other is not None
     gate = Gate()
-    with other:
+    with locked(folder / "late.lock") as mine:
+        assert mine
         assert Late(str(folder)).flush(gate.post) == 0
-        assert Taken.open(str(path)) is None
     assert Late(str(folder)).flush(gate.post) == 1
 
 
@@ -453,7 +458,7 @@ def test_a_line_never_lands_in_a_file_that_is_being_sent(folder: Path, monkeypat
 
 def test_without_the_look_at_the_name_that_line_is_lost(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control of the test above."""
-    monkeypatch.setattr(module, "_same", lambda descriptor, path: True)
+    monkeypatch.setattr(spool, "_same", lambda descriptor, path: True)
     with pytest.raises(AssertionError):
         test_a_line_never_lands_in_a_file_that_is_being_sent(folder, monkeypatch)
 
@@ -478,7 +483,7 @@ def test_processes_that_write_while_others_send(folder: Path) -> None:
     assert [writer.exitcode for writer in writers] == [0, 0, 0]
     late.flush(gate.post)
     assert sorted(gate.numbers) == list(range(150))
-    assert list(folder.iterdir()) == []
+    assert lines_of(folder) == []
 
 
 def test_descriptors_are_closed(folder: Path) -> None:

@@ -68,11 +68,13 @@ def test_the_client_brings_neither_rules_nor_stores() -> None:
     }
     assert not found & heavy
     assert {name for name in found if name.startswith("callosum.")} == {
-        "callosum.client", "callosum.client.client", "callosum.client.errors", "callosum.client.fallback",
+        "callosum.client", "callosum.client.classify", "callosum.client.client", "callosum.client.courier",
+        "callosum.client.errors", "callosum.client.fallback",
         "callosum.client.http1", "callosum.client.late",
         "callosum.client.messages", "callosum.client.sse", "callosum.client.transport",
-        "callosum.bootclock", "callosum.deadline", "callosum.errors", "callosum.model", "callosum.policy", "callosum.policy.table", "callosum.wire",
-        "callosum.worktree",
+        "callosum.bootclock", "callosum.deadline",
+        "callosum.errors", "callosum.model", "callosum.policy", "callosum.policy.table", "callosum.sockets",
+        "callosum.spool", "callosum.wire", "callosum.worktree",
     }  # fmt: skip
 
 

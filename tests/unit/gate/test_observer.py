@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from callosum.model import Call, Entry, Observation, Outcome
+from callosum.model import Call, Entry, Observation
 from callosum.stores.sqlite import SqliteStore
+from callosum.wire import LateCall
 from tests.support.world import World, gate_time
 
 
@@ -40,7 +41,7 @@ def test_it_sees_all_that_is_journalled(tmp_path: Path, engine: str) -> None:
         assert gate.sweep() > 0
         assert gate.sweep() == 0, "what was settled stays so"
         gate.resolve(lost.id, happened=True, by="anna", note="it is there")
-        gate._drive(gate.courses.late(Call("mira", "look", {"on": "x"}), Outcome.DONE, "ran alone"))
+        gate._drive(gate.courses.take_in(LateCall(call=Call("mira", "look", {"on": "x"}), v=2)))
         waited = world.ask("mira", "act4", "held")
         gate._sleep = world.after
         assert not gate.intercept(Call("doug", "act4", {"on": "held"}, wait=1)).proceed

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from callosum.gate.course import Look
-from callosum.model import Outcome, Scope
+from callosum.model import Scope
+from callosum.wire import LateCall
 from tests.support.world import World
 
 ON = "plan"
@@ -49,9 +50,10 @@ def test_locks_and_renewals_are_to_be_synced_and_reports_are_not(world: World) -
 def test_no_secret_of_a_result_or_of_a_late_call_is_journalled(world: World) -> None:
     opened = world.ask("mira", "act3", ON)
     assert world.gate.complete("mira", id=opened.id, result=SECRETS).ok
-    world.gate._drive(world.gate.courses.late(world.call("mira", "act2", ON, params=SECRETS), Outcome.DONE, "alone"))
+    call = world.call("mira", "act2", ON, params=SECRETS)
+    world.gate._drive(world.gate.courses.take_in(LateCall(call=call, v=2)))
     world.gate._drive(world.gate.courses.heard("mira", "SessionStart", SECRETS))
-    _, report, late, heard = world.gate.entries()
+    _, report, late, _, heard = world.gate.entries()
     assert report.body["result"]["password"] == late.body["params"]["password"] == "[redacted]"
     for entry in (report, late, heard):
         written = str(entry.body)

@@ -1,0 +1,166 @@
+"""What a hook spools while no gate answers: a call that goes on, how a call ended, a call that was given up.
+
+It is classified here, where its folder is. That takes packages which a hook process starts without, and some 0.2 s. A
+call that only reads is spooled without: the gate derives its keys from the summary, which keeps the names of files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from time import time
+
+from callosum.spool import Spool, written
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any, Final
+
+_LONGEST: Final = 2000
+"""Longest text of a param that is kept in a summary without packages, in characters."""
+_NAMING: Final = ("path", "file", "pattern", "glob")
+"""How the names of params end whose text is kept there."""
+_SECRETIVE: Final = re.compile(r"(?=[A-Za-z_+/=-]{0,200}\d)[A-Za-z0-9_+=-]{20,}")
+"""A run of characters that may be a secret: whoever can tell must look at it first."""
+
+
+def note_call(
+    state: str, folder: str, target: str, host: str, payload: Mapping[str, Any], tool: str, params: Mapping[str, Any],
+    tier: int,
+) -> None:  # fmt: skip
+    """Spool a call that goes on without the gate. Failing to stops nothing.
+
+    ``state`` is the state folder with the rules, ``folder`` the one of the spool, ``target`` what the gate was asked
+    for, ``tier`` the call's tier by the table.
+    """
+    when = {"running": True, "outcome": "done", "started": round(time(), 6)}
+    loaded = "re2" in sys.modules  # a shell line was judged by the rules
+    if tier == 0 and not loaded and not _SECRETIVE.search(json.dumps(params)):
+        _add(folder, {"kind": "call", "v": 1, "call": _words(target, host, payload, tool, params), **when})
+        return
+    try:
+        for record in _read(state, folder, target, host, payload):
+            _add(folder, {**record, **when})
+    except Exception:  # noqa: BLE001 - whatever is broken here: what is known without packages is noted
+        _add(folder, {"kind": "call", "v": 1, "call": _words(target, host, payload, tool, params), **when})
+
+
+def note_outcome(state: str, folder: str, target: str, host: str, payload: Mapping[str, Any]) -> None:
+    """Spool what an event says of calls that have ended, if it says anything of that."""
+    try:
+        for record in _read(state, folder, target, host, payload):
+            if record["kind"] == "report":
+                _add(folder, {**record, "ended": round(time(), 6)})
+    except Exception as error:  # noqa: BLE001 - the tool has run; what is not told becomes unknown
+        print(f"Callosum: this event could not be kept for the gate: {error}", file=sys.stderr)  # noqa: T201
+
+
+def note_given_up(folder: str, target: str, host: str, payload: Mapping[str, Any], tool: str) -> None:
+    """Spool that a call was given up before the gate answered, and does not run."""
+    if payload.get("tool_use_id"):
+        call = _words(target, host, payload, tool, {})
+        _add(folder, {"kind": "cancel", "v": 2, "call": call, "outcome": "cancelled", "ended": round(time(), 6)})
+
+
+def _add(folder: str, record: Mapping[str, Any]) -> None:
+    Spool(folder).add(written(record))
+
+
+# --- with the packages --------------------------------------------------------------------------------
+
+
+def _read(state: str, folder: str, target: str, host: str, payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the records that an event comes to, in the words that the host's adapter has for the gate."""
+    import site  # noqa: PLC0415
+
+    site.main()
+    from callosum.client.classify import Classifier  # noqa: PLC0415
+    from callosum.client.messages import plain  # noqa: PLC0415
+    from callosum.gate.check import outcome_of  # noqa: PLC0415
+    from callosum.hosts.adapters import adapter_of  # noqa: PLC0415
+    from callosum.hosts.told import After, Before, Closed, Place  # noqa: PLC0415
+    from callosum.model import Call  # noqa: PLC0415
+    from callosum.redact import summarise  # noqa: PLC0415
+
+    said = _said(target)
+    place = Place(said.get("instance", host), said.get("namespace", "default"))
+    classify = Classifier(state, folder)
+
+    def record(kind: str, call: Call) -> dict[str, Any]:
+        words = {name: value for name, value in plain(call).items() if value is not None}
+        return {"kind": kind, "v": 2, "call": {**words, "params": summarise(call.params)}, **classify.of(call)}
+
+    for told in adapter_of(host).read(payload, place):
+        match told:
+            case Before():
+                call = told.call
+                if call.call_id is None:
+                    from msgspec.structs import replace  # noqa: PLC0415
+
+                    call = replace(call, call_id=os.urandom(16).hex())
+                yield record("call", call)
+            case After() if not told.background:
+                actor = told.actor
+                call = Call(
+                    actor.instance,
+                    told.tool,
+                    told.params,
+                    session=actor.session,
+                    namespace=actor.namespace,
+                    call_id=told.call_id,
+                    cwd=actor.cwd,
+                    run=actor.run,
+                )
+                yield {**record("report", call), "outcome": outcome_of(told.result, told.outcome).value}
+            case Closed():
+                actor = told.actor
+                who = {"instance": actor.instance, "session": actor.session, "namespace": actor.namespace}
+                for id in told.calls:
+                    call_words = {**who, "tool": "?", "callId": id}
+                    yield {"kind": "report", "v": 2, "call": call_words, "outcome": told.outcome.value}
+
+
+# --- without ------------------------------------------------------------------------------------------
+
+
+def _words(target: str, host: str, payload: Mapping[str, Any], tool: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the call in the words of the wire, as far as they need no packages."""
+    said = _said(target)
+    cwd, agent = payload.get("cwd"), payload.get("agent_id")
+    session = f"{payload.get('session_id', '')}{f':{agent}' if isinstance(agent, str) and agent else ''}"
+    call: dict[str, Any] = {
+        "instance": said.get("instance", host),
+        "namespace": said.get("namespace", "default"),
+        "session": session[:256] or None,
+        "tool": tool,
+        "callId": str(payload.get("tool_use_id") or os.urandom(16).hex())[:256],
+        "cwd": cwd if isinstance(cwd, str) else None,
+        "params": _summarised(params),
+    }
+    return {name: value for name, value in call.items() if value is not None}
+
+
+def _said(target: str) -> dict[str, str]:
+    """Return what the query says, as it was before it was written there."""
+    found = dict(part.split("=", 1) for part in target.partition("?")[2].split("&") if "=" in part)
+    return {name: _plain(value) for name, value in found.items()}
+
+
+def _plain(said: str) -> str:
+    begin, *parts = said.replace("+", " ").split("%")
+    written = begin.encode() + b"".join(bytes.fromhex(part[:2]) + part[2:].encode() for part in parts)
+    return written.decode("utf-8", "replace")
+
+
+def _summarised(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the params as they may stand in a file: of the texts only those that name a file or what is looked for."""
+    return {
+        name: value
+        if not isinstance(value, str) or (name.endswith(_NAMING) and not _SECRETIVE.search(value))
+        else f"({len(value)} characters)"
+        for name, value in params.items()
+        if isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) <= _LONGEST)
+    }

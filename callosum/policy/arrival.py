@@ -1,0 +1,136 @@
+"""Taking in what a spool holds: calls that ran, reports and cancellations that no gate could be told of in time.
+
+Every function is a pure step. The id and the place in the journal are those of the arrival. Only the moments at which
+a call started and ended are the caller's, clamped between ``since`` (its session's last answer from the gate) and now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callosum.model import (
+    SECOND,
+    Action,
+    Call,
+    Change,
+    Classification,
+    Entry,
+    Event,
+    Key,
+    Mode,
+    Move,
+    Opening,
+    Outcome,
+    Report,
+    State,
+    Tier,
+    Verdict,
+    View,
+)
+from callosum.policy import settle
+from callosum.policy.ask import prints_of
+from callosum.policy.settle import Who
+
+NOTE: Final = "reported while the gate could not be asked"
+GIVEN_UP: Final = "the caller gave up before it had an answer"
+
+
+class Arrival(Struct, frozen=True, gc=False):
+    """A spooled call with all that is known of it.
+
+    ``outcome`` is None while nobody has reported one. ``started`` and ``ended`` are the caller's moments, 0 where it
+    did not say; ``since`` is the moment of its session's last answer from the gate, and ``ttl`` a lease's length.
+    """
+
+    call: Call
+    keys: tuple[Key, ...]
+    classification: Classification
+    body: Mapping[str, Any]
+    outcome: Outcome | None
+    started: int
+    ended: int
+    since: int
+    ttl: int
+
+    def moments(self, now: int) -> tuple[int, int]:
+        """Return when the call started and ended, clamped. A start that was not said is the earliest possible."""
+        since = min(self.since, now)
+        ended = min(max(self.ended or now, since), now)
+        return min(max(self.started, since), ended), ended
+
+
+def enter(arrival: Arrival, view: View) -> Change:
+    """Opens a spooled call as an action, unless its identity has opened one before. Answers the action's id.
+
+    The action is dated by the caller's moments: other sessions meet it as of its end, and its own session has seen the
+    resource as of its start. So ``expires`` lies before the end: the arrival never counts as a look.
+    """
+    earlier = view.earlier
+    if earlier is not None and (earlier.state is not State.CANCELLED or arrival.outcome is Outcome.CANCELLED):
+        return Change(answer=earlier.id)
+    call, classification, outcome, now = arrival.call, arrival.classification, arrival.outcome, view.now
+    started, ended = arrival.moments(now)
+    state, expires = State.DONE, ended - 1
+    if outcome is None:
+        expires = started + arrival.ttl
+    if outcome is Outcome.UNKNOWN or (outcome is None and classification.tier >= Tier.HIGH):
+        state = State.OPEN
+    entry = Entry(
+        Event.LATE,
+        call.actor,
+        call.namespace,
+        tool=call.tool,
+        tier=classification.tier,
+        verdict=Verdict.ALLOW,
+        rule=classification.rule,
+        run=call.run or "",
+        keys=arrival.keys,
+        body={**arrival.body, "started": started / SECOND},
+    )
+    content = classification.content
+    opening = Opening(state, expires, content=content, prints=prints_of(content) if classification.tier >= 2 else ())
+    moves = []
+    if outcome is None or outcome is Outcome.DONE:
+        moves = [
+            Move(place.key.name, replace(place.mark, read=started))
+            for place in view.keys
+            if place.mark.read < started and (place.key.mode is Mode.READ or outcome is Outcome.DONE)
+        ]
+    return Change((entry,), opening, moves=tuple(moves), answer=now)
+
+
+def conclude(who: Who, outcome: Outcome, ended: int, view: View) -> Change:
+    """Settles a call that has just been entered, at the moment ``ended``. Answers a ``Report``."""
+    return settle.finish(who, outcome, None, view, ended=ended, note=NOTE)
+
+
+def report(who: Who, outcome: Outcome, ended: int, view: View) -> Change:
+    """Settles the action of a spooled report. Answers a ``Report``; ``id`` is None where there is no such action.
+
+    The action is the one that the scope looked for, else the one that the call's identity opened.
+    """
+    found = view.found or view.earlier
+    if found is not None and found.state is State.CANCELLED and outcome is not Outcome.CANCELLED:
+        found = None  # a cancellation settled it, and the tool ran all the same
+    if found is not None and ended:
+        ended = max(ended, found.started)
+    return settle.finish(who, outcome, None, replace(view, found=found), ended=ended, note=NOTE)
+
+
+def withdraw(who: Who, gave_up: int, view: View) -> Change:
+    """Cancels what a call opened whose caller has given up at the moment ``gave_up``. Answers a ``Report``.
+
+    What was opened later is a repeat of the call, which has had its answer. What was reported stands.
+    """
+    found = view.found or view.earlier
+    if found is None or found.started > gave_up or found.ended or not _may_run(found):
+        return Change(answer=Report(ok=False, note="nothing was opened for this call"))
+    return settle.finish(who, Outcome.CANCELLED, None, replace(view, found=found), note=GIVEN_UP)
+
+
+def _may_run(action: Action) -> bool:
+    return action.state in (State.OPEN, State.UNKNOWN, State.DONE)

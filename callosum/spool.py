@@ -1,0 +1,336 @@
+"""The spool: what no gate could be told of when it happened, in a file of the state folder until a gate takes it in.
+
+::
+
+    hook, client, guard ── add ──> late.jsonl ── take ──> a gate, which enters it before its next decision
+                                       └─ each writes whole lines under a shared lock
+
+One record a line, in the words of the wire (``wire.LateCall``): a call that ran, a report, a cancellation. It holds
+keys, digests and a redacted summary, never raw params.
+
+All processes of a state folder share the file. It is there as long as something waits, also while somebody takes it in:
+a gate that finds none knows that everything is entered which was written before. One process takes at a time, and the
+others wait for it. It removes the file when it has entered the last line; if it dies before that, the next one enters
+the last page again, which changes nothing.
+
+Standard library alone, and little of it: a hook process starts with this.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+from contextlib import suppress
+from time import monotonic, sleep
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from typing import Any, Final
+
+    Accept = Callable[[Sequence[bytes]], Sequence[bytes] | None]
+    """Takes a page of lines. Returns those that must wait in the file for somebody else."""
+
+FILE: Final = "late.jsonl"
+"""The name of the file in the state folder."""
+MAX_FILE: Final = 4_000_000
+"""Longest file in bytes. Who has more to tell keeps it in memory or drops it, and says so."""
+MAX_LINE: Final = 200_000
+"""Longest record in bytes."""
+MAX_PAGE: Final = 500
+"""Most records of one page."""
+PAGE_BYTES: Final = 1_000_000
+WAIT: Final = 2.0
+"""Seconds for which a gate waits before its decision while another process takes the spool in."""
+_LOCK: Final = "late.lock"
+_LEFT: Final = "late-"
+"""How the files begin that an earlier version had taken and not finished."""
+_POLL: Final = 0.001
+_MARK: Final = b'{"taken":'
+_TRIES: Final = 500
+_SHORT: Final = ("instance", "tool", "session", "namespace", "callId", "cwd", "run", "parent", "continues")
+"""What is kept of a call whose record is too long."""
+_IDENTITY: Final = ("namespace", "instance", "session", "callId")
+
+
+def _warn(message: str, *values: object) -> None:
+    import logging  # noqa: PLC0415 - takes a hook process as long as all else here
+
+    logging.getLogger("callosum").warning(message, *values)
+
+
+class Unusable(OSError):
+    """A file in the spool's place that is not ours to read: a link, a device, or another user's."""
+
+
+class Spool:
+    """The spool of a state folder, which is made when it is first needed. Usable from any thread and process."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.path = os.path.join(folder, FILE)  # noqa: PTH118 - pathlib costs 5 ms of a hook's start
+        self._said = ""
+        self._passed: tuple[int, ...] = ()
+        """What the file was like that could not be taken in; it is not tried again until it changes."""
+
+    def waiting(self) -> bool:
+        """Return whether anything waits. One look at the file, whatever it holds."""
+        return os.access(self.path, os.F_OK)
+
+    def left(self) -> bool:
+        """Return whether anything waits, also in a file that an earlier version did not finish."""
+        return self.waiting() or any(True for _ in self._left())
+
+    # --- writing ---
+
+    def add(self, line: bytes) -> bool:
+        """Append a record. Return False if that cannot be, or if the file is full; the reason is logged once."""
+        try:
+            for _ in range(_TRIES):
+                added = self._append(line)
+                if added is not None:
+                    if not added:
+                        self._say(f"{self.path} is full")
+                    return added
+                sleep(_POLL)
+            self._say(f"{self.path} is kept locked by another process")
+        except OSError as error:
+            self._say(f"{self.path} cannot be written: {error.strerror or error}")
+        return False
+
+    def _append(self, line: bytes) -> bool | None:
+        """Append a record. Return None if the file is being removed: there may be another by now."""
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            descriptor = os.open(self.path, flags, 0o600)
+        except FileNotFoundError:
+            os.makedirs(self.folder, 0o700, exist_ok=True)  # noqa: PTH103
+            descriptor = os.open(self.path, flags, 0o600)
+        try:
+            _check(descriptor)
+            if not _locked(descriptor, fcntl.LOCK_SH) or not _same(descriptor, self.path):
+                return None
+            # It starts with a line end too: what a process left unfinished spoils no other's line.
+            data = b"\n" + line + b"\n"
+            if os.fstat(descriptor).st_size + len(data) > MAX_FILE:
+                return False
+            return os.write(descriptor, data) == len(data)
+        finally:
+            os.close(descriptor)
+
+    # --- taking in ---
+
+    def take(self, accept: Accept, wait: float = WAIT) -> int:
+        """Hand everything that waits to ``accept``, page by page, and remove it. Return how many records that were.
+
+        Everything that was added before the call is taken when it returns, whoever has taken it, unless somebody else
+        takes for longer than ``wait`` seconds. What ``accept`` raises is raised, and what it did not take stays.
+        """
+        try:
+            if self._passed and self._passed == self._look():
+                return 0
+            from pathlib import Path  # noqa: PLC0415 - a gate has it, a hook that only adds does not need it
+
+            from callosum.locks import locked  # noqa: PLC0415
+
+            count = 0
+            kept: list[bytes] = []
+            with locked(Path(self.folder, _LOCK), wait=wait) as mine:
+                if mine:
+                    paths = [os.path.join(self.folder, name) for name in sorted(self._left())]  # noqa: PTH118
+                    for path in (*paths, self.path):
+                        count += self._empty(path, accept, kept)
+            for line in kept:
+                self.add(line)
+        except FileNotFoundError:
+            return 0  # no folder
+        except OSError as error:
+            if not isinstance(error, Unusable) and not str(error.filename or "").startswith(self.folder):
+                raise  # not the spool's fault: what ``accept`` raised
+            self._passed = self._look()
+            self._say(f"{self.path} cannot be taken in: {error.strerror or error}")
+            return 0
+        return count
+
+    def _look(self) -> tuple[int, ...]:
+        try:
+            found = os.lstat(self.path)
+        except OSError:
+            return ()
+        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode, found.st_uid
+
+    def _left(self) -> Iterator[str]:
+        try:
+            names = os.listdir(self.folder)  # noqa: PTH208
+        except OSError:
+            return
+        yield from (name for name in names if name.startswith(_LEFT) and name.endswith(".jsonl"))
+
+    def _empty(self, path: str, accept: Accept, kept: list[bytes]) -> int:
+        """Take one file in and remove it; ``kept`` gets what must wait for somebody else."""
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        except FileNotFoundError:
+            return 0
+        try:
+            _check(descriptor)
+            data = _read(descriptor)
+            at, count = _taken(data), 0
+            end = data.rfind(b"\n") + 1
+            while True:
+                for page, until in _pages(data, at, end):
+                    kept += accept(merged(page)) or ()
+                    count += len(page)
+                    with suppress(OSError):  # no room: if this process dies now, the page is entered again
+                        os.write(descriptor, b"\n%s%d}\n" % (_MARK, until))
+                at = max(at, end)
+                if not _lock_soon(descriptor):
+                    return count  # somebody writes and writes: the next decision goes on here
+                data = _read(descriptor)
+                end = len(data)
+                if not any(True for _ in _pages(data, at, end)):
+                    break
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.unlink(path)  # noqa: PTH108
+            # Who writes without the lock (a language that has none) looks afterwards whether the file is still there.
+            data = _read(descriptor)
+            for page, _ in _pages(data, end, len(data)):
+                kept += accept(page) or ()
+                count += len(page)
+        finally:
+            os.close(descriptor)
+        return count
+
+    def _say(self, message: str) -> None:
+        if message != self._said:
+            self._said = message
+            _warn("%s: what runs without the gate is lost or waits; `callosum doctor` says more", message)
+
+
+# --- records ---------------------------------------------------------------------------------------------
+
+
+def merged(lines: Sequence[bytes]) -> list[bytes]:
+    """Return the records with each running call and its report as one, in the place of the call."""
+    found: list[bytes] = []
+    running: dict[tuple[str, ...], int] = {}
+    for line in lines:
+        try:
+            record = json.loads(line)
+            call = record["call"]
+            identity = tuple(str(call.get(name)) for name in _IDENTITY)
+            if record.get("running") and call.get("callId"):
+                running[identity] = len(found)
+            elif record.get("kind") == "report" and record.get("id") is None and identity in running:
+                at = running.pop(identity)
+                whole = {**json.loads(found[at]), "outcome": record["outcome"], "ended": record.get("ended")}
+                del whole["running"]
+                found[at] = json.dumps(whole, separators=(",", ":")).encode()
+                continue
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            pass  # whoever reads it says what is wrong with it
+        found.append(line)
+    return found
+
+
+def written(record: Mapping[str, Any]) -> bytes:
+    """Return the record as a line. One that is too long loses its summary."""
+    line = json.dumps(record, default=_plainly, separators=(",", ":")).encode()
+    if len(line) <= MAX_LINE:
+        return line
+    call = record["call"]
+    short = {name: str(call[name])[:256] for name in _SHORT if call.get(name) is not None}
+    note = {"…": f"({len(line)} bytes)"}
+    cut = {**record, "v": 1, "call": {**short, "params": note}}
+    if len(json.dumps(record.get("found"), default=_plainly)) > MAX_LINE // 2:
+        cut.pop("found", None)
+    return json.dumps(cut, default=_plainly, separators=(",", ":")).encode()
+
+
+def _plainly(value: object) -> object:
+    return dict(value) if hasattr(value, "keys") else f"<{type(value).__name__}>"  # type: ignore[call-overload]
+
+
+# --- files ---------------------------------------------------------------------------------------------
+
+
+def _check(descriptor: int) -> None:
+    """Raise ``Unusable`` for what is no file of this user's."""
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        raise Unusable("it is no regular file")
+    if found.st_uid != os.geteuid():
+        raise Unusable(f"it belongs to another user ({found.st_uid})")
+
+
+def _locked(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lock_soon(descriptor: int) -> bool:
+    """Lock the file against those who add, each of which holds it for a moment."""
+    ends = monotonic() + WAIT
+    while not _locked(descriptor, fcntl.LOCK_EX):
+        if monotonic() > ends:
+            return False
+        sleep(_POLL)
+    return True
+
+
+def _same(descriptor: int, path: str) -> bool:
+    """Return whether the open file still is the one with this name."""
+    try:
+        named = os.lstat(path)
+    except OSError:
+        return False
+    opened = os.fstat(descriptor)
+    return (opened.st_dev, opened.st_ino) == (named.st_dev, named.st_ino)
+
+
+def _read(descriptor: int) -> bytes:
+    """Read the file from its start, no more of it than a writer of ours puts there."""
+    pieces = []
+    at = 0
+    while at < 2 * MAX_FILE and (piece := os.pread(descriptor, 1 << 20, at)):
+        pieces.append(piece)
+        at += len(piece)
+    return b"".join(pieces)
+
+
+def _taken(data: bytes) -> int:
+    """Return how many bytes of the file a process took in before it died."""
+    at = data.rfind(b"\n" + _MARK)
+    if at < 0:
+        return 0
+    try:
+        found = json.loads(data[at + 1 : data.index(b"\n", at + 1)])["taken"]
+    except (ValueError, KeyError, TypeError):
+        return 0
+    return found if isinstance(found, int) and 0 <= found <= at else 0
+
+
+def _pages(data: bytes, start: int, end: int) -> Iterator[tuple[list[bytes], int]]:
+    """Yield the records between two places in pages, each with the place behind it."""
+    page: list[bytes] = []
+    size = 0
+    at = start
+    while at < end:
+        stop = data.find(b"\n", at, end)
+        stop = end if stop < 0 else stop
+        line = data[at:stop]
+        at = stop + 1
+        if not line or line.startswith(_MARK):
+            continue
+        if page and (len(page) == MAX_PAGE or size + len(line) > PAGE_BYTES):
+            yield page, at - len(line) - 1
+            page, size = [], 0
+        page.append(line)
+        size += len(line) + 1
+    if page:
+        yield page, min(at, end)
