@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from callosum.errors import StoreError
 from callosum.hosts.checkup import report
 from callosum.hosts.checkup.watch import Watch
 from callosum.server.line import Stopping
@@ -40,7 +41,8 @@ async def take_up(service: Service, state: Path) -> None:
                     with suppress(Stopping):
                         await service.served.drive(service.dispatcher.make_good())
                 if await asyncio.to_thread(service.served.gate.spool.left):
-                    await service.served.take_in(left=True)
+                    with suppress(Stopping, StoreError):  # what a store does not take now waits in the spool
+                        await service.served.take_in(left=True)
                     service.stream.wake()
                 await asyncio.to_thread(look)
             except Exception:

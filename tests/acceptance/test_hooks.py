@@ -505,7 +505,7 @@ def test_what_the_offline_path_imports(state: Path) -> None:
         input=read, capture_output=True, check=True, timeout=60,
     )  # fmt: skip
     loaded = set(done.stderr.decode().split())
-    modules = ("client", "client.fallback", "hosts", "hosts.offline", "launch", "sockets")
+    modules = ("client", "client.fallback", "hosts", "hosts.offline", "hosts.noting", "launch", "sockets", "spool")
     allowed = {"callosum", *(f"callosum.{name}" for name in modules)}
     ours = {name for name in loaded if name.startswith("callosum")}
     assert ours == allowed

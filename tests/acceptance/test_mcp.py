@@ -430,7 +430,7 @@ def test_a_gate_that_talks_nonsense_keeps_nobody_from_reading(tmp_path: Path, sc
         assert "cannot be asked" in said(refused)
         assert [one["params"]["name"] for one in client.calls()] == ["read_note"]
         assert client.end() == 0
-    (late,) = [one for one in lines_of(tmp_path / "state") if "call" in one]
+    (late,) = [one for one in lines_of(tmp_path / "state") if one.get("kind") == "call"]
     assert late["call"]["tool"].endswith("read_note")
 
 
