@@ -18,7 +18,7 @@ import sys
 from time import monotonic
 
 from callosum.launch import NEUTRAL, environment, recorded_config, serve_command
-from callosum.sockets import note_answered, note_hung, stranger
+from callosum.sockets import HUNG_STATUS, note_answered, note_hung, stranger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         if before and tier > 2:
             answer = refusal(host, tier, tool, where)
-            if int(status) != REFUSED_CONNECTION and int(status) not in NO_CURL:
+            if int(status) not in (REFUSED_CONNECTION, HUNG_STATUS, *NO_CURL):  # it may have been asked
                 note_given_up(folder, target, host, payload, tool)
         elif before:
             note_call(state, folder, target, host, payload, tool, params, tier)

@@ -57,7 +57,7 @@ def arrived(world: World) -> int:
 
 @pytest.mark.parametrize(("read_at", "stale"), [(0, True), (50, False)])
 def test_late_change_is_dated_by_the_moment_at_which_it_was_made(world: World, read_at: float, stale: bool) -> None:
-    made = {"started": at(world, 10), "ended": at(world, 20)}
+    made: dict[str, Any] = {"started": at(world, 10), "ended": at(world, 20)}
     world.after(read_at)
     world.do("doug", "look", "plan")
     world.after(100 - read_at)
@@ -68,7 +68,7 @@ def test_late_change_is_dated_by_the_moment_at_which_it_was_made(world: World, r
 @pytest.mark.parametrize(("changed_at", "stale"), [(5, False), (30, True)])
 def test_late_write_counts_as_its_sessions_look_as_of_its_start(world: World, changed_at: float, stale: bool) -> None:
     world.do("mira", "look", "other")
-    made = {"started": at(world, 10), "ended": at(world, 20)}
+    made: dict[str, Any] = {"started": at(world, 10), "ended": at(world, 20)}
     world.after(changed_at)
     world.do("doug", "act1", "plan")
     world.after(60 - changed_at)
