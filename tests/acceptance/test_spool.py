@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from callosum.server.place import running
-from callosum.sockets import socket_path
+from callosum.sockets import hung_path, socket_path
 from tests.acceptance.test_hooks import Hook, Said, event, table
 from tests.support.serving import Server, launch, until
 from tests.support.standing import impostor
@@ -34,6 +34,12 @@ def state(tmp_path: Path) -> Iterator[Path]:
 
 def started(state: Path) -> Server:
     return launch(state, "--socket", socket_path(state))
+
+
+def wake(server: Server, state: Path) -> None:
+    """Let a stopped gate go on; the hooks ask it at once, and not after five seconds."""
+    server.process.send_signal(signal.SIGCONT)
+    Path(hung_path(socket_path(state))).unlink(missing_ok=True)
 
 
 def entries(server: Server, *events: str) -> list[dict[str, Any]]:
@@ -66,7 +72,7 @@ def test_report_of_a_force_push_reaches_a_gate_that_was_down(state: Path, how: s
         if how == "killed":
             server = started(state)
         else:
-            server.process.send_signal(signal.SIGCONT)
+            wake(server, state)
         said = until(lambda: hook.before("B", "Bash", FORCE_PUSH, "b2"))
         assert "unknown" not in said.denied
         assert "outcome" not in said.denied
@@ -88,7 +94,7 @@ def test_edit_made_during_an_outage_makes_the_next_overwrite_stale(state: Path) 
         server.process.send_signal(signal.SIGSTOP)
         assert hook.before("A", "Write", {**path, "content": f"KEY = '{SECRET}'"}, "a1") == Said(0, b"", "")
         assert SECRET not in (state / "late.jsonl").read_text()
-        server.process.send_signal(signal.SIGCONT)
+        wake(server, state)
         stopped = until(lambda: hook.before("B", "Write", {**path, "content": "b"}).denied)
         assert '"file:/repo/a.py"' in stopped
         assert "claude-code/A" in stopped
@@ -121,7 +127,7 @@ def test_call_that_a_hook_gave_up_leaves_no_lease(state: Path) -> None:
         server.process.send_signal(signal.SIGSTOP)
         assert "cannot be asked" in hook.before("A", "mcp__mail__send_email", {"to": "bob@example.com"}, "a1").denied
         assert [(record["kind"], record["call"]["callId"]) for record in spooled(state)] == [("cancel", "a1")]
-        server.process.send_signal(signal.SIGCONT)
+        wake(server, state)
         until(lambda: not spooled(state))
         until(lambda: not server.get("/status")["locks"])
         assert hook.before("A", "mcp__mail__send_email", {"to": "bob@example.com"}, "a2") == Said(0, b"", "")
