@@ -70,7 +70,6 @@ from callosum.model import (
     Verdict,
 )
 from callosum.policy.table import fallback as verdict_without_gate
-from callosum.sockets import socket_path
 from callosum.worktree import located
 
 logger = logging.getLogger("callosum")
@@ -157,7 +156,7 @@ class CallosumClient:
             self._table = Table(fallback, folder)
         except ValueError as error:
             raise ConfigError(str(error), at="fallback") from None
-        own = folder is not None and self.url == f"unix:{socket_path(folder)}"
+        own = folder is not None and self.url.startswith("unix:") and _is_own(self.url, folder)
         classify = Classifier(os.fspath(folder)) if folder is not None else None
         self._late = Late(folder, taken=own, classify=classify)
         self._courier = Courier(self._late.waiting, self._carry)
@@ -658,6 +657,13 @@ class CallosumClient:
             if answer.status in (400, 413, 422) or (theirs and place is not None):
                 raise Refused(str(error), int(place[1]) if place else None, theirs=theirs) from None
             raise
+
+
+def _is_own(url: str, state: str) -> bool:
+    """Whether the gate at a socket is the one of this state folder, whose spool it takes in by itself."""
+    from callosum.sockets import socket_path  # noqa: PLC0415 - where a state folder is given
+
+    return url == f"unix:{socket_path(state)}"
 
 
 def _sent_on(error: Exception) -> bool:
