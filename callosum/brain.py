@@ -132,7 +132,7 @@ class Brain:
         if self._on("context"):
             from callosum.regions.context import Prefrontal
 
-            self.prefrontal = self._keep(Prefrontal(corpus, store=gate.store))
+            self.prefrontal = self._keep(Prefrontal(corpus, store=gate.store, secrets=gate.rules.secrets))
         if self._on("budget"):
             from callosum.regions.budget import RAS
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from callosum.errors import ConfigError
+from callosum.redact import SecretDigests
 from callosum.rules import RuleSet
 from callosum.rules.protected import PROGRAM, RULES, SETTINGS, SOCKET, STATE
 from callosum.rules.shell.policy import ShellPolicy
@@ -53,6 +54,8 @@ class Rulebook:
         if self.path is not None:
             named |= _spellings(self.path, RULES)
         self._protected = named
+        self.secrets = SecretDigests(secret)
+        """Replaces secrets in keys and names by digests of this gate's content key."""
         self._stamp = self._look()
         self._rules = self._read()
         self._next = time.monotonic() + LOOK_EVERY
@@ -172,6 +175,14 @@ def options_of(settings: Settings) -> dict[str, Any]:
     if settings.server_port:
         found["ports"] = (settings.server_port,)
     return found
+
+
+def kept_secret(folder: Path) -> bytes:
+    """Return the content key of a state folder, empty if it has none yet or only others may read it."""
+    try:
+        return (folder / _KEY_FILE).read_bytes()
+    except OSError:
+        return b""
 
 
 def content_secret(folder: Path) -> bytes:

@@ -198,7 +198,7 @@ class LocalRecords:
     def __init__(self, gate: LocalGate, corpus: Corpus | None = None) -> None:
         self._gate = gate
         corpus = corpus if corpus is not None else Corpus()
-        self._prefrontal = Prefrontal(corpus, store=gate.store)
+        self._prefrontal = Prefrontal(corpus, store=gate.store, secrets=gate.rules.secrets)
         self._ras = RAS(corpus, gate.settings.brief_budget)
 
     def brief(
@@ -216,7 +216,7 @@ class LocalRecords:
         return self._ras.trim(made, budget)
 
     def approvals(self, *, namespace: str = DEFAULT_NAMESPACE, session: str | None = None) -> tuple[wire.Approval, ...]:
-        return approvals_of(self._gate.store, namespace, session)
+        return approvals_of(self._gate.store, namespace, session, secrets=self._gate.rules.secrets)
 
     def journal(
         self,
@@ -236,6 +236,7 @@ class LocalRecords:
             session=session,
             context_key=context_key,
             newest=newest,
+            secrets=self._gate.rules.secrets,
         )
 
 

@@ -37,10 +37,6 @@ MAX_EVENTS: Final = 1000
 MAX_LATE_KEYS: Final = 256
 """Most keys of one late call."""
 
-UNUSABLE: Final = r"\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
-"""What no name and no key may hold, as the inside of a character class: controls, characters that are not
-seen or that turn the direction of the text, and broken Unicode."""
-_UNUSABLE: Final = re.compile(f"[{UNUSABLE}]")
 
 Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 
@@ -252,11 +248,6 @@ class BadRequest(ConfigError):
 
 
 T = TypeVar("T")
-
-
-def can_be_seen(name: str) -> bool:
-    """Whether every character of a name or a key may stand in one."""
-    return name.isprintable() or _UNUSABLE.search(name) is None
 
 
 # Strings in order, each with the colon that makes it a name. Aligned: it takes every string whole.

@@ -58,13 +58,16 @@ def brief(  # noqa: PLR0917  typer names them all
     made = Brief()
     if exists(settings):
         from callosum.corpus.bus import Corpus
+        from callosum.redact import SecretDigests
         from callosum.regions.budget import RAS
         from callosum.regions.context import Prefrontal
+        from callosum.rulebook import kept_secret
         from callosum.stores.opening import open_store
 
+        secrets = SecretDigests(kept_secret(settings.state))
         store, corpus = open_store(settings), Corpus()
         try:
-            prefrontal, ras = Prefrontal(corpus, store=store), RAS(corpus, settings.brief_budget)
+            prefrontal, ras = Prefrontal(corpus, store=store, secrets=secrets), RAS(corpus, settings.brief_budget)
             found = prefrontal.brief(who, session, namespace=settings.namespace, keys=key or (), cwd=cwd, prompt=prompt)
             made = ras.trim(found, budget)
         except ConfigError as fault:

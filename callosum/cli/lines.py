@@ -8,6 +8,7 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from callosum.characters import escaped
 from callosum.errors import ConfigError
 from callosum.model import MAX_NAME, Call, Classification
 from callosum.rules import RuleSet
@@ -95,6 +96,6 @@ def classify_lines(rules: RuleSet, instance: str, source: BinaryIO | None = None
         except Exception as error:  # noqa: BLE001  whatever one call does, the next is answered
             bad += 1
             answer = {"error": f"cannot be classified: {type(error).__name__}", "at": f"line {number}"}
-        out.write(_encode(answer) + b"\n")
+        out.write(escaped(_encode(answer).decode()).encode() + b"\n")
         out.flush()
     return bad

@@ -49,14 +49,14 @@ def open_gate(settings: Settings, *, create: bool = False) -> LocalGate:
     settle things while they are broken.
     """
     from callosum.gate import LocalGate
-    from callosum.rulebook import Rulebook
+    from callosum.rulebook import Rulebook, kept_secret
     from callosum.stores.memory import MemoryStore
     from callosum.stores.opening import open_store
 
     store: Store = MemoryStore()
     if create or exists(settings):
         store = open_store(settings)
-    return LocalGate(settings=settings, store=store, rules=Rulebook(None))
+    return LocalGate(settings=settings, store=store, rules=Rulebook(None, secret=kept_secret(settings.state)))
 
 
 def rulebook_of(settings: Settings) -> Rulebook:

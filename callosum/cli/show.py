@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from callosum.characters import escaped
 from callosum.cli.text import clean
 from callosum.model import State, Verdict
 
@@ -113,11 +114,8 @@ def json(value: Any) -> None:
 
 
 def raw(encoded: bytes) -> None:
-    """Prints one encoded line of JSON and flushes it; on a terminal without a raw character of others."""
-    if sys.stdout.isatty():
-        import json as standard
-
-        encoded = standard.dumps(standard.loads(encoded), ensure_ascii=True).replace("\x7f", "\\u007f").encode()
+    """Print one encoded line of JSON and flush it; what a terminal obeys or nobody sees is escaped."""
+    encoded = escaped(encoded.decode("utf-8", "surrogatepass")).encode()
     out = sys.stdout.buffer
     out.write(encoded + b"\n")
     out.flush()

@@ -26,9 +26,10 @@ import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
+from callosum.characters import is_shown
 from callosum.model import DEFAULT_NAMESPACE, MAX_NAME
 from callosum.redact import summarise
-from callosum.wire import MAX_EVENTS, BadRequest, Id, can_be_seen
+from callosum.wire import MAX_EVENTS, BadRequest, Id
 from callosum.wire import fault_of as _fault_of
 from callosum.wire import read as _read
 
@@ -731,5 +732,5 @@ def _check_name(value: str | None, at: str) -> None:
         return
     if not 0 < len(value) <= MAX_NAME:
         raise BadRequest(f"expected 1 to {MAX_NAME} characters, got {len(value)}", at=at)
-    if not can_be_seen(value):
+    if not is_shown(value):
         raise BadRequest("control characters, invisible ones and broken Unicode are not allowed", at=at)

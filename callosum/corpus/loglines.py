@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
+from callosum.characters import escaped, is_shown
 from callosum.redact import summarise
 from callosum.redact.lines import is_harmless, suspects
 
@@ -15,10 +15,6 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder().decode
 
 AT: Final = b',"at":'
-_UNSEEN: Final = re.compile(
-    "[\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
-)
-"""Characters that a terminal obeys, or nobody sees, or an editor takes for the end of a line."""
 
 
 def without_moment(payload: bytes) -> bytes:
@@ -52,9 +48,8 @@ def finished(lines: list[bytes]) -> list[bytes]:
         data = b"".join(lines)
     if b"\x7f" in data or not data.isascii():
         text = data.decode("utf-8", "replace")
-        if _UNSEEN.search(text):
-            written = _UNSEEN.sub(_escaped, text).encode()
-            return [line + b"\n" for line in written.split(b"\n")[:-1]]
+        if not is_shown(text.replace("\n", "")):
+            return [escaped(line).encode() + b"\n" for line in text.split("\n")[:-1]]
     return lines
 
 
@@ -65,9 +60,3 @@ def _redacted(line: bytes) -> bytes:
         return line if is_harmless(payload) else line[:start] + _encode(summarise(payload, mode="full")) + b"\n"
     except (ValueError, RecursionError, msgspec.MsgspecError):  # a payload that was JSON already, or was to be
         return line[:start] + b'{"unreadable":"%d bytes"}\n' % (len(line) - start)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    r"""The character as JSON can write it: ``\u202e``."""
-    units = match[0].encode("utf-16-be").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

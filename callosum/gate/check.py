@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
+from callosum.characters import is_shown
 from callosum.deadline import expires_at
 from callosum.errors import ConfigError
 from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, MAX_NAME, Call, Key, Outcome, Worktree
 from callosum.policy.settle import Who
-from callosum.redact import summarise
-from callosum.rules.keys import named
-from callosum.wire import can_be_seen
+from callosum.redact import SecretDigests, redact_text, summarise
+from callosum.rules.keys import clean, named
 
 MAX_ATTEMPT: Final = 1_000_000
 MAX_FOLDER: Final = 4096
@@ -91,7 +92,7 @@ def _check_worktree(found: object) -> None:
         path = getattr(found, name)
         if type(path) is not str or not 0 < len(path) <= MAX_FOLDER:
             raise ConfigError(f"expected a path of at most {MAX_FOLDER} characters", at=f"worktree.{name}")
-        if not can_be_seen(path):
+        if not is_shown(path):
             raise ConfigError(
                 "control characters, invisible ones and broken Unicode are not allowed", at=f"worktree.{name}"
             )
@@ -99,50 +100,62 @@ def _check_worktree(found: object) -> None:
 
 def check_name(value: object, at: str) -> None:
     """Refuses what is no name: text of 1 to ``MAX_NAME`` characters, all of which can be seen."""
-    if type(value) is str and value.isprintable() and 0 < len(value) <= MAX_NAME:
+    if type(value) is str and value.isascii() and value.isprintable() and 0 < len(value) <= MAX_NAME:
         return  # nearly all
     if type(value) is not str:
         raise ConfigError(f"expected text, got {type(value).__name__}", at=at)
     if not 0 < len(value) <= MAX_NAME:
         raise ConfigError(f"expected 1 to {MAX_NAME} characters, got {len(value)}", at=at)
-    if not can_be_seen(value):
+    if not is_shown(value):
         raise ConfigError("control characters, invisible ones and broken Unicode are not allowed", at=at)
 
 
-def who_of(instance: str, session: str | None, namespace: str, *, by: str = "", force: bool = False) -> Who:
-    """The actor of a report; a person who forces needs no instance."""
+def who_of(
+    instance: str,
+    session: str | None,
+    namespace: str,
+    *,
+    by: str = "",
+    force: bool = False,
+    secrets: SecretDigests | None = None,
+) -> Who:
+    """Return the actor of a report, without secrets in its names; a person who forces needs no instance."""
     if not force or instance:
         check_name(instance, "instance")
     if session is not None:
         check_name(session, "session")
     if namespace != DEFAULT_NAMESPACE:
         check_name(namespace, "namespace")
+    if secrets is not None:
+        instance, session = secrets.name(instance), secrets.name(session) if session else session
     return Who(f"{instance}/{session}" if session else instance, namespace, check_note(by, "by") if by else "", force)
 
 
 def check_note(value: str, at: str) -> str:
-    """A person's words for the journal: any text that can be stored."""
+    """Return a person's words for the journal, without secrets: any text that can be stored."""
     if type(value) is not str or len(value) > 4096:
         raise ConfigError("expected a text of at most 4096 characters", at=at)
     try:
         value.encode()
     except UnicodeEncodeError:
         raise ConfigError("broken Unicode is not allowed", at=at) from None
-    return value
+    return redact_text(value)
 
 
-def key_of(name: str) -> Key:
-    """The key of that name, of at most ``MAX_KEY`` characters, in the spelling that calls have."""
+def key_of(name: str, secrets: SecretDigests | None = None) -> Key:
+    """Return the key of that name, of at most ``MAX_KEY`` characters, in the spelling that calls have.
+
+    ``secrets`` replaces the secrets in it, as the rules do in the keys of calls.
+    """
     if type(name) is not str:
         raise ConfigError(f"expected text, got {type(name).__name__}", at="contextKey")
     if not 0 < len(name) <= MAX_KEY:
         raise ConfigError(f"expected 1 to {MAX_KEY} characters, got {len(name)}", at="contextKey")
-    if not can_be_seen(name):
-        raise ConfigError("control characters, invisible ones and broken Unicode are not allowed", at="contextKey")
     found = named(name)
     if len(found) > 1:
         raise ConfigError(f"expected one key, got {len(found)}: {', '.join(found)}"[:200], at="contextKey")
-    return Key(found[0] if found else name)
+    spelled = found[0] if found else clean(name)
+    return Key(secrets.key(spelled) if secrets is not None else spelled)
 
 
 def id_of(value: int) -> int:
@@ -191,3 +204,28 @@ def kept_of(result: Any, mode: Literal["summary", "full", "none"]) -> Any:
     if isinstance(result, dict):
         return summarise(result, mode=mode)
     return summarise({"result": result}, mode=mode)["result"]
+
+
+_NAMES: Final = ("instance", "tool", "session", "run", "parent", "continues", "call_id", "task_id", "cwd", "origin")
+_HOST_IDS: Final = re.compile(r"(?:toolu|call|fc|msg|chatcmpl|tool)[_-][A-Za-z0-9]{1,24}|[a-z0-9-]{1,36}")
+"""Ids that hosts make for calls: none has the shape of a secret."""
+
+
+def without_secrets(call: Call, secrets: SecretDigests) -> Call:
+    """Return a call whose names show no secret: each is replaced by a digest. Params stay as they are."""
+    name, tree = secrets.name, call.worktree
+    if (
+        name(call.tool) is call.tool
+        and name(call.instance) is call.instance
+        and (call.session is None or name(call.session) is call.session)
+        and (call.cwd is None or name(call.cwd) is call.cwd)
+        and (call.run is None or name(call.run) is call.run)
+        and (call.call_id is None or _HOST_IDS.fullmatch(call.call_id) or name(call.call_id) is call.call_id)
+        and call.parent is call.continues is call.task_id is call.origin is None
+        and (tree is None or (name(tree.root) is tree.root and name(tree.repository) is tree.repository))
+    ):
+        return call  # nearly all
+    shown: dict[str, Any] = {at: name(value) for at in _NAMES if (value := getattr(call, at)) is not None}
+    if tree is not None:
+        shown["worktree"] = replace(tree, root=name(tree.root), repository=name(tree.repository))
+    return replace(call, **shown)

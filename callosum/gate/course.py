@@ -40,9 +40,9 @@ from callosum.gate.check import (
     key_of,
     outcome_of,
     who_of,
+    without_secrets,
     written,
 )
-from callosum.gate.links import guarded
 from callosum.model import (
     DEFAULT_NAMESPACE,
     SECOND,
@@ -128,16 +128,16 @@ class Courses:
         self.store = store
         self.rules = rules
         self.observers: tuple[Observer, ...] = (observer,) if observer is not None else ()
+        self._secrets = rules.secrets
         self._ttl = int(settings.lease_ttl * SECOND)
         self._observes = settings.mode == "observe"
         self._full = settings.journal_params == "full"
 
     # --- the decision ----------------------------------------------------------------------------
 
-    def intercept(self, call: Call, expiry: Expiry | None = None, *, here: bool = False) -> Course[Decision]:
+    def intercept(self, call: Call, expiry: Expiry | None = None) -> Course[Decision]:
         """Decides a call; waits in the queue if the call wants to.
 
-        ``here``: its tool runs on this machine.
         ``expiry`` tells whether the client still waits (default: by the call's own deadline). It is asked
         inside the transaction and once more after it.
 
@@ -146,7 +146,8 @@ class Courses:
             Unconfirmed: The store could not confirm that the decision survives.
         """
         began = time.perf_counter()
-        ask, identity = self._ask(call, here=here)
+        ask, identity = self._ask(call)
+        call = ask.call
         if expiry is None and (call.deadline is not None or call.timeout_ms is not None):
             expiry = Expiry(expires_at(call.deadline, call.timeout_ms))
         looked: set[int] = set()
@@ -177,9 +178,9 @@ class Courses:
             )
         return decision
 
-    def explain(self, call: Call, *, here: bool = False) -> Course[tuple[Classification, Decision]]:
+    def explain(self, call: Call) -> Course[tuple[Classification, Decision]]:
         """Says what a call would get now, and why. Nothing is recorded and nothing waits."""
-        ask, identity = self._ask(replace(call, wait=0), here=here)
+        ask, identity = self._ask(replace(call, wait=0))
         shown: list[Decision] = []
 
         def look(view: View) -> Change:
@@ -189,16 +190,14 @@ class Courses:
         yield scope_of(ask, identity), look
         return ask.found, shown[0]
 
-    def _ask(self, call: Call, *, here: bool = False) -> tuple[Ask, bytes | None]:
+    def _ask(self, call: Call) -> tuple[Ask, bytes | None]:
         check_call(call)
         params = written(call.params)
-        rules = self.rules.current()
-        found = rules.classify(call)
-        if here:
-            found = guarded(rules, call, found)
+        found = self.rules.current().classify(call)
         shown = call.params
         if call.action is not None and "action" not in shown:
             shown = {"action": call.action, **shown}
+        call = without_secrets(call, self._secrets)
         actor = call.actor
         identity = None
         call_print = b""
@@ -356,7 +355,7 @@ class Courses:
     ) -> Course[Report]:
         """Reports how an action ended."""
         began = time.perf_counter()
-        who = who_of(instance, session, namespace)
+        who = who_of(instance, session, namespace, secrets=self._secrets)
         ended = outcome_of(result, outcome)
         if id is not None:
             find = Find(id=id_of(id))
@@ -365,7 +364,7 @@ class Courses:
             check_call(call)
             find = Find(digest=self.rules.current().classify(call).content.digest)
         else:
-            find = Find(key=key_of(context_key).name if context_key else "")
+            find = Find(key=key_of(context_key, self._secrets).name if context_key else "")
         kept = kept_of(result, self.settings.journal_params)
         applied: Applied = yield _scope(who, find), partial(settle.finish, who, ended, kept)
         report: Report = applied.change.answer
@@ -384,7 +383,7 @@ class Courses:
         """
         if look.session != who.session or any(key.mode is not _LOOKS for key in look.keys):
             return
-        found = harvest(look.tool, look.keys, result)
+        found = self._spelled(harvest(look.tool, look.keys, result))
         if found:
             yield Scope(who.namespace, who.session, found), partial(saw, look.started)
 
@@ -400,7 +399,7 @@ class Courses:
         at: int = yield Look(self.store.now)
         offset = at - round(now * SECOND) if now is not None else 0
         ended = min(intake.moment_of(record.ended, offset), at)
-        who = Who(call.actor, call.namespace)
+        who = Who(without_secrets(call, self._secrets).actor, call.namespace)
         if record.kind == intake.CALL:
             yield from self._enter(who, record, call, offset)
             return
@@ -424,6 +423,8 @@ class Courses:
         began = time.perf_counter()
         rules = self.rules
         found = intake.classification_of(replace(record, call=call), rules.current(), rules.fingerprint)
+        found = replace(found, keys=self._spelled(found.keys))
+        call = without_secrets(call, self._secrets)
         since: int = yield Look(partial(intake.answered_at, self.store, call))
         outcome = None if record.running else record.outcome
         body: dict[str, Any] = {**origin_of(call), "note": _WITHOUT}
@@ -457,21 +458,22 @@ class Courses:
 
     def _meant(self, record: LateCall, call: Call) -> Course[Scope]:
         """Returns what shows the action that a report or a cancellation means: by id, call id, content or key."""
-        scope = Scope(call.namespace, call.actor, durable=True)
+        shown = without_secrets(call, self._secrets)
+        scope = Scope(call.namespace, shown.actor, durable=True)
         if record.id is not None:
             return replace(scope, find=Find(id=record.id))
         ours = record.found is not None and record.content_key == self.rules.fingerprint
         digest = record.found.content.digest if record.found is not None and ours else b""
         if call.call_id is not None:
-            seen: Action | None = yield Look(partial(intake.action_of_call, self.store, call))
+            seen: Action | None = yield Look(partial(intake.action_of_call, self.store, shown))
             if seen is not None:
                 return replace(scope, find=Find(id=seen.id))
-            return replace(scope, call=_identity(call, call.actor, digest)) if digest else scope
+            return replace(scope, call=_identity(shown, shown.actor, digest)) if digest else scope
         if record.found is None and record.v >= 2 and call.tool != intake.UNNAMED:
             digest = self.rules.current().classify(call).content.digest
         if digest:
             return replace(scope, find=Find(digest=digest))
-        keys = record.found.keys if record.found is not None else ()
+        keys = self._spelled(record.found.keys) if record.found is not None else ()
         return replace(scope, find=Find(key=keys[0].name)) if keys else scope
 
     def refuse(self, reason: str, details: Mapping[str, Any]) -> Course[None]:
@@ -492,7 +494,7 @@ class Courses:
 
         ``what`` is the host's name of it; ``details`` are summarised and redacted as params are.
         """
-        who = who_of(instance, session, namespace)
+        who = who_of(instance, session, namespace, secrets=self._secrets)
         body = {"what": check_note(what, "what"), "params": summarise(details, mode=self.settings.journal_params)}
         entry = Entry(Event.HOST, who.session, namespace, body=body)
         yield Scope(namespace, who.session), partial(_just, Change((entry,)))
@@ -513,8 +515,8 @@ class Courses:
     ) -> Course[LockResult]:
         """Takes a lease without a tool call. ``expiry`` and errors are as in ``intercept``."""
         began = time.perf_counter()
-        who = who_of(instance, session, namespace)
-        key = key_of(context_key)
+        who = who_of(instance, session, namespace, secrets=self._secrets)
+        key = key_of(context_key, self._secrets)
         if type(tier) is not int or not 0 <= tier <= Tier.CRITICAL:
             raise ConfigError(f"expected an integer from 0 to 4, got {tier!r}", at="tier")
         scope = Scope(namespace, who.session, (key,), floor=2, live=True, durable=True)
@@ -556,8 +558,10 @@ class Courses:
     ) -> Course[Report]:
         """Free leases on a key, or just that of an action."""
         began = time.perf_counter()
-        who = replace(who_of(instance, session, namespace, by=by, force=force), ancestry=ancestry)
-        key = key_of(context_key)
+        who = replace(
+            who_of(instance, session, namespace, by=by, force=force, secrets=self._secrets), ancestry=ancestry
+        )
+        key = key_of(context_key, self._secrets)
         scope = Scope(namespace, who.session, (key,), live=True)
         applied: Applied = yield scope, partial(settle.release, who, key.name, id)
         answer: Report = applied.change.answer
@@ -575,7 +579,7 @@ class Courses:
     ) -> Course[Report]:
         """Moves the end of a lease."""
         began = time.perf_counter()
-        who = who_of(instance, session, namespace)
+        who = who_of(instance, session, namespace, secrets=self._secrets)
         wanted = self._duration(ttl)
         # An action's keys never change, so looking before the transaction is safe.
         action: Action | None = yield Look(partial(self.store.action, namespace, id_of(id)))
@@ -680,11 +684,15 @@ class Courses:
 
     def status(self, context_key: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> Course[Status]:
         """Shows live leases and recent actions."""
-        key = key_of(context_key).name if context_key else None
+        key = key_of(context_key, self._secrets).name if context_key else None
         status: Status = yield Look(partial(status_of, self.store, namespace, key))
         return status
 
     # --- inside ----------------------------------------------------------------------------------
+
+    def _spelled(self, keys: tuple[Key, ...]) -> tuple[Key, ...]:
+        """Return keys without secrets, as the rules spell those of calls."""
+        return tuple([Key(self._secrets.key(key.name), key.mode) for key in keys])
 
     def _duration(self, ttl: float | None) -> int:
         if ttl is None:

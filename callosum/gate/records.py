@@ -12,6 +12,7 @@ from callosum.errors import ConfigError
 from callosum.gate.check import check_name, key_of
 from callosum.gate.course import status_of
 from callosum.model import Conflict, Holding
+from callosum.redact import SecretDigests
 from callosum.stores.base import Store
 
 MAX_PAGE: Final = 1000
@@ -20,13 +21,16 @@ MAX_PAGE: Final = 1000
 _CONFLICTS: Final = tuple[Conflict, ...]
 
 
-def approvals_of(store: Store, namespace: str, session: str | None = None) -> tuple[wire.Approval, ...]:
+def approvals_of(
+    store: Store, namespace: str, session: str | None = None, *, secrets: SecretDigests | None = None
+) -> tuple[wire.Approval, ...]:
     """The calls that wait for a person, oldest first, with what they would do.
 
     ``session`` is an actor as the journal names it; None means all. Raises ``ConfigError`` for what is no name.
     """
     if session is not None:
         check_name(session, "session")
+        session = secrets.name(session) if secrets is not None else session
     asked = sorted(status_of(store, namespace, None).asked, key=_by_id)
     return tuple(_approval(store, one) for one in asked if session in (None, one.instance))
 
@@ -63,6 +67,7 @@ def page_of(
     session: str | None = None,
     context_key: str | None = None,
     newest: bool = False,
+    secrets: SecretDigests | None = None,
 ) -> wire.JournalPage:
     """A page of the journal after ``cursor`` ("" is the beginning); ``namespace`` None means all.
 
@@ -71,7 +76,8 @@ def page_of(
     for value, at in ((namespace, "namespace"), (session, "session")):
         if value is not None:
             check_name(value, at)
-    key = key_of(context_key).name if context_key is not None else None
+    session = secrets.name(session) if session and secrets is not None else session
+    key = key_of(context_key, secrets).name if context_key is not None else None
     if not 1 <= limit <= MAX_PAGE:
         raise ConfigError(f"expected 1 to {MAX_PAGE}", at="limit")
     after = _position(cursor)

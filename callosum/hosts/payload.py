@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 
+from callosum.characters import escaped
 from callosum.corpus.events import InputReceived
 from callosum.errors import ConfigError
 from callosum.hosts.shortening import shortened
@@ -29,8 +30,11 @@ def name_if(payload: Mapping[str, Any], field: str) -> str | None:
 
 
 def fitting(name: str) -> str:
-    """A name as long as the gate takes it: a longer one keeps its begin and gets a digest behind it."""
-    name = name.encode("utf-8", "replace").decode()
+    """Return a name as the gate takes it, so that no call fails for what a host calls itself.
+
+    Hidden characters are escaped. A name that is too long keeps its beginning, and a digest follows.
+    """
+    name = escaped(name)
     if len(name) <= MAX_NAME:
         return name
     return f"{name[: MAX_NAME - 34]}~{blake2b(name.encode(), digest_size=16).hexdigest()}"

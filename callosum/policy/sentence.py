@@ -13,7 +13,9 @@ from typing import Final
 from callosum.model import Conflict, Kind, State, Verdict
 from callosum.redact import quote
 
-_PLAIN: Final = re.compile(r"[\w.@:/#+-]{1,80}\Z")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._:-]+(?:/[A-Za-z0-9._:-]+)?")
+_LONGEST: Final = 40
+"""Longest name that stands in a sentence without quotes, in characters."""
 _SHOWN: Final = 2
 
 _WHAT: Final = {
@@ -59,8 +61,8 @@ def since(seconds: float) -> str:
 
 
 def name(text: str) -> str:
-    """A session's or tool's name, as it is if it is plain, quoted if it is not."""
-    return text if _PLAIN.match(text) else quote(text)
+    """Return a session's or tool's name as it is if it is plain, otherwise quoted and shortened."""
+    return text if len(text) <= _LONGEST and _PLAIN.fullmatch(text) else quote(text)
 
 
 def describe(conflict: Conflict) -> str:

@@ -8,10 +8,12 @@ few: whatever ``summarise`` would hide, by its shape or for the name it stands u
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from callosum.redact.names import Cover, cover
-from callosum.redact.shapes import _SHAPES, _compile, is_plain
+from callosum.redact.disguise import undisguised
+from callosum.redact.names import HARD_STEMS, KEY_KINDS, SOFT_STEMS, Cover, cover, names_secret
+from callosum.redact.shapes import REDACTOR, compile_linear, is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,25 +22,32 @@ _INSIDE: Final = rb'(?:[^"\\\n]|\\.)*'
 """The rest of a string of JSON."""
 _BETWEEN: Final = rb'(?:[^A-Za-z"\\\n]|\\u[0-9a-f]{4}|\\.)*'
 """What may stand between two words of a name."""
-_HARD: Final = (
-    rb"passw|passphrase|passcode|pwd|secret|credential|authorization|cookie|jwt|cvv|cvc|ssn"
-    rb"|(?:api|access|private|secret|encryption|signing|ssh|master|auth|deploy|license|hmac)" + _BETWEEN + rb"key"
-    rb"|card" + _BETWEEN + rb"number"
-)
-_SOFT: Final = rb"token|pass|auth|otp"
+_HARD: Final = f"{HARD_STEMS}|(?:{KEY_KINDS})".encode() + _BETWEEN + rb"key|card" + _BETWEEN + rb"number"
+_SOFT: Final = SOFT_STEMS.encode()
 """Under these only texts are hidden, not numbers."""
 _NAMES: Final = (
     rb"(?i:(?:" + _HARD + rb")" + _INSIDE + rb'":'
     rb"|(?:" + _SOFT + rb")" + _INSIDE + rb'":["\[{]'
+    rb'|(?i:"-{1,2}' + _INSIDE + rb"(?:" + _HARD + b"|" + _SOFT + rb")" + _INSIDE + rb'",)'  # an option in a list
     rb'|"value":)'  # perhaps a pair spelled out: {"name": "Authorization", "value": "..."}
 )
 """Names under which something is hidden: a wider net than ``names.cover``, on JSON as it is written."""
 
-_KEY_BEGINS: Final = _SHAPES[0].pattern.partition(b".*?")[0]
-"""A private key may go on to the end of the text. That it begins is enough here, and keeps the search linear."""
-_SHAPE: Final = b"|".join(b"(?:" + pattern + b")" for pattern in (_KEY_BEGINS, *(one.pattern for one in _SHAPES[1:])))
-_SHAPE_OR_NAME: Final = _compile(_SHAPE + b"|" + _NAMES, capture=False)
-_ONLY_SHAPE: Final = _compile(_SHAPE, capture=False)
+_SHAPE: Final = b"|".join(b"(?:" + pattern + b")" for pattern in REDACTOR.patterns)
+
+
+@cache
+def _shape_or_name() -> Any:
+    return compile_linear(_SHAPE + b"|" + _NAMES, capture=False)
+
+
+@cache
+def _only_shape() -> Any:
+    return compile_linear(_SHAPE, capture=False)
+
+
+_OTHER: Final = b"\1"
+"""What stands for any other escaped character: most are controls."""
 
 _DEEP: Final = 50
 """Deeper structures are left to ``summarise``."""
@@ -51,9 +60,17 @@ def suspects(data: bytes) -> list[int]:
     ``data`` are lines that end in a newline, each with JSON as ``msgspec`` writes it, and perhaps other text
     before that. Linear in the length of ``data``.
     """
-    found = set(_lines_with(_SHAPE_OR_NAME, data))
+    found = set(_lines_with(_shape_or_name(), data))
     if b"\\" in data:
-        found.update(_lines_with(_ONLY_SHAPE, _as_read(data)))
+        as_read = _as_read(data)
+        found.update(_lines_with(_only_shape(), as_read))
+        if _OTHER in as_read:
+            found.update(_lines_with(_only_shape(), as_read.replace(_OTHER, b"")))
+    if not data.isascii():
+        bare = undisguised(data.decode("utf-8", "replace")).encode()
+        found.update(_lines_with(_shape_or_name(), bare))
+        if b"\\" in bare:
+            found.update(_lines_with(_only_shape(), _as_read(bare)))
     return sorted(found)
 
 
@@ -78,7 +95,11 @@ def _collect(value: Any, texts: list[str], depth: int) -> bool:
             if not _collect(inner, texts, depth + 1):
                 return False
     elif isinstance(value, list):
-        return depth <= _DEEP and all(_collect(inner, texts, depth + 1) for inner in value)
+        return (
+            depth <= _DEEP
+            and not any(map(names_secret, value))
+            and all(_collect(inner, texts, depth + 1) for inner in value)
+        )
     return True
 
 
@@ -103,5 +124,5 @@ def _as_read(data: bytes) -> bytes:
     data = data.replace(b"\\\\", b"\0").replace(b'\\"', b'"')
     data = data.replace(b"\\n", b"\r").replace(b"\\r", b"\r").replace(b"\\t", b"\t").replace(b"\\f", b"\f")
     if b"\\" in data:
-        data = _CONTROL.sub(b"\1", data)
+        data = _CONTROL.sub(lambda _: _OTHER, data)
     return data.replace(b"\0", b"\\")

@@ -8,6 +8,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final
 
+from callosum.redact.disguise import undisguised
+
 NAME_LIMIT: Final = 80
 """Longest name that is looked at, in characters; of a longer one the end decides."""
 
@@ -21,14 +23,17 @@ class Cover(IntEnum):
 
 
 _SECRETS: Final = frozenset(
-    "password passwords passwd passphrase passcode pwd secret secrets credential credentials "
-    "authorization cookie cookies jwt cvv cvc ssn apikeys cardnumber".split()
+    "password passwords passwort passwd passphrase passcode passkey pwd psk secret secrets credential credentials "
+    "authorization cookie cookies jwt cvv cvc ssn apikeys apitoken cardnumber mnemonic".split()
 )
 _ENDINGS: Final = (
     *("password", "passwd", "passphrase", "secret"),
-    *("apikey", "privatekey", "accesskey", "secretkey"),
+    *("apikey", "privatekey", "accesskey", "secretkey", "accountkey", "sharedkey"),
 )
-_KEYS: Final = frozenset("api access private secret encryption signing ssh master auth deploy license hmac".split())
+_KEYS: Final = frozenset(
+    "api access private secret encryption signing ssh master auth deploy license hmac account shared preshared "
+    "storage subscription functions consumer service server client root recovery app admin bot wallet webhook".split()
+)
 """What a key is for, or of, when it opens something."""
 _SOFT: Final = frozenset(["token", "tokens", "pass", "auth", "otp", "totp"])
 """Words that also stand for counts, flags and groups: only strings under them are hidden."""
@@ -45,6 +50,20 @@ _ABOUT: Final = frozenset(
 """As the last word these say something about a secret instead of giving it."""
 _FOLDERS: Final = frozenset(["PWD", "OLDPWD"])
 """A shell's variables for its working folders."""
+
+HARD_STEMS: Final = (
+    "passw|passphrase|passcode|passkey|pwd|psk|secret|credential|authorization|cookie|jwt|cvv|cvc|ssn|mnemonic"
+)
+"""Beginnings of words under which numbers are hidden too, as a part of a regular expression."""
+SOFT_STEMS: Final = "token|pass|auth|otp"
+"""Beginnings of words under which only texts are hidden."""
+KEY_KINDS: Final = "|".join(sorted(_KEYS))
+"""Words before ``key`` that make it a secret."""
+
+SECRET_NAME: Final = (
+    rf"[A-Za-z0-9_.-]*(?i:{HARD_STEMS}|{SOFT_STEMS}|(?:{KEY_KINDS})[ _.-]?key|card[ _.-]?number)[A-Za-z0-9_.-]*"
+).encode()
+"""A pattern of bytes that matches all ASCII names that ``cover`` knows, and some more."""
 
 _WORD: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 
@@ -68,4 +87,12 @@ def _cover(name: str) -> Cover:
 
 def cover(name: str) -> Cover:
     """Return how much to hide under ``name``, whatever its case and its separators."""
-    return _cover(name[-NAME_LIMIT:])
+    name = name[-NAME_LIMIT:]
+    return _cover(name if name.isascii() else undisguised(name))
+
+
+def names_secret(item: object) -> bool:
+    """Return whether an item of a list is an option (``--password``) whose argument, the next item, is a secret."""
+    return (
+        isinstance(item, str) and item[:1] == "-" and len(item) <= NAME_LIMIT and "=" not in item and bool(cover(item))
+    )

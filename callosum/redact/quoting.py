@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import unicodedata
 from typing import Final
 
-_UNSEEN: Final = frozenset(["Cc", "Cf", "Cs", "Co", "Cn"])
-"""Unicode's categories of controls, formats (direction, zero width, tags), surrogates and the like."""
-_BLANKS: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
-"""Characters of other categories that show as nothing."""
-_SELECTORS: Final = (range(0x180B, 0x1810), range(0xFE00, 0xFE10), range(0xE0100, 0xE01F0))
-"""Variation selectors: unseen, and enough of them to carry a message."""
+from callosum.characters import with_hidden
+
 _QUOTES: Final = frozenset('"“”„‟«»\uff02″❝❞')
 
 
@@ -24,7 +19,7 @@ def quote(text: str, limit: int = 80) -> str:
     if len(text) <= limit and text.isascii() and text.isprintable() and '"' not in text and "  " not in text:
         return f'"{text.strip()}"'
     window = text[: 8 * limit]
-    kept = " ".join("".join(map(_seen, window)).split())
+    kept = " ".join(_seen(window).split())
     if len(kept) > limit or len(window) < len(text):
         kept = kept[: limit - 1].rstrip() + "…"
     return f'"{kept}"'
@@ -32,16 +27,9 @@ def quote(text: str, limit: int = 80) -> str:
 
 def visible(text: str) -> str:
     """Return ``text`` without the characters that nobody sees: between the letters of a secret they would hide it."""
-    return "".join([char for char in text if char.isspace() or _seen(char)])
+    return with_hidden(text, lambda char: char if char.isspace() else "")
 
 
-def _seen(char: str) -> str:
-    if char.isspace():
-        return " "
-    if char in _QUOTES:
-        return "'"
-    if char.isascii():
-        return char if char.isprintable() else ""
-    if unicodedata.category(char) in _UNSEEN or char in _BLANKS:
-        return ""
-    return "" if any(ord(char) in selectors for selectors in _SELECTORS) else char
+def _seen(text: str) -> str:
+    text = with_hidden(text, lambda char: " " if char.isspace() else "")
+    return "".join(["'" if char in _QUOTES else char for char in text])

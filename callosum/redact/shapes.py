@@ -1,35 +1,42 @@
-"""Finds secrets inside text by their shape.
+"""Finds secrets inside text: by the shape that their provider gave them, and by what stands before them.
 
-Every pattern is matched by RE2 on bytes: time grows with the text and never faster, whatever an agent
-writes. One automaton of all shapes tells at once that a text holds none, which is the rule.
+Every pattern is matched by RE2 on bytes: time grows linearly with the text, whatever an agent writes. One automaton of
+all shapes tells at once that a text holds none, which is the rule.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterable
+from functools import cache, cached_property
+from typing import Any, Final, NamedTuple
 
 import re2
 
-from callosum.redact.names import NAME_LIMIT, Cover, cover
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from callosum.redact.disguise import undisguised
+from callosum.redact.names import NAME_LIMIT, SECRET_NAME, Cover, cover
+from callosum.redact.options import OPTIONS
+from callosum.redact.providers import PROVIDERS, WEBHOOKS, Provider
 
 MARKER: Final = "[redacted]"
 """What stands in place of a secret."""
 
-_MARK: Final = MARKER.encode()
+Mark = Callable[[bytes], bytes]
+"""Returns what takes the place of a secret. What it returns must match ``_MARKED``."""
+
+_MARKED: Final = rb"\[redacted(?::[0-9a-f]{8})?\]"
+"""What ``MARKER`` and the marks of ``SecretDigests`` look like."""
+_IS_MARKED: Final = re.compile(_MARKED)
 _DIGIT: Final = re.compile(rb"[0-9]")
 _SURELY_NO_WORD: Final = 24
 """From this length on, what follows ``Bearer`` is no English word, digits or not."""
 _HARMLESS: Final = re.compile(
     rb"str|string|bytes|bool|int|any|none|null|true|false|undefined|optional\W.*|\*+|=+|"
-    rb"os\.environ.*|os\.getenv.*|process\.env.*|\[redacted\]",
+    rb"os\.environ.*|os\.getenv.*|process\.env.*|" + _MARKED,
     re.IGNORECASE,
 )
 """Values that give nothing away: types, nothing at all, and references to the environment."""
-_VARIABLE: Final = re.compile(rb"\$\{?[A-Z_][A-Z0-9_]*\}?|\$\(.*")
+_VARIABLE: Final = re.compile(rb"\$\{?[A-Z_][A-Z0-9_]*\}?|\$\(.*|\$\{\{.*")
 
 
 class _Match:
@@ -41,153 +48,353 @@ class _Match:
         self._match = match
 
     def __getitem__(self, group: int) -> bytes:
-        found: bytes = self._match.group(group)
+        found: bytes | None = self._match.group(group)
+        return found or b""
+
+    def start(self, group: int) -> int:
+        found: int = self._match.start(group)
+        return found
+
+    def end(self, group: int = 0) -> int:
+        found: int = self._match.end(group)
         return found
 
 
-def _all(_: _Match) -> bytes:
-    return _MARK
+Replace = Callable[[_Match, Mark], bytes]
 
 
-def _after(match: _Match) -> bytes:
-    return match[1] + _MARK
+def _all(match: _Match, mark: Mark) -> bytes:
+    return mark(match[0])
 
 
-def _login(match: _Match) -> bytes:
-    return match[1] + _MARK + b"@"
+def _after(match: _Match, mark: Mark) -> bytes:
+    return match[1] + mark(match[2])
 
 
-def _unless_words(match: _Match) -> bytes:
-    return match[1] + _MARK if _DIGIT.search(match[0]) else match[0]
+def _login(match: _Match, mark: Mark) -> bytes:
+    return match[1] + mark(match[2]) + b"@"
 
 
-def _after_scheme(match: _Match) -> bytes:
+def _unless_words(match: _Match, mark: Mark) -> bytes:
+    return match[1] + mark(match[2]) if _DIGIT.search(match[2]) else match[0]
+
+
+def _after_scheme(match: _Match, mark: Mark) -> bytes:
     if len(match[2]) < _SURELY_NO_WORD and not _DIGIT.search(match[2]):
         return match[0]
-    return match[1] + _MARK
+    return match[1] + mark(match[2])
 
 
-def _assigned(match: _Match) -> bytes:
-    """A name, what stands between, and a value that may be quoted, also inside quoted JSON."""
-    name, between, value = match[1], match[2], match[3]
+def _argument(match: _Match, mark: Mark) -> bytes:
+    """A value after a command's own option, perhaps in quotes."""
+    return match[1] + _quoted(match[2], mark)
+
+
+def _piped(match: _Match, mark: Mark) -> bytes:
+    return match[1] + _quoted(match[2], mark) + match[3]
+
+
+def _under_name(match: _Match, mark: Mark) -> bytes:
+    """What stands before, a name, what stands between, and a value."""
+    value = match[4]
+    if not _is_secret(match[2], _bare(value)[1]):
+        return match[0]
+    return match[1] + match[2] + match[3] + _quoted(value, mark)
+
+
+def _spoken(match: _Match, mark: Mark) -> bytes:
+    """A value that a sentence names: ``the password is X``. What has no digit is taken for a word of the sentence."""
+    return _under_name(match, mark) if _DIGIT.search(match[4]) else match[0]
+
+
+def _random_tail(match: _Match, mark: Mark) -> bytes:
+    """A long tail behind a prefix is a secret if it looks random: nobody writes words with digits and case mixed so."""
+    prefix, tail = match[2], match[3]
+    digits = len(_DIGIT.findall(tail))
+    mixed = tail != tail.lower() and tail != tail.upper()
+    if digits < (2 if _TELLING.search(prefix.lower()) else 3) or not (mixed or _TELLING.search(prefix.lower())):
+        return match[0]
+    if max(map(len, _WORDS.findall(tail)), default=0) > _LONGEST_WORD:
+        return match[0]
+    return match[1] + mark(prefix + tail)
+
+
+_TELLING: Final = re.compile(rb"(?:api|pat|key|tok|tkn|token|sk|secret|live|auth|cred)[0-9]{0,2}[_.-]")
+_WORDS: Final = re.compile(rb"[A-Za-z][a-z]+")
+_LONGEST_WORD: Final = 11
+"""A run of letters in one case that is longer is a word, not chance."""
+
+
+def _bare(value: bytes) -> tuple[bytes, bytes]:
+    """Return the quote that a value begins with, if any, and the value without its quotes."""
     quote = value[: 2 if value[:1] == b"\\" else 1]
-    if quote not in (b'"', b"'", b'\\"'):
+    if quote not in (b'"', b"'", b'\\"', b"\\'"):
         quote = b""
-    bare = value.removeprefix(quote).removesuffix(quote)
+    return quote, value.removeprefix(quote).removesuffix(quote)
+
+
+def _quoted(value: bytes, mark: Mark) -> bytes:
+    """Return the mark of a value in the quotes that the value had."""
+    quote, bare = _bare(value)
+    closed = len(value) > len(quote) and value.endswith(quote)
+    return quote + mark(bare) + (quote if closed else b"")
+
+
+def _is_secret(name: bytes, bare: bytes) -> bool:
+    """Tell whether a value that stands under a name gives something away."""
     hide = cover(name[-NAME_LIMIT:].decode("ascii", "replace"))
     if not bare or hide is Cover.NOTHING or (hide is Cover.STRINGS and bare.isdigit()):
-        return match[0]
-    if _HARMLESS.fullmatch(bare) or _VARIABLE.fullmatch(bare):
-        return match[0]
-    closed = len(value) > len(quote) and value.endswith(quote)
-    return name + between + quote + _MARK + (quote if closed else b"")
+        return False
+    return not (_HARMLESS.fullmatch(bare) or _VARIABLE.fullmatch(bare))
 
 
 class _Shape(NamedTuple):
     """A pattern of bytes, and what to put in place of a match."""
 
     pattern: bytes
-    replace: Callable[[_Match], bytes]
+    replace: Replace
 
 
-_SECRET_NAME: Final = (
-    rb"[A-Za-z0-9_.-]*(?i:passw|pwd|passphrase|passcode|secret|token|credential|jwt|cvv|cvc|otp|auth"
-    rb"|cookie|(?:api|access|private|encryption|signing|ssh|master|deploy|license|hmac)[_.-]?key"
-    rb"|\bpass\b)[A-Za-z0-9_.-]*"
-)
 _VALUE: Final = (
-    rb"""(\[redacted\]|\\"[^"\\\n]*(?:\\")?|"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?"""
-    rb"""|\$\{[^}\s]*\}?|\$\([^)\n]*\)?|[^\s,;&"'{}()\[\]]+)"""
+    rb"(" + _MARKED + rb"""|\\"[^"\\\n]*(?:\\")?|"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?"""
+    rb"""|\$\{\{[^}\n]*\}{0,2}|\$\{[^}\s]*\}?|\$\([^)\n]*\)?|[^\s,;&"'{}()\[\]<>]+)"""
 )
+_WORD_VALUE: Final = rb"(" + _MARKED + rb"""|\\?'[^'\n\\]*\\?'?|\\?"[^"\n\\]*\\?"?|[^\s"'\\-][^\s"'\\]*)"""
+"""The value of an option on a command line."""
+_BETWEEN: Final = rb"""(\\?["']?\]?\s{0,3}(?::=|=>|==|[:=])\s{0,3}|\\?["']\s{0,3},\s{0,3})"""
+"""What stands between a name and its value: ``: ``, ``" => ``, ``", "``."""
 
 _PASSES: Final = 4
 """How often a text is gone over at most: what stands in place of one secret can bring the ends of another together."""
-_START: Final = rb"(\\[nrt]|\b)"
+_START: Final = r"(\\[nrt]|%[0-9A-Fa-f]{2}|_|\b)"
 """Where a word begins, also behind an escaped break: text within text, as JSON has it."""
 
-_SHAPES: Final = (
+_SECRET_PARAMS: Final = (
+    rb"(?:sig|signature|sharedaccesssignature|x-(?:amz|goog)-(?:signature|credential|security-token))"
+)
+"""Parameters of a URL that hold a signature."""
+_UNTYPED_PARAMS: Final = rb"(?:key|code|hash|auth|sid|session|session_id|sessionid|ticket|k|t)"
+"""Parameters of a URL that hold a secret if their value is long and has a digit."""
+
+
+def _option(programs: bytes, option: bytes) -> bytes:
+    return rb"\b(?:" + programs + rb")\b(?:[^\n|;&]*?\s|\s)" + option
+
+
+_FIRST: Final = (
     _Shape(
         rb"(?s)-----BEGIN[A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----.*?"
         rb"(?:-----END[A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----|\z)",
         _all,
     ),
+)
+
+
+_SHAPES: Final = (
+    _Shape(_START.encode() + rb"((?:sk|xai|pypi|nvapi)-[A-Za-z0-9_-]{16,})", _unless_words),
     _Shape(
-        _START + rb"(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}"  # GitHub
-        rb"|gl(?:pat|dt|rt|cbt|ptt|ft|soat)-[A-Za-z0-9_-]{16,}"  # GitLab
-        rb"|xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}"  # Slack
-        rb"|(?:AKIA|ASIA)[A-Z0-9]{16}"  # AWS
-        rb"|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,}|GOCSPX-[A-Za-z0-9_-]{20,}"  # Google
-        rb"|[sr]k_(?:live|test)_[A-Za-z0-9]{10,}|whsec_[A-Za-z0-9]{16,}"  # Stripe
-        rb"|npm_[A-Za-z0-9]{30,}|hf_[A-Za-z0-9]{20,}|gsk_[A-Za-z0-9]{20,}"
-        rb"|shp(?:at|ss|ca|pa)_[A-Fa-f0-9]{32}|dop_v1_[a-f0-9]{32,}|hvs\.[A-Za-z0-9_-]{20,}"
-        rb"|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"  # SendGrid
-        rb"|[0-9]{8,10}:[A-Za-z0-9_-]{35}"  # Telegram
-        rb"|cal_[A-Za-z0-9][A-Za-z0-9._-]{0,63}_[A-Za-z0-9_-]{43}"  # our own
-        rb"|AGE-SECRET-KEY-1[0-9A-Z]{20,}"
-        rb"|eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?)",  # JSON web token
-        _after,
+        _START.encode()
+        + rb"((?i:(?:[a-z0-9]{1,12}[_.-]){0,3}[a-z0-9]{0,10}(?:api|pat|key|tok|tkn|token|sk|secret|live|auth|cred))"
+        rb"[0-9]{0,2}[_.-])([A-Za-z0-9_-]{20,})",
+        _random_tail,
     ),
-    _Shape(_START + rb"(?:sk|xai|pypi)-[A-Za-z0-9_-]{16,}", _unless_words),
-    _Shape(rb"(hooks\.slack\.com/services/|/api/webhooks/[0-9]+/)[A-Za-z0-9_/-]{8,}", _after),
-    _Shape(rb"""(://[^\s/:@?#"'<>]*:)[^\s/?#"'<>]+@""", _login),
-    _Shape(rb"""(://)[^\s/:@?#"'<>]{20,}@""", _login),
+    _Shape(
+        _START.encode() + rb"([A-Za-z][A-Za-z0-9]{0,15}(?:[_-][A-Za-z0-9]{1,12}){0,3}[_-])([A-Za-z0-9]{30,})",
+        _random_tail,
+    ),
+    _Shape(("((?:" + "|".join(WEBHOOKS) + "))").encode() + rb"([A-Za-z0-9_-]{8,}(?:/[A-Za-z0-9_-]+)*)", _after),
+    _Shape(rb"""(://[^\s/:@?#"'<>]*:)([^\s/?"'<>]+)@""", _login),
+    _Shape(rb"""(://)([^\s/:@?#"'<>]{20,})@""", _login),
     _Shape(
         rb"""(?i)(\b(?:(?:proxy-)?authorization|(?:set-)?cookie)\\?["']?\s*:\s*\\?["']?)"""
-        rb"""(?:\[redacted\]|[^\r\n"'\\])+""",
+        rb"(" + _MARKED + rb"""|(?:""" + _MARKED + rb"""|[^\r\n"'\\])+)""",
         _after,
     ),
     _Shape(rb"(?i)(\b(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})", _after_scheme),
+    _Shape(rb"(?i)([?&;#]" + _SECRET_PARAMS + rb"""=)([^\s&#"'<>]{4,})""", _after),
+    _Shape(rb"(?i)([?&#]" + _UNTYPED_PARAMS + rb"""=)([A-Za-z0-9._~%+/-]{16,}=*)""", _unless_words),
     _Shape(
-        rb"""(\bcurl\b[^\n]*?\s(?:-u|--user)[ =]?["']?[^\s:"']+:|\bsshpass\s+-p\s*"""
-        rb"""|\bmysql(?:dump|admin)?\b[^\n]*?\s-p)(?:\[redacted\]|[^\s"'-][^\s"']*)""",
-        _after,
+        rb"(" + b"|".join(_option(programs, option) for programs, option in OPTIONS) + rb")" + _WORD_VALUE, _argument
     ),
-    _Shape(rb"(--" + _SECRET_NAME + rb")(\s+)" + _VALUE, _assigned),
+    _Shape(rb"""(\becho\s+(?:-n\s+)?)(\\?["']?[^\s"'|]+\\?["']?)(\s*\|\s*sudo\s+(?:-\w+\s+)*-S)""", _piped),
+    _Shape(rb"""(\bmachine\s+\S+\s+login\s+\S+\s+password\s+)(\S+)""", _after),
+    _Shape(rb"(\$(?:1|5|6|y|2[abxy]|apr1|argon2i?d?|scrypt|pbkdf2-sha256)\$[^\s:$\"',]*\$)([^\s:\"',]{12,})", _after),
     _Shape(
-        rb"(" + _SECRET_NAME + rb""")(\\?["']?\]?\s{0,3}(?::=|=>|==|[:=])\s{0,3})""" + _VALUE,
-        _assigned,
+        rb"(<(?:[A-Za-z0-9_.-]+:)?)("
+        + SECRET_NAME
+        + rb")((?:\s[^<>]*)?>\s{0,3}(?:<!\[CDATA\[)?)("
+        + _MARKED
+        + rb"|[^<>]+)",
+        _under_name,
+    ),
+    _Shape(rb"(<key>)(" + SECRET_NAME + rb")(</key>\s{0,20}<string>)(" + _MARKED + rb"|[^<>]+)", _under_name),
+    _Shape(
+        rb"""((?i:name|key|header|param)\\?["']?\s{0,3}[:=]\s{0,3}\\?["']?)(""" + SECRET_NAME + rb")"
+        rb"""(\\?["']?\s{0,3},?\s{0,20}\\?["']?(?i:value|secret)\\?["']?\s{0,3}[:=]\s{0,3})""" + _VALUE,
+        _under_name,
+    ),
+    _Shape(rb"""(\\?"d\\?"\s{0,3}:\s{0,3}\\?")([A-Za-z0-9_-]{40,})""", _after),
+    _Shape(
+        rb"(?i)(\b)(password|passwort|passcode|passphrase|secret|token|(?:api|access|secret|private)[ _-]key)"
+        rb"((?: (?:for|to|of|on) [^\s:=]{1,30}){0,2} (?:is|was|ist|lautet)(?: now)?:?\s{1,3})"
+        rb"""(["'`]?[^\s"'`,;]{4,})""",
+        _spoken,
     ),
 )
 
 
-def _compile(pattern: bytes, *, capture: bool = True) -> Any:
+def _table_of(providers: Iterable[Provider]) -> _Shape:
+    return _Shape((_START + "(" + "|".join(one.pattern for one in providers) + ")").encode(), _after)
+
+
+def compile_linear(pattern: bytes, *, capture: bool = True) -> Any:
+    """Return a pattern of bytes that RE2 matches in linear time."""
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1  # bytes as they are: nothing to decode on the way
-    options.never_capture = not capture
     options.log_errors = False
+    options.max_mem = 64 << 20  # with too little memory for its automaton RE2 becomes slow
+    options.never_capture = not capture
     return re2.compile(pattern, options=options)
 
 
-_ANY: Final = _compile(b"|".join(b"(?:" + each.pattern + b")" for each in _SHAPES), capture=False)
-_EACH: Final = tuple((_compile(each.pattern), each.replace) for each in _SHAPES)
+_KEY_BEGINS: Final = _FIRST[0].pattern.partition(b".*?")[0]
+"""A private key may continue to the end of the text. Its beginning is enough to find it, in linear time."""
+_ASSIGNMENT: Final = rb"(" + SECRET_NAME + rb")" + _BETWEEN + rb"|(?:^|[\s\"'])(-{1,2}" + SECRET_NAME + rb")(\s+)"
+"""A name and what stands between it and its value."""
 
 
-def is_plain(text: str) -> bool:
-    """Return whether ``text`` is valid Unicode and shows no secret, so that it can stay as it is."""
-    try:
-        return not _ANY.search(text.encode())
-    except UnicodeEncodeError:
-        return False
+_ODD: Final = rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\xff]"
+"""Bytes of what may disguise a secret: controls, and everything that is not ASCII."""
+
+
+_REPEATED: Final = re.compile(rb"\{([0-9]+)(,?)([0-9]*)\}")
+_ENOUGH: Final = 16
+"""Repetitions that are counted to tell that there may be a secret: each one counted makes the automaton larger."""
+
+
+def _looser(match: re.Match[bytes]) -> bytes:
+    return match[0] if int(match[3] or match[1]) <= _ENOUGH else b"{%d,}" % min(int(match[1]), _ENOUGH)
+
+
+def _any_of(patterns: Iterable[bytes]) -> Any:
+    return compile_linear(b"|".join(b"(?:" + pattern + b")" for pattern in patterns), capture=False)
+
+
+@cache
+def _names() -> Any:
+    return compile_linear(_ASSIGNMENT)
+
+
+@cache
+def _values() -> Any:
+    return compile_linear(_VALUE)
+
+
+def marker(secret: bytes) -> bytes:
+    """Return what takes the place of a secret in a text; what was redacted already stays."""
+    return secret if _IS_MARKED.fullmatch(secret) else MARKER.encode()
+
+
+class Redactor:
+    """Replaces the secrets in texts. ``providers`` are the rows of the table that it knows."""
+
+    def __init__(self, providers: Iterable[Provider] = PROVIDERS) -> None:
+        self._shapes = (*_FIRST, _table_of(providers), *_SHAPES)
+        patterns = (_KEY_BEGINS, *(one.pattern for one in self._shapes[1:]), _ASSIGNMENT)
+        self.patterns: tuple[bytes, ...] = tuple(_REPEATED.sub(_looser, pattern) for pattern in patterns)
+        """Patterns of which one at least matches every text that holds a secret; each is linear by itself."""
+
+    @cached_property
+    def _any(self) -> Any:
+        return _any_of(self.patterns)
+
+    @cached_property
+    def _any_or_odd(self) -> Any:
+        return _any_of((*self.patterns, _ODD))
+
+    def is_plain(self, text: str) -> bool:
+        """Return whether ``text`` is valid Unicode and shows no secret, so that it can stay as it is."""
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:
+            return False
+        if not self._any_or_odd.search(data):
+            return True
+        if self._any.search(data):
+            return False
+        bare = undisguised(text)
+        return bare is text or not self._any.search(bare.encode())
+
+    def redact(self, text: str, mark: Mark = marker) -> str:
+        """Return ``text`` with each secret replaced by what ``mark`` returns for it.
+
+        Lone surrogates become U+FFFD. What was redacted stays as it is when it is redacted again. A text whose
+        secret is disguised (by characters that nobody sees, by full-width letters) is returned without its disguise.
+        Linear in the length of the text.
+        """
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            data = text.encode()
+        if not self._any_or_odd.search(data):
+            return text
+        shown = self._redacted(data, mark)
+        bare = undisguised(shown if shown is not None else text)
+        if bare is not text and bare != shown and (more := self._redacted(bare.encode(), mark)) is not None:
+            return more
+        return text if shown is None else shown
+
+    @cached_property
+    def _compiled(self) -> tuple[tuple[Any, Replace], ...]:
+        """The shapes, compiled when the first secret is met: most processes meet none."""
+        return tuple((compile_linear(one.pattern), one.replace) for one in self._shapes)
+
+    def _redacted(self, data: bytes, mark: Mark) -> str | None:
+        """Return the text without its secrets, None if it has none."""
+        if not self._any.search(data):
+            return None
+        first = data
+        for _ in range(_PASSES):
+            before = data
+            for pattern, replace in self._compiled:
+                if pattern.search(data):
+                    data = pattern.sub(lambda match, replace=replace: replace(_Match(match), mark), data)
+            data = self._without_assigned(data, mark)
+            if data == before:
+                break
+        return None if data == first else data.decode("utf-8", "replace")
+
+    def _without_assigned(self, data: bytes, mark: Mark) -> bytes:
+        """Replace the values that stand under secret names.
+
+        Behind a harmless name the search continues at the value: a secret may stand in it
+        (``TOKEN_URL=https://x?client_secret=X``).
+        """
+        parts: list[bytes] = []
+        at = kept = 0
+        while (found := _names().search(data, at)) is not None:
+            match = _Match(found)
+            name, between = (match[1], match[2]) if match[1] else (match[3], match[4])
+            at = match.end()
+            if (value := _values().match(data, at)) is None:
+                continue
+            whole: bytes = value.group()
+            bare = _bare(whole)[1]
+            if not _is_secret(name, bare) or (not between.strip() and bare[:1] == b"-"):
+                continue
+            parts += (data[kept:at], _quoted(whole, mark))
+            at = kept = at + len(whole)
+        if not parts:
+            return data
+        parts.append(data[kept:])
+        return b"".join(parts)
+
+
+REDACTOR: Final = Redactor()
+is_plain = REDACTOR.is_plain
 
 
 def redact_text(text: str) -> str:
-    """Return ``text`` with each secret that its shape or its name gives away replaced by ``MARKER``.
-
-    Lone surrogates become U+FFFD. What was redacted stays as it is when it is redacted again. Linear in the length
-    of the text.
-    """
-    try:
-        data = text.encode()
-    except UnicodeEncodeError:
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        data = text.encode()
-    if not _ANY.search(data):
-        return text
-    for _ in range(_PASSES):
-        before = data
-        for pattern, replace in _EACH:
-            if pattern.search(data):
-                data = pattern.sub(lambda match, replace=replace: replace(_Match(match)), data)
-        if data == before:
-            break
-    return data.decode("utf-8", "replace")
+    """Return ``text`` with each secret that its shape or its name gives away replaced by ``MARKER``."""
+    return REDACTOR.redact(text)

@@ -8,8 +8,8 @@ from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
-from callosum.redact.names import NAME_LIMIT, Cover, cover
-from callosum.redact.shapes import MARKER, is_plain, redact_text
+from callosum.redact.names import NAME_LIMIT, Cover, cover, names_secret
+from callosum.redact.shapes import MARKER, REDACTOR, is_plain, marker
 
 _MARGIN: Final = 256
 """A token that is cut this close to the end of a piece of text may have lost its shape."""
@@ -51,6 +51,16 @@ def summarise(params: Mapping[str, Any], *, mode: Literal["summary", "full", "no
         return _Walk(_SUMMARY).of(params, Cover.NOTHING, 0)
 
 
+def secrets_in(params: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the secrets that a summary of ``params`` would hide, longest first.
+
+    Of long texts only the beginning is looked at.
+    """
+    walk = _Walk(_SUMMARY)
+    walk.of(params, Cover.NOTHING, 0)
+    return tuple(sorted(walk.hidden, key=len, reverse=True))
+
+
 class _Hard(Exception):
     """There is something to redact, to leave out or to name."""
 
@@ -81,6 +91,8 @@ def _copy(value: Any, texts: list[str], depth: int) -> Any:
             raise _Hard
         texts.append("")
         if kind is list:
+            if any(map(names_secret, value)):
+                raise _Hard
             return [_copy(item, texts, depth - 1) for item in value]
         if "value" in value:  # perhaps a pair spelled out
             raise _Hard
@@ -125,6 +137,8 @@ class _Walk:
         self.left = limits.values
         self.characters = limits.characters
         self.path: set[int] = set()
+        self.hidden: dict[str, None] = {}
+        """The secrets that were met."""
 
     def of(self, value: Any, hide: Cover, depth: int) -> Any:
         """Return ``value`` as plain JSON; ``hide`` is what the names above it say."""
@@ -132,9 +146,13 @@ class _Walk:
         if value is None or isinstance(value, bool):
             return value
         if hide is Cover.ALL and not _is_empty(value):
+            self.hide(value)
             return MARKER
         if isinstance(value, str):
-            return MARKER if hide and value else self.text(str.__str__(value))
+            if hide and value:
+                self.hide(value)
+                return MARKER
+            return self.text(str.__str__(value))
         if isinstance(value, int):
             return _whole_number(int.__int__(value))
         if isinstance(value, float):
@@ -145,6 +163,22 @@ class _Walk:
         if isinstance(value, Mapping | list | tuple | AbstractSet):
             return self.container(value, hide, depth)
         return self.text(f"<{type(value).__name__}>")
+
+    def hide(self, value: Any) -> None:
+        """Note the secrets in a value that is hidden as a whole."""
+        if isinstance(value, str):
+            self.hidden[str.__str__(value)] = None
+        elif isinstance(value, int) and not isinstance(value, bool):
+            self.hidden[str(_whole_number(int.__int__(value)))] = None
+        elif isinstance(value, list | tuple | dict):
+            for inner in islice(value.values() if isinstance(value, dict) else value, self.limits.items):
+                if isinstance(inner, str | int):
+                    self.hide(inner)
+
+    def mark(self, secret: bytes) -> bytes:
+        """Note a secret in a text; return what takes its place."""
+        self.hidden[secret.decode("utf-8", "replace")] = None
+        return marker(secret)
 
     def container(self, value: Any, hide: Cover, depth: int) -> Any:
         """Go into a container, unless it is the one we are in or there is no room left."""
@@ -181,10 +215,12 @@ class _Walk:
     def array(self, items: Sequence[Any], count: int, hide: Cover, depth: int) -> list[Any]:
         """Keep the items of anything else."""
         kept: list[Any] = []
+        follows = False
         for item in items:
             if self.left <= 0:
                 break
-            kept.append(self.of(item, hide, depth + 1))
+            kept.append(self.of(item, max(hide, Cover.STRINGS) if follows else hide, depth + 1))
+            follows = names_secret(item)
         if count > len(kept):
             kept.append(f"… ({count - len(kept)} more)")
         return kept
@@ -203,8 +239,8 @@ class _Walk:
         window = text[: limit + 4 * _MARGIN] if limit else ""
         self.characters -= len(window)
         if len(text) <= limit:
-            return redact_text(text)
-        shown = redact_text(window)
+            return REDACTOR.redact(text, self.mark)
+        shown = REDACTOR.redact(window, self.mark)
         if len(window) < len(text):
             shown = shown[:-_MARGIN]
         return f"{shown[:limit]}… ({len(text)} characters)"

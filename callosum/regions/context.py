@@ -33,7 +33,7 @@ from callosum.gate.check import check_name, key_of
 from callosum.model import DAY, DEFAULT_NAMESPACE, HOUR, NO_KEY, SECOND, Action, State
 from callosum.policy.evidence import lapsed, leased, lost, moment, unreported
 from callosum.policy.sentence import ago, name, since
-from callosum.redact import quote, redact_text
+from callosum.redact import SecretDigests, quote, redact_text
 from callosum.rules.intent import LOOKED_AT, intent_of
 from callosum.rules.keys import addresses, named, spell
 from callosum.stores.base import Nearby, Store
@@ -71,9 +71,11 @@ class Prefrontal:
     itself said so. Methods may be called from any thread. ``close`` ends the subscriptions.
     """
 
-    def __init__(self, corpus: Corpus, *, store: Store) -> None:
+    def __init__(self, corpus: Corpus, *, store: Store, secrets: SecretDigests | None = None) -> None:
+        """``secrets`` replaces secrets in keys and names, as the gate of this store does."""
         self._corpus = corpus
         self._store = store
+        self._secrets = secrets
         self._waiting: OrderedDict[_Who, str | None] = OrderedDict()
         self._guard = threading.RLock()
         self._scope = corpus.scope()
@@ -111,6 +113,9 @@ class Prefrontal:
         check_name(namespace, "namespace")
         folder = _folder(cwd)
         named = [*_given(keys, cwd), *_mentioned(prompt, cwd)]
+        if self._secrets is not None:
+            folder, named = list(map(self._secrets.key, folder)), list(map(self._secrets.key, named))
+            instance, session = self._secrets.name(instance), self._secrets.name(session) if session else session
         actor = f"{instance}/{session}" if session else instance
         found = _Looked(self._store, namespace, actor).brief(named, folder)
         self._corpus.emit(

@@ -17,13 +17,14 @@ from typing import Any, Final
 import msgspec
 
 from callosum.answers import Shape, either, mapping, mappings, plain, shape_of
+from callosum.characters import is_shown
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import ParsedCall, ToolParsed
 from callosum.errors import ConfigError
 from callosum.gate.check import check_name
 from callosum.model import MAX_NAME
 from callosum.redact import quote, summarise
-from callosum.wire import can_be_seen, read
+from callosum.wire import read
 
 MOST: Final = 100
 """Most calls of one event; of more there are several."""
@@ -176,6 +177,6 @@ def _short(said: Any) -> str:
 def _told(call: ParsedCall) -> ParsedCall:
     """The call as others may see it."""
     id = call.call_id
-    known = id is not None and len(id) <= MAX_NAME and can_be_seen(id)
+    known = id is not None and len(id) <= MAX_NAME and is_shown(id)
     name = quote(str(summarise({"name": call.name})["name"]), MAX_NAME)[1:-1]
     return ParsedCall(name, summarise(call.args), id if known else None)

@@ -16,11 +16,11 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from callosum.characters import is_shown
 from callosum.journal import shown_keys
 from callosum.model import NO_KEY, SECOND, Entry, Event, Mode, Tier
 from callosum.redact import summarise
 from callosum.regions.learning.counts import family
-from callosum.wire import can_be_seen
 
 MOST_TOOLS: Final = 2_000
 MOST_FAMILIES: Final = 500
@@ -148,7 +148,7 @@ def _could_be_key(name: Any, value: Any) -> bool:
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name.startswith("_"):
         return False
     if isinstance(value, str):
-        return 0 < len(value) <= _LONGEST and not any(map(str.isspace, value)) and can_be_seen(value)
+        return 0 < len(value) <= _LONGEST and not any(map(str.isspace, value)) and is_shown(value)
     return type(value) is int
 
 

@@ -3,7 +3,7 @@
 A key is ``entity:value``. ``file:`` values are paths, joined to the call's working directory and
 normalised lexically (symbolic links are not followed: that would need the disk); ``email:`` values
 are bare lower-case addresses; ``url:`` values have scheme and host in lower case; all others are
-trimmed. No key holds control characters, none is longer than ``MAX_KEY``, and only what covers
+trimmed. No key holds characters that nobody sees, none is longer than ``MAX_KEY``, and only what covers
 others, a directory or all things of a kind, ends in ``/``.
 """
 
@@ -16,6 +16,7 @@ from hashlib import blake2b
 from math import isfinite
 from typing import Any, Final
 
+from callosum.characters import with_hidden, without_hidden
 from callosum.model import MAX_KEY, Key, Mode
 
 READ: Final = Mode.READ
@@ -61,14 +62,15 @@ def text(value: Any) -> str | None:
 
 
 def clean(value: str) -> str:
-    """Returns ``value`` without control characters, trimmed, with a bar escaped.
+    """Return ``value`` trimmed, with white space as spaces, and with a bar and hidden characters percent-encoded.
 
-    A bar would start a facet, which only a rule may do.
+    A bar would start a facet, which only a rule may do. A name with a character that nobody sees is another name, and
+    shows it.
     """
     if len(value) > MAX_VALUE:
         value = _shorten(value, MAX_VALUE)
-    if not value.isprintable():
-        value = "".join(map(_visible, value))
+    if not (value.isascii() and value.isprintable()):
+        value = with_hidden(value, _percent_encoded)
     if "|" in value:
         value = value.replace("|", "%7C")
     if not value.isascii():  # last: an accent belongs to the letter that stands before it now
@@ -76,13 +78,12 @@ def clean(value: str) -> str:
     return value.strip()
 
 
-def _visible(char: str) -> str:
-    if char.isprintable():
-        return char
-    category = unicodedata.category(char)
-    if category == "Cf":  # zero-width marks must not make two spellings of one name
-        return ""
-    return "\ufffd" if category == "Cs" else " "
+def _percent_encoded(char: str) -> str:
+    if char.isspace():
+        return " "
+    if "\ud800" <= char <= "\udfff":
+        return "\ufffd"
+    return "".join(f"%{byte:02X}" for byte in char.encode())
 
 
 def path(value: str, cwd: str | None = None, *, tree: bool = False) -> str:
@@ -139,8 +140,9 @@ def addresses(value: str) -> list[str]:
     """Returns the e-mail addresses in ``value``, bare and lower-case, in order, each once.
 
     A domain in other letters is spelled as it is sent (``xn--``). Letters that look alike are not
-    folded: they are other addresses.
+    folded: they are other addresses. Characters that nobody sees are left out, as no address has any.
     """
+    value = without_hidden(value, keep="\t\n\r")
     if len(value) > MAX_VALUE:
         value = value[:MAX_VALUE]
     if "?" in value and value[:7].lower() == "mailto:":
@@ -261,8 +263,8 @@ def _spell(prefix: str, value: str, cwd: str | None, tree: bool) -> tuple[str, .
         value, cwd = clean(value), clean(cwd) if cwd else None
         return (fit(prefix + path(value, cwd, tree=tree)),) if value else ()
     if prefix == "email:" and not value.startswith("thread:"):
-        value = clean(value)
         found = addresses(value)
+        value = clean(value)
         if found:
             return tuple(dict.fromkeys(fit(prefix + clean(one).rstrip("/ ")) for one in found))
         value = value.lower()

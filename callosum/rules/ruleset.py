@@ -7,9 +7,13 @@ shows; then what the agent itself says, which can only raise.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from callosum.model import HOUR, Call, Classification, Content, Key, Mode, Tier, Verdict
+from callosum.redact import SecretDigests, secrets_in
+from callosum.redact.lines import is_harmless
+from callosum.redact.shapes import is_plain
 from callosum.rules import keys, shell
 from callosum.rules import lexicon as lex
 from callosum.rules import shape as shapes
@@ -41,6 +45,9 @@ _MOVES: Final = frozenset(lex.DESTROYS | lex.REMOVES | set("move rename mv trash
 _GUARD_KEYS: Final = (Key("callosum:guard"),)
 _NO_HINTS: Final[Mapping[str, Any]] = {}
 _TOO_MANY: Final = "more keys than a call can have: the first and the alphabetically next are kept"
+_READ: Final = 4096
+"""Characters of a param's text that are searched for secrets which its keys may hold."""
+_TEXTS: Final = {str}
 _REPEATING: Final = ("email:", "thread:", "channel:", "payment:", "session:")
 _TALKS: Final = ("channel:", "thread:", "email:", "session:", "issue:", "message:", "pr:", "comment:")
 
@@ -81,6 +88,7 @@ class RuleSet:
         self.rules = rules
         self.longest_window = max([HOUR, *(rule.window for rule in rules)])
         self._hasher = Hasher(secret)
+        self._secrets = SecretDigests(secret)
         self._guard = Guard(protected, ports)
         # A rule that names no tool decides for calls that nothing else knows; see ``_beyond``.
         # The shipped rules for shells only name what a line speaks of: the line itself is read. So is it for
@@ -186,14 +194,6 @@ class RuleSet:
         if action is not None and params.get("action") is None:
             params = {**params, "action": action}
         return self._hasher.digest(tool, params)
-
-    def protects(self, path: str) -> str:
-        """Return what protected thing a change of an absolute path would change, ``""`` for none."""
-        return self._guard.protected.touched(path)
-
-    def refused(self, call: Call, reason: str) -> Classification:
-        """Return the classification of a call that the guard blocks for a reason that only the disk tells."""
-        return self._guarded(call, call.params, shapes.of(call.params), reason)
 
     def _classify(self, call: Call, params: Mapping[str, Any]) -> Classification:
         shape = shapes.of(params)
@@ -319,6 +319,7 @@ class RuleSet:
             merged = tuple(found)
         if self._fold:
             merged = keys.untagged(merged)
+        merged = self._without_secrets(merged, params, shape)
         gap = not merged and tier >= 2 and not read
         repeats, stance, whole = rule.repeats, rule.stance, False
         if not read and (repeats is None or stance is None or (merged and merged[0].name[:5] == "file:")):
@@ -389,6 +390,7 @@ class RuleSet:
                 why = (*why, _TOO_MANY)
         if self._fold:
             derived = keys.untagged(derived)
+        derived = self._without_secrets(derived, params, shape)
         gap = tier >= 2 and effect != "read" and keys.only_read(derived)
         repeats = seen.repeats and effect != "read" and not (call.annotations and _harmless_twice(call, tier, derived))
         content = self._content(
@@ -401,6 +403,17 @@ class RuleSet:
             talk=repeats and _talk(derived),
         )
         return Classification(tier, derived, name, effect, content, window, cells, verdict, gap, why)
+
+    def _without_secrets(self, found: tuple[Key, ...], params: Mapping[str, Any], shape: Shape) -> tuple[Key, ...]:
+        """Replace the secrets in keys by digests: what a summary hides in the params, no key shows."""
+        spell = self._secrets.key
+        if shape.secret or not _are_harmless(params, composed=shape.composed):
+            secrets = secrets_in(params)
+            spell = partial(self._secrets.key_without, secrets=secrets)
+        for key in found:
+            if spell(key.name) != key.name:
+                return keys.merge([Key(spell(one.name), one.mode) for one in found])[0]
+        return found
 
     def _content(
         self,
@@ -437,6 +450,25 @@ class RuleSet:
             stance=stance,
             origin=origin,
         )
+
+
+def _are_harmless(params: Mapping[str, Any], *, composed: bool) -> bool:
+    """Tell whether no secret stands in those values of which a key can hold a part.
+
+    A key that holds a whole value shows by itself whether that is a secret. ``composed``: the texts too are taken
+    apart for keys.
+    """
+    texts: list[str] = []
+    for value in params.values():
+        kind = type(value)
+        if kind is str:
+            if composed:
+                texts.append(value[:_READ])
+        elif (kind is dict or (kind is list and (composed or set(map(type, value)) - _TEXTS))) and not is_harmless(
+            value
+        ):
+            return False
+    return not texts or is_plain("\n".join(texts))
 
 
 def _talk(found: tuple[Key, ...]) -> bool:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from callosum.rules import acts, described, money, normal, opaque, opposites, tables
+from callosum.redact.names import Cover, cover
+from callosum.rules import acts, command, described, money, normal, opaque, opposites, tables
 from callosum.rules import lexicon as lex
 from callosum.rules.arguments import Role, roles
 from callosum.rules.guard import commands, guarded, programs
@@ -22,6 +23,7 @@ _LONGEST: Final = 1024
 """How many characters the names of a set have at most that is kept."""
 _TELLING: Final = opposites.ANSWERING | acts.NAMING | {"name"}
 _SPOKEN: Final = frozenset(lex.SQL_PARAMS) | opaque.DOCUMENTED | opaque.PIPELINED
+_COMMANDS: Final = frozenset(command.PARAMS)
 AGENT: Final = frozenset(("_tier", "_contextKey"))
 """What an agent may say beside a call's params: it raises the tier, or names what is affected."""
 _TITLED: Final = frozenset(lex.TITLES)
@@ -34,13 +36,14 @@ class Shape:
     ``commands`` and ``programs``: those of them that may hold command lines and program text.
     The others tell whether a param is there that wraps the others (``wrapped``), may say what is done
     (``telling``), holds a statement of a language (``spoken``), speaks for the agent itself
-    (``agent``), names a table (``stored``), a title (``titled``), where a file is left (``leaving``), or
-    of an amount, an account it can go to and somebody who gets it (``money``). ``said``: all of them say
-    what the call does.
+    (``agent``), names a table (``stored``), a title (``titled``), where a file is left (``leaving``),
+    a secret (``secret``), or an amount, an account it can go to and somebody who gets it (``money``).
+    ``said``: all of them say what the call does. ``composed``: one may hold a text of which keys are parts.
     """
 
     __slots__ = (
-        "agent", "commands", "guarded", "leaving", "money", "programs", "roles", "said", "spoken", "stored", "telling",
+        "agent", "commands", "composed", "guarded", "leaving", "money", "programs", "roles", "said", "secret", "spoken",
+        "stored", "telling",
         "titled", "wrapped",
     )  # fmt: skip
 
@@ -54,12 +57,14 @@ class Shape:
         self.wrapped = not opaque.WRAPPERS.isdisjoint(given)
         self.telling = not _TELLING.isdisjoint(given)
         self.spoken = not _SPOKEN.isdisjoint(given)
+        self.composed = self.spoken or self.wrapped or not _COMMANDS.isdisjoint(given)
         self.agent = not AGENT.isdisjoint(given)
         self.stored = not tables.STORED.isdisjoint(given)
         self.titled = not _TITLED.isdisjoint(given)
         self.leaving = not described.LEFT.isdisjoint(given)
         self.money: money.Money = money.of(names)
         self.said = normal.said(names)
+        self.secret = any(isinstance(name, str) and cover(name) is not Cover.NOTHING for name in names)
 
 
 _KNOWN: Final[dict[tuple[Any, ...], Shape]] = {}

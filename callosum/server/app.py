@@ -339,7 +339,9 @@ class Service:
         asked = read_query(ApprovalsQuery, request.scope["query_string"])
         check_name(asked.namespace, "namespace")
         may_read(_token(request), asked.namespace)
-        found = await self.served.read(partial(approvals_of, self.store, asked.namespace, asked.session))
+        found = await self.served.read(
+            partial(approvals_of, self.store, asked.namespace, asked.session, secrets=self.served.gate.rules.secrets)
+        )
         return _json(wire.Approvals(found))
 
     async def answer(self, request: Request) -> Answer:
@@ -371,6 +373,7 @@ class Service:
             session=asked.session,
             context_key=asked.context_key,
             newest=asked.newest,
+            secrets=self.served.gate.rules.secrets,
         )
         ends = time.monotonic() + asked.wait
         while True:

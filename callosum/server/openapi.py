@@ -12,6 +12,7 @@ import msgspec
 
 from callosum import __version__, deadline, wire
 from callosum.brief import MAX_KEYS
+from callosum.characters import HIDDEN
 from callosum.corpus import events
 from callosum.gate.check import MAX_ATTEMPT, MAX_FOLDER, MAX_TTL, MAX_WAIT
 from callosum.gate.records import MAX_PAGE
@@ -38,7 +39,7 @@ _WORDS: Final = {"type": "string", "maxLength": 4096}
 _SECONDS: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TTL}
 _ID: Final = {"type": "integer", "minimum": 1, "maximum": _ID_MOST}
 _TEXT: Final = {"type": "string"}
-_FOLDER: Final = {"type": "string", "minLength": 1, "maxLength": MAX_FOLDER, "pattern": _all_of(wire.UNUSABLE)}
+_FOLDER: Final = {"type": "string", "minLength": 1, "maxLength": MAX_FOLDER, "pattern": _all_of(HIDDEN)}
 _ANY_KEY: Final = {"anyOf": [_KEY, {"const": ""}]}
 _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     **dict.fromkeys(_NAMES, _NAME),
@@ -65,7 +66,7 @@ _OTHERS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("StatusQuery", "contextKey"): _ANY_KEY,
     # A host's names may be longer than the gate's: they are cut.
     ("HookEvent", "hook_event_name"): {"type": "string", "minLength": 1},
-    ("HookEvent", "session_id"): {"type": "string", "minLength": 1, "pattern": _all_of(wire.UNUSABLE)},
+    ("HookEvent", "session_id"): {"type": "string", "minLength": 1, "pattern": _all_of(HIDDEN)},
     ("StatusQuery", "instance"): _TEXT,
     ("StatusQuery", "session"): _TEXT,
     ("BriefQuery", "key"): {"type": "array", "items": _KEY, "maxItems": MAX_KEYS},
@@ -105,7 +106,7 @@ def document() -> dict[str, Any]:
         "type": "string",
         "minLength": 1,
         "maxLength": MAX_NAME,
-        "pattern": _all_of(wire.UNUSABLE),
+        "pattern": _all_of(HIDDEN),
         "description": "A name: no controls, no characters that cannot be seen.",
     }
     components["ContextKey"] = {**components["Name"], "maxLength": MAX_KEY, "description": "What an action affects."}

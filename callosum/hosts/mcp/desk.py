@@ -14,7 +14,6 @@ from callosum.hosts.mcp.identity import Actor
 from callosum.model import DEFAULT_NAMESPACE, Conflict, Host, LockResult, State
 from callosum.policy.sentence import ago, name, since
 from callosum.redact import quote
-from callosum.wire import can_be_seen
 
 if TYPE_CHECKING:
     from callosum.client.client import CallosumClient
@@ -149,7 +148,7 @@ def canonical(key: str, cwd: str | None = None) -> str:
         raise ConfigError('expected a key such as "file:/repo/a.py" or "email:alice@example.com"', at="key")
     if key.endswith("/") or "|" in key:  # copied from an answer: only a rule makes what covers others, or a part
         return key
-    found = keys.canonical(key, cwd) if can_be_seen(key) else ()
+    found = keys.canonical(key, cwd)
     if len(found) > 1:
         raise ConfigError(f"expected one key, got {len(found)}: take them one after the other", at="key")
     return found[0] if found else key

@@ -14,10 +14,10 @@ from typing import Final
 
 from msgspec import Raw, Struct
 
+from callosum.characters import escaped
 from callosum.hosts.mcp.messages import CLIENT, fields_of, text_of
 from callosum.model import DEFAULT_NAMESPACE, MAX_NAME
 from callosum.process import host_of
-from callosum.wire import can_be_seen
 
 AGENT: Final = "io.callosum/agent"
 """In ``_meta``: the instance that acts."""
@@ -90,7 +90,7 @@ def parent_process() -> str:
 
 def tool_name(server: str, tool: str) -> str:
     """The name that rules know a server's tool by: ``mcp__github__create_issue``."""
-    return f"mcp__{server}__{tool}"[:MAX_NAME]
+    return f"mcp__{server}__{escaped(tool)}"[:MAX_NAME]
 
 
 def server_name(text: str) -> str:
@@ -115,5 +115,5 @@ def named_by_url(url: str) -> str:
 
 
 def _name(text: str) -> str | None:
-    text = text.strip()
-    return text if 0 < len(text) <= MAX_NAME and can_be_seen(text) else None
+    text = escaped(text.strip())
+    return text if 0 < len(text) <= MAX_NAME else None

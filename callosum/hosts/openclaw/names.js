@@ -3,8 +3,11 @@
 import { blake2b } from "./blake2b.js";
 
 const MOST = 256;
-const UNUSABLE =
-    /[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|\p{Surrogate}/gu;
+/** Characters that nobody sees, that turn the direction of a text, or that a terminal obeys: as `callosum.characters`. */
+const UNUSABLE = new RegExp(
+    "[\\p{Cc}\\p{Cf}\\p{Co}\\p{Cs}\\p{Zl}\\p{Zp}\\p{Default_Ignorable_Code_Point}\\u2800\\ufff0-\\ufffb]",
+    "gu",
+);
 
 /** A name of what the host says. One that cannot be used as it is gets a digest of the whole behind it. */
 export function nameOf(text) {

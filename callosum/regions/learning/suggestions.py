@@ -32,6 +32,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callosum.characters import is_shown
 from callosum.errors import ConfigError
 from callosum.model import HOUR, SECOND, Call, Entry, Kind, Tier, Verdict
 from callosum.policy.sentence import name as shown
@@ -43,7 +44,6 @@ from callosum.regions.learning.reasons import Reasons, Why
 from callosum.rules import KeyTemplate, Rule, RuleSet
 from callosum.rules.match import Index, scalar
 from callosum.rules.parse import parse_rules
-from callosum.wire import can_be_seen
 
 MOST_VALUES: Final = 8
 """Up to so many values of a param are named in a rule, if each came twice or more; else the rule takes any."""
@@ -386,7 +386,7 @@ def _value(said: Any) -> bytes:
     """A param's value as JSON; ``_OTHER`` for none, and for what the journal has not kept as it was."""
     if isinstance(said, str):
         whole = len(said) <= _LONGEST and MARKER not in said and not _CUT.search(said)
-        return msgspec.json.encode(said) if whole and said and can_be_seen(said) else _OTHER
+        return msgspec.json.encode(said) if whole and said and is_shown(said) else _OTHER
     if isinstance(said, bool | int | float):
         return msgspec.json.encode(said)
     return _OTHER
@@ -400,14 +400,14 @@ def _exact(params: Any, besides: str | None) -> bytes:
     if not isinstance(params, Mapping):
         return _OTHER
     kept = {name: said for name, said in params.items() if name != besides and not name.startswith("_")}
-    if not kept or not all(can_be_seen(name) and _value(said) for name, said in kept.items()):
+    if not kept or not all(is_shown(name) and _value(said) for name, said in kept.items()):
         return _OTHER
     return msgspec.json.encode(dict(sorted(kept.items())))
 
 
 def _can_be_named(tool: str) -> bool:
     """Whether a rule can name just this tool."""
-    return 0 < len(tool) <= _LONGEST and not {"*", "?"} & set(tool) and tool == tool.strip() and can_be_seen(tool)
+    return 0 < len(tool) <= _LONGEST and not {"*", "?"} & set(tool) and tool == tool.strip() and is_shown(tool)
 
 
 # --- words ----------------------------------------------------------------------------------------------

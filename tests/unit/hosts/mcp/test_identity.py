@@ -41,8 +41,8 @@ SAID = meta(io_callosum__agent="meta", io_callosum__session="s-meta")
         (Names(), None, "host", ("host", "started")),
         (Names(), None, "", ("mcp", "started")),
         (Names(), meta(io_modelcontextprotocol__clientInfo={"name": "newer"}), "", ("newer", "started")),
-        (Names(), meta(io_callosum__agent="a\nb", io_callosum__session=7), "", ("mcp", "started")),
-        (Names(), meta(io_callosum__agent="x" * (MAX_NAME + 1)), "cl\u202eient", ("mcp", "started")),
+        (Names(), meta(io_callosum__agent="a\nb", io_callosum__session=7), "", ("a\\u000ab", "started")),
+        (Names(), meta(io_callosum__agent="x" * (MAX_NAME + 1)), "cl\u202eient", ("cl\\u202eient", "started")),
     ],
 )
 def test_the_first_that_says_something_wins(names: Names, said: Any, client: str, who: tuple[str, str]) -> None:

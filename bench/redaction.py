@@ -1,0 +1,418 @@
+"""Redaction: how many made-up secrets are hidden, and how many harmless values are.
+
+    python -m bench.redaction [--seed N] [--show]
+
+Every run makes new secrets: one of each kind in each context. A kind is the documented shape of one provider's secret,
+or a place that gives a secret away (a header, an option, an element). A third of the providers, chosen by a hash of
+their names, is held out: their rows are taken out of the table (``callosum.redact.providers``), so that only what the
+redactor knows in general can find their secrets.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import random
+import re
+import string
+import sys
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from callosum.redact import summarise
+from callosum.redact.names import Cover, cover
+from callosum.redact.providers import PROVIDERS
+from callosum.redact.shapes import Redactor
+
+DATA: Final = Path(__file__).parents[2] / "shared" / "data"
+RECALL: Final = 0.97
+FALSE: Final = 0.005
+
+_ALPHABETS: Final = {
+    "A": string.ascii_letters + string.digits,
+    "a": string.ascii_lowercase + string.digits,
+    "U": string.ascii_uppercase + string.digits,
+    "d": string.digits,
+    "h": "0123456789abcdef",
+    "w": string.ascii_letters + string.digits + "-_",
+    "b": string.ascii_letters + string.digits + "+/",
+    "p": string.ascii_letters + string.digits + "!#%^*_+-.~",
+}
+_FIELD: Final = re.compile(r"\{(\w)(\d+)\}")
+_UUID: Final = "{h8}-{h4}-{h4}-{h4}-{h12}"
+
+KINDS: Final[dict[str, tuple[str, ...]]] = {
+    "GitHub": ("ghp_{A36}", "gho_{A36}", "ghs_{A36}", "github_pat_{A22}_{A59}"),
+    "GitLab": ("glpat-{w20}", "gldt-{w20}", "glrt-{w20}", "glcbt-64_{w20}", "glptt-{h40}", "glpat-{w27}.01.{a9}"),
+    "Bitbucket": ("ATCTT3xFfGN0{w171}={U8}",),
+    "npm": ("npm_{A36}",),
+    "PyPI": ("pypi-AgEIcHlwaS5vcmc{w80}",),
+    "RubyGems": ("rubygems_{h48}",),
+    "crates.io": ("cio{A32}",),
+    "Clojars": ("CLOJARS_{h60}",),
+    "NuGet": ("oy2{a43}",),
+    "JFrog": ("AKCp{A69}",),
+    "Docker Hub": ("dckr_pat_{w27}", "dckr_oat_{w32}"),
+    "CircleCI": ("CCIPAT_{A22}_{h40}",),
+    "Buildkite": ("bkua_{h40}",),
+    "SonarQube": ("squ_{h40}", "sqp_{h40}"),
+    "Sourcegraph": ("sgp_{h16}_{h40}",),
+    "Codecov and Sentry": ("sntryu_{h64}", "sntrys_eyJ{A60}_{A43}"),
+    "AWS": ("AKIA{U16}", "ASIA{U16}"),
+    "Google": ("AIza{w35}", "ya29.a0{w60}", "GOCSPX-{w28}", "1//0{w60}"),
+    "Azure": ("{A3}8Q~{w34}", "{A76}AZDO{A4}", "{A44}AzFu{A8}=="),
+    "Alibaba Cloud": ("LTAI5t{A18}",),
+    "Tencent Cloud": ("AKID{A32}",),
+    "Yandex Cloud": ("AQVN{w36}",),
+    "DigitalOcean": ("dop_v1_{h64}", "doo_v1_{h64}"),
+    "Cloudflare": ("v1.0-{h24}-{h146}", "cfut_{A48}"),
+    "Heroku": ("HRKU-AA{w58}", "HRKU-" + _UUID),
+    "Fly.io": ("fo1_{w43}", "fm2_{b120}"),
+    "Vercel": ("vcp_{A56}", "vercel_blob_rw_{A16}_{A30}"),
+    "Netlify": ("nfp_{A36}",),
+    "Render": ("rnd_{A28}",),
+    "Scalingo": ("tk-us-{w48}",),
+    "Supabase": ("sbp_{h40}", "sb_secret_{w31}"),
+    "PlanetScale": ("pscale_tkn_{w43}", "pscale_pw_{w43}"),
+    "Neon": ("napi_{a64}",),
+    "Databricks": ("dapi{h32}", "dapi{h32}-2"),
+    "HashiCorp": ("hvs.{w96}", "hvb.{w140}", "{A14}.atlasv1.{w67}"),
+    "Pulumi": ("pul-{h40}",),
+    "Doppler": ("dp.pt.{A43}", "dp.st.dev.{A43}"),
+    "Infisical": ("st.{h24}.{h32}.{h32}",),
+    "1Password": ("A3-{U6}-{U6}-{U5}-{U5}-{U5}-{U5}", "ops_eyJ{A260}"),
+    "age": ("AGE-SECRET-KEY-1{U58}",),
+    "Tailscale": ("tskey-auth-{A12}CNTRL-{A32}", "tskey-api-{A12}CNTRL-{A32}"),
+    "OpenShift": ("sha256~{w43}",),
+    "Harness": ("pat.{w22}.{h24}.{A20}",),
+    "OpenAI": ("sk-proj-{w120}", "sk-{A48}", "sk-svcacct-{w100}"),
+    "Anthropic": ("sk-ant-api03-{w93}AA", "sk-ant-admin01-{w93}AA"),
+    "OpenRouter": ("sk-or-v1-{h64}",),
+    "Hugging Face": ("hf_{A34}",),
+    "xAI": ("xai-{A80}",),
+    "Groq": ("gsk_{A52}",),
+    "Perplexity": ("pplx-{A48}",),
+    "Replicate": ("r8_{A37}",),
+    "LangSmith": ("lsv2_pt_{h32}_{h10}", "lsv2_sk_{h32}_{h10}"),
+    "Langfuse": ("sk-lf-" + _UUID,),
+    "NVIDIA": ("nvapi-{w64}",),
+    "Pinecone": ("pcsk_{A6}_{A63}",),
+    "Tavily": ("tvly-{A32}", "tvly-dev-{A32}"),
+    "Firecrawl": ("fc-{h32}",),
+    "Jina": ("jina_{h32}{w28}",),
+    "Slack": (
+        "xoxb-{d12}-{d13}-{A24}",
+        "xoxp-{d12}-{d12}-{d13}-{h32}",
+        "xapp-1-A{U10}-{d13}-{h64}",
+        "xoxe.xoxp-1-{A160}",
+    ),
+    "Telegram": ("{d10}:AA{w33}",),
+    "Discord": ("MT{A24}.G{w5}.{w38}",),
+    "SendGrid": ("SG.{w22}.{w43}",),
+    "Mailgun": ("key-{h32}", "{h32}-{h8}-{h8}"),
+    "Mailchimp": ("{h32}-us12",),
+    "Brevo": ("xkeysib-{h64}-{A16}",),
+    "Resend": ("re_{A8}_{A24}",),
+    "Twilio": ("SK{h32}",),
+    "Firebase messaging": ("AAAA{A7}:APA91b{w134}",),
+    "Stripe": ("sk_live_{A24}", "rk_live_{A99}", "whsec_{A32}", "pi_{A24}_secret_{A25}"),
+    "Square": ("sq0atp-{w22}", "sq0csp-{w43}", "EAAAl{w59}"),
+    "Shopify": ("shpat_{h32}", "shpss_{h32}"),
+    "Razorpay": ("rzp_live_{A14}",),
+    "Plaid": ("access-sandbox-" + _UUID, "access-production-" + _UUID),
+    "PayPal Braintree": ("access_token$production${a16}${h32}",),
+    "Flutterwave": ("FLWSECK-{h32}-X",),
+    "EasyPost": ("EZAK{A54}",),
+    "Shippo": ("shippo_live_{h40}",),
+    "Duffel": ("duffel_live_{w43}",),
+    "Atlassian": ("ATATT3xFfGF0{w171}={U8}",),
+    "Linear": ("lin_api_{A40}",),
+    "Notion": ("ntn_{d11}{A35}", "secret_{A43}"),
+    "Asana": ("2/{d16}/{d16}:{h32}", "1/{d16}:{h32}"),
+    "ClickUp": ("pk_{d8}_{U32}",),
+    "Airtable": ("pat{A14}.{h64}",),
+    "Figma": ("figd_{w40}",),
+    "Typeform": ("tfp_{w59}",),
+    "Dropbox": ("sl.B{w136}", "sl.u.{w200}"),
+    "HubSpot": ("pat-na1-" + _UUID,),
+    "Intercom and Contentful": ("CFPAT-{w43}",),
+    "Postman": ("PMAK-{h24}-{h34}",),
+    "ReadMe": ("rdme_{a70}",),
+    "Prefect": ("pnu_{A36}",),
+    "Mapbox": ("sk.eyJ1{A80}.{w22}",),
+    "Facebook": ("EAAC{A180}",),
+    "Grafana": ("glc_eyJ{A100}", "glsa_{A32}_{h8}"),
+    "New Relic": ("NRAK-{U27}", "{h36}NRAL"),
+    "Dynatrace": ("dt0c01.{U24}.{U64}",),
+    "PostHog": ("phx_{A43}",),
+    "Honeycomb": ("hcaik_{a58}",),
+    "Axiom": ("xaat-" + _UUID,),
+    "JSON web tokens": ("eyJhbGciOiJIUzI1NiJ9.eyJ{A40}.{w43}",),
+}
+"""The shapes of secrets by provider, from the providers' own documentation. ``{h32}`` is 32 hexadecimal digits."""
+
+CONTEXTS: Final[dict[str, str]] = {
+    "a param": "{}",
+    "a mail": "Hi Ana,\n\nhere it is: {}\nBest, Tom",
+    "a mail, in brackets": "Please use the new one ({}) from now on.",
+    "a shell line": "export X={} && ./deploy.sh --region eu",
+    "a shell option": "tool run -t {} input.txt",
+    "a URL's path": "https://api.example.com/v1/{}/items",
+    "a URL's query": "https://api.example.com/items?x={}&page=2",
+    "a file name": "/home/ana/backup_{}.txt",
+    "JSON in a text": 'body: {{"x": "{}", "n": 1}}',
+    "XML": "<item><x>{}</x></item>",
+    "a header": "X-Custom: {}",
+    "zero-width disguise": "it is {} today",
+    "full-width disguise": "it is {} now",
+}
+
+PLACES: Final[dict[str, str]] = {
+    "curl -u": "curl -u ana:{} https://x.org",
+    "curl --user": "curl --user 'ana:{}' https://x.org",
+    "sshpass": "sshpass -p '{}' ssh ana@host",
+    "mysql -p": "mysql -u root -p{} shop",
+    "mysqldump": "mysqldump -uroot -p'{}' shop > x.sql",
+    "redis-cli -a": "redis-cli -h db -a {} ping",
+    "docker login": "docker login -u ana -p {} registry.example.com",
+    "az login": "az login --service-principal -u 1 -p {} --tenant 2",
+    "unzip": "unzip -P {} x.zip",
+    "ldapsearch": "ldapsearch -x -D cn=admin -w {} -b dc=x",
+    "smbclient": "smbclient //h/s -U ana%{}",
+    "keytool": "keytool -list -keystore x.jks -storepass {}",
+    "openssl": "openssl rsa -in k.pem -passin pass:{}",
+    "sudo -S": "echo '{}' | sudo -S make install",
+    "twine": "twine upload -u __token__ -p {} dist/*",
+    "vault login": "vault login {}",
+    "PGPASSWORD": "PGPASSWORD={} psql -h db",
+    "DB_PASS": "DB_PASS={} ./run",
+    "--password": "tool --password {} x",
+    "--api-key=": "tool --api-key={} x",
+    "aws configure": "aws configure set aws_secret_access_key {}",
+    "password:": "Your password: {}\nBest",
+    "Passwort:": "Das Passwort: {}\n",
+    "password is": "The password is {} for now.",
+    "password for": "The password for staging is {}\n",
+    "API key:": "API key: {}",
+    "AccountKey": "DefaultEndpointsProtocol=https;AccountName=x;AccountKey={};EndpointSuffix=core.windows.net",
+    "SharedAccessKey": "Endpoint=sb://x/;SharedAccessKeyName=r;SharedAccessKey={}",
+    "Server=": "Server=db;Database=x;User Id=sa;Password={};",
+    "?sig=": "https://x.blob.core.windows.net/c/f?sv=2022&se=2026&sig={alnum}",
+    "X-Amz-Signature": "https://b.s3.amazonaws.com/k?X-Amz-Expires=60&X-Amz-Signature={alnum}",
+    "?key=": "https://maps.example.com/api?q=a&key={alnum}",
+    "?access_token=": "https://x.org/me?access_token={}&a=1",
+    "harmless name before": "TOKEN_URL=https://idp.example.com/t?client_secret={}",
+    "author:": "author: password={}",
+    "otpauth": "otpauth://totp/x:ana?secret={}&issuer=x",
+    "userinfo": "postgres://ana:{}@db:5432/x",
+    "redis userinfo": "redis://:{}@cache:6379/0",
+    "Basic": "Authorization: Basic {base64}",
+    "Basic alone": "it sends Basic {base64} each time",
+    "Bearer": "Authorization: Bearer {}",
+    "Token scheme": "Authorization: Token {}",
+    "X-Api-Key": "X-Api-Key: {}",
+    "Cookie": "Cookie: session={}; theme=dark",
+    "Set-Cookie": "Set-Cookie: sid={}; HttpOnly",
+    "XML element": "<config><password>{}</password></config>",
+    "XML namespace": '<wsse:Password Type="text">{}</wsse:Password>',
+    "XML attribute": '<db user="sa" password="{}"/>',
+    "XML pair": '<add key="ApiKey" value="{}"/>',
+    "plist": "<key>AuthToken</key>\n<string>{}</string>",
+    "YAML pair": "- name: DB_PASSWORD\n  value: {}\n",
+    "JSON": '{{"password": "{}", "a": 1}}',
+    "JSON in JSON": '{{"b": "{{\\"api_key\\": \\"{}\\"}}"}}',
+    "netrc": "machine x.org login ana password {}",
+    "Slack webhook": "https://hooks.slack.com/services/T0AB/B0CD/{alnum}",
+    "Discord webhook": "https://discord.com/api/webhooks/123456789012345678/{alnum}",
+    "Zapier webhook": "https://hooks.zapier.com/hooks/catch/123/{alnum}/",
+    "PEM": "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----",
+    "WireGuard": "PrivateKey = {}",
+    "npmrc": "//registry.npmjs.org/:_authToken={}",
+    "zero-width password": "pass\u200bword: {}",
+    "full-width password": "\uff50\uff41\uff53\uff53\uff57\uff4f\uff52\uff44\uff1a{}",
+}
+"""Texts around a secret without a shape of its own."""
+
+HARMLESS: Final = (
+    "Lunch on Tuesday at 12:30?",
+    "The token count is 4096 and max_tokens=512",
+    "git commit -m 'Fix the password reset form'",
+    "https://docs.google.com/document/d/1BxiMVs0XRA5nFMdKvBdBZjgmUUqptlbs74OgvE2upms/edit",
+    "https://www.youtube.com/watch?v=dQw4w9WgXcQ",
+    "https://example.com/search?q=key+lime+pie&page=2&sort=desc",
+    "3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+    "e83c5163316f89bfbde7d9ab23ca2e25604af290",
+    "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+    "call_9aBcDeFgHiJkLmNoPqRsTuVw",
+    "toolu_01A09q90qw90lq917835lq9",
+    "/srv/app/tests/unit/test_authentication_token_refresh_when_the_clock_jumps.py",
+    "def test_that_a_very_long_function_name_is_no_secret_2026_11_23(): pass",
+    "npm run build:production -- --mode=development-with-source-maps",
+    "kubectl get secrets --namespace payments-production",
+    "SELECT id, password_hash FROM users WHERE id = 42",
+    "The author: Ana; the passenger: Tom; the keyboard: QWERTZ",
+    "docker run -p 8080:80 -v /data:/data nginx:1.27",
+    "mysql -u root -p shop < dump.sql",
+    "com.example.project.module.VeryLongClassNameForTheServiceImplementation2",
+    "urn:uuid:6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+    "arn:aws:iam::123456789012:role/service-role/my-role-9f8e7d6c",
+    "data:image/png;base64,iVBORw0KGgo=",
+    "password: str, token: str | None = None",
+    "PASSWORD=$DB_PASSWORD ./run.sh --token ${TOKEN}",
+    "What is the password policy of the new portal?",
+    "The password is required and the token is optional.",
+    "feature/PROJ-1234-refresh-token-rotation",
+    "Größe: 180 cm, Gewicht: 75 kg, straße 12",
+    "I will be at https://meet.google.com/abc-defg-hij at 10.",
+)
+"""Values of everyday calls that a redactor might take for secrets."""
+
+
+class Tally(NamedTuple):
+    """How many of how many, and those that were not as they should be."""
+
+    hits: int
+    all: int
+    others: tuple[str, ...]
+
+    @property
+    def share(self) -> float:
+        return self.hits / self.all if self.all else 0.0
+
+
+def is_held_out(provider: str) -> bool:
+    """Whether a provider belongs to the third whose rows are taken out of the table."""
+    return blake2b(provider.encode(), key=b"held out", digest_size=4).digest()[0] % 3 == 0
+
+
+def fill(template: str, chance: random.Random) -> str:
+    """Returns a made-up secret of a template's shape."""
+    return _FIELD.sub(lambda m: "".join(chance.choices(_ALPHABETS[m[1]], k=int(m[2]))), template)
+
+
+def password(chance: random.Random) -> str:
+    """Returns a made-up password: letters, digits and signs, as people's password managers make them."""
+    return chance.choice(string.ascii_letters) + chance.choice(string.digits) + fill("{p12}", chance)[:-1] + "x"
+
+
+def disguise(context: str, text: str) -> str:
+    """Returns the text as the context disguises it."""
+    if context == "zero-width disguise":
+        return text[:5] + "".join(f"{char}\u200b" if number % 4 == 2 else char for number, char in enumerate(text[5:]))
+    if context == "full-width disguise":
+        return "".join(chr(ord(char) + 0xFEE0) if "!" <= char <= "~" else char for char in text)
+    return text
+
+
+def is_hidden(secret: str, shown: str) -> bool:
+    """Whether no long part of a secret is left in a text."""
+    piece = max(6, len(secret) // 3) if len(secret) > 8 else len(secret)
+    return not any(secret[at : at + piece] in shown for at in range(len(secret) - piece + 1))
+
+
+def of_providers(redact: Callable[[str], str], chance: random.Random, *, held_out: bool | None) -> Tally:
+    """Plants a secret of each kind in each context. ``held_out``: only those providers, or only the others."""
+    hits, missed, count = 0, [], 0
+    for provider, templates in KINDS.items():
+        if held_out is not None and is_held_out(provider) is not held_out:
+            continue
+        for template in templates:
+            for context, around in CONTEXTS.items():
+                secret = fill(template, chance)
+                shown = redact(disguise(context, around.format(secret)))
+                count += 1
+                if is_hidden(secret, shown) and is_hidden(disguise("full-width disguise", secret), shown):
+                    hits += 1
+                else:
+                    missed.append(f"{provider}, {context}: {template}")
+    return Tally(hits, count, tuple(missed))
+
+
+def of_places(redact: Callable[[str], str], chance: random.Random, rounds: int = 10) -> Tally:
+    """Plants passwords without a shape where something beside them gives them away."""
+    hits, missed, count = 0, [], 0
+    for _ in range(rounds):
+        for name, around in PLACES.items():
+            secret = fill("{A24}", chance) if "{alnum}" in around else password(chance)
+            coded = base64.b64encode(f"ana:{secret}".encode()).decode()
+            shown = redact(around.format(secret, base64=coded, alnum=secret))
+            count += 1
+            if is_hidden(secret, shown) and is_hidden(coded, shown):
+                hits += 1
+            else:
+                missed.append(f"{name}: {secret}")
+    return Tally(hits, count, tuple(missed))
+
+
+def harmless() -> Iterator[dict[str, Any]]:
+    """Yields params without secrets: our own, and those of the recorded calls where the data is at hand."""
+    yield from ({"text": text} for text in HARMLESS)
+    for name, field in (("traces.jsonl", "args"), ("shell-everyday.jsonl", "command")):
+        path = DATA / name
+        if not path.exists():
+            print(f"not measured: {path} is missing", file=sys.stderr)
+            continue
+        for line in path.read_text().splitlines():
+            found = json.loads(line)[field]
+            yield found if isinstance(found, dict) else {"command": found}
+
+
+def of_harmless() -> Tally:
+    """Counts the values, outside of those under a secret's name, that a summary leaves as they are."""
+    kept, changed, count = 0, [], 0
+    for params in harmless():
+        for value, shown in _leaves(params, summarise(params, mode="full")):
+            count += 1
+            if "[redacted]" in str(shown):
+                changed.append(str(value)[:200])
+            else:
+                kept += 1
+    return Tally(kept, count, tuple(changed))
+
+
+def _leaves(value: Any, shown: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, dict) and isinstance(shown, dict):
+        for (name, inner), other in zip(value.items(), shown.values(), strict=True):
+            if cover(name) is Cover.NOTHING:
+                yield from _leaves(inner, other)
+    elif isinstance(value, list) and isinstance(shown, list):
+        for inner, other in zip(value, shown, strict=True):
+            yield from _leaves(inner, other)
+    else:
+        yield value, shown
+
+
+def main() -> int:
+    """Measures and prints; the exit code is 1 if a target is missed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--show", action="store_true", help="print what was missed (made-up secrets)")
+    parser.add_argument("--without-held-out", action="store_true", help="leave the held-out providers unmeasured")
+    given = parser.parse_args()
+    chance = random.Random(given.seed)
+    everything = Redactor()
+    shown = Redactor([row for row in PROVIDERS if not is_held_out(row.name)])
+    tallies = {
+        "providers in the table": of_providers(shown.redact, chance, held_out=False),
+        "places": of_places(shown.redact, chance),
+    }
+    if not given.without_held_out:
+        tallies["providers held out of the table"] = of_providers(shown.redact, chance, held_out=True)
+        tallies["all providers, whole table"] = of_providers(everything.redact, chance, held_out=None)
+    for name, tally in tallies.items():
+        print(f"{name}: {tally.hits} of {tally.all} hidden, {100 * tally.share:.2f} %")
+        for one in tally.others if given.show else ():
+            print(f"    {one}")
+    quiet = of_harmless()
+    print(f"harmless values: {quiet.all - quiet.hits} of {quiet.all} redacted, {100 * (1 - quiet.share):.2f} %")
+    for one in quiet.others if given.show else ():
+        print(f"    {one}")
+    reached = all(tally.share >= RECALL for tally in tallies.values()) and 1 - quiet.share <= FALSE
+    return 0 if reached else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

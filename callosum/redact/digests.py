@@ -1,0 +1,106 @@
+"""Replaces secrets in keys and names by a keyed digest: nobody reads them, and equal secrets still meet."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final
+
+from callosum.characters import without_hidden
+from callosum.model import MAX_KEY
+from callosum.redact.shapes import MARKER, REDACTOR, is_plain
+
+_MARK: Final = re.compile(rb"\[redacted:[0-9a-f]{8}\]|\[redacted\]")
+_KINDS: Final = frozenset("secret secrets token tokens credential credentials cookie cookies auth".split())
+"""Kinds of things whose keys hold a thing's name, which is no secret: ``secret:prod/DB_PASSWORD``."""
+_CUT: Final = re.compile(r"[A-Za-z0-9_.~%+-]*~[0-9a-f]{32}\Z")
+"""The end of a key that was cut, with what was left of the last word: half a secret has lost its shape."""
+_SHORTEST: Final = 4
+"""Shortest secret of a param that is looked for in a key, in characters: shorter ones occur by chance."""
+
+
+_CUT_MARK: Final = re.compile(r"\[[a-z0-9:]*\Z")
+_DIGIT: Final = re.compile(r"[0-9]")
+_ESCAPES: Final = re.compile(r"(?:%[0-9A-F]{2})+")
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    """Take out hidden characters that a key shows percent-encoded."""
+    text = bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")
+    return "" if not without_hidden(text) else match[0]
+
+
+_ROOM: Final = 32
+"""Characters that are kept free for the digest of a key that has become too long."""
+
+
+class SecretDigests:
+    """Writes ``[redacted:3f9ac2d1]`` in place of each secret. ``key`` is the gate's content key (any length).
+
+    What ``redact_text`` hides in a text is replaced in a key or a name too. Replacing twice changes nothing more.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        short = key if len(key) <= 64 else blake2b(key).digest()
+        self._state = blake2b(digest_size=4, key=short, person=b"secret")
+        self.name: Callable[[str], str] = lru_cache(maxsize=4096)(self._name)
+        """Return the name of a session, a tool or the like without secrets."""
+        self.key: Callable[[str], str] = lru_cache(maxsize=4096)(self._key)
+        """Return a context key without secrets: the same object if it holds none.
+
+        Each part between slashes has a digest of its own, so that a tree still covers what is below it.
+        """
+
+    def key_without(self, name: str, secrets: Iterable[str]) -> str:
+        """Return a context key without these secrets, wherever they stand as whole words, and without others."""
+        for secret in secrets:
+            name = self._without(name, secret.strip())
+        return self.key(name)
+
+    def _name(self, text: str) -> str:
+        return text if is_plain(text) else REDACTOR.redact(text, self._mark)
+
+    def _key(self, name: str) -> str:
+        if len(name) == MAX_KEY and (end := _CUT.search(name)) and _DIGIT.search(end[0][:-33]):
+            name = name[: end.start()] + self._digest(end[0].encode()).decode()
+        if is_plain(name):
+            bare = _ESCAPES.sub(_unescaped, name) if "%" in name else name
+            if is_plain(bare):
+                return name
+            name = bare  # a secret was disguised by characters that keys show escaped
+        whole, bar, facet = name.partition("|")
+        kind, colon, value = whole.partition(":")
+        if kind.lower() in _KINDS:
+            whole = kind + colon + REDACTOR.redact(value, self._mark)
+        else:
+            whole = REDACTOR.redact(whole, self._mark)
+        made = whole + bar + REDACTOR.redact(facet, self._mark) if bar else whole
+        return made if len(made) <= MAX_KEY else self._shortened(made)
+
+    def _shortened(self, name: str) -> str:
+        """Cut a key that its digests made too long; a tree becomes the nearest tree above it."""
+        start = name[: MAX_KEY - _ROOM]
+        if name[-1] == "/":
+            return start[: start.rfind("/") + 1]
+        return _CUT_MARK.sub("", start) + self._digest(name.encode("utf-8", "surrogatepass")).decode()
+
+    def _without(self, name: str, secret: str) -> str:
+        if len(secret) < _SHORTEST or secret == MARKER:
+            return name
+        mark = self._mark(secret.encode("utf-8", "surrogatepass")).decode()
+        for form in dict.fromkeys((secret, secret.lower())):
+            if form in name:
+                name = re.sub(rf"(?<![A-Za-z0-9]){re.escape(form)}(?![A-Za-z0-9])", lambda _: mark, name)
+        return name
+
+    def _mark(self, secret: bytes) -> bytes:
+        return b"/".join([self._digest(part) if part else part for part in secret.split(b"/")])
+
+    def _digest(self, part: bytes) -> bytes:
+        if _MARK.fullmatch(part):
+            return part
+        state = self._state.copy()
+        state.update(part)
+        return b"[redacted:%s]" % state.hexdigest().encode()

@@ -1,0 +1,183 @@
+"""The shapes of the secrets that providers issue: one row a provider.
+
+Each pattern is a regular expression for RE2. It begins at a prefix that the provider documents, so that nothing else
+has that shape. A secret without a prefix of its own (a bare UUID, 40 hexadecimal digits) is not in the table: only the
+name beside it can tell it, see ``names``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Provider(NamedTuple):
+    """A provider and the pattern that all its secrets match."""
+
+    name: str
+    pattern: str
+
+
+_HEX: Final = "[a-f0-9]"
+_URL64: Final = "[A-Za-z0-9_-]"
+_UUID: Final = "[a-f0-9]{8}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12}"
+
+PROVIDERS: Final = tuple(
+    Provider(name, pattern)
+    for name, pattern in (
+        # Source code, packages, builds
+        ("GitHub", r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}"),
+        (
+            "GitLab",
+            rf"gl(?:pat|dt|rtr?|cbt|ptt|ft|soat|imt|agent|oas|wt)-{_URL64}{{16,}}(?:\.[a-z0-9.]+)?|GR1348941{_URL64}{{20,}}",
+        ),
+        ("Bitbucket", rf"ATCTT3x{_URL64}{{20,}}(?:=[A-F0-9]{{8}})?"),
+        ("npm", r"npm_[A-Za-z0-9]{30,}"),
+        ("PyPI", rf"pypi-AgE[A-Za-z0-9]{_URL64}{{16,}}"),
+        ("RubyGems", rf"rubygems_{_HEX}{{40,}}"),
+        ("crates.io", r"cio[A-Za-z0-9]{32}\b"),
+        ("Clojars", rf"CLOJARS_{_HEX}{{60}}"),
+        ("NuGet", r"oy2[a-z0-9]{43}"),
+        ("JFrog", r"AKCp[A-Za-z0-9]{60,}|cmVmdGtu[A-Za-z0-9]{50,}"),
+        ("Docker Hub", rf"dckr_(?:pat|oat)_{_URL64}{{20,}}"),
+        ("CircleCI", r"CCI(?:PAT|PRJ)_[A-Za-z0-9]{20,}_[a-f0-9]{40}"),
+        ("Buildkite", r"bk(?:ua|aat|rt)_[A-Za-z0-9]{30,}"),
+        ("SonarQube", rf"sq[upa]_{_HEX}{{40}}"),
+        ("Sourcegraph", rf"sgp_(?:{_HEX}{{16}}_|local_)?{_HEX}{{40}}"),
+        ("Codecov and Sentry", r"sntry[su]_(?:eyJ)?[A-Za-z0-9+/=_-]{30,}"),
+        # Clouds
+        ("AWS", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}|ABSK[A-Za-z0-9+/]{80,}={0,2}"),
+        (
+            "Google",
+            rf"AIza{_URL64}{{30,}}|ya29\.{_URL64}{{20,}}|GOCSPX-{_URL64}{{20,}}|1//0{_URL64}{{30,}}|AQ\.Ab8{_URL64}{{30,}}",
+        ),
+        (
+            "Azure",
+            r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}|[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}|[A-Za-z0-9+/_-]{42,52}A(?:zFu|zSe|STU|RmB|CDb|IoT|PIM)[A-Za-z0-9+/_-]{5,28}={0,2}",
+        ),
+        ("Alibaba Cloud", r"LTAI[A-Za-z0-9]{16,20}"),
+        ("Tencent Cloud", r"AKID[A-Za-z0-9]{32}"),
+        (
+            "Yandex Cloud",
+            rf"AQVN{_URL64}{{35,38}}|t1\.[A-Z0-9a-z_-]+={{0,2}}\.{_URL64}{{86}}={{0,2}}|YC[A-Za-z0-9_-]{{38}}\b",
+        ),
+        ("DigitalOcean", rf"do[opr]_v1_{_HEX}{{32,}}"),
+        ("Cloudflare", rf"v1\.0-{_HEX}{{24}}-{_HEX}{{146}}|cf(?:k|ut|at)_[A-Za-z0-9]{{40,}}"),
+        ("Heroku", rf"HRKU-{_URL64}{{30,}}"),
+        ("Fly.io", r"fo1_[A-Za-z0-9_-]{40,}|fm[12][ar]?_[A-Za-z0-9+/=,_-]{60,}"),
+        ("Vercel", r"vc[pairk]_[A-Za-z0-9]{24,}|vercel_blob_rw_[A-Za-z0-9_]{20,}"),
+        ("Netlify", rf"nf[pcubo]_{_URL64}{{36,}}"),
+        ("Render", r"rnd_[A-Za-z0-9]{28,}"),
+        ("Scalingo", rf"tk-us-{_URL64}{{48}}"),
+        ("Supabase", rf"sbp_(?:oauth_|v0_)?{_HEX}{{40}}|sb_secret_{_URL64}{{20,}}"),
+        ("PlanetScale", r"pscale_(?:tkn|pw|oauth|app_secret)_[A-Za-z0-9_=.-]{32,}"),
+        ("Neon", r"napi_[a-z0-9]{40,}"),
+        ("Databricks", rf"dapi{_HEX}{{32}}(?:-[0-9])?|dose{_HEX}{{32}}"),
+        (
+            "HashiCorp",
+            rf"hv[sbr]\.{_URL64}{{20,}}|[A-Za-z0-9]{{14}}\.atlasv1\.{_URL64}{{60,}}|\bs\.[A-Za-z0-9]{{24}}\b",
+        ),
+        ("Pulumi", rf"pul-{_HEX}{{40}}"),
+        ("Doppler", r"dp\.(?:pt|st|ct|scim|audit|sa|said)\.(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{40,44}"),
+        ("Infisical", rf"st\.{_HEX}{{24}}\.{_HEX}{{32}}\.{_HEX}{{32}}"),
+        (
+            "1Password",
+            r"ops_eyJ[A-Za-z0-9+/_-]{100,}={0,2}|A3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})-[A-Z0-9]{5}-[A-Z0-9]{5}-[A-Z0-9]{5}",
+        ),
+        ("age", r"AGE-SECRET-KEY-1[0-9A-Z]{20,}|AGE-PLUGIN-[A-Z0-9-]+1[0-9A-Z]{20,}"),
+        ("Tailscale", rf"tskey-(?:[a-z]+-)?{_URL64}{{20,}}"),
+        ("Defined Networking", r"dnkey-[A-Za-z0-9=_-]{26}-[A-Za-z0-9=_-]{52}"),
+        ("OpenShift", rf"sha256~{_URL64}{{43}}"),
+        ("Harness", rf"(?:pat|sat)\.{_URL64}{{22}}\.{_HEX}{{24}}\.[A-Za-z0-9]{{20}}"),
+        # Models
+        ("OpenAI", rf"sk-(?:proj|svcacct|admin|None|service)-{_URL64}{{16,}}|sess-[A-Za-z0-9]{{40}}"),
+        ("Anthropic", rf"sk-ant-[a-z0-9]+-{_URL64}{{16,}}"),
+        ("OpenRouter", rf"sk-or-v1-{_HEX}{{40,}}"),
+        ("Hugging Face", r"hf_[A-Za-z0-9]{20,}|api_org_[A-Za-z0-9]{34}"),
+        ("xAI", rf"xai-{_URL64}{{40,}}"),
+        ("Groq", r"gsk_[A-Za-z0-9]{20,}"),
+        ("Perplexity", r"pplx-[A-Za-z0-9]{40,}"),
+        ("Replicate", r"r8_[A-Za-z0-9]{37}"),
+        ("LangSmith", rf"lsv2_(?:pt|sk)_{_HEX}{{32}}_{_HEX}{{10}}|ls__{_HEX}{{32}}"),
+        ("Langfuse", rf"sk-lf-{_UUID}"),
+        ("NVIDIA", rf"nvapi-{_URL64}{{60,}}"),
+        ("Pinecone", r"pcsk_[A-Za-z0-9_]{40,}"),
+        ("Tavily", rf"tvly-(?:dev-|prod-)?{_URL64}{{20,}}"),
+        ("Firecrawl", rf"fc-{_HEX}{{32}}"),
+        ("Jina", rf"jina_{_HEX}{{32}}{_URL64}{{28}}"),
+        ("Fireworks", r"fw_[A-Za-z0-9]{22,24}\b"),
+        ("Voyage", rf"pa-{_URL64}{{43}}\b"),
+        ("E2B and ElevenLabs", rf"e2b_{_HEX}{{40}}|sk_{_HEX}{{48}}\b"),
+        ("Cohere and Mistral gateways", rf"tgp_v1_{_URL64}{{40,}}"),
+        # Messages
+        ("Slack", r"xox[abceoprs](?:\.xox[bp])?-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}"),
+        ("Telegram", rf"(?:bot)?[0-9]{{8,10}}:{_URL64}{{35}}"),
+        ("Discord", rf"[MNO][A-Za-z0-9_-]{{23,27}}\.{_URL64}{{6}}\.{_URL64}{{27,38}}|mfa\.{_URL64}{{84}}"),
+        ("SendGrid", rf"SG\.{_URL64}{{16,}}\.{_URL64}{{16,}}"),
+        ("Mailgun", rf"key-{_HEX}{{32}}|pubkey-{_HEX}{{32}}|{_HEX}{{32}}-{_HEX}{{8}}-{_HEX}{{8}}"),
+        ("Mailchimp", rf"{_HEX}{{32}}-us[0-9]{{1,2}}\b|md-{_URL64}{{22}}\b"),
+        ("Brevo", rf"xkeysib-{_HEX}{{64}}-[A-Za-z0-9]{{16}}|xsmtpsib-{_HEX}{{64}}-[A-Za-z0-9]{{16}}"),
+        ("Resend", r"re_[A-Za-z0-9]{8}_[A-Za-z0-9]{24}"),
+        ("Twilio", rf"SK{_HEX}{{32}}\b"),
+        ("Firebase messaging", rf"AAAA{_URL64}{{7}}:{_URL64}{{140}}"),
+        # Payments and shops
+        (
+            "Stripe",
+            r"[sr]k_(?:live|test)_[A-Za-z0-9]{10,}|(?:whsec|mk_live)_[A-Za-z0-9+/]{16,}={0,2}|(?:pi|seti|cs)_[A-Za-z0-9]{14,40}_secret_[A-Za-z0-9]{16,}",
+        ),
+        ("Square", rf"sq0[a-z]{{3}}-{_URL64}{{22,43}}|EAAA[lE]{_URL64}{{56,60}}"),
+        ("Shopify", r"shp(?:at|ss|ca|pa|tka|ua)_[A-Fa-f0-9]{32}"),
+        ("Razorpay", r"rzp_(?:live|test)_[A-Za-z0-9]{14,}"),
+        ("Plaid", rf"(?:access|public|link)-(?:sandbox|development|production)-{_UUID}"),
+        ("PayPal Braintree", rf"access_token\$(?:production|sandbox)\$[0-9a-z]{{16}}\${_HEX}{{32}}"),
+        ("Flutterwave", r"FLW(?:PUBK|SECK)(?:_TEST)?-[a-zA-Z0-9]{12,}(?:-X)?"),
+        ("Adyen", r"AQE[a-z][a-z][A-Za-z0-9+/=-]{60,}"),
+        ("EasyPost", r"EZ[AT]K[A-Za-z0-9]{54}"),
+        ("Lob", rf"(?:live|test)_(?:pub_)?{_HEX}{{31,35}}\b"),
+        ("Shippo", rf"shippo_(?:live|test)_{_HEX}{{40}}"),
+        ("Duffel", rf"duffel_(?:test|live)_{_URL64}{{43}}"),
+        # Work
+        ("Atlassian", rf"ATATT3x{_URL64}{{20,}}(?:=[A-F0-9]{{8}})?"),
+        ("Linear", r"lin_(?:api|oauth|wh)_[A-Za-z0-9]{32,}"),
+        ("Notion", r"ntn_[A-Za-z0-9]{40,}|secret_[A-Za-z0-9]{43}\b"),
+        ("Asana", r"[0-9]/[0-9]{15,17}(?:/[0-9]{15,17})?:[A-Za-z0-9]{32}"),
+        ("ClickUp", r"pk_[0-9]{6,9}_[A-Z0-9]{32}"),
+        ("Airtable", rf"pat[A-Za-z0-9]{{14}}\.{_HEX}{{64}}"),
+        ("Figma", rf"fig[dou]r?_{_URL64}{{36,}}"),
+        ("Typeform", rf"tfp_{_URL64}{{40,}}"),
+        ("Dropbox", rf"sl\.(?:[a-z]\.)?{_URL64}{{100,}}"),
+        ("HubSpot", rf"pat-(?:na|eu|ap)[0-9]-{_UUID}"),
+        ("Intercom and Contentful", rf"CFPAT-{_URL64}{{43}}"),
+        ("Postman", rf"PMA[KT]-{_HEX}{{24}}-{_HEX}{{34}}|PMAT-[A-Z0-9]{{26}}"),
+        ("ReadMe", r"rdme_[a-z0-9]{70}"),
+        ("Prefect", r"pn[ub]_[A-Za-z0-9]{36}"),
+        ("Mapbox", rf"[sp]k\.eyJ{_URL64}{{20,}}\.{_URL64}{{16,}}"),
+        ("Facebook", r"EAA[A-Za-z][A-Za-z0-9]{60,}"),
+        ("Algolia and Adafruit", r"aio_[A-Za-z0-9]{28}"),
+        # Watching
+        (
+            "Grafana",
+            r"gl(?:c_[A-Za-z0-9+/_-]{32,}={0,2}|sa_[A-Za-z0-9]{32}_[A-Fa-f0-9]{8})|eyJrIjoi[A-Za-z0-9+/_-]{40,}={0,2}",
+        ),
+        ("New Relic", rf"NR(?:AK|II|RA|JS|SP|AL)-{_URL64}{{19,}}|{_HEX}{{36}}NRAL"),
+        ("Dynatrace", r"dt0[a-z][0-9]{2}\.[A-Z0-9]{8,24}\.[A-Z0-9]{64}"),
+        ("PostHog", r"ph[xsr]_[A-Za-z0-9_]{40,}"),
+        ("Honeycomb", r"hc[abx](?:ik|lk|mk)_[a-z0-9]{26,58}"),
+        ("Axiom", rf"xa[ap]t-{_UUID}"),
+        ("Callosum", rf"cal_[A-Za-z0-9][A-Za-z0-9._-]{{0,63}}_{_URL64}{{43}}"),
+        ("JSON web tokens", rf"eyJ{_URL64}{{8,}}\.{_URL64}{{8,}}(?:\.{_URL64}*)*"),
+    )
+)
+
+WEBHOOKS: Final = (
+    r"hooks\.slack\.com/(?:services|workflows|triggers)/(?:[A-Z0-9]{1,16}/)*",
+    r"/api/(?:v[0-9]+/)?webhooks?/(?:[0-9]+/)?",
+    r"\.webhook\.office\.com/webhookb2/[a-f0-9@-]+/IncomingWebhook/",
+    r"hooks\.zapier\.com/hooks/catch/[0-9]+/",
+    r"maker\.ifttt\.com/trigger/[^/\s]{1,64}/(?:json/)?with/key/",
+    r"hook\.(?:[a-z0-9]+\.)?(?:make|integromat)\.com/",
+    r"hooks\.airtable\.com/workflows/v1/genericWebhook/(?:[A-Za-z0-9]+/)*",
+    r"events\.pagerduty\.com/integration/",
+    r"(?:hc-ping\.com|webhook\.site)/",
+    r"discord(?:app)?\.com/api/interactions/[0-9]+/",
+)
+"""Beginnings of addresses whose rest is a secret: whoever knows the address may post there."""
