@@ -282,13 +282,24 @@ def archive(run: Run, argv: list[str], _command: Command) -> None:
         else:
             run.makes((found.value("-d") or ".").rstrip("/") + "/", "unpacks files", Mode.APPEND, tree=True)
     elif program in ("zip", "7z", "7za", "rar"):
-        args = found.args if program == "zip" else found.args[1:]
-        run.makes(args[0] if args else "", "packs files")
-        run.note(1, "packs files")
+        _zipped(run, program, words, found)
     else:
         for one in found.args:
             run.makes(one, "packs or unpacks a file")
         run.note(0 if found.has("-c", "-l", "-t") or not found.args else 1, "packs or unpacks")
+
+
+def _zipped(run: Run, program: str, words: list[str], found: options.Options) -> None:
+    """``zip``, ``7z``, ``rar``: the first file is written; some of their options move files or name a folder."""
+    args = found.args if program == "zip" else found.args[1:]
+    run.makes(args[0] if args else "", "packs files")
+    run.note(1, "packs files")
+    if program == "zip" and found.has("-m", "--move"):
+        for one in args[1:]:
+            run.removes(one, deep=True)
+    for one in words if program != "zip" else ():
+        if one[:2] == "-o":
+            run.makes(one[2:].rstrip("/") + "/", "unpacks files", Mode.APPEND, tree=True)
 
 
 def synchronise(run: Run, argv: list[str], _command: Command) -> None:

@@ -236,6 +236,9 @@ def _checkout(run: Run, found: options.Options, rest: list[str], _command: Comma
         run.note(1, "replaces files")
         return
     run.note(1, "goes to another branch")
+    if run.watch is not None:
+        for one in found.args:
+            run.watch.word(run, one)  # it may be a file as well
     _state(run, 1, "HEAD", "index", "tree")
 
 
@@ -272,11 +275,11 @@ def _clean(run: Run, found: options.Options, _rest: list[str], _command: Command
     run.note(tier, "removes files that no commit holds")
     if found.args:
         for one in found.args[:64]:
-            run.file(tier, run.place(one), Mode.WRITE, tree=True, whole=True)
+            run.file(tier, run.place(one), Mode.WRITE, tree=True, whole=found.has("-d"))
     else:
         _tree(run, tier)
         if run.watch is not None:
-            run.watch.word(run, ".", whole=True)
+            run.watch.word(run, ".", whole=found.has("-d"))
 
 
 def _stash(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:

@@ -169,7 +169,9 @@ def _assigned(run: Run, words: list[str]) -> int:
         if given is None:
             return at
         if at < 64:
-            run.variables[given[0]] = (given[1][:4096],)
+            name, value = given
+            before = run.variables.get(name, ()) if word[len(name)] == "+" else ()
+            run.variables[name] = ((before[0] + value if before else value)[:4096],)
     return len(words)
 
 
@@ -195,8 +197,8 @@ _GUARDS: Final = re.compile(
     r"/(?:protection|collaborators|keys|hooks|rulesets|secrets|variables|permissions|memberships|teams|invitations)(?:/|$)"
 )
 """What of a hosted repository is about who may do what."""
-_LATER: Final = frozenset(("trap", "alias"))
-"""Programs that keep a text which the shell runs later."""
+_LATER: Final = frozenset("trap alias pgrep pidof lsof ps".split())
+"""Programs that keep a text which the shell runs later, or find processes for it to end."""
 _VERSION: Final = re.compile(r"(?<=[a-z])\d[\d.]*$")
 
 

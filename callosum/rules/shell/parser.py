@@ -670,4 +670,6 @@ def _output(inner: list[Command]) -> str:
         elif first == "mktemp":
             return "$TMPDIR/mktemp"
     said = " | ".join(" ".join(one.words)[:200] for one in inner[:4])
+    if len(inner) == 1 and not said and inner[0].redirects[:1] and inner[0].redirects[0][0] == "<":
+        said = f"cat {inner[0].redirects[0][1][:200]}"
     return f"$({said})"

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final
 from callosum.rules.guard import TALKS
 from callosum.rules.protected import admits
 from callosum.rules.shell import files, places
+from callosum.rules.shell.parser import Command
 
 if TYPE_CHECKING:
     from callosum.rules.guard import Guard
-    from callosum.rules.shell.parser import Command
     from callosum.rules.shell.run import Run
 
 
@@ -76,6 +76,11 @@ _PRECISE: Final = (
 _DATABASES: Final = _set("sqlite3 sqlite duckdb litecli sqlite-utils datasette usql")
 _INTERPRETERS: Final = _set("python pypy py node nodejs deno bun perl ruby php lua osascript rscript")
 _SHELLS: Final = _set("sh bash zsh dash ksh ash fish source . ssh make at batch parallel xargs busybox")
+_SCRIPTED: Final = _set("sed gsed awk gawk mawk")
+_MOVED: Final = re.compile(
+    r"\b(?:move|renames?|renameSync|replace)\s{0,4}\(\s{0,8}(?:\"([^\"\n]{1,1024})\"|'([^'\n]{1,1024})')"
+)
+_SCRIPT_WRITES: Final = re.compile(r"[>|]\s{0,4}\"|(?:^|[\s;/}\d$])[wW]\s")
 _EDITORS: Final = _set("vim vi nvim ex emacs less")
 _RUNS_WORDS: Final = _set("hyperfine entr watchexec")
 _FOLLOWED: Final = _EDITORS | _RUNS_WORDS | _set("git expect crontab make")
@@ -86,6 +91,8 @@ _CURL_DATA: Final = _set(
 )
 
 _NAMES_IT: Final = re.compile(r"(?<![\w.-])callosum(?![\w./-])")
+_PROCESS: Final = re.compile(r"callosum(?![\w-])")
+_MODULE: Final = re.compile(r"-[A-Za-z]{0,8}m$")
 _HOOK: Final = "callosum-hook"
 _INSIDE: Final = re.compile(r"[^\s()`$;|&<>\"']+")
 _BRACKETS: Final = str.maketrans("", "", "[]^$*\\")
@@ -101,7 +108,7 @@ _OF_API: Final = re.compile(
     r"AsyncCallosumClient|['\"]callosum)"
 )
 _WRITES: Final = re.compile(
-    r"['\"][wax]b?\+?b?['\"]|['\"]r\+b?['\"]|writ|unlink|remov|rmtree|rmdir|\brm|renam|replac|mov|cop[yi]|chmod|chown"
+    r"['\"][wax]b?\+?b?['\"]|['\"]r\+b?['\"]|writ|kill|unlink|remov|rmtree|rmdir|\brm|renam|replac|mov|cop[yi]|chmod|chown"
     r"|truncat|link|connect|subprocess|system|exec|spawn|popen|dump\(|mkdir|touch|\bsave|delet|eval|getattr"
     r"|__import__|b64|append|File\.|open\s{0,4}\(?\s{0,4}[\"']?[+>]",
     re.IGNORECASE,
@@ -110,6 +117,10 @@ _ARGUMENT: Final = re.compile(
     r"(\w{0,32})\s{0,4}\(?\s{0,4}(?:\"([^\"\n]{1,1024})\"|'([^'\n]{1,1024})'|`([^`\n]{1,1024})`)"
 )
 _PRINTS: Final = _set("print println printf log write info warn debug error puts echo say dumps stringify")
+_CONNECTS: Final = re.compile(
+    r"urlopen|request|httpx|aiohttp|fetch|onnect|socket|axios|curl|http\.|https\.|HTTP|LWP|open|got|file_get_contents"
+    r"|exec|spawn|system|popen|subprocess|`"
+)
 _STARTS: Final = re.compile(r"exec|spawn|system|popen|subprocess|check_|shell|Command|`", re.IGNORECASE)
 _WORD_SEARCH: Final = re.compile(r"(?:^|[\s;&|(){}`/])callosum\s{1,8}([\w$-]{1,32})")
 """How a line that is too long to be read is searched: Callosum as a word, and the word behind it."""
@@ -118,7 +129,7 @@ _WORD_SEARCH: Final = re.compile(r"(?:^|[\s;&|(){}`/])callosum\s{1,8}([\w$-]{1,3
 class Watch:
     """What is known of one line's danger to the gate. ``danger`` is the first that was found, in words."""
 
-    __slots__ = ("danger", "documents", "guard", "inside", "named", "odd", "paused", "programs", "searches")
+    __slots__ = ("danger", "documents", "guard", "inside", "named", "odd", "paused", "programs", "searches", "sought")
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
@@ -128,6 +139,7 @@ class Watch:
         self.programs: set[str] = set()
         self.named: set[str] = set()  # base names of what shells and interpreters are given
         self.inside = False
+        self.sought = False  # a command of the line looked for Callosum's processes
         self.odd = False  # no shell would take the line: every document in it counts as commands
         self.searches: dict[tuple[str, ...], list[str]] = {}
 
@@ -207,9 +219,16 @@ class Watch:
         if reason:
             self.danger = reason
             return
+        if program in _SCRIPTED:
+            self._script(run, words)
         if program in _READERS or program in _SPEAKERS or program == "git":
             return
-        spoken = " ".join(_without_data(words) if program == "curl" else words)[:MAX_TEXT]
+        said = words
+        if program == "curl":
+            said = _without_data(words)
+        elif bare in _INTERPRETERS:
+            said = [one for one in words if "(" not in one]  # program text is judged by itself
+        spoken = " ".join(said)[:MAX_TEXT]
         if self.guard.talks(spoken):
             self.danger = TALKS
             return
@@ -224,6 +243,8 @@ class Watch:
         """Look at what a command ends, and at the texts that it runs."""
         if program in _KILLS or bare == "fuser":
             self._kill(run, bare, words, command)
+        elif program in ("fd", "fdfind"):
+            self._find(run, words)
         elif program == "mount":
             for word in words:
                 if word[:1] != "-":
@@ -251,12 +272,22 @@ class Watch:
             if here_far and near.search(word) is None:
                 continue
             value = word.partition("=")[2] if word[:1] == "-" and "=" in word else word
-            for one in {value, *value[:4096].replace(",", ":").split(":")} if ":" in value else (value,):
+            for one in (
+                {value, *value[:4096].replace(",", ":").split(":")} if ":" in value or "," in value else (value,)
+            ):
                 plain = one.partition("?")[0] if value is not one else one
+                plain = plain.partition("=")[2] if plain[:1].isalpha() and "=" in plain else plain
                 if plain[:2] == "//" and plain[2:3] in ("/", "~"):  # of "file://"
                     plain = plain[2:]
                 if plain[:1] not in ("-", "") and (plain[:2] != "//" or "@" not in plain):
                     self.word(run, plain)
+
+    def _script(self, run: Run, words: list[str]) -> None:
+        """Look at the scripts of ``sed`` and ``awk``, which may write files themselves."""
+        for word in words:
+            if _SCRIPT_WRITES.search(word[:MAX_TEXT]) and _is_here(run):
+                what = self.guard.protected.mentioned(word[:MAX_TEXT])
+                self.danger = f"it may change {what}" if what else self.danger
 
     def _own(self, program: str, bare: str, words: list[str]) -> str:
         """Return why a command decides or switches off through Callosum, ``""`` if it does not."""
@@ -267,7 +298,7 @@ class Watch:
         if bare in _RUNS_MODULES or bare in ("python", "pypy"):
             for at, word in enumerate(words[:64]):
                 name = word.removeprefix("-m") if word[:2] == "-m" else word
-                after_m = (word[:2] == "-m" and len(word) > 2) or (at > 0 and words[at - 1] == "-m")
+                after_m = (word[:2] == "-m" and len(word) > 2) or (at > 0 and _MODULE.match(words[at - 1]) is not None)
                 if (after_m and (name == "callosum" or name[:9] == "callosum.")) or word.endswith("/callosum"):
                     return _decides(words[at + 1 :])
                 if word.endswith(f"/{_HOOK}"):
@@ -297,7 +328,7 @@ class Watch:
             return
         if bare == "fuser" and not any(one[:1] == "-" and "k" in one for one in words):
             return
-        said = list(words)
+        said = [*words, *(target for sign, target in command.redirects if sign == "<")]
         at = command.piped
         for _ in range(16):
             if at is None:
@@ -305,7 +336,8 @@ class Watch:
             said += at.words
             at = at.piped
         text = " ".join(said)[:MAX_TEXT]
-        if "callosum" in text.translate(_BRACKETS):
+        unknown = any(one[:1] == "$" or one == "./?*" for one in words)
+        if _PROCESS.search(text.translate(_BRACKETS)) or (self.sought and unknown):
             self.danger = "it ends Callosum's process"
         elif len(said) > len(words) or "$(" in text or bare != "kill":
             if self.guard.port_number.search(text):
@@ -317,6 +349,16 @@ class Watch:
     def _is_protected(self, run: Run, word: str) -> bool:
         found = run.place(word)
         return _is_here(run) and bool(found.path and self.guard.protected.touched(found.path))
+
+    def _find(self, run: Run, words: list[str]) -> None:
+        """Judge ``fd pattern folder -x command`` as the ``find`` that does the same."""
+        at = next((at for at, one in enumerate(words) if one in ("-x", "-X", "--exec", "--exec-batch")), 0)
+        plain = [one for one in words[:at] if one[:1] != "-"]
+        if at:
+            name = ["-name", f"*{plain[0]}*"] if plain and plain[0].replace("_", "").isalnum() else []
+            inner = words[at + 1 :] if "{}" in words[at:] else [*words[at + 1 :], "{}"]
+            with run.apart():
+                run.inner(["find", *(plain[1:] or ["."]), *name, "-exec", *inner, ";"], Command())
 
     def _within(self, run: Run, program: str, words: list[str], command: Command) -> None:
         """Follow texts that a program runs and that no rule for its tier reads."""
@@ -346,13 +388,17 @@ class Watch:
                 run.aside(one[:MAX_TEXT])
 
     def silent(self, run: Run, program: str, argv: list[str]) -> None:
-        """Follow the texts that ``trap`` and ``alias`` keep for later."""
+        """Follow the texts that ``trap`` and ``alias`` keep for later, and note a search for Callosum's processes."""
         if program == "trap":
             texts = argv[1:2]
-        elif program == "alias":
-            texts = [one.partition("=")[2] for one in argv[1:17]]
-        else:
+        elif program != "alias":
+            said = " ".join(argv[1:])[:MAX_TEXT].translate(_BRACKETS)
+            self.sought = (
+                self.sought or _PROCESS.search(said) is not None or self.guard.port_number.search(said) is not None
+            )
             return
+        else:
+            texts = [one.partition("=")[2] for one in argv[1:17]]
         for one in texts:
             if one.strip() and one != "-":
                 run.aside(one[:MAX_TEXT])
@@ -380,7 +426,11 @@ class Watch:
 
     def finish(self, run: Run, line: str) -> None:
         """Judge the remembered documents that something in the line may run; of too many, search the line as text."""
-        if not self.documents or self.danger or self.inside:
+        if self.danger or self.inside:
+            return
+        if any(one in ("$@", "$*") or one[-4:] in ("[@]}", "[*]}") for one in self.programs):
+            self.cut(line)  # the words of a list are run: the line is searched for them
+        if not self.documents:
             return
         self.inside = True
         programs = {one.rsplit("/", 1)[-1] for one in self.programs}
@@ -406,9 +456,11 @@ class Watch:
         if self.danger:
             return
         text = text[:MAX_TEXT]
-        if self.guard.near.search(text) is None:
+        for found in islice(_MOVED.findall(text), 64):
+            self.word(run, next((one for one in found if one), ""), whole=True)
+        if self.danger or self.guard.near.search(text) is None:
             return
-        if self.guard.talks(text):
+        if _CONNECTS.search(text) and self.guard.talks(text):
             self.danger = TALKS
             return
         strings = [next((one for one in found if one), "") for found in _STRINGS.findall(text)[:512]]

@@ -37,6 +37,8 @@ su-exec 1
 setpriv 0 --reuid --regid --groups --inh-caps --ambient-caps --bounding-set --securebits --pdeathsig
 pkexec 0 --user
 valgrind 0
+perf stat 0 -e -p -t -o -r -C --event --output
+perf record 0 -e -p -t -o -F -C --event --output
 chrt 1 -p
 caffeinate 0 -t -w
 flock 1 -w -E --timeout
