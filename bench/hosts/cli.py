@@ -36,7 +36,7 @@ from typing import Any
 
 from bench.harness import percentile
 from bench.serving import callosum
-from tests.e2e.claude_code.test_claude_code import Desk
+from tests.e2e.claude_code.conftest import Desk
 from tests.e2e.codex.conftest import NATIVE, CodexHome
 from tests.e2e.gemini.conftest import GeminiHome
 from tests.e2e.home import Home

@@ -2,125 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from callosum.server.place import running
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from callosum.sockets import socket_path
-from tests.e2e.hosts import installed, program_in
-from tests.e2e.models import Model, Turn, Use, model
+from tests.e2e.claude_code.conftest import SECONDS, Desk, bash
+from tests.e2e.models import Turn, Use
 from tests.support.certificates import certificate_in
 from tests.support.serving import serving, until
 from tests.support.standing import impostor
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
-SECONDS = 120.0
-ROOT = Path(__file__).parents[3]
 SENTENCE = "and this session has not read it since"
-
-
-@pytest.fixture(scope="session")
-def native() -> str:
-    """The program of this platform, which needs no Node."""
-    return str(program_in(installed("claude_code"), "@anthropic-ai/claude-code-*/claude"))
-
-
-@pytest.fixture
-def scripted() -> Iterator[Model]:
-    with model() as running:
-        yield running
-
-
-class Desk:
-    """A user's machine: a home, a project, a state folder, and Claude Code in it."""
-
-    def __init__(self, root: Path, native: str, scripted: Model) -> None:
-        self.root, self.program, self.model = root, native, scripted
-        self.home, self.project, self.state = root / "home", root / "project", root / "state"
-        self.bin = root / "bin"
-        for folder in (self.home, self.project, self.bin, root / "tmp"):
-            folder.mkdir()
-        self.environ = {
-            "PATH": f"{self.bin}:/usr/local/bin:/usr/bin:/bin",
-            "HOME": str(self.home),
-            "TMPDIR": str(root / "tmp"),
-            "CLAUDE_CODE_TMPDIR": str(root / "tmp"),
-            "TERM": "dumb",
-            "LANG": "C.UTF-8",
-            "ANTHROPIC_BASE_URL": scripted.address,
-            "ANTHROPIC_API_KEY": "none",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "DISABLE_AUTOUPDATER": "1",
-            "DISABLE_TELEMETRY": "1",
-            "DISABLE_ERROR_REPORTING": "1",
-        }
-
-    def callosum(self, *arguments: str) -> str:
-        environ = {**self.environ, "PYTHONPATH": str(ROOT), "CALLOSUM_STATE": str(self.state)}
-        command = [sys.executable, "-m", "callosum.cli", *arguments]
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def start(self, prompt: str, *allowed: str) -> subprocess.Popen[str]:
-        log = str(self.root / "debug.log")
-        command = [self.program, "-p", prompt, "--output-format", "json", "--debug-file", log]
-        return subprocess.Popen(
-            [*command, "--allowedTools", *(allowed or ("Bash", "Read", "Write", "Edit"))],
-            env=self.environ, cwd=self.project, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True,
-        )  # fmt: skip
-
-    def finish(self, process: subprocess.Popen[str]) -> dict[str, Any]:
-        out, err = process.communicate(timeout=SECONDS)
-        assert process.returncode == 0, out + err
-        found: dict[str, Any] = json.loads(out)
-        return found
-
-    def run(self, prompt: str, *allowed: str) -> dict[str, Any]:
-        return self.finish(self.start(prompt, *allowed))
-
-    def journal(self, event: str) -> list[Mapping[str, Any]]:
-        lines = self.callosum("journal", "--json").splitlines()
-        return [entry for entry in map(json.loads, lines) if entry["event"] == event]
-
-    def outcomes(self) -> list[tuple[str, str]]:
-        return [(entry["tool"], entry["outcome"]) for entry in self.journal("complete")]
-
-    def mailer(self) -> Path:
-        """A mail program that leaves a mark where it ran."""
-        program, mark = self.bin / "himalaya", self.root / "sent"
-        program.write_text(f"#!/bin/sh\ncat > {mark}\n")
-        program.chmod(0o755)
-        return mark
-
-    def kill_gate(self) -> None:
-        """As a crash would."""
-        for one in running(self.state):
-            with suppress(ProcessLookupError):
-                os.kill(one.process.pid, signal.SIGKILL)
-        Path(socket_path(self.state)).unlink(missing_ok=True)
-
-
-@pytest.fixture
-def desk(tmp_path: Path, native: str, scripted: Model) -> Iterator[Desk]:
-    made = Desk(tmp_path, native, scripted)
-    made.callosum("install", "claude-code", "--yes")
-    yield made
-    made.kill_gate()
 
 
 def write(path: Path, content: str) -> Use:
@@ -133,10 +31,6 @@ def read(path: Path) -> Use:
 
 def _silent(_channel: socket.socket) -> None:
     """Takes the connection and never says a word."""
-
-
-def bash(command: str, **more: Any) -> Use:
-    return Use("Bash", {"command": command, "description": "work", **more})
 
 
 MAIL = bash("printf 'To: bob@example.com\\nSubject: Lunch\\n\\nShall we meet at noon?' | himalaya message send")
