@@ -90,11 +90,14 @@ def start(state: str | os.PathLike[str], seconds: float = START_SECONDS, *, idle
 def local_client(state: str | os.PathLike[str], *, idle: float = IDLE, **options: Any) -> CallosumClient:
     """Returns a client of the state folder's local gate, which is started with the first call that finds none.
 
-    ``options`` are those of ``CallosumClient``. That first call may take ``START_SECONDS`` longer.
+    ``options`` are those of ``CallosumClient``. That first call may take ``START_SECONDS`` longer. A process of another
+    user that listens there is not asked.
     """
     from callosum.client.client import CallosumClient  # noqa: PLC0415 - `start` alone must stay light
 
     def bring_up(_seconds: float) -> None:
         start(state, START_SECONDS, idle=idle)
 
-    return CallosumClient(f"unix:{socket_path(state)}", state=state, start=bring_up, **options)
+    client = CallosumClient(f"unix:{socket_path(state)}", state=state, start=bring_up, **options)
+    client._transport.owner = os.geteuid()  # noqa: SLF001 - other clients may ask a gate of another user
+    return client

@@ -141,6 +141,8 @@ class Transport:
     ) -> None:
         self.address = Address(url)
         self.closed = False
+        self.owner: int | None = None
+        """Over a Unix socket: the user whose process must listen there, None for any."""
         lines = [f"Host: {self.address.authority}"]
         if token:
             if not token.isascii() or not token.isprintable() or " " in token:
@@ -318,6 +320,8 @@ class Transport:
             sock.connect(place)
             if family != socket.AF_UNIX:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            elif self.owner is not None:
+                self._check_owner(sock)
             if self.address.tls:
                 sock.settimeout(_left(deadline, self._clock, sent=False))
                 sock = self._secured().wrap_socket(sock, server_hostname=self.address.host)
@@ -330,6 +334,14 @@ class Transport:
                 raise Unreachable(f"no connection to {url}: {error}", sent=False, absent=absent) from error
             raise
         return _Connection(sock, self._clock)
+
+    def _check_owner(self, sock: socket.socket) -> None:
+        """Raise ``Unreachable`` if the process that listens belongs to another user, before anything is sent."""
+        from callosum.sockets import peer  # noqa: PLC0415 - for the local gate alone
+
+        found = peer(sock)
+        if found is not None and found[1] != self.owner:
+            raise Unreachable(f"process {found[0]}, which listens there, belongs to another user", sent=False)
 
     def _secured(self) -> ssl.SSLContext:
         if self._context is None:

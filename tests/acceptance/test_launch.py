@@ -18,13 +18,14 @@ import pytest
 
 from callosum import launch
 from callosum.client.local import local_client
+from callosum.errors import GateUnavailable
 from callosum.hosts.openclaw import FOLDER
 from callosum.hosts.openclaw import install as openclaw
 from callosum.hosts.script import script_of
 from callosum.model import Call
 from callosum.server.place import running
 from callosum.settings import Settings
-from callosum.sockets import hung_path, note_hung, origin_path, socket_path
+from callosum.sockets import hung_path, leave_origin, note_hung, origin, origin_path, socket_path
 from tests.acceptance.command import run
 from tests.support.planted import Planted
 from tests.support.serving import launch as serve
@@ -405,6 +406,39 @@ def test_process_that_took_the_place_of_a_gate_is_not_asked(state: Path) -> None
         assert not any(heard)
     finally:
         server.kill()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a gate of another user is NOT tested: that takes root")
+def test_gate_of_another_user_is_not_asked(state: Path) -> None:
+    script = write_script(state)
+    path = socket_path(state)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+        listening.bind(path)
+        leave_origin(path)
+        told, tell = os.pipe()
+        if not (child := os.fork()):  # whose process calls listen() is what the kernel remembers
+            os.setresuid(65534, 65534, 65534)
+            listening.listen(4096)
+            os.write(tell, b"x")
+            signal.pause()
+        try:
+            os.close(tell)
+            assert os.read(told, 1) == b"x"
+            Path(origin_path(path)).write_text("\n".join((str(child), *origin(), "")))
+            os.chown(path, 65534, 65534)
+            assert "belongs to another user (65534)" in send(script, "A", "mcp__mail__send_email", MAIL)
+            with local_client(state, deadline=1) as client, pytest.raises(GateUnavailable, match="another user"):
+                client.intercept(Call("mira", "delete_database", {"name": "shop"}))
+            listening.setblocking(False)
+            with suppress(BlockingIOError):
+                while True:
+                    channel, _ = listening.accept()
+                    with channel:
+                        assert channel.recv(65536) == b""
+        finally:
+            os.close(told)
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 def test_installing_anew_replaces_a_gate_from_elsewhere(state: Path, tmp_path: Path) -> None:
