@@ -94,6 +94,8 @@ _NAMES_IT: Final = re.compile(r"(?<![\w.-])callosum(?![\w./-])")
 _PROCESS: Final = re.compile(r"callosum(?![\w-])")
 _MODULE: Final = re.compile(r"-[A-Za-z]{0,8}m$")
 _HOOK: Final = "callosum-hook"
+_LAUNCHER: Final = "/callosum/launch.py"
+"""The file that starts every process of Callosum: see `callosum.launch`."""
 _INSIDE: Final = re.compile(r"[^\s()`$;|&<>\"']+")
 _BRACKETS: Final = str.maketrans("", "", "[]^$*\\")
 _SCHEDULE: Final = re.compile(r"^\s{0,8}(?:@\w{1,16}|(?:\S{1,64}\s{1,8}){5})")
@@ -301,6 +303,8 @@ class Watch:
                 after_m = (word[:2] == "-m" and len(word) > 2) or (at > 0 and _MODULE.match(words[at - 1]) is not None)
                 if (after_m and (name == "callosum" or name[:9] == "callosum.")) or word.endswith("/callosum"):
                     return _decides(words[at + 1 :])
+                if word.endswith(_LAUNCHER):
+                    return _decides(_arguments(words[at + 1 :]))
                 if word.endswith(f"/{_HOOK}"):
                     return "it speaks to Callosum as a host's hook does"
                 if word in ("-c", "-"):
@@ -502,6 +506,14 @@ class Watch:
         what = self.guard.protected.mentioned(plain.replace("$HOME", "~").replace("${HOME}", "~"))
         if what:
             self.danger = f"it is too long to be read and names {what}"
+
+
+def _arguments(words: list[str]) -> list[str]:
+    """Return the arguments of the command behind ``callosum/launch.py`` and that file's own options."""
+    at = 0
+    while words[at : at + 1] and words[at] in ("--import", "--in", "--run"):
+        at += 2
+    return words[at:]
 
 
 def _decides(words: list[str]) -> str:
