@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import shutil
 import signal
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -19,10 +21,12 @@ from callosum.bootclock import boot_id, boot_now
 from callosum.client import CallosumClient
 from callosum.deadline import stamp
 from callosum.errors import GateUnavailable
+from callosum.hosts.openclaw import FOLDER
 from callosum.hosts.script import script_of
 from callosum.model import Call
 from callosum.settings import Settings
 from callosum.sockets import socket_path
+from tests.support.mcpwrap import said, wrapped
 from tests.support.serving import Server, serving, until
 from tests.support.standing import impostor
 
@@ -290,3 +294,59 @@ def test_hook_says_until_when_it_waits(tmp_path: Path) -> None:
     boot, _, moment = deadline.rpartition(":")
     assert (boot, timeout_ms) == (boot_id(), "1000")
     assert began + 0.9 < float(moment) < boot_now() + 1.0
+
+
+def test_wrapped_mcp_server_leaves_no_lease_behind_for_a_call_that_was_given_up(server: Server, tmp_path: Path) -> None:
+    """The wrap has its own deadline, and keeps its connection for as long as that."""
+    environ = {"CALLOSUM_URL": server.address}
+    with wrapped(tmp_path / "wrap", "--name", "shop", "--instance", "mira", environ=environ) as client:
+        with stopped(server):
+            result = client.call("delete_database", {"name": "orders"})
+            assert "cannot be asked" in said(result), result
+        (entry,) = until(lambda: expired(server))
+        assert (entry["session"].partition("/")[0], entry["tier"]) == ("mira", 4)
+        assert client.calls() == []
+        assert_nothing_is_open(server)
+
+
+@pytest.mark.parametrize("client", ["JavaScript client", "OpenClaw plugin"])
+def test_program_in_javascript_leaves_no_lease_behind_for_a_call_that_it_gave_up(
+    local: Server, tmp_path: Path, client: str
+) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("the JavaScript clients are NOT tested: there is no node")
+    tests = Path(__file__).parent
+    script = tmp_path / "give_up.mjs"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("CALLOSUM_")}
+    if client == "OpenClaw plugin":
+        environ |= {"CALLOSUM_STATE": str(local.state), "CALLOSUM_PLUGIN": str(FOLDER)}
+        script.write_text(
+            f"""
+            import {{ Host, callOf }} from {json.dumps((tests / "openclaw" / "host.mjs").as_uri())};
+            const host = new Host({{ deadlineMs: 900 }});
+            const {{ event, ctx }} = callOf("delete_repository", {json.dumps(REPO)});
+            console.log(await host.before(event, ctx));
+            process.exit(0);
+            """
+        )
+        running: Any = nullcontext(local)
+    else:
+        script.write_text(
+            f"""
+            import {{ CallosumClient }} from {json.dumps((tests.parents[1] / "clients/javascript/callosum.js").as_uri())};
+            const gate = new CallosumClient({{ url: process.argv[2], instance: "mira", deadline: 900 }});
+            const call = {{ tool: "delete_repository", params: {json.dumps(REPO)} }};
+            await gate.intercept(call).then(console.log, (error) => console.log(error.message));
+            """
+        )
+        running = serving(tmp_path / "tcp" / "state")
+    with running as server:
+        with stopped(server):
+            done = subprocess.run(
+                [node, str(script), server.address], env=environ, capture_output=True, text=True, timeout=60, check=True
+            )
+            assert "cannot be asked" in done.stdout, done
+        (entry, *_) = until(lambda: expired(server))
+        assert entry["session"].startswith("mira")
+        assert_nothing_is_open(server)
