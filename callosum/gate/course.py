@@ -43,6 +43,7 @@ from callosum.gate.check import (
     without_secrets,
     written,
 )
+from callosum.gate.links import guarded
 from callosum.model import (
     DEFAULT_NAMESPACE,
     SECOND,
@@ -135,9 +136,10 @@ class Courses:
 
     # --- the decision ----------------------------------------------------------------------------
 
-    def intercept(self, call: Call, expiry: Expiry | None = None) -> Course[Decision]:
+    def intercept(self, call: Call, expiry: Expiry | None = None, *, here: bool = False) -> Course[Decision]:
         """Decides a call; waits in the queue if the call wants to.
 
+        ``here``: its tool runs on this machine.
         ``expiry`` tells whether the client still waits (default: by the call's own deadline). It is asked
         inside the transaction and once more after it.
 
@@ -146,7 +148,7 @@ class Courses:
             Unconfirmed: The store could not confirm that the decision survives.
         """
         began = time.perf_counter()
-        ask, identity = self._ask(call)
+        ask, identity = self._ask(call, here=here)
         call = ask.call
         if expiry is None and (call.deadline is not None or call.timeout_ms is not None):
             expiry = Expiry(expires_at(call.deadline, call.timeout_ms))
@@ -178,9 +180,9 @@ class Courses:
             )
         return decision
 
-    def explain(self, call: Call) -> Course[tuple[Classification, Decision]]:
+    def explain(self, call: Call, *, here: bool = False) -> Course[tuple[Classification, Decision]]:
         """Says what a call would get now, and why. Nothing is recorded and nothing waits."""
-        ask, identity = self._ask(replace(call, wait=0))
+        ask, identity = self._ask(replace(call, wait=0), here=here)
         shown: list[Decision] = []
 
         def look(view: View) -> Change:
@@ -190,10 +192,13 @@ class Courses:
         yield scope_of(ask, identity), look
         return ask.found, shown[0]
 
-    def _ask(self, call: Call) -> tuple[Ask, bytes | None]:
+    def _ask(self, call: Call, *, here: bool = False) -> tuple[Ask, bytes | None]:
         check_call(call)
         params = written(call.params)
-        found = self.rules.current().classify(call)
+        rules = self.rules.current()
+        found = rules.classify(call)
+        if here:
+            found = guarded(rules, call, found)
         shown = call.params
         if call.action is not None and "action" not in shown:
             shown = {"action": call.action, **shown}

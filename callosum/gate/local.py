@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -124,20 +124,22 @@ class LocalGate:
 
     located = staticmethod(located)
     """What of a call this machine's disk tells is added here, since its tools run here."""
+    here: ClassVar[bool] = True
+    """The tools of its calls run on this machine, so that links may be followed for the guard."""
 
     # --- the gate's face -------------------------------------------------------------------------
 
     def intercept(self, call: Call) -> Decision:
         if self._backlog or self.spool.waiting():
             self.take_in()
-        decision = self._drive(self.courses.intercept(self.located(call)))
+        decision = self._drive(self.courses.intercept(self.located(call), here=self.here))
         if decision.id % UPKEEP_EVERY == 0:
             self.upkeep()
         return decision
 
     def explain(self, call: Call) -> tuple[Classification, Decision]:
         """Says what a call would get now, and why. Nothing is recorded and nothing waits."""
-        return self._drive(self.courses.explain(self.located(call)))
+        return self._drive(self.courses.explain(self.located(call), here=self.here))
 
     def complete(
         self,

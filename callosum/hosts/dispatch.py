@@ -228,7 +228,7 @@ class Dispatcher:
     def _before(self, adapter: Adapter, call: Call, host: Host | None, expiry: Expiry | None) -> Course[Answer]:
         if host is not None:
             call = located(replace(call, host=host))  # a host of this machine, and so a folder of it
-        decision = yield from self._courses.intercept(call, expiry)
+        decision = yield from self._courses.intercept(call, expiry, here=host is not None)
         self._decided(decision)
         inform = (decision.warning or "") if decision.verdict is Verdict.WARN else ""
         if decision.proceed:

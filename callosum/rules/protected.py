@@ -1,7 +1,6 @@
 """The files that no call may change: Callosum's own, and the settings of the hosts that call it.
 
-``Protected`` compares paths by their spelling. It touches no disk, so a link that points to a protected folder is
-seen only by whoever resolves it first (``callosum.gate.links``).
+``Protected`` compares paths by their spelling. It touches no disk: ``callosum.gate.links`` follows symbolic links.
 """
 
 from __future__ import annotations

@@ -195,6 +195,14 @@ class RuleSet:
             params = {**params, "action": action}
         return self._hasher.digest(tool, params)
 
+    def protects(self, path: str) -> str:
+        """Return what protected thing a change of an absolute path would change, ``""`` for none."""
+        return self._guard.protected.touched(path)
+
+    def refused(self, call: Call, reason: str) -> Classification:
+        """Return the classification of a call that the guard blocks for a reason that only the disk tells."""
+        return self._guarded(call, call.params, shapes.of(call.params), reason)
+
     def _classify(self, call: Call, params: Mapping[str, Any]) -> Classification:
         shape = shapes.of(params)
         hints = _NO_HINTS

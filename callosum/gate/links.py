@@ -1,0 +1,56 @@
+"""Follow symbolic links for the guard: a file may be Callosum's under another name.
+
+The rules compare paths by spelling and touch no disk. A gate in the process of a tool, and the hooks of a host on this
+machine, look at each file that a call writes. A server never looks at a path that a remote client names.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING, Final
+
+from callosum.model import Mode
+
+if TYPE_CHECKING:
+    from callosum.model import Call, Classification
+    from callosum.rules import RuleSet
+
+KEPT: Final = 5.0
+"""Seconds for which the resolved name of a path is kept."""
+_MOST: Final = 4096
+_FILE: Final = "file:"
+
+_known: dict[str, tuple[float, str]] = {}
+
+
+def guarded(rules: RuleSet, call: Call, found: Classification) -> Classification:
+    """Return a call's classification, or the guard's if the call writes a protected file under another name."""
+    if found.effect == "read":
+        return found
+    for key in found.keys:
+        name = key.name
+        if key.mode is Mode.READ or name[:5] != _FILE:
+            continue
+        path = name[5:]
+        known = _known.get(path)
+        real = known[1] if known is not None and time.monotonic() < known[0] else _look(path)
+        if real and (what := rules.protects(real)):
+            return rules.refused(call, f"through a link, it would change {what}")
+    return found
+
+
+def _look(path: str) -> str:
+    """Return and keep what a path is without its links, ``""`` if it holds none that anybody can see."""
+    full = os.path.expanduser(path) if path[:1] == "~" else path  # noqa: PTH111
+    real = ""
+    if full[:1] == "/":
+        try:
+            found = os.path.realpath(full)
+        except (OSError, ValueError):  # no right to look, a name that no file can have
+            found = full
+        real = found if found != full.rstrip("/") else ""
+    if len(_known) >= _MOST:
+        _known.clear()
+    _known[path] = (time.monotonic() + KEPT, real)
+    return real

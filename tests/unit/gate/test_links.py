@@ -1,0 +1,68 @@
+"""The guard knows its files under other names: symbolic links are followed where the tools run on this machine."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.gate.local import LocalGate
+from callosum.model import Call, Verdict
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[LocalGate]:
+    with LocalGate(tmp_path / "state") as made:
+        yield made
+
+
+def call(tool: str, **params: Any) -> Call:
+    return Call("mira", tool, params)
+
+
+def test_file_of_the_state_folder_is_protected_through_a_link_to_the_folder(gate: LocalGate, tmp_path: Path) -> None:
+    (tmp_path / "other").symlink_to(tmp_path / "state")
+    for one in (
+        call("Write", file_path=f"{tmp_path}/other/tiers.json", content="{}"),
+        call("Edit", file_path=f"{tmp_path}/other/tiers.json", old_string="a", new_string="b"),
+        call("Bash", command=f"echo x > {tmp_path}/other/gate.db"),
+        call("Bash", command=f"cd {tmp_path} && rm -f other/gate.db"),
+        call("Bash", command=f"rm -rf {tmp_path}/other/*"),
+    ):
+        decision = gate.intercept(one)
+        assert decision.verdict is Verdict.BLOCK, one
+        assert "Callosum's state folder" in (decision.warning or "")
+        assert gate.explain(one)[0].why[0].startswith("the gate guards itself: through a link, ")
+
+
+def test_file_is_protected_through_a_link_to_the_file(gate: LocalGate, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").symlink_to(tmp_path / "state" / "gate.db")
+    assert gate.intercept(call("Write", file_path=f"{tmp_path}/notes.txt", content="")).verdict is Verdict.BLOCK
+
+
+def test_other_links_reads_and_files_that_do_not_exist_pass(gate: LocalGate, tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "linked").symlink_to(tmp_path / "work")
+    (tmp_path / "other").symlink_to(tmp_path / "state")
+    for one in (
+        call("Write", file_path=f"{tmp_path}/linked/a.txt", content=""),
+        call("Write", file_path=f"{tmp_path}/none/a.txt", content=""),
+        call("Read", file_path=f"{tmp_path}/other/tiers.json"),
+        call("Bash", command=f"cat {tmp_path}/other/tiers.json"),
+    ):
+        assert gate.intercept(one).verdict is not Verdict.BLOCK, one
+
+
+def test_no_link_is_followed_for_calls_of_other_machines(tmp_path: Path) -> None:
+    class Elsewhere(LocalGate):
+        here = False
+
+    (tmp_path / "other").symlink_to(tmp_path / "state")
+    with Elsewhere(tmp_path / "state") as gate:
+        written = gate.intercept(call("Write", file_path=f"{tmp_path}/other/tiers.json", content=""))
+    assert written.verdict is not Verdict.BLOCK
+
+
+@pytest.mark.parametrize("path", ["a/b", "/", "/x\\0", "./x", "~", "~nobody-at-all/x", "/dev/null"])
+def test_paths_that_nobody_can_look_at_are_judged_by_their_spelling(gate: LocalGate, path: str) -> None:
+    assert gate.intercept(call("Write", file_path=path, content="")).rule != "self-guard"
