@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -437,11 +438,10 @@ def test_a_gate_that_talks_nonsense_keeps_nobody_from_reading(tmp_path: Path, sc
 def test_a_gate_that_hangs_holds_up_nobody_else(tmp_path: Path) -> None:
     with Peer(_asleep) as peer, wrapped(tmp_path / "state", environ={"CALLOSUM_URL": peer.url}) as client:
         ids = [client.send("tools/call", client.params("delete_database", {"name": str(n)})) for n in range(10)]
+        began = time.monotonic()
         client.ask("ping", id="p")
-        first = [found["id"] for found in client.kept]
-        assert set(first) <= {ids[0]}, "at most the first, for which the gate was still believed to be fast"
-        for id in [id for id in ids if id not in first]:
-            assert client.answer(id)["result"]["isError"] is True
+        assert time.monotonic() - began < 8, "of ten calls at most the first is waited for"
+        assert all(client.answer(id)["result"]["isError"] is True for id in ids)
 
 
 def test_a_call_that_is_cancelled_at_the_gate_never_reaches_the_server(tmp_path: Path) -> None:

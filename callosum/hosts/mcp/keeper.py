@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from callosum.client.fallback import runs_commands
 from callosum.errors import CallosumError, ConfigError, GateUnavailable, StoreUnavailable
 from callosum.model import Call, Decision, Outcome, Tier, Verdict
+from callosum.sockets import HUNG_SECONDS
 from callosum.wire import Complete
 
 if TYPE_CHECKING:
@@ -60,10 +61,17 @@ class Keeper:
     """Asks the gate and reports to it. Usable from any thread.
 
     ``connect`` makes the client when it is first needed. ``judge`` says how grave a call is by the rules alone; it is
-    asked where the gate cannot be.
+    asked where the gate cannot be. ``clock``: for tests.
     """
 
-    def __init__(self, connect: Callable[[], CallosumClient], judge: Callable[[Call], tuple[int, str]]) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], CallosumClient],
+        judge: Callable[[Call], tuple[int, str]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
+        self._hung_until = float("-inf")
         self._connect = connect
         self._judge = judge
         self._client: CallosumClient | None = None
@@ -114,22 +122,43 @@ class Keeper:
         return Ruling(True, (decision.warning or "") if decision.verdict is Verdict.WARN else "", decision)
 
     def _decide(self, call: Call) -> Decision:
+        """Ask the gate, or decide without it.
+
+        After it did not answer in time it is left alone for ``HUNG_SECONDS``, as hooks do: not each call waits in vain.
+        """
+        began = self._clock()
+        fault: CallosumError
         try:
-            return self.client.intercept(call)
+            decision = self._intercept(call, began)
         except GateUnavailable as error:
-            fault: CallosumError = error
+            fault = error
+            self._note_hung(call, began)
         except StoreUnavailable as error:
             fault = error
         except ConfigError as error:
             if error.at not in _OURS:
                 raise
             fault = error
+        else:
+            if decision.fallback:
+                self._note_hung(call, began)
+            return decision
         try:
             return self.client.fallback(call, fault)
         except GateUnavailable:
             if not self._only_looks(call):
                 raise
             return self.client.fallback(call, fault, tier=Tier.NONE)
+
+    def _intercept(self, call: Call, now: float) -> Decision:
+        if now < self._hung_until:
+            raise GateUnavailable("it did not answer in time a moment ago")
+        return self.client.intercept(call)
+
+    def _note_hung(self, call: Call, began: float) -> None:
+        now = self._clock()
+        if now - began >= self.client.deadline + call.wait:
+            self._hung_until = now + HUNG_SECONDS
 
     def _only_looks(self, call: Call) -> bool:
         """Whether the rules take the tool for one that only looks, whatever it is given."""

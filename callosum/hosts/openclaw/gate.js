@@ -25,6 +25,8 @@ const FIRST = 5_000;
 /** How often a request is made again whose connection was cut: each that was kept open may be. */
 const MOST_CUTS = 5;
 const POLL = 20;
+/** How long a gate that did not answer in time is left alone by what cannot wait, in milliseconds: as hooks do it. */
+const HUNG = 5_000;
 /** After how many seconds without need the gate of a machine ends. */
 const IDLE = 600;
 /** With these the connection came to nothing for certain: nobody was asked. */
@@ -33,10 +35,14 @@ const CUT = new Set(["ECONNRESET", "EPIPE", "ECONNABORTED"]);
 /** Requests that say how long this client waits: decided later, they would open what nobody reports. */
 const EXPIRES = new Set(["/intercept", "/lock"]);
 
-/** The gate cannot be asked. `unsent`: nothing came of it for certain; `cut`: the connection was cut. */
+/**
+ * The gate cannot be asked. `unsent`: nothing came of it for certain; `cut`: the connection was cut; `late`: it did not
+ * answer in time.
+ */
 export class Away extends Error {
-    constructor(message, { unsent = false, cut = false } = {}) {
+    constructor(message, { unsent = false, cut = false, late = false } = {}) {
         super(message);
+        this.late = late;
         this.unsent = unsent;
         this.cut = cut;
     }
@@ -57,6 +63,7 @@ export class Gate {
     #http;
     #starting = null;
     #coolUntil = 0;
+    #hungUntil = 0;
 
     constructor(settings, log = () => {}) {
         this.#settings = settings;
@@ -103,9 +110,23 @@ export class Gate {
      * asked must bear that. `patience` is how long more a local gate may take to start, in milliseconds,
      * where there is none.
      *
+     * What names no `deadline` cannot wait: a call, or the begin of a turn. For five seconds after the gate did not answer
+     * such a request in time, or until it answers another, it is not asked.
+     *
      * Throws `Away`, or `Refused` for a 4xx.
      */
-    async ask(method, target, body, { deadline = this.#settings.deadline, patience = 0 } = {}) {
+    async ask(method, target, body, { deadline, patience = 0 } = {}) {
+        if (deadline !== undefined) return this.#repeated(method, target, body, deadline, patience);
+        if (performance.now() < this.#hungUntil) throw new Away("it did not answer in time a moment ago");
+        try {
+            return await this.#repeated(method, target, body, this.#settings.deadline, patience);
+        } catch (error) {
+            if (error instanceof Away && error.late) this.#hungUntil = performance.now() + HUNG;
+            throw error;
+        }
+    }
+
+    async #repeated(method, target, body, deadline, patience) {
         let ends = performance.now() + deadline;
         let started = false;
         for (let cuts = 0; ;) {
@@ -113,7 +134,9 @@ export class Gate {
                 const left = Math.max(1, ends - performance.now());
                 const sent = EXPIRES.has(target) ? { ...body, ...stamp(left) } : body;
                 const text = sent === undefined ? undefined : JSON.stringify(sent);
-                return await this.#once(method, target, text, left);
+                const answer = await this.#once(method, target, text, left);
+                this.#hungUntil = 0;
+                return answer;
             } catch (error) {
                 if (!(error instanceof Away) || performance.now() > ends) throw error;
                 if (error.unsent && this.#settings.mode === "local" && !started) {
@@ -163,7 +186,7 @@ export class Gate {
                 reject(error);
                 request.destroy();
             };
-            const timer = setTimeout(() => fail(new Away("no answer in time")), milliseconds);
+            const timer = setTimeout(() => fail(new Away("no answer in time", { late: true })), milliseconds);
             request.on("error", (error) => {
                 // A connection that was kept, or that a gate took which is ending, says nothing of the next one.
                 fail(

@@ -127,6 +127,15 @@ for (const [what, listener] of GARBAGE) {
     });
 }
 
+test("a gate that hangs is asked about one call, and left alone by the next ones", async () => {
+    let asked = 0;
+    const server = await instead((request) => void (request.url === "/intercept" && asked++));
+    const host = new Host({ mode: "remote", url: server.url, state: undefined, deadlineMs: 400, failMode: "open" });
+    for (let count = 0; count < 4; count++) assert.equal(await within(3000, () => judged(host, READ)), undefined);
+    assert.equal(asked, 1);
+    server.close();
+});
+
 test("a remote gate's table is fetched, and holds when it has gone", async () => {
     let there = true;
     const server = await instead((request, response) => {

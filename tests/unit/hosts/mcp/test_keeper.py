@@ -1,4 +1,4 @@
-"""What the gate is shown of params that are too long for it."""
+"""What the gate is shown of params that are too long for it, and how often a gate that hangs is asked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from callosum.hosts.mcp.keeper import LONG_TEXT, shortened
+from callosum.errors import GateUnavailable
+from callosum.hosts.mcp.keeper import LONG_TEXT, Keeper, shortened
+from callosum.model import Call, Decision, Verdict
+from callosum.sockets import HUNG_SECONDS
 
 
 def test_long_texts_are_cut_wherever_they_stand_and_told_apart() -> None:
@@ -23,3 +26,51 @@ def test_long_texts_are_cut_wherever_they_stand_and_told_apart() -> None:
 @pytest.mark.parametrize(("said", "tier"), [(None, 3), (0, 3), (4, 4), ("4", 3), (9, 3)])
 def test_what_is_not_seen_whole_is_grave(said: Any, tier: int) -> None:
     assert shortened({"_tier": said, "text": ""})["_tier"] == tier
+
+
+class HungClient:
+    """A client whose gate takes ``seconds`` to answer, and gives up after its deadline."""
+
+    deadline = 1.0
+
+    def __init__(self, clock: list[float]) -> None:
+        self.clock, self.seconds, self.asked = clock, 0.0, 0
+
+    def intercept(self, call: Call) -> Decision:
+        self.asked += 1
+        self.clock[0] += min(self.seconds, self.deadline)
+        return self.fallback(call, None) if self.seconds > self.deadline else self.decided(fallback=False)
+
+    def fallback(self, call: Call, error: object, *, tier: int | None = None) -> Decision:
+        if call.tool != "read":
+            raise GateUnavailable(str(error))
+        return self.decided(fallback=True)
+
+    def decided(self, *, fallback: bool) -> Decision:
+        return Decision(
+            proceed=True,
+            tier=0,
+            context_key=None,
+            id=1,
+            verdict=Verdict.ALLOW,
+            context_keys=(),
+            rule="",
+            fallback=fallback,
+        )
+
+
+@pytest.mark.parametrize("tool", ["read", "delete"])
+def test_gate_that_hangs_is_asked_once_in_five_seconds(tool: str) -> None:
+    clock = [100.0]
+    client: Any = HungClient(clock)
+    keeper = Keeper(lambda: client, lambda _: (4, "write"), lambda: clock[0])
+    client.seconds = 60.0
+    rulings = [keeper.ask(Call("mira", tool, {}), 10) for _ in range(5)]
+    assert [ruling.proceed for ruling in rulings] == [tool == "read"] * 5
+    assert client.asked == 1
+    clock[0] += HUNG_SECONDS
+    client.seconds = 0.0
+    assert keeper.ask(Call("mira", tool, {}), 10).proceed
+    assert client.asked == 2
+    assert keeper.ask(Call("mira", tool, {}), 10).proceed
+    assert client.asked == 3, "one that answers is used again"
