@@ -7,6 +7,7 @@
     ├── StoreError         the store refuses: a foreign file, another schema, a broken contract
     │   └── StoreUnavailable   the store cannot be reached or written just now; trying again may help
     │       └── Unconfirmed    it was written, but nobody knows whether it survives; ``id`` if it may be in force
+    │       └── StoreChanged   the store was replaced or lost acknowledged entries; a person must accept it
     ├── GateUnavailable    the gate cannot answer, and this call may not run without it
     ├── NotAPerson         only a person may do this, and an agent's host stands behind the process
     ├── Expired            the client no longer waited when its request was to be decided; nothing is open
@@ -76,6 +77,10 @@ class Unconfirmed(StoreUnavailable):
         one = Unconfirmed(str(self), (answer,), reachable=self.reachable)
         one.__cause__ = self.__cause__
         return one
+
+
+class StoreChanged(StoreUnavailable):
+    """The store was replaced or lost acknowledged entries; tiers 3 and 4 are refused until a person accepts it."""
 
 
 class Expired(CallosumError):

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, Literal
 from callosum.cli.options import exists, open_gate, rulebook_of
 from callosum.errors import CallosumError, StoreError
 from callosum.hosts.checkup.finding import Finding
-from callosum.stores.base import different_keys
+from callosum.stores.base import Store, different_keys
+from callosum.stores.receipt import ADVICE
 
 if TYPE_CHECKING:
     from callosum.model import Entry
@@ -141,9 +142,12 @@ def _store(settings: Settings) -> Iterator[Finding]:
         with open_gate(settings) as gate:
             health = gate.store.check()
             status = gate.status(namespace=settings.namespace)
+            unproven = _unproven(gate.store) if not health.problems else None
     except StoreError as error:
         yield Finding("store", "wrong", str(error), "Calls of tier 3 and 4 are refused until the store is back.")
         return
+    if unproven is not None:
+        yield unproven
     for problem in health.problems:
         ahead = health.ahead > 1 and "ahead of the clock" in problem
         yield Finding(
@@ -152,6 +156,8 @@ def _store(settings: Settings) -> Iterator[Finding]:
             problem,
             "Set the clock right; it goes by itself once the clock has caught up."
             if ahead
+            else f"Look at the journal, and at what the sessions have done since. Then: {ADVICE}"
+            if ADVICE in problem
             else f"Stop the agents, keep a copy of {health.place}, and move it away to start afresh."
             if health.engine.startswith("SQLite")
             else "Configure the server as the documentation of the stores says.",
@@ -163,7 +169,7 @@ def _store(settings: Settings) -> Iterator[Finding]:
             different_keys(health.content_keys),
             "Give every server the same content.key in its state folder, and start them again; this goes a day later.",
         )
-    if not health.problems:
+    if not (health.problems or unproven):
         yield Finding(
             "store",
             "ok",
@@ -192,6 +198,15 @@ def _store(settings: Settings) -> Iterator[Finding]:
         )
     if status.asked:
         yield Finding("approvals", "advice", f"{len(status.asked)} calls wait for a person", "callosum watch")
+
+
+def _unproven(store: Store) -> Finding | None:
+    """Return what keeps the store from being written, if anything does."""
+    try:
+        store.prove()
+    except StoreError as error:
+        return Finding("store", "wrong", str(error), "Calls of tier 3 and 4 are refused until it can be written.")
+    return None
 
 
 def _segments(settings: Settings) -> Iterator[Finding]:

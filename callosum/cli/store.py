@@ -124,6 +124,7 @@ def copy(
     """
     from callosum.cli import show
     from callosum.stores import copying
+    from callosum.stores.opening import open_store
 
     with _unseen(source, target):
         ours = _settings(source, state, config)
@@ -135,6 +136,9 @@ def copy(
             finally:
                 progress.end()
             names = from_.name, to.name
+    if copied.verified:
+        with _unseen(target), closing(open_store(theirs)) as made:
+            made.accept()
     segments = sum(1 for _ in (ours.state / "journal").glob("*.jsonl.gz"))
     if json:
         show.json({**asdict(copied), "from": names[0], "to": names[1], "segments": segments})
@@ -142,6 +146,58 @@ def copy(
         _tell(copied, names, segments)
     if not copied.verified:
         raise typer.Exit(NO)
+
+
+@app.command(epilog=EPILOG)
+def accept(url: Url = None, state: State = None, config: Config = None, json: Json = False) -> None:
+    """Take a store that was replaced, or that lost what it acknowledged, as it is. Only a person can.
+
+    Until then calls of tiers 3 and 4 are refused. Look first at what the sessions did that the store no longer knows:
+    their leases are gone, and what they did can be allowed once more.
+    """
+    from callosum.cli import show
+    from callosum.cli.person import require_person
+    from callosum.stores.opening import open_store
+
+    with _unseen(url), closing(open_store(_settings(url, state, config))) as store:
+        require_person(store, "accept a changed store")
+        was = store.accept()
+    if json:
+        show.json({"ok": True, "was": was})
+    elif was:
+        show.line(f"Accepted: {was}.", "green")
+    else:
+        show.line("Nothing to accept: the store holds what it acknowledged.", "green")
+
+
+@app.command(epilog=EPILOG)
+def restore(
+    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="A saved SQLite database of a gate.")],
+    state: State = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Put a saved SQLite database in the place of the store, and accept it. Stop all gates first.
+
+    The database that was there is kept beside it, under a name that ends in .before-restore.
+    """
+    from callosum.cli import show
+    from callosum.person import refuse_agents
+    from callosum.stores.opening import file_of, open_store, scheme_of
+    from callosum.stores.sqlite import replace_file
+
+    settings = settings_of(state, None, config)
+    if scheme_of(settings) != "sqlite":
+        raise ConfigError("only a SQLite database is restored by this command: see docs/operations.md", at="store")
+    refuse_agents(None, "only a person can restore a store")
+    replace_file(backup, file_of(settings))
+    with closing(open_store(settings)) as store:
+        store.accept()
+        entries = store.check().entries
+    if json:
+        show.json({"ok": True, "entries": entries})
+    else:
+        show.line(f"Restored from {backup}: {entries} entries.", "green")
 
 
 # --- the store that is meant --------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from callosum import __version__, wire
 from callosum.brain import Brain
 from callosum.corpus import events
 from callosum.deadline import Expiry, expires_at
-from callosum.errors import ConfigError, Expired, StoreError, StoreUnavailable, Unconfirmed
+from callosum.errors import ConfigError, Expired, StoreChanged, StoreError, StoreUnavailable, Unconfirmed
 from callosum.gate.check import MAX_WAIT, check_name
 from callosum.gate.intake import check_record
 from callosum.gate.records import approvals_of, page_of
@@ -40,6 +40,7 @@ from callosum.model import (
     Status,
 )
 from callosum.process import host_above
+from callosum.server.health import StoreHealth
 from callosum.server.line import Gone, Overloaded, Stopping
 from callosum.server.metrics import Metrics
 from callosum.server.queries import (
@@ -143,8 +144,7 @@ class Service:
         self.touched = self.began
         """When something was last asked, for a server that ends when nobody needs it."""
         self.waiting = 0
-        self._looking: asyncio.Future[int] | None = None
-        """The last look at the store for who asked whether it is there."""
+        self._health = StoreHealth(self.store)
 
     # --- the five endpoints ----------------------------------------------------------------------
 
@@ -429,12 +429,9 @@ class Service:
     async def health(self, request: Request) -> Answer:
         """Whether the gate can decide, and goes on to: a balancer sends nobody where it does not."""
         status, code, store = ("stopping", 503, "ok") if self.served.leaving else ("ok", 200, "ok")
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.ensure_future(self.served.read(self.store.now))
-        try:
-            await asyncio.shield(self._looking)  # one look serves all who ask meanwhile
-        except StoreError as error:
-            status, code, store = "unavailable", 503, str(error)
+        fault = await self._health.fault(self.served.read)
+        if fault:
+            status, code, store = "unavailable", 503, fault
         if request.scope.get("callosum.stranger"):
             return _json(Health(status), code)
         pool = getattr(self.store, "pool", None)
@@ -606,6 +603,8 @@ class App:
         except Unconfirmed as error:
             unconfirmed = wire.Fault(str(error), "store", error.id)
             return Answer(wire.encode(unconfirmed), 503, {"Retry-After": "1"})
+        except StoreChanged as error:
+            return fault(503, str(error), "store")
         except StoreUnavailable as error:
             return fault(503, str(error), "store", Retry_After="1")
         except StoreError as error:

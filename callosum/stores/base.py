@@ -324,6 +324,20 @@ class Store(Protocol):
         """
         ...
 
+    def prove(self) -> None:
+        """Write something tiny, to prove that decisions can be stored.
+
+        Raises ``StoreChanged`` while calls of tiers 3 and 4 are refused.
+        """
+        ...
+
+    def accept(self) -> str:
+        """Take a store that was replaced or lost entries as it is, for all gates that work on it.
+
+        Returns what was wrong, ``""`` if nothing was. Only a person may ask for it.
+        """
+        ...
+
     def size(self) -> int:
         """Returns how many bytes the live data take, without room that is free again. Cheap."""
         ...

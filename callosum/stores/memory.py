@@ -343,6 +343,12 @@ class MemoryStore:
         with self._lock:
             return max(self._clock(), max(self._held.entries, default=0))
 
+    def prove(self) -> None:
+        """Do nothing: memory takes what is written."""
+
+    def accept(self) -> str:
+        return ""
+
     def check(self) -> Health:
         with self._lock:
             last = max(self._held.entries, default=0)

@@ -38,13 +38,13 @@ def open_store(settings: Settings) -> Store:
             from callosum.stores.postgres import PostgresStore
         except ImportError as error:
             raise _missing("postgres", error) from error
-        return PostgresStore(settings.store)
+        return PostgresStore(settings.store, state=settings.state)
     if scheme in ("redis", "rediss", "valkey", "valkeys", "unix"):
         try:
             from callosum.stores.redis import RedisStore
         except ImportError as error:
             raise _missing("redis", error) from error
-        return RedisStore(settings.store)
+        return RedisStore(settings.store, state=settings.state)
     raise ConfigError(f"there is no store for {scheme}: URLs; expected sqlite, postgresql or redis", at="store")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import sqlite3
 import subprocess
@@ -29,7 +30,7 @@ from callosum.stores.postgres import PostgresStore
 from callosum.stores.postgres.schema import MIGRATIONS, SCHEMA
 from callosum.stores.versions import Version, migrate, version_of
 from callosum.testing.script import Script
-from tests.acceptance.command import CALLOSUM, environment, run
+from tests.acceptance.command import CALLOSUM, at_terminal, environment, run
 from tests.support import forking
 from tests.support.postgres import Server, binaries, postgres, schema_of  # noqa: F401
 from tests.support.redis_server import RedisServer
@@ -71,11 +72,11 @@ class Installation:
         env = environment(self.state, **{**self.variables, **more, "CALLOSUM_STORE": self.url})
         if not self.url:
             del env["CALLOSUM_STORE"]
-        done = subprocess.run(
-            ["bash", "-euc", told(f"{self.kind} {what}")],
-            env=env, capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
+        bash = shutil.which("bash")
+        assert bash is not None
+        commands = f"cd {shlex.quote(str(self.state))}; " + told(f"{self.kind} {what}")
+        done = at_terminal(self.state, "-euc", commands, env=env, program=(bash,))
+        assert done.code == 0, done.text
 
     def start(self) -> None:
         """After a restore."""
@@ -94,6 +95,8 @@ class OnRedis(Installation):
         assert self.server.process is not None
         self.server.process.wait(10)
         self.server.start()
+        done = at_terminal(self.state, "store", "accept", env={"CALLOSUM_STORE": self.url})
+        assert done.code == 0, done.text
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "redis"])

@@ -23,6 +23,8 @@ from psycopg.errors import error_from_result
 
 Params = Mapping[str, Any] | Sequence[Any] | None
 
+_LEAST: Final = 0.1
+"""Seconds that a last try gets, at the least."""
 STALL: Final = 8.0
 """For how many seconds an answer may be silent before its connection counts as lost; longer than ``lock_timeout``."""
 _OK: Final = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
@@ -46,6 +48,13 @@ class Wired(psycopg.Connection[Any]):
         self.preamble = preamble
         self._rows = Transformer.from_context(self)
         self._poll = select.poll()
+
+    patience = STALL
+    """Seconds that one answer may take."""
+
+    def limit(self, seconds: float) -> None:
+        """Wait for an answer no longer than that from now on."""
+        self.patience = max(_LEAST, min(STALL, seconds))
 
     # --- under a line ---
 
@@ -71,10 +80,10 @@ class Wired(psycopg.Connection[Any]):
 
     def _wait(self, events: int) -> int:
         self._poll.register(self.pgconn.socket, events)
-        ready = self._poll.poll(STALL * 1000)
+        ready = self._poll.poll(self.patience * 1000)
         if not ready:
             self.close()
-            raise psycopg.OperationalError(f"the server has not answered for {STALL:.0f} s")
+            raise psycopg.OperationalError(f"the server has not answered for {self.patience:.1f} s")
         return ready[0][1]
 
 

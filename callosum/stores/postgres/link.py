@@ -26,6 +26,8 @@ POOL: Final = 16
 """How many connections a process holds at most, unless the URL says ``?pool=``."""
 PATIENCE: Final = 15.0
 """For how many seconds a call tries to reach the database before it gives up."""
+_LEAST: Final = 0.1
+"""Seconds that a last try gets, at the least."""
 _OWN: Final = ("schema", "pool", "pooler", "direct")
 _PURGE: Final = 1.0
 """For how many seconds after that fresh connections are believed to be good."""
@@ -128,6 +130,12 @@ def _direct(conninfo: str, own: Mapping[str, str]) -> str:
     return psycopg.conninfo.make_conninfo(conninfo, host=host.strip("[]"), port=port)
 
 
+class _Operation(threading.local):
+    """What a thread is doing: until when it may try, 0 for as long as each part of it takes."""
+
+    until = 0.0
+
+
 class Connections:
     """The pool of one process. After a fork the child makes its own and leaves its parent's alone."""
 
@@ -138,6 +146,9 @@ class Connections:
         self._pid = 0
         self._busy = 0
         self._purged = 0.0
+        self._operation = _Operation()
+        self.opened = 0
+        """Number of connections that the pool made so far: each may be one to another server."""
         self._left: list[ConnectionPool[Wired]] = []
 
     def _get(self) -> ConnectionPool[Wired]:
@@ -176,6 +187,7 @@ class Connections:
         return pool
 
     def _configure(self, connection: Wired) -> None:
+        self.opened += 1
         if self.address.direct:
             connection.wire(prepares=False, preamble=(_FOR_TRANSACTION, (self.address.schema,)))
         else:
@@ -220,6 +232,7 @@ class Connections:
         with self._lock:
             self._busy += 1
         line = Line(connection)
+        connection.limit(self._remaining())
         try:
             line.enter()
             yield line
@@ -236,9 +249,23 @@ class Connections:
                 self._busy -= 1
             pool.putconn(connection)
 
+    @contextmanager
+    def bounded(self) -> Iterator[float]:
+        """Give all that is done in the block one deadline, by the monotonic clock."""
+        self._operation.until = time.monotonic() + PATIENCE
+        try:
+            yield self._operation.until
+        finally:
+            self._operation.until = 0.0
+
+    def _remaining(self) -> float:
+        """Seconds that this thread's operation may still take."""
+        until = self._operation.until
+        return until - time.monotonic() if until else PATIENCE
+
     def _taken(self, pool: ConnectionPool[Wired]) -> Wired:
         try:
-            return pool.getconn()
+            return pool.getconn(max(_LEAST, self._remaining()))
         except PoolTimeout as error:
             if self._busy < self.address.pool:
                 raise  # there is room, but nobody to connect to

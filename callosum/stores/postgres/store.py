@@ -18,6 +18,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -43,13 +44,14 @@ from callosum.stores.base import (
 from callosum.stores.leaving import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS, Held, Pass, Rows, leaving, places
 from callosum.stores.postgres.apply import Apply, keys_of
 from callosum.stores.postgres.line import Answer, Line
-from callosum.stores.postgres.link import PATIENCE, Connections, address_of, explain, explained, lost, to_repeat
+from callosum.stores.postgres.link import Connections, address_of, explain, explained, lost, to_repeat
 from callosum.stores.postgres.look import LOOKED, NOW, REMEMBERED, Again, Look, Memory
 from callosum.stores.postgres.nearby import NEWEST, Around
 from callosum.stores.postgres.parts import PARTS, drop, empty, extend, next_end, parts_of
 from callosum.stores.postgres.report import REPORT, WRITTEN, is_report, recalled
 from callosum.stores.postgres.turns import Turns, in_order, meet, merged, of_scope
 from callosum.stores.postgres.wake import Bell
+from callosum.stores.receipt import IDENTITY, LEFT, Kept, Receipt, Watched, new_identity, receipt_of, refusal
 from callosum.stores.rows import ACTION, ENTRY, FROM_ENTRY, OPENERS, action_of, answered, bare, entry_of, scoped
 
 _ROWS: Final = "select name from turn where name = any(%s::text[]) order by name for"
@@ -134,6 +136,14 @@ _FORGET_MARKS: Final = (
     "as o(key, session, read, told, changed) where m.key = o.key and m.session = o.session and m.read = o.read "
     "and m.told = o.told and m.changed = o.changed returning 1"
 )
+_SET_FACT: Final = "insert into meta values(%s, %s) on conflict(name) do update set value = excluded.value returning 1"
+_ADD_FACT: Final = "insert into meta values(%s, %s) on conflict(name) do nothing returning 1"
+_KEPT: Final = (
+    f"select (select value from meta where name = '{IDENTITY}'), "
+    "exists(select 1 from journal where seq = %(entry)s), "
+    f"(select value from meta where name = '{LEFT}'), (select value from meta where name = %(accepted)s), "
+    "(select max(seq) from journal)"
+)
 _UNDER_WAY: Final = (
     "select t.transactionid::text::bigint from pg_locks r join pg_locks t "
     "on t.virtualtransaction = r.virtualtransaction and t.pid = r.pid where r.relation = 'turn'::regclass "
@@ -206,15 +216,24 @@ class PostgresStore:
     lanes = 4
     """So many batches of a server it is asked for at once: most of one is waiting for the database."""
 
-    def __init__(self, url: str, *, clock: Clock | None = None, probe: Probe = alive) -> None:
+    def __init__(
+        self, url: str, *, clock: Clock | None = None, probe: Probe = alive, state: Path | None = None
+    ) -> None:
         self.address = address_of(url)
         self._clock = clock
         self._probe = probe
-        self._connections = Connections(self.address)
+        self._connections = connections = Connections(self.address)
         self._memory = Memory()
         self._bell = Bell(self._connections)
         self._swept: dict[str, Any] = {"call": 0, "print": ("", b"", 0), "mark": ("", ""), "turn": ""}
         self._pass = Pass()
+        self._watched = Watched(
+            receipt_of(state, self.address.place),
+            self.address.place,
+            self._held,
+            self._keep,
+            lambda: connections.opened,
+        )
         self._read("select 1")
 
     def close(self) -> None:
@@ -238,6 +257,9 @@ class PostgresStore:
     # --- transact ---
 
     def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
+        return self._watched.transact(requests, self._transact)
+
+    def _transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
         if not requests:
             return []
         try:
@@ -248,6 +270,30 @@ class PostgresStore:
             if len(requests) == 1:
                 raise
         return each_alone(self._run, requests)
+
+    def _held(self, receipt: Receipt, whole: bool) -> Kept:
+        ((identity, entry, left, accepted, newest),) = self._read(
+            _KEPT, {"entry": receipt.entry if whole else 0, "accepted": receipt.name}
+        )
+        if identity is None:
+            self._read(_ADD_FACT, (IDENTITY, new_identity().encode()))
+            return self._held(receipt, whole)
+        return Kept(identity.decode(), entry or not whole, int(left or 0), int(accepted or 0), newest or 0)
+
+    def _keep(self, name: str, value: int) -> None:
+        self._read(_SET_FACT, (name, str(value).encode()))
+
+    def _changed(self) -> str:
+        changed = self._watched.check(again=True)
+        return str(refusal(changed)) if changed else ""
+
+    def prove(self) -> None:
+        if self._watched.check(again=True):
+            raise refusal(self._watched.changed)
+        self._keep("proof", int(time.time()))
+
+    def accept(self) -> str:
+        return self._watched.accept(self.now())
 
     def _run(self, requests: Sequence[Request]) -> list[Applied | Exception]:
         """Runs the transaction until one run of it is committed."""
@@ -429,23 +475,23 @@ class PostgresStore:
 
     def _patiently(self, work: Callable[[], T]) -> T:
         """Tries for a while where the database cannot be reached."""
-        until = time.monotonic() + PATIENCE
         pause = 0.01
-        while True:
-            try:
-                return work()
-            except (StoreError, Again):
-                raise
-            except Exception as error:
-                if not lost(error):
-                    if type(error).__module__.startswith("psycopg"):
-                        raise explain(error, self.address) from error
+        with self._connections.bounded() as until:
+            while True:
+                try:
+                    return work()
+                except (StoreError, Again):
                     raise
-                self._connections.purge()  # also before giving up: the next to come is not to wait for the same
-                if time.monotonic() + pause > until:
-                    raise explain(error, self.address) from error
-            time.sleep(pause)
-            pause = min(pause * 2, 0.5)
+                except Exception as error:
+                    if not lost(error):
+                        if type(error).__module__.startswith("psycopg"):
+                            raise explain(error, self.address) from error
+                        raise
+                    self._connections.purge()  # also before giving up: the next to come is not to wait for the same
+                    if time.monotonic() + pause > until:
+                        raise explain(error, self.address) from error
+                time.sleep(pause)
+                pause = min(pause * 2, 0.5)
 
     # --- reading ---
 
@@ -689,6 +735,9 @@ class PostgresStore:
             return [entry_of(row) for row in self._read(query, (seqs,))]
         if rows:
             self._read(_DELETE, _columns(rows))  # what was reported meanwhile stays
+            left = max(row[0] for row in rows)
+            if left > int((self._read("select value from meta where name = %s", (LEFT,)) or [(0,)])[0][0]):
+                self._keep(LEFT, left)
         self._tend_parts()
         return []
 
@@ -697,10 +746,7 @@ class PostgresStore:
         rows = self._read("select value from meta where name = %s", (GATE + fingerprint,))
         if not rows or int(rows[0][0]) < now - REGISTERED:
             written = (GATE + fingerprint, str(now).encode())
-            self._read(
-                "insert into meta values(%s, %s) on conflict(name) do update set value = excluded.value returning 1",
-                written,
-            )
+            self._read(_SET_FACT, written)
             old = [name for name, at in self._gates() if at < now - KEY_USED]
             if old:
                 self._read("delete from meta where name = any(%s::text[]) returning 1", (old,))
@@ -766,6 +812,8 @@ class PostgresStore:
         clock, _ = self._moments()
         ahead = max(0, (last or 0) - clock) / SECOND
         problems = []
+        if changed := self._changed():
+            problems.append(changed)
         if ahead > 1:
             problems.append(f"the store's time is {ahead:.0f} s ahead of the clock: leases end that much later")
         if fsync != "on":

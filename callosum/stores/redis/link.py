@@ -13,25 +13,19 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import redis
 from redis import exceptions as faults
-from redis.backoff import ExponentialWithJitterBackoff
-from redis.retry import Retry
 
 from callosum.errors import ConfigError, StoreError, StoreUnavailable
 from callosum.stores.base import Pool
+from callosum.stores.receipt import IDENTITY, new_identity
+from callosum.stores.redis.deadline import CONNECT, LEAST, TIMEOUT, Bounded, bounded
 from callosum.stores.redis.names import PREFIX
 from callosum.stores.redis.pool import CONNECTIONS, Exhausted, Lines
 
 SCHEMA: Final = 1
-TIMEOUT: Final = 5.0
-"""Seconds that one answer of the server may take."""
 _SYNC: Final = 5_000
 """Milliseconds that the server may take to put a batch on disk."""
 _SCHEMES: Final = {"valkey": "redis", "valkeys": "rediss", "redis": "redis", "rediss": "rediss", "unix": "unix"}
 _OWN: Final = ("prefix", "durability", "replicas", "cluster", "pool", "password_file")
-_RETRIES: Final = 7
-"""How often a connection is tried to be opened, about a second in all; so often a command is sent when it is lost."""
-_PATIENCE: Final = 8.0
-"""For how many seconds a script is sent again when its connection is lost."""
 _SINCE: Final = (7, 2)
 """The version from which a client can wait until its writes are on disk."""
 _AWAY: Final = (
@@ -90,6 +84,9 @@ class Link:
         self.warnings: list[str] = []
         self.engine = ""
         self._syncs = False
+        self._identity = f"{self.prefix}:{IDENTITY}"
+        self._identified: bytes | None = None
+        self._doubts = 0
         self._secret = _password(own["password_file"]) if "password_file" in own else None
         with self.explained():
             try:
@@ -102,18 +99,32 @@ class Link:
 
     def _connect(self) -> Any:
         # RESP 2 has all that the scripts answer, and is read in fewer steps.
-        more: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT / 2, "protocol": 2}
+        more: dict[str, Any] = {"socket_timeout": TIMEOUT, "socket_connect_timeout": CONNECT, "protocol": 2}
         if self._secret is not None:
             more["password"] = self._secret
         if self.cluster:
             return redis.RedisCluster.from_url(self.url, max_connections=self.limit, **more)
-        more["retry"] = Retry(ExponentialWithJitterBackoff(base=0.01, cap=0.5), _RETRIES)
+        more["retry"] = Bounded()
         client = redis.Redis.from_pool(Lines.from_url(self.url, limit=self.limit, wait=TIMEOUT, **more))
         if client.info("cluster").get("cluster_enabled"):
             client.close()
             self.cluster = True
             return self._connect()
         return client
+
+    def identify(self) -> str:
+        """Return the store's own id, which is made if there is none."""
+        found = self.client.get(self._identity)
+        if found is None:
+            self.client.set(self._identity, new_identity(), nx=True)
+            found = self.client.get(self._identity)
+        self._identified = found
+        return str(found.decode())
+
+    @property
+    def epoch(self) -> int:
+        """Changes whenever the server may be another one, or hold other data."""
+        return self._doubts if self.cluster else self._doubts + self.client.connection_pool.made
 
     def pool(self) -> Pool:
         """The connections of this process now; of a cluster, those to all its servers together."""
@@ -199,14 +210,24 @@ class Link:
 
     def run_durable(self, script: Script, clock: str, *args: bytes | str | int) -> Any:
         """As ``run``; returns once what it wrote survives power loss, as far as the server can promise that."""
-        if not (self._syncs or self.replicas) or self.cluster:
+        if self.cluster:
             return self.run(script, clock, *args)
+        if not (self._syncs or self.replicas):
+            answer, identity = self._exchange(script, clock, args, ("GET", self._identity))
+            self._doubt(identity)
+            return answer
         wait = ("WAITAOF", 1, self.replicas, _SYNC) if self._syncs else ("WAIT", self.replicas, _SYNC)
-        answer, waited = self._exchange(script, clock, args, wait)
+        answer, identity, waited = self._exchange(script, clock, args, ("GET", self._identity), wait)
+        self._doubt(identity)
         local, others = waited if self._syncs else (1, waited)
         if int(local) < 1 or int(others) < self.replicas:
             raise StoreUnavailable(f"{self.place} did not put the batch on disk within {_SYNC / 1000:.0f} s")
         return answer
+
+    def _doubt(self, identity: bytes | None) -> None:
+        """Compare the id that came with an answer: all data may be gone without any connection having been lost."""
+        if self._identified is not None and identity != self._identified:
+            self._doubts += 1
 
     def _exchange(
         self, script: Script, clock: str, args: tuple[bytes | str | int, ...], *more: tuple[str | int, ...]
@@ -217,14 +238,15 @@ class Link:
         ``execute_command`` costs a multiple of what the server needs for a script.
         """
         pool: Lines = self.client.connection_pool
-        connection = pool.get_connection()
-        try:
-            answers = self._sent(connection, script, clock, args, more)
-            if isinstance(answers[0], faults.NoScriptError):
-                # It may have been run by the server that forgot it since.
-                answers = self._sent(connection, script, clock, args, more, again=1)
-        finally:
-            pool.release(connection)
+        with bounded() as until:
+            connection = pool.get_connection()
+            try:
+                answers = self._sent(connection, until, script, clock, args, more)
+                if isinstance(answers[0], faults.NoScriptError):
+                    # It may have been run by the server that forgot it since.
+                    answers = self._sent(connection, until, script, clock, args, more, again=1)
+            finally:
+                pool.release(connection)
         for answer in answers:
             if isinstance(answer, Exception):
                 raise answer
@@ -233,6 +255,7 @@ class Link:
     def _sent(
         self,
         connection: Any,
+        until: float,
         script: Script,
         clock: str,
         args: tuple[bytes | str | int, ...],
@@ -243,19 +266,26 @@ class Link:
 
         A script that is sent again is sent as a whole: a server that was started anew knows none.
         """
-        until, pause = time.monotonic() + _PATIENCE, 0.0
+        pause = 0.0
         while True:
-            connection.connect()  # does nothing if it is; otherwise tries for a few seconds
+            if connection._sock is None:  # noqa: SLF001 - the driver's own look costs a multiple
+                connection.connect()
+            if again:
+                connection._sock.settimeout(max(LEAST, min(TIMEOUT, until - time.monotonic())))  # noqa: SLF001
             try:
                 named = ("EVAL", script.text) if again else ("EVALSHA", script.sha)
                 data = _packed((*named, 1, clock, *args, again))
                 connection.send_packed_command((data + b"".join(map(_packed, more)) if more else data,))
-                return [_answer(connection), *[_answer(connection) for _ in more]]
+                answers = [_answer(connection), *[_answer(connection) for _ in more]]
             except (faults.ConnectionError, faults.TimeoutError):
                 connection.disconnect()
                 self.client.connection_pool.lost += 1
                 if time.monotonic() + pause > until:
                     raise
+            else:
+                if again:
+                    connection._sock.settimeout(TIMEOUT)  # noqa: SLF001
+                return answers
             time.sleep(pause)
             pause, again = max(0.05, pause * 2), 1
 

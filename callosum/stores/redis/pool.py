@@ -32,7 +32,7 @@ class Lines(redis.ConnectionPool):  # type: ignore[misc]
 
     def reset(self) -> None:
         """Forgets every connection; redis-py calls it in the beginning and after a fork."""
-        self.waiting = self.waits = self.timeouts = self.lost = 0
+        self.waiting = self.waits = self.timeouts = self.lost = self.made = 0
         self._free = threading.Semaphore(self.limit)
         super().reset()
 
@@ -47,8 +47,11 @@ class Lines(redis.ConnectionPool):  # type: ignore[misc]
                 connection = self._available_connections.pop() if self._available_connections else None
                 if connection is None:
                     connection = self.make_connection()
+                    connection.retry.belong(connection)
+                    connection.register_connect_callback(self._count)
                 self._in_use_connections.add(connection)
-            connection.connect()  # does nothing if it is
+            if not _is_open(connection):
+                connection.connect()
         except BaseException:
             if connection is None:
                 self._free.release()
@@ -66,6 +69,9 @@ class Lines(redis.ConnectionPool):  # type: ignore[misc]
             self._in_use_connections.remove(connection)
             self._available_connections.append(connection)
         self._free.release()
+
+    def _count(self, _: Any) -> None:
+        self.made += 1
 
     def _await(self) -> None:
         with self._lock:

@@ -135,7 +135,7 @@ class Retention:
                             record.ended if record else 0,
                         ]
                     self._spaces.run(DROP, space, *facts)
-        return []
+        return [entry for _, entry, _ in found]
 
     def _free(
         self, space: Space, until: int, horizon: int, limit: int, last: int, only: set[int] | None

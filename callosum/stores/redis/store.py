@@ -6,10 +6,12 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 
 from callosum.model import SECOND, Action, Applied, Entry, State
 from callosum.process import alive
 from callosum.stores.base import KEY_USED, REGISTERED, Clock, Health, Heard, Kin, Nearby, Pool, Probe, Request
+from callosum.stores.receipt import LEFT, Kept, Receipt, Watched, receipt_of, refusal
 from callosum.stores.redis.journal import Journal
 from callosum.stores.redis.link import SCHEMA, Link
 from callosum.stores.redis.reads import Reads
@@ -26,8 +28,12 @@ class RedisStore:
     has its own.
     """
 
-    def __init__(self, url: str, *, clock: Clock | None = None, probe: Probe = alive) -> None:
-        self.link = Link(url)
+    def __init__(
+        self, url: str, *, clock: Clock | None = None, probe: Probe = alive, state: Path | None = None
+    ) -> None:
+        self.link = link = Link(url)
+        place = f"{link.place} {link.prefix}"
+        self._watched = Watched(receipt_of(state, place), link.place, self._held, self._keep, lambda: link.epoch)
         self.spaces = Spaces(self.link, clock)
         self.transactions = Transactions(self.spaces, probe, self.observing, self._observe)
         self._reads = Reads(self.spaces, probe)
@@ -63,7 +69,43 @@ class RedisStore:
         return self.transactions.overtaken
 
     def transact(self, requests: Sequence[Request]) -> list[Applied | Exception]:
-        return self.transactions.transact(requests)
+        if self.link.durability == "server":  # where a loss is accepted beforehand, none is looked for
+            return self.transactions.transact(requests)
+        return self._watched.transact(requests, self.transactions.transact)
+
+    def _fact(self, name: str) -> str:
+        return f"{self.link.prefix}:{name}"
+
+    def _held(self, receipt: Receipt, whole: bool) -> Kept:
+        client = self.link.client
+        with self.link.explained():
+            identity = self.link.identify()
+            if not whole:
+                return Kept(identity, True, 0, 0, 0)
+            entry, newest = f"{receipt.entry:016d}", 0
+            here = False
+            for space in self.spaces.all():
+                here = here or bool(client.xrange(space.key("log"), entry, entry, 1))
+                last = client.xrevrange(space.key("log"), count=1)
+                newest = max(newest, int(last[0][0].partition(b"-")[0]) if last else 0)
+            left, accepted = (int(client.get(self._fact(name)) or 0) for name in (LEFT, receipt.name))
+        return Kept(identity, here, left, accepted, newest)
+
+    def _keep(self, name: str, value: int) -> None:
+        with self.link.explained():
+            self.link.client.set(self._fact(name), value)
+
+    def _changed(self) -> str:
+        changed = self._watched.check(again=True) if self.link.durability != "server" else ""
+        return str(refusal(changed)) if changed else ""
+
+    def prove(self) -> None:
+        if self.link.durability != "server" and self._watched.check(again=True):
+            raise refusal(self._watched.changed)
+        self._keep("proof", int(time.time()))
+
+    def accept(self) -> str:
+        return self._watched.accept(self.now())
 
     # --- reading ---
 
@@ -141,7 +183,13 @@ class RedisStore:
         delete: bool = False,
         only: Collection[int] | None = None,
     ) -> list[Entry]:
-        return self._retention.take(until, horizon, limit, delete=delete, only=only)
+        found = self._retention.take(until, horizon, limit, delete=delete, only=only)
+        if delete and found:
+            with self.link.explained():
+                if found[-1].seq > int(self.link.client.get(self._fact(LEFT)) or 0):
+                    self._keep(LEFT, found[-1].seq)
+            return []
+        return found
 
     def register(self, fingerprint: str) -> int:
         name, now = self._gates, self.now()
@@ -179,6 +227,8 @@ class RedisStore:
         ahead = max(0, last - today) / SECOND
         keys = self._content_keys(self.now())
         problems = list(self.link.warnings)
+        if changed := self._changed():
+            problems.append(changed)
         if ahead > 1:
             problems.append(f"the store's time is {ahead:.0f} s ahead of the clock: leases end that much later")
         size = self.size()

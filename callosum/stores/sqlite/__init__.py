@@ -5,6 +5,7 @@ is what a connection need not read again; ``store`` is the store. ``callosum.sto
 rows into the model's data and back.
 """
 
+from callosum.stores.sqlite.restore import replace_file
 from callosum.stores.sqlite.store import SqliteStore
 
-__all__ = ["SqliteStore"]
+__all__ = ["SqliteStore", "replace_file"]

@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Final
 
 from callosum.errors import StoreError, StoreUnavailable
+from callosum.stores.receipt import IDENTITY, LEFT, Kept, Receipt, new_identity, refusal
 from callosum.stores.sqlite.known import Known
+from callosum.stores.sqlite.log import Watch
 
 try:
     import fcntl
@@ -53,6 +55,13 @@ _LOG_WAIT: Final = 300
 _fdatasync: Final = getattr(os, "fdatasync", os.fsync)
 _PAIR: Final = struct.Struct("<QQ")  # of which file (its inode), up to which entry
 _SYNC_SECONDS: Final = 1.0
+_ASK_AGAIN: Final = 0.2
+"""Seconds between two looks whether a changed store was accepted."""
+_HELD: Final = (
+    f"select (select value from meta where name = '{IDENTITY}'), exists(select 1 from journal where seq = ?1), "
+    f"(select value from meta where name = '{LEFT}'), (select value from meta where name = ?2), "
+    "(select max(seq) from journal)"
+)
 _POLL_SYNC: Final = 0.0001
 _POLL_SOON: Final = 0.0005
 _POLL_MOST: Final = 0.002
@@ -90,6 +99,7 @@ class Link:
         "begun",
         "born",
         "connection",
+        "entry",
         "execute",
         "inode",
         "known",
@@ -99,6 +109,7 @@ class Link:
         "small",
         "synced",
         "tended",
+        "watch",
     )
 
     connection: sqlite3.Connection
@@ -109,6 +120,9 @@ class Link:
         self.known = Known()
         self.born = -1
         self.inode = 0
+        self.entry = 0
+        """Newest entry that the last durable transaction wrote or saw."""
+        self.watch: Watch | None = None
         self.looked: float = 0
         self.begun = 0
         self.log = -1
@@ -131,7 +145,7 @@ class Connections:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._here = _Here()
-        self._open: dict[tuple[int, int], sqlite3.Connection] = {}
+        self._open: dict[tuple[int, int], sqlite3.Cursor] = {}
         self._files: dict[tuple[int, int], list[int]] = {}
         self._guard = threading.Lock()
         self._tended = False
@@ -139,6 +153,10 @@ class Connections:
         """How often the path was found to lead to another file than the one that was open."""
         self._upto = (0, 0)
         self._full = False
+        self.receipt = Receipt(Path(f"{path}.receipt"))
+        self.changed = ""
+        """Why calls of tiers 3 and 4 are refused; empty if they are not."""
+        self._asked = 0.0
         self.written = 0
         """How many requests were tried since the log was tended."""
 
@@ -186,11 +204,11 @@ class Connections:
         try:
             if Path(f"{self.path}-wal").stat().st_size <= limit:
                 return
-            execute(f"pragma busy_timeout = {_LOG_WAIT}")
+            execute(f"pragma busy_timeout = {_LOG_WAIT}").fetchall()
             try:
                 execute("pragma wal_checkpoint(truncate)").fetchall()
             finally:
-                execute("pragma busy_timeout = 0")
+                execute("pragma busy_timeout = 0").fetchall()
         except (OSError, sqlite3.OperationalError) as error:
             logger.debug("the log of %s stays as it is for now: %s", self.path, error)
 
@@ -231,18 +249,153 @@ class Connections:
         if now - link.looked < LOOK_EVERY:
             return
         link.looked = now
-        if link.born < 0 or self._is_there(link):
+        if link.born < 0:
             return
+        if self._is_there(link):
+            with suppress(OSError):
+                self.receipt.attach()  # where somebody removed it, it is written anew
+            if link.watch is not None:
+                self._look_at_log(link)
+            return
+        self._leave(link, f"{self.path} was removed or replaced while in use")
+
+    def _leave(self, link: Link, why: str) -> None:
+        """Has every thread connect anew, each before its next transaction."""
         with self._guard:
             if link.born == _Forks.count + self._replaced:
                 self._replaced += 1
-                logger.warning("%s was removed or replaced while in use: going on with what is there", self.path)
+                logger.warning("%s: going on with what is there", why)
 
     def _is_there(self, link: Link) -> bool:
         try:
-            return self.path.stat().st_ino == link.inode
+            return os.stat(self.path).st_ino == link.inode  # noqa: PTH116 - half the time of a Path's
         except OSError:
             return False
+
+    # --- what was acknowledged stays ---
+
+    def check_files(self, link: Link) -> None:
+        """Make sure, before an acknowledgement, that what was committed went where others find it.
+
+        Raises ``StoreChanged`` if the database or its log was removed, replaced or cut off under the connection.
+        """
+        if not self._is_there(link):
+            why = f"{self.path} was removed or replaced while in use"
+            self._leave(link, why)
+            raise refusal(why)
+        if not self._look_at_log(link):
+            raise refusal(self.changed)
+
+    def _look_at_log(self, link: Link, *, suspect: bool = False) -> bool:
+        """Return whether nothing was lost with the log; all connections are left where it was removed or cut off.
+
+        ``suspect``: SQLite missed a part of it.
+        """
+        watch = link.watch
+        if watch is None or link.born != _Forks.count + self._replaced:
+            return True
+        log = f"{self.path}-wal"
+        try:
+            there = os.stat(log).st_ino == os.fstat(watch.file).st_ino  # noqa: PTH116
+        except OSError:
+            there = False
+        whole = watch.is_whole()
+        if there and whole and not (suspect or watch.emptied):
+            return True
+        if whole and self._rescue(link):
+            if not there:
+                self._leave(link, f"{log} was removed while in use, and nothing of it was lost")
+            return True
+        self.changed = f"{log} was removed or cut off while in use, with acknowledged decisions in it"
+        self.receipt.refuse()
+        self._leave(link, self.changed)
+        # The last connection to close moves the log into the database, holes as well. So there must be nothing to
+        # move; afterwards what is left of the log is put back, and SQLite takes from it what is sound.
+        left = watch.take()
+        self._close_all()
+        if there:
+            Path(log).write_bytes(left)
+        return False
+
+    def examine(self, error: sqlite3.Error) -> None:
+        """Look whether the log was cut off, after an error that can come of that. Raises ``StoreChanged``."""
+        short = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_IOERR_SHORT_READ
+        link = self._here.link
+        if link.born < 0 or not (short or is_damage(error)):
+            return
+        self.prepare_sync(link)
+        if not self._look_at_log(link, suspect=short):
+            raise refusal(self.changed) from error
+
+    def _rescue(self, link: Link) -> bool:
+        """Move the log into the database through a connection that has it open; returns whether it was all there."""
+        if link.connection.in_transaction:
+            return False
+        try:
+            link.execute(f"pragma busy_timeout = {_LOG_WAIT}").fetchall()
+            try:
+                return not link.execute("pragma wal_checkpoint(truncate)").fetchone()[0]
+            finally:
+                link.execute("pragma busy_timeout = 0").fetchall()  # a row left unread keeps the file open
+        except sqlite3.Error as error:
+            logger.warning("the log of %s cannot be saved: %s", self.path, error)
+            return False
+
+    def may_acknowledge(self, execute: Execute) -> bool:
+        """Return whether calls of tiers 3 and 4 are taken; looks again now and then whether a person accepted."""
+        if not self.changed:
+            return True
+        now = time.monotonic()
+        if now - self._asked >= _ASK_AGAIN:
+            self._asked = now
+            self._compare(execute)
+        return not self.changed
+
+    def _compare(self, execute: Execute) -> None:
+        receipt = self.receipt
+        receipt.attach()
+        identity, entry, left, accepted, newest = execute(_HELD, (receipt.entry, receipt.name)).fetchone()
+        if identity is None:
+            return  # read-only, and from before there were identities
+        held = Kept(identity, bool(entry), left or 0, accepted or 0, newest or 0)
+        changed = receipt.compare(held, str(self.path))
+        if changed != self.changed:
+            logger.warning("%s", refusal(changed) if changed else f"{self.path} is used for all calls again")
+        self.changed = changed
+
+    def accept(self, now: int) -> str:
+        """Take the store as it is, for every process; returns what was wrong, ``""`` if nothing was."""
+        link = self.begin()
+        upto = max(now, self.receipt.entry)
+        try:
+            self._compare(link.execute)
+            was = self.changed
+            if was:
+                link.execute("insert or replace into meta values(?, ?)", (self.receipt.name, upto))
+            link.execute("commit")
+        except BaseException:
+            self.undo()
+            raise
+        if was:
+            self.sync(upto)
+            self._compare(link.execute)
+        return was
+
+    def _identify(self, execute: Execute) -> None:
+        """Give the file an id if it has none, and compare it with the receipt."""
+        if execute(f"select 1 from meta where name = '{IDENTITY}'").fetchone() is None:
+            # On disk before the receipt names it: what a power cut takes must not look like another store.
+            execute("pragma synchronous = full")
+            execute(f"pragma busy_timeout = {BUSY_SECONDS * 1000:.0f}")
+            try:
+                execute("insert or ignore into meta values(?, ?)", (IDENTITY, new_identity()))
+            except sqlite3.OperationalError as error:
+                if not is_readonly(error):
+                    raise
+            finally:
+                execute("pragma busy_timeout = 0")
+                execute("pragma synchronous = normal")
+        self._compare(execute)
 
     def sync(self, seq: int) -> None:
         """Puts all commits up to entry ``seq`` on disk: syncs the log, as ``synchronous = FULL`` would.
@@ -253,11 +406,15 @@ class Connections:
         meanwhile is on disk already: it syncs the log before and the file after.
         """
         link = self._here.link
-        if link.log < 0:
-            self._open_sync(link)
+        self.prepare_sync(link)
+        self.check_files(link)
         if fcntl is None:
             _fdatasync(link.log)
-            return
+        else:
+            self._sync_together(link, seq)
+        self.receipt.acknowledge(link.entry)
+
+    def _sync_together(self, link: Link, seq: int) -> None:
         os.pwrite(link.synced, _PAIR.pack(link.inode, seq), 0)
         deadline = time.monotonic() + _SYNC_SECONDS
         pause = _POLL_SYNC
@@ -289,23 +446,32 @@ class Connections:
         and then. So what others are told is written here, the next time: at worst they sync once more.
         """
         link = self._here.link
-        if link.log < 0:
-            self._open_sync(link)
+        self.prepare_sync(link)
+        self.check_files(link)
         if self._upto[0] == link.inode:
             os.pwrite(link.synced, _PAIR.pack(*self._upto), _PAIR.size)
-        log, inode = link.log, link.inode
+        log, inode, entry = link.log, link.inode, link.entry
 
         def sync() -> None:
             _sync_file(log)
             self._upto = inode, seq
+            self.receipt.acknowledge(entry)
 
         return sync
 
-    def _open_sync(self, link: Link) -> None:
-        link.log = os.open(f"{self.path}-wal", os.O_RDWR | os.O_CLOEXEC)
-        link.synced = os.open(f"{self.path}.sync", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def prepare_sync(self, link: Link) -> None:
+        """Open what a sync needs, unless it is open. Raises ``OSError``, and leaves the connection as it was."""
+        if link.log >= 0:
+            return
+        log = os.open(f"{self.path}-wal", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            synced = os.open(f"{self.path}.sync", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except BaseException:
+            os.close(log)
+            raise
         with self._guard:
-            self._files[os.getpid(), threading.get_ident()] += [link.log, link.synced]
+            self._files[os.getpid(), threading.get_ident()] += [log, synced]
+        link.log, link.synced, link.watch = log, synced, Watch(log)
 
     def _is_synced(self, link: Link, seq: int) -> bool:
         found = os.pread(link.synced, _PAIR.size, _PAIR.size)
@@ -318,18 +484,27 @@ class Connections:
         """Rolls back what ``begin`` started, if it is still open."""
         link = self._here.link
         link.known.forget()  # may hold what is just undone
-        if link.born >= 0 and link.connection.in_transaction:
-            link.execute("rollback")
+        if link.born >= 0:
+            with suppress(sqlite3.ProgrammingError):  # it was closed: there is nothing left to undo
+                if link.connection.in_transaction:
+                    link.execute("rollback")
+
+    def reopen(self) -> None:
+        """Has this thread open the file anew before its next transaction: one opened for reading stays so."""
+        self._here.link.born = -1
 
     def close(self) -> None:
         """Closes what this process opened."""
+        self._close_all()
+        self._here = _Here()
+
+    def _close_all(self) -> None:
         with self._guard:
             for place in list(self._open):
                 if place[0] == os.getpid():
                     self._close(place)
             self._open.clear()
             self._files.clear()
-        self._here = _Here()
 
     def _connect(self, link: Link) -> None:
         """Opens the file for this thread, in place of what it has open in this process."""
@@ -337,7 +512,7 @@ class Connections:
         with self._guard:
             if place in self._open:
                 self._close(place)
-        link.born = -1
+        link.born, link.log, link.synced, link.side, link.watch = -1, -1, -1, -1, None
         with explained(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             side = -1
@@ -345,24 +520,27 @@ class Connections:
                 side = os.open(f"{self.path}.turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 with self._alone(side):
-                    connection = self._open_file()
+                    connection, inode = self._open_file()
             except BaseException:
                 if side >= 0:
                     os.close(side)
                 raise
-        link.connection, link.execute, link.born = connection, connection.cursor().execute, born
-        link.known = Known()
-        link.log, link.synced, link.side = -1, -1, side
-        link.tended = link.small = False
-        link.inode, link.looked = self.path.stat().st_ino, time.monotonic()
-        self._forget_the_dead()
+        cursor = connection.cursor()
         with self._guard:
-            self._open[place] = connection
+            self._open[place] = cursor
             self._files[place] = [side] if side >= 0 else []
+        link.connection, link.execute = connection, cursor.execute
+        link.known = Known()
+        link.side, link.inode, link.looked, link.entry = side, inode, time.monotonic(), 0
+        link.tended = link.small = False
+        link.born = born
+        self._forget_the_dead()
 
-    def _open_file(self) -> sqlite3.Connection:
+    def _open_file(self) -> tuple[sqlite3.Connection, int]:
+        """Return a connection to the file, made if it is absent, and the file's inode."""
         if self.path.exists() and self.path.stat().st_size > 0:
-            _refuse_foreign(self.path)
+            self._free_log()
+            refuse_foreign(self.path)
         else:
             # Private from the first moment; the log and the index take over the file's mode.
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
@@ -371,10 +549,21 @@ class Connections:
         )
         try:
             self._prepare(connection)
+            inode = self.path.stat().st_ino
+            self._identify(connection.execute)
         except BaseException:
             connection.close()
             raise
-        return connection
+        return connection, inode
+
+    def _free_log(self) -> None:
+        """Make log and index writable where the database is: SQLite made them like it, perhaps read-only."""
+        mode = self.path.stat().st_mode & 0o777
+        for end in ("-wal", "-shm"):
+            beside = Path(f"{self.path}{end}")
+            with suppress(OSError):
+                if beside.stat().st_mode & 0o200 != mode & 0o200:
+                    beside.chmod(mode)
 
     @contextmanager
     def _alone(self, side: int) -> Iterator[None]:
@@ -403,7 +592,10 @@ class Connections:
                     self._close((pid, ident))
 
     def _close(self, place: tuple[int, int]) -> None:
-        self._open.pop(place).close()
+        cursor = self._open.pop(place)
+        connection: sqlite3.Connection = cursor.connection
+        cursor.close()  # a statement that was not read to its end would keep the file open
+        connection.close()
         for file in self._files.pop(place, ()):
             os.close(file)
 
@@ -507,7 +699,7 @@ def _statements() -> Iterator[str]:
     return (statement for statement in bare.split(";") if statement.strip())
 
 
-def _refuse_foreign(path: Path) -> None:
+def refuse_foreign(path: Path) -> None:
     """Looks at the header before SQLite may write anything into a file that is not ours.
 
     Through SQLite itself, never with a descriptor of our own: closing one takes all of this process's locks
@@ -549,6 +741,16 @@ def is_busy(error: sqlite3.Error) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
+def is_damage(error: Exception) -> bool:
+    """Whether the file is damaged."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def is_readonly(error: sqlite3.Error) -> bool:
+    """Whether the connection cannot write."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY
+
+
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
     """Turns the driver's errors into ours."""
@@ -561,7 +763,7 @@ def explained(path: Path) -> Iterator[None]:
 def explain(error: Exception, path: Path) -> StoreError:
     """The driver's error in our words; it stays in ``__cause__``."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    if is_damage(error):
         return StoreError(
             f"{path} is damaged ({error}): it was left as it is; run `callosum doctor`, "
             "then move it away to start afresh"

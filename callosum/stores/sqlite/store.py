@@ -15,11 +15,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from callosum.errors import StoreUnavailable, Unconfirmed
+from callosum.errors import StoreError, StoreUnavailable, Unconfirmed
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.process import alive
 from callosum.stores.base import GATE, KEY_USED, REGISTERED, Clock, Health, Kin, Nearby, Probe, Request, each_alone
 from callosum.stores.leaving import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS, Held, Pass, Rows, leaving, places
+from callosum.stores.receipt import LEFT, refusal
 from callosum.stores.rows import (
     ACTION,
     ENTRY,
@@ -33,7 +34,7 @@ from callosum.stores.rows import (
     scoped,
 )
 from callosum.stores.sqlite.apply import Apply
-from callosum.stores.sqlite.connection import Busy, Connections, Execute, explain, explained
+from callosum.stores.sqlite.connection import Busy, Connections, Execute, explain, is_damage, is_readonly
 from callosum.stores.sqlite.look import LOOKED, REMEMBERED, Look, Memory
 from callosum.stores.sqlite.nearby import NEWEST, Around
 
@@ -99,6 +100,10 @@ _FORGET_MARK: Final = (
     f"and ((m.read > 0 and m.read < ?3) or (j.seq < ?3 and {_LOOKED}))) "
     "and not exists (select 1 from live l join journal j on j.seq = l.id where l.key = ?1 and j.session = ?2)"
 )
+_LEFT: Final = (
+    "insert into meta values(?, ?) on conflict(name) do update set value = excluded.value where value < excluded.value"
+)
+_TABLES: Final = ("journal", "mark", "live", "print", "cover", "session")
 _GATES: Final = f"name >= '{GATE}' and name < '{GATE[:-1]};'"
 
 
@@ -144,6 +149,8 @@ class SqliteStore:
         self._memory = Memory()
         self._swept = _Swept()
         self._pass = Pass()
+        self._damaged = False
+        """Whether a damaged page was met, so that a proof looks at all of them."""
         self._connections.get()
 
     def close(self) -> None:
@@ -175,17 +182,17 @@ class SqliteStore:
         return None
 
     def to_sync(self, seq: int) -> Callable[[], None]:
-        with explained(self.path):
+        with self._explained():
             sync = self._connections.to_sync(seq)
 
         def run() -> None:
-            with explained(self.path):
+            with self._explained():
                 sync()
 
         return run
 
     def tend(self) -> None:
-        with explained(self.path):
+        with self._explained():
             self._connections.tend()
 
     def _synced(self, requests: Sequence[Request]) -> list[Applied | Exception]:
@@ -201,13 +208,19 @@ class SqliteStore:
         """Runs and commits a batch; returns with the answers up to which entry it must be synced (0: need not)."""
         answers: list[Applied | Exception] = []
         wrote = durable = False
-        try:
+        with self._explained():
             link = self._connections.begin(wait=wait)
             execute, known = link.execute, link.known
             try:
                 known.refresh(execute)
                 for scope, step in requests:
-                    durable = durable or scope.durable
+                    if scope.durable:
+                        if not durable:
+                            self._connections.prepare_sync(link)  # before anything is committed that needs it
+                            durable = True
+                        if not self._connections.may_acknowledge(execute):
+                            answers.append(refusal(self._connections.changed))
+                            continue
                     look = Look(execute, known, scope, self._probe, self._memory, [])
                     view = look.view(self._clock)
                     try:
@@ -225,17 +238,30 @@ class SqliteStore:
                 self._connections.undo()
                 self._memory.sessions.clear()  # may hold what was just undone
                 raise
-        except (sqlite3.Error, OSError) as error:
-            raise explain(error, self.path) from error
+        if durable:
+            link.entry = max(known.last, 0)
         # Up to the newest entry that was written or seen: an answer must be on disk, and so what it goes by.
         return answers, _newest(answers, known.last) if durable else 0
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn the driver's errors into ours. A file that could only be read is opened anew, for that may change."""
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            if isinstance(error, sqlite3.Error):
+                self._damaged = self._damaged or is_damage(error)
+                if is_readonly(error):
+                    self._connections.reopen()
+                self._connections.examine(error)
+            raise explain(error, self.path) from error
 
     # --- reading ---
 
     @contextmanager
     def _reading(self) -> Iterator[Execute]:
         """A connection for reading; every reader fetches all its rows at once (no open cursors)."""
-        with explained(self.path):
+        with self._explained():
             yield self._connections.get().execute
 
     def action(self, namespace: str, id: int) -> Action | None:
@@ -354,7 +380,7 @@ class SqliteStore:
     def maintain(self, horizon: int, budget: int = 2000) -> int:
         """As in ``Store``. Looks first, and takes the file from who writes only for what is to be forgotten."""
         before = horizon - HOUR
-        with explained(self.path):
+        with self._explained():
             execute = self._connections.get().execute
             calls = self._old_calls(execute, budget)
             prints = self._old_prints(execute, horizon, budget)
@@ -412,7 +438,7 @@ class SqliteStore:
         delete: bool = False,
         only: Collection[int] | None = None,
     ) -> list[Entry]:
-        with explained(self.path):
+        with self._explained():
             if not delete:
                 execute = self._connections.get().execute
                 free = self._leaving(execute, until, horizon, limit)
@@ -424,6 +450,8 @@ class SqliteStore:
             try:
                 free = self._leaving(link.execute, until, horizon, limit, only)
                 link.execute("delete from journal where seq in (select value from json_each(?))", (as_json(free),))
+                if free:
+                    link.execute(_LEFT, (LEFT, max(free)))
                 link.known.forget()
                 link.execute("commit")  # not synced: who copied keeps the copy, and an entry twice is read once
             except BaseException:
@@ -433,7 +461,7 @@ class SqliteStore:
 
     def register(self, fingerprint: str) -> int:
         now = self.now()
-        with explained(self.path):
+        with self._explained():
             execute = self._connections.get().execute
             row = execute("select value from meta where name = ?", (GATE + fingerprint,)).fetchone()
             if row is None or row[0] < now - REGISTERED:
@@ -483,6 +511,30 @@ class SqliteStore:
         changes = {name: execute(_CHANGES, (name,)).fetchall() for name in {one.key for one in held if one.looked}}
         return leaving(rows, held, looks, changes)
 
+    def prove(self) -> None:
+        if self._connections.changed:
+            with self._reading() as execute:
+                if not self._connections.may_acknowledge(execute):
+                    raise refusal(self._connections.changed)
+        with self._explained():
+            link = self._connections.begin()
+            try:
+                for table in _TABLES:
+                    link.execute(f"select 1 from {table} limit 1").fetchone()
+                link.execute("select max(seq) from journal").fetchone()
+                link.execute("insert or replace into meta values('proof', ?)", (self._clock(),))
+                link.execute("commit")
+            except BaseException:
+                self._connections.undo()
+                raise
+            if self._damaged and (wrong := link.execute("pragma quick_check(1)").fetchone()[0]) != "ok":
+                raise StoreError(f"{self.path} is damaged ({wrong}): run `callosum doctor`")
+            self._damaged = False
+
+    def accept(self) -> str:
+        with self._explained():
+            return self._connections.accept(self.now())
+
     def size(self) -> int:
         with self._reading() as execute:
             ((pages, free, page),) = execute(
@@ -497,6 +549,8 @@ class SqliteStore:
             (schema,) = execute("pragma user_version").fetchone()
             (entries, last) = execute("select count(*), max(seq) from journal").fetchone()
             (live,) = execute("select count(distinct id) from live").fetchone()
+            if self._connections.changed:
+                problems.append(str(refusal(self._connections.changed)))
         log = Path(f"{self.path}-wal")
         ahead = max(0, (last or 0) - self._clock()) / SECOND
         if ahead > 1:

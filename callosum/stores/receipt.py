@@ -1,0 +1,257 @@
+"""The receipt: the identity of a store and the newest entry it acknowledged, kept outside the store.
+
+A store that was replaced, restored or cut back looks sound from inside. Only what was written down outside it
+tells that acknowledged decisions are missing. The receipt is one small file on the gate's machine::
+
+    magic       8 bytes
+    identity    16 bytes, the random id of the store; zeros until the store is known
+    entry       the newest entry that was durably acknowledged
+    refused     1 while the store is refused
+
+The file is mapped into memory, so noting an entry costs no system call. It is not synced: the kernel keeps it when a
+process dies, and after a power cut it may claim less than was acknowledged, never more.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from callosum.errors import StoreChanged
+from callosum.model import DAY, Applied
+from callosum.stores.base import Request
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows: two processes that make one receipt at once are not kept apart
+    fcntl = None  # type: ignore[assignment]
+
+IDENTITY: Final = "identity"
+"""Name of the store's own id among its facts."""
+LEFT: Final = "left"
+"""Name of the newest entry that rotation removed, among the store's facts."""
+ACCEPTED: Final = "accepted:"
+"""What precedes the id of a receipt: the moment up to which a person accepted what that receipt misses."""
+ADVICE: Final = "callosum store accept"
+"""The command that accepts a changed store."""
+
+_CHECK_EVERY: Final = 1.0
+"""Seconds between two looks at the identity of a store whose connections all last."""
+_ASK_AGAIN: Final = 0.2
+"""Seconds between two looks whether a changed store was accepted."""
+_logger: Final = logging.getLogger("callosum")
+_MAGIC: Final = int.from_bytes(b"CALORCP1", "little")
+_SIZE: Final = 64
+_ID: Final = slice(8, 24)
+_ENTRY, _REFUSED = 3, 4  # words of eight bytes
+_UNKNOWN: Final = bytes(16)
+_UNREADABLE: Final = b"\xff" * 16
+
+
+def new_identity() -> str:
+    """Return a random id for a new store."""
+    return secrets.token_hex(16)
+
+
+class Kept(Struct, frozen=True):
+    """What a store holds of the things a receipt is compared with.
+
+    ``identity`` is the store's id. ``entry``: whether the receipt's entry is in the journal. ``left`` is the newest
+    entry that rotation removed, ``accepted`` the moment up to which a person accepted this receipt's losses,
+    ``newest`` the newest entry; each 0 if there is none.
+    """
+
+    identity: str
+    entry: bool
+    left: int
+    accepted: int
+    newest: int
+
+
+class Receipt:
+    """A receipt, in a file that all processes of a machine share, or without a ``path`` in this process alone.
+
+    Call ``attach`` before anything else; it raises ``OSError``.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._file = (0, 0)
+        self._map: mmap.mmap | bytearray = bytearray(_SIZE)
+        self._words = memoryview(self._map).cast("Q")
+        self._words[0] = _MAGIC
+
+    def attach(self) -> None:
+        """Map the file, unless it is mapped. Make it if it is absent, with what this process knows."""
+        if self.path is None:
+            return
+        try:
+            found = self.path.stat()
+            if (found.st_dev, found.st_ino) == self._file:
+                return
+        except FileNotFoundError:
+            pass
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if fcntl is not None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_size < _SIZE:
+                os.pwrite(descriptor, bytes(self._map), 0)
+            if fcntl is not None:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing does not: the map keeps a copy of the descriptor
+            mapped = mmap.mmap(descriptor, _SIZE)
+            found = os.fstat(descriptor)
+        finally:
+            os.close(descriptor)
+        identity, entry = self.identity, self.entry
+        self._map, self._words = mapped, memoryview(mapped).cast("Q")
+        if self.identity == identity:
+            self.acknowledge(entry)
+        self._file = (found.st_dev, found.st_ino)
+        if self._words[0] != _MAGIC:  # whatever it was, it proves nothing
+            mapped[_ID] = _UNREADABLE
+            self._words[_REFUSED], self._words[0] = 1, _MAGIC
+
+    @property
+    def identity(self) -> str:
+        """Id of the store that the receipt belongs to; ``""`` if it belongs to none yet."""
+        found = bytes(self._map[_ID])
+        return "" if found == _UNKNOWN else found.hex()
+
+    @property
+    def entry(self) -> int:
+        """Newest entry that was acknowledged; 0 if there is none."""
+        return self._words[_ENTRY]
+
+    @property
+    def name(self) -> str:
+        """Name of the fact that tells what a person accepted of this receipt's losses."""
+        return ACCEPTED + self.identity
+
+    def acknowledge(self, entry: int) -> None:
+        """Note an entry that is on disk. Writes of several processes may cross: the receipt then claims less."""
+        words = self._words
+        words[_ENTRY] = max(words[_ENTRY], entry)
+
+    def begin(self, identity: str, entry: int = 0) -> None:
+        """Make this the receipt of the store with that id."""
+        self._words[_ENTRY] = entry
+        self._map[_ID] = bytes.fromhex(identity)
+        self._words[_REFUSED] = 0
+
+    def refuse(self) -> None:
+        """Note that the store lost something, whatever it holds by the next comparison."""
+        self._words[_REFUSED] = 1
+
+    def compare(self, held: Kept, place: str) -> str:
+        """Return why tiers 3 and 4 must be refused on a store that holds this; ``""`` if they need not.
+
+        A receipt of no store yet becomes that of this one.
+        """
+        mine, entry = self.identity, self.entry
+        if not mine:
+            self.begin(held.identity)
+            return ""
+        if held.accepted and held.accepted >= entry:
+            self.begin(held.identity, entry if mine == held.identity and held.entry else 0)
+            return ""
+        if mine != held.identity:
+            reason = f"{place} is not the store that this gate worked with: it was replaced, or removed and made anew"
+        elif entry and not held.entry and not self._rotated(held, entry):
+            reason = f"{place} lacks entry {entry}, which was acknowledged: it was cut back or restored"
+        else:
+            self._words[_REFUSED] = 0
+            return ""
+        self._words[_REFUSED] = 1
+        return reason
+
+    def _rotated(self, held: Kept, entry: int) -> bool:
+        """Whether rotation removed the entry. Versions that do not note what left rotate only what is a day old."""
+        old = not self._words[_REFUSED] and held.newest - entry > DAY
+        return held.left >= entry or old
+
+
+def refusal(reason: str) -> StoreChanged:
+    """Return the error for a call of tier 3 or 4 on a store that was changed from outside."""
+    return StoreChanged(f"{reason}. Calls of tiers 3 and 4 are refused until a person has looked and runs `{ADVICE}`")
+
+
+class Watched:
+    """Compare a store that is reached over a network with its receipt: after each reconnect, and now and then.
+
+    ``held`` asks the store what it holds of the receipt, just for its identity where ``entry`` is False; ``accept``
+    stores that a person accepts what the receipt misses. ``epoch`` changes with every connection that is made.
+    """
+
+    def __init__(
+        self,
+        receipt: Receipt,
+        place: str,
+        held: Callable[[Receipt, bool], Kept],
+        accept: Callable[[str, int], None],
+        epoch: Callable[[], int],
+    ) -> None:
+        self.receipt = receipt
+        self.changed = ""
+        self._place, self._held, self._accept, self._epoch = place, held, accept, epoch
+        self._seen = -1
+        self._next = 0.0
+        self._lock = threading.Lock()
+
+    def transact(
+        self, requests: Sequence[Request], run: Callable[[Sequence[Request]], list[Applied | Exception]]
+    ) -> list[Applied | Exception]:
+        """Run a batch; of a changed store only what needs not be durable."""
+        if not any(scope.durable for scope, _ in requests):
+            return run(requests)
+        if changed := self.check():
+            rest = [request for request in requests if not request[0].durable]
+            ran = iter(run(rest) if rest else [])
+            return [refusal(changed) if scope.durable else next(ran) for scope, _ in requests]
+        answers = run(requests)
+        if changed := self.check():  # the connection was lost, or all data
+            pairs = zip(requests, answers, strict=True)
+            return [refusal(changed) if scope.durable else answer for (scope, _), answer in pairs]
+        self.receipt.acknowledge(max((one.ids[-1] for one in answers if type(one) is Applied and one.ids), default=0))
+        return answers
+
+    def check(self, *, again: bool = False) -> str:
+        """Return why tiers 3 and 4 are refused, ``""`` if they are not; ``again``: ask the store in any case."""
+        epoch, now = self._epoch(), time.monotonic()
+        if again or epoch != self._seen or now >= self._next:
+            with self._lock:
+                self.receipt.attach()
+                whole = again or epoch != self._seen or bool(self.changed)
+                changed = self.receipt.compare(self._held(self.receipt, whole), self._place)
+                if changed != self.changed:
+                    _logger.warning("%s", refusal(changed) if changed else f"{self._place} is used for all calls again")
+                self.changed, self._seen = changed, epoch
+                self._next = time.monotonic() + (_ASK_AGAIN if changed else _CHECK_EVERY)
+        return self.changed
+
+    def accept(self, now: int) -> str:
+        """Take the store as it is; returns what was wrong."""
+        was = self.check(again=True)
+        if was:
+            self._accept(self.receipt.name, max(now, self.receipt.entry))
+            self.check(again=True)
+        return was
+
+
+def receipt_of(state: Path | None, place: str) -> Receipt:
+    """Return the receipt of a store over a network, kept in the state folder if there is one."""
+    if state is None:
+        return Receipt(None)
+    folder = state / "stores"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return Receipt(folder / f"{blake2b(place.encode(), digest_size=16).hexdigest()}.receipt")

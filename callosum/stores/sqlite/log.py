@@ -1,0 +1,71 @@
+"""Watch the write-ahead log: whether it was removed or cut off while a connection relies on it.
+
+SQLite finds its frames by an index in shared memory and never asks whether the file still has them. A log that
+somebody truncated goes on growing behind a hole, and everything in it is gone once the processes end.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+_HEADER: Final = 32
+_FRAME: Final = 24
+"""Bytes of a frame's header, in front of its page."""
+_SALTS: Final = slice(16, 24)
+"""Where the log's header has the two numbers that each of its frames repeats."""
+_FRAME_SALTS: Final = slice(8, 16)
+
+
+class Watch:
+    """What one connection saw last of the log that is open as ``file``."""
+
+    __slots__ = ("_at", "_emptied", "_header", "_size", "file")
+
+    def __init__(self, file: int) -> None:
+        self.file = file
+        self._header = b""
+        self._size = self._at = 0
+        self._emptied = False
+
+    def is_whole(self) -> bool:
+        """Return whether everything is still there that was there at the last look, and look anew.
+
+        An empty log counts as whole: a checkpoint may have just moved all of it into the database.
+        """
+        size = os.fstat(self.file).st_size
+        self._emptied = bool(self._size and not size)
+        # What stands there may change, where a transaction was undone; a hole is no frame.
+        if self._at and not any(os.pread(self.file, _FRAME, self._at)) and not self._restarted():
+            return False
+        if size == self._size and self._at:
+            return True
+        header = os.pread(self.file, _HEADER, 0)
+        if size and not any(header):
+            return False
+        if header == self._header and size < self._size:
+            return False
+        self._header, self._size, self._at = header, size, 0
+        stride = _FRAME + int.from_bytes(header[8:12], "big")
+        last = (size - _HEADER) // stride - 1 if size > _HEADER else -1
+        if last >= 0:
+            at = _HEADER + last * stride
+            if os.pread(self.file, _FRAME, at)[_FRAME_SALTS] == header[_SALTS]:  # else it is left from an older log
+                self._at = at
+        return True
+
+    def _restarted(self) -> bool:
+        """Whether the log began anew since the last look, so that its old frames may be gone."""
+        header = os.pread(self.file, _HEADER, 0)
+        return header != self._header and (any(header) or not os.fstat(self.file).st_size)
+
+    @property
+    def emptied(self) -> bool:
+        """Whether the log was found empty after it had frames: a checkpoint did that, or somebody else."""
+        return self._emptied
+
+    def take(self) -> bytes:
+        """Return all that is in the log, and leave it empty."""
+        found = os.pread(self.file, os.fstat(self.file).st_size, 0)
+        os.ftruncate(self.file, 0)
+        return found

@@ -1,0 +1,234 @@
+"""A store over a network that freezes, is emptied or falls back behind what it acknowledged."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from callosum.errors import StoreChanged, StoreUnavailable
+from callosum.model import State
+from callosum.stores.postgres import PostgresStore
+from callosum.stores.redis import RedisStore
+from callosum.testing.script import Script
+from tests.support.postgres import Server, need_binaries, schema_of, server
+from tests.support.redis_server import RedisServer, serving
+
+KEY = "doc:plan"
+SAYS = "callosum store accept"
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    yield from serving()
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Server]:
+    need_binaries()
+    with server() as own:
+        yield own
+
+
+def lease(store: PostgresStore | RedisStore, who: str = "mira", key: str = KEY) -> int:
+    return Script(store).act(who, key, state=State.OPEN, tier=4, durable=True)
+
+
+# --- Redis ------------------------------------------------------------------------------------------------------------
+
+
+def test_frozen_redis_is_noticed_within_one_deadline(redis: RedisServer) -> None:
+    """Whatever is asked first, and by a process that has a connection or by one that must open one."""
+    warm = RedisStore(redis.url())
+    lease(warm)
+    assert redis.process is not None
+    redis.process.send_signal(signal.SIGSTOP)
+    try:
+        for ask in (lambda: lease(warm, "doug"), warm.now, lambda: RedisStore(redis.url())):
+            began = time.monotonic()
+            with pytest.raises(StoreUnavailable):
+                ask()
+            assert time.monotonic() - began < 13
+    finally:
+        redis.process.send_signal(signal.SIGCONT)
+    assert lease(warm, "doug", "doc:other")
+    connection = warm.link.client.connection_pool.get_connection()
+    assert connection._sock.gettimeout() == 5.0, "what was limited for the last try is not so for the next"
+    warm.link.client.connection_pool.release(connection)
+    warm.close()
+
+
+@pytest.mark.parametrize("state", ["kept", "none"])
+def test_redis_emptied_in_use_gives_nobody_the_lease_of_another(redis: RedisServer, tmp_path: Path, state: str) -> None:
+    """No connection is lost by it, so the very next durable call must find out."""
+    folder = tmp_path if state == "kept" else None
+    url = redis.url()
+    store = RedisStore(url, state=folder)
+    lease(store)
+    with redis.client() as client:
+        client.flushall()
+    for _ in range(2):
+        with pytest.raises(StoreChanged, match=SAYS):
+            lease(store, "doug")
+    assert Script(store).act("doug", "doc:low"), "low tiers go on"
+    with pytest.raises(StoreChanged):
+        store.prove()
+    if folder is not None:
+        with pytest.raises(StoreChanged, match=SAYS):
+            lease(RedisStore(url, state=folder), "doug")
+    other = RedisStore(url, state=folder) if folder is not None else store
+    assert other.accept()
+    time_limit = time.monotonic() + 10
+    while store._watched.check():
+        assert time.monotonic() < time_limit
+    assert lease(store, "doug", "doc:accepted")
+    store.close()
+
+
+def test_redis_that_lost_an_acknowledged_entry_is_refused_after_the_reconnect(
+    redis: RedisServer, tmp_path: Path
+) -> None:
+    """As after a fail-over to a replica that had not received it."""
+    store = RedisStore(redis.url(), state=tmp_path)
+    lease(store, key="doc:first")
+    id = lease(store)
+    with redis.client() as client:
+        (log,) = client.scan_iter("*:log")
+        client.xdel(log, f"{id:016d}-0")
+        client.client_kill_filter(_type="normal", skipme=True)
+    with pytest.raises(StoreChanged, match=f"lacks entry {id}"):
+        lease(store, "doug", "doc:other")
+    store.close()
+
+
+def test_redis_without_memory_is_not_healthy(redis: RedisServer) -> None:
+    store = RedisStore(redis.url())
+    store.prove()
+    with redis.client() as client:
+        client.config_set("maxmemory", "1mb")
+        with pytest.raises(StoreUnavailable, match="maxmemory"):
+            store.prove()
+        client.config_set("maxmemory", "0")
+    store.prove()
+    store.close()
+
+
+def test_entry_that_rotation_took_from_redis_is_not_missed(redis: RedisServer, tmp_path: Path) -> None:
+    url = redis.url()
+    store = RedisStore(url, state=tmp_path)
+    script = Script(store)
+    id = script.act("mira", KEY, tier=4, durable=True)
+    script.act("doug", "doc:other")
+    store.take(id, id + 10**15, delete=True)
+    assert id not in {entry.seq for entry in store.entries()}
+    store.close()
+    store = RedisStore(url, state=tmp_path)
+    assert lease(store)
+    store.close()
+
+
+# --- PostgreSQL -------------------------------------------------------------------------------------------------------
+
+
+def test_frozen_postgresql_is_noticed_within_one_deadline(tmp_path: Path) -> None:
+    need_binaries()
+    with server() as own:
+        store = PostgresStore(own.url())
+        lease(store)
+        processes = [own.pid, *children(own.pid)]
+        for process in processes:
+            os.kill(process, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            with pytest.raises(StoreUnavailable):
+                lease(store, "doug")
+            assert time.monotonic() - began < 20
+        finally:
+            for process in processes:
+                os.kill(process, signal.SIGCONT)
+        assert lease(store, "doug", "doc:other")
+        store.close()
+
+
+def children(pid: int) -> list[int]:
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False).stdout
+    return [int(line) for line in found.split()]
+
+
+def disconnect(database: Server) -> None:
+    with psycopg.connect(database.conninfo, autocommit=True) as connection:
+        connection.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'callosum'")
+
+
+def test_postgresql_that_lost_an_acknowledged_entry_is_refused_after_the_reconnect(
+    database: Server, tmp_path: Path
+) -> None:
+    url = database.url()
+    store = PostgresStore(url, state=tmp_path)
+    id = lease(store)
+    with psycopg.connect(database.conninfo, autocommit=True) as connection:
+        connection.execute(f"delete from {schema_of(url)}.journal where seq = {id}")  # noqa: S608
+        connection.execute(f"delete from {schema_of(url)}.live")  # noqa: S608
+    disconnect(database)
+    with pytest.raises(StoreChanged, match=f"lacks entry {id}"):
+        lease(store, "doug")
+    assert Script(store).act("doug", "doc:low"), "low tiers go on"
+    store.close()
+    store = PostgresStore(url, state=tmp_path)
+    with pytest.raises(StoreChanged, match=SAYS):
+        store.prove()
+    assert store.accept()
+    assert lease(store, "doug")
+    store.close()
+
+
+def test_another_postgresql_database_behind_the_same_address_is_refused(database: Server, tmp_path: Path) -> None:
+    url = database.url()
+    store = PostgresStore(url, state=tmp_path)
+    lease(store)
+    store.close()
+    database.drop(schema_of(url))
+    store = PostgresStore(url, state=tmp_path)
+    with pytest.raises(StoreChanged, match="not the store"):
+        lease(store, "doug")
+    assert store.accept()
+    assert lease(store, "doug")
+    store.close()
+
+
+def test_entry_that_rotation_took_from_postgresql_is_not_missed(database: Server, tmp_path: Path) -> None:
+    url = database.url()
+    store = PostgresStore(url, state=tmp_path)
+    script = Script(store)
+    id = script.act("mira", KEY, tier=4, durable=True)
+    script.act("doug", "doc:other")
+    store.take(id, id + 10**15, delete=True)
+    assert id not in {entry.seq for entry in store.entries()}
+    store.close()
+    store = PostgresStore(url, state=tmp_path)
+    assert lease(store)
+    store.close()
+
+
+def test_read_only_postgresql_is_not_healthy(database: Server) -> None:
+    url = database.url()
+    store = PostgresStore(url)
+    store.prove()
+    with psycopg.connect(database.conninfo, autocommit=True) as connection:
+        connection.execute("alter role callosum set default_transaction_read_only = on")
+        disconnect(database)
+        try:
+            with pytest.raises(StoreUnavailable, match="read-only"):
+                store.prove()
+        finally:
+            connection.execute("set default_transaction_read_only = off")
+            connection.execute("alter role callosum reset default_transaction_read_only")
+    disconnect(database)
+    store.prove()
+    store.close()
