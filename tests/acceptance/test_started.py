@@ -61,6 +61,7 @@ ELSEWHERE = {
     "mcp", "stdio",  # below
     "serve", "stop",  # test_local.py
     "demo",  # test_demo.py
+    "store accept", "store restore",  # test_store_changed.py
 }  # fmt: skip
 
 
