@@ -1,0 +1,91 @@
+"""A running server reads a refusal in a host's transcript when another call meets the action."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.fleet import Late
+from tests.support.serving import Server, serving, until
+
+SESSION = "72bfa558-2a57-4833-baa5-f690e11163f0"
+CALL = "toolu_01AbCdEf"
+COMMAND = {"command": "gh repo delete acme/site --yes"}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def server(tmp_path: Path, home: Path) -> Iterator[Server]:
+    with serving(tmp_path / "state", environ={"HOME": str(home)}) as server:
+        yield server
+
+
+def hook(server: Server, event: str, **more: Any) -> Any:
+    payload = {"session_id": SESSION, "hook_event_name": event, "cwd": "/work", **more}
+    return server.post("/hooks/claude-code", payload)
+
+
+def other(server: Server, **more: Any) -> Any:
+    call = {"instance": "doug", "tool": "Bash", "params": COMMAND, "cwd": "/work", **more}
+    return server.post("/intercept", call, timeout=70)
+
+
+def refuse(home: Path) -> None:
+    result = {"type": "tool_result", "content": "no", "is_error": True, "tool_use_id": CALL}
+    entry = {
+        "type": "user",
+        "message": {"role": "user", "content": [result]},
+        "toolDenialKind": "user-rejected",
+        "toolDenialBeforeRun": True,
+        "sessionId": SESSION,
+        "timestamp": datetime.now(UTC).isoformat(),
+    }
+    path = home / ".claude" / "projects" / "-work" / f"{SESSION}.jsonl"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(entry) + "\n")
+
+
+@pytest.fixture
+def opened(server: Server) -> None:
+    """A call of tier 4 that Claude Code's person is being asked about."""
+    assert hook(server, "PreToolUse", tool_name="Bash", tool_input=COMMAND, tool_use_id=CALL) == {}
+
+
+def outcomes(server: Server) -> list[str]:
+    return [entry["outcome"] for entry in server.get("/journal?limit=1000")["entries"] if entry.get("outcome")]
+
+
+@pytest.mark.usefixtures("opened")
+def test_refused_call_does_not_block_the_next(server: Server, home: Path) -> None:
+    assert other(server)["verdict"] == "block"
+    refuse(home)
+    until(lambda: other(server, callId="second")["proceed"])  # within the second between two looks
+    assert outcomes(server) == ["cancelled"]
+
+
+@pytest.mark.usefixtures("opened")
+def test_waiter_is_let_in_once_a_person_refuses_the_call_before_it(server: Server, home: Path) -> None:
+    waiter = Late(partial(other, server, wait=60))
+    until(lambda: server.get("/status").get("waiting"))
+    refuse(home)
+    assert waiter.answer()["verdict"] == "allow"
+    assert outcomes(server)[0] == "cancelled"
+
+
+@pytest.mark.usefixtures("opened")
+def test_call_that_auto_mode_denies_ends_at_once(server: Server) -> None:
+    hook(server, "PermissionDenied", tool_name="Bash", tool_input=COMMAND, tool_use_id=CALL, reason="risky")
+    assert outcomes(server) == ["cancelled"]
+    assert other(server)["proceed"]
