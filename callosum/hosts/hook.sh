@@ -42,7 +42,7 @@ PAYLOAD
 		case $answer in
 		'{'*'}')
 			[ "$answer" = '{}' ] || printf '%s\n' "$answer"
-			[ -s @HUNG@ ] && : >@HUNG@
+			[ -s @HUNG@ ] && true 2>/dev/null >@HUNG@ # not `:`, whose failure would end the shell
 			@TEND@
 			exit 0
 			;;

@@ -509,6 +509,17 @@ def test_gate_that_answers_again_is_asked_again(state: Path) -> None:
         server.kill()
 
 
+def test_mark_that_cannot_be_written_stops_no_call(state: Path) -> None:
+    script = write_script(state)
+    server = serve(state, "--socket", socket_path(state))
+    try:
+        Path(hung_path(socket_path(state))).mkdir()
+        assert send(script, "A", "Read", {"file_path": "/repo/a.py"}) == ""
+        assert "file:/repo/a.py" in str(server.get("/journal"))
+    finally:
+        server.kill()
+
+
 def test_hook_without_curl_leaves_a_gate_that_hangs_alone_too(state: Path, tmp_path: Path) -> None:
     script = write_script(state)
     path = socket_path(state)
