@@ -149,7 +149,7 @@ def _store(settings: Settings) -> Iterator[Finding]:
     if unproven is not None:
         yield unproven
     for problem in health.problems:
-        ahead = health.ahead > 1 and "ahead of the clock" in problem
+        ahead = (health.ahead > 1 and "ahead of the clock" in problem) or "the clock differs" in problem
         yield Finding(
             "clock" if ahead else "store",
             "wrong",

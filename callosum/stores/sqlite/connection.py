@@ -23,6 +23,7 @@ from typing import Final
 
 from callosum.errors import StoreError, StoreUnavailable
 from callosum.stores.receipt import IDENTITY, LEFT, Kept, Receipt, new_identity, refusal
+from callosum.stores.sqlite.clock import AgreedClock
 from callosum.stores.sqlite.known import Known
 from callosum.stores.sqlite.log import Watch
 
@@ -154,6 +155,7 @@ class Connections:
         self._upto = (0, 0)
         self._full = False
         self.receipt = Receipt(Path(f"{path}.receipt"))
+        self.clock = AgreedClock(Path(f"{path}.turn"))
         self.changed = ""
         """Why calls of tiers 3 and 4 are refused; empty if they are not."""
         self._asked = 0.0
@@ -254,8 +256,8 @@ class Connections:
         if self._is_there(link):
             with suppress(OSError):
                 self.receipt.attach()  # where somebody removed it, it is written anew
-            if link.watch is not None:
-                self._look_at_log(link)
+            if link.watch is None or self._look_at_log(link):
+                self.clock.agree(link.execute)
             return
         self._leave(link, f"{self.path} was removed or replaced while in use")
 
@@ -551,6 +553,7 @@ class Connections:
             self._prepare(connection)
             inode = self.path.stat().st_ino
             self._identify(connection.execute)
+            self.clock.agree(connection.execute)
         except BaseException:
             connection.close()
             raise

@@ -9,7 +9,6 @@ is locked. What is not durable may lose its last moments in a power cut.
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -107,10 +106,6 @@ _TABLES: Final = ("journal", "mark", "live", "print", "cover", "session")
 _GATES: Final = f"name >= '{GATE}' and name < '{GATE[:-1]};'"
 
 
-def _clock() -> int:
-    return time.time_ns() // 1000
-
-
 def _newest(answers: list[Applied | Exception], last: int) -> int:
     """Up to which moment a batch must be on disk: what it wrote, and where it wrote nothing all that it has seen.
 
@@ -141,11 +136,11 @@ class SqliteStore:
     ours, or of another schema, is refused and left as it is. ``clock`` and ``probe`` are for tests.
     """
 
-    def __init__(self, path: str | Path, *, clock: Clock = _clock, probe: Probe = alive) -> None:
+    def __init__(self, path: str | Path, *, clock: Clock | None = None, probe: Probe = alive) -> None:
         self.path = Path(path)
-        self._clock = clock
         self._probe = probe
         self._connections = Connections(self.path)
+        self._clock: Clock = clock if clock is not None else self._connections.clock
         self._memory = Memory()
         self._swept = _Swept()
         self._pass = Pass()
@@ -553,6 +548,11 @@ class SqliteStore:
                 problems.append(str(refusal(self._connections.changed)))
         log = Path(f"{self.path}-wal")
         ahead = max(0, (last or 0) - self._clock()) / SECOND
+        if apart := self._connections.clock.apart:
+            problems.append(
+                f"the clock differs from the store's by {apart / SECOND:+.0f} s: "
+                "the store's is used while leases are open"
+            )
         if ahead > 1:
             problems.append(f"the store's time is {ahead:.0f} s ahead of the clock: leases end that much later")
         return Health(

@@ -1,0 +1,86 @@
+"""The clock of a SQLite store: the wall clock on which the processes that work on the file agree.
+
+The store keeps one pair of wall clock and boot clock, with the id of the boot. A process of the same boot whose own
+pair differs uses the store's, so that one wrong clock ends no leases and makes none that last too long.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from callosum.bootclock import boot_id, boot_now
+from callosum.model import SECOND
+
+if TYPE_CHECKING:
+    from callosum.stores.sqlite.connection import Execute
+
+_TOLERANCE: Final = 2 * SECOND
+"""Microseconds by which two clocks may differ before one of them counts as wrong."""
+_PAIR: Final = (
+    "select (select value from meta where name = 'clock'), exists(select 1 from live where open = 1), "
+    "(select max(seq) from journal)"
+)
+
+
+class AgreedClock:
+    """Now, in microseconds since 1970. Between two calls of ``agree`` it follows the boot clock, which nobody sets.
+
+    ``probe`` is a file to which the machine's own time can be asked: it gets it as the time of its last change.
+    """
+
+    def __init__(self, probe: Path) -> None:
+        self._probe = probe
+        self._offset: int | None = None
+        self.apart = 0
+        """Microseconds by which this process's clock is ahead of the store's; 0 while they agree."""
+
+    def __call__(self) -> int:
+        offset = self._offset
+        return time.time_ns() // 1000 if offset is None else _boot() + offset
+
+    def agree(self, execute: Execute) -> None:
+        """Compare this process's clock with the store's, and follow the right one. Not within a transaction."""
+        boot = boot_id()
+        if not boot:
+            return
+        with suppress(sqlite3.Error):  # a file that cannot be read or written now has its own error later
+            stored, leased, last = execute(_PAIR).fetchone()
+            mine = time.time_ns() // 1000 - _boot()
+            theirs = _offset_of(stored, boot)
+            if theirs is not None and abs(mine - theirs) <= _TOLERANCE:
+                self._offset, self.apart = mine, 0
+                return
+            mine = self._machine(mine)
+            if theirs is None or (not leased and abs(mine - theirs) > _TOLERANCE and mine + _boot() > (last or 0)):
+                now = _boot()
+                execute("insert or replace into meta values('clock', ?)", (f"{boot} {mine + now} {now}",))
+                theirs = mine
+            self._offset, self.apart = theirs, time.time_ns() // 1000 - _boot() - theirs
+            if abs(self.apart) <= _TOLERANCE:
+                self.apart = 0
+
+    def _machine(self, mine: int) -> int:
+        """Return the machine's difference of wall and boot clock, where that of this process alone is wrong."""
+        try:
+            os.utime(self._probe)
+            found = self._probe.stat().st_mtime_ns // 1000 - _boot()
+        except OSError:
+            return mine
+        return found if abs(found - mine) > _TOLERANCE else mine
+
+
+def _boot() -> int:
+    return int(boot_now() * SECOND)
+
+
+def _offset_of(stored: object, boot: str) -> int | None:
+    """Return the difference of wall and boot clock that the store keeps, None if it keeps none of this boot."""
+    words = stored.split() if isinstance(stored, str) else []
+    if len(words) != 3 or words[0] != boot or not (words[1] + words[2]).isdecimal():
+        return None
+    return int(words[1]) - int(words[2])
