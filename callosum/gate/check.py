@@ -215,10 +215,7 @@ def without_secrets(call: Call, secrets: SecretDigests) -> Call:
     """Return a call whose names show no secret: each is replaced by a digest. Params stay as they are."""
     name, tree = secrets.name, call.worktree
     if (
-        name(call.tool) is call.tool
-        and name(call.instance) is call.instance
-        and (call.session is None or name(call.session) is call.session)
-        and (call.cwd is None or name(call.cwd) is call.cwd)
+        secrets.are_plain(call.tool, call.instance, call.session, call.cwd)
         and (call.run is None or name(call.run) is call.run)
         and (call.call_id is None or _HOST_IDS.fullmatch(call.call_id) or name(call.call_id) is call.call_id)
         and call.parent is call.continues is call.task_id is call.origin is None

@@ -36,6 +36,10 @@ _ROOM: Final = 32
 """Characters that are kept free for the digest of a key that has become too long."""
 
 
+def _are_plain(*names: str | None) -> bool:
+    return is_plain("\n".join(filter(None, names)))
+
+
 class SecretDigests:
     """Writes ``[redacted:3f9ac2d1]`` in place of each secret. ``key`` is the gate's content key (any length).
 
@@ -47,6 +51,8 @@ class SecretDigests:
         self._state = blake2b(digest_size=4, key=short, person=b"secret")
         self.name: Callable[[str], str] = lru_cache(maxsize=4096)(self._name)
         """Return the name of a session, a tool or the like without secrets."""
+        self.are_plain: Callable[..., bool] = lru_cache(maxsize=4096)(_are_plain)
+        """Tell whether names (None is none) hold no secret."""
         self.key: Callable[[str], str] = lru_cache(maxsize=4096)(self._key)
         """Return a context key without secrets: the same object if it holds none.
 

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from math import isfinite
 from typing import Any, Final
 
-from callosum.characters import with_hidden, without_hidden
+from callosum.characters import with_hidden
 from callosum.model import MAX_KEY, Key, Mode
 
 READ: Final = Mode.READ
@@ -142,7 +142,7 @@ def addresses(value: str) -> list[str]:
     A domain in other letters is spelled as it is sent (``xn--``). Letters that look alike are not
     folded: they are other addresses. Characters that nobody sees are left out, as no address has any.
     """
-    value = without_hidden(value, keep="\t\n\r")
+    value = without_hidden(value)
     if len(value) > MAX_VALUE:
         value = value[:MAX_VALUE]
     if "?" in value and value[:7].lower() == "mailto:":
@@ -151,6 +151,13 @@ def addresses(value: str) -> list[str]:
     if value.isascii():
         return list(dict.fromkeys(map(_bare, found)))
     return list(dict.fromkeys(_bare(_sent(_bare(one))) for one in found))
+
+
+def without_hidden(value: str) -> str:
+    """Return ``value`` with controls as spaces and without other characters that nobody sees."""
+    if value.isascii() and value.isprintable():
+        return value
+    return with_hidden(value, lambda char: " " if char.isspace() or char < "\xa0" else "")
 
 
 _MORE_ADDRESSES: Final = re.compile(r"[?&](?:to|cc|bcc)=", re.IGNORECASE)
@@ -263,8 +270,8 @@ def _spell(prefix: str, value: str, cwd: str | None, tree: bool) -> tuple[str, .
         value, cwd = clean(value), clean(cwd) if cwd else None
         return (fit(prefix + path(value, cwd, tree=tree)),) if value else ()
     if prefix == "email:" and not value.startswith("thread:"):
+        value = clean(without_hidden(value))
         found = addresses(value)
-        value = clean(value)
         if found:
             return tuple(dict.fromkeys(fit(prefix + clean(one).rstrip("/ ")) for one in found))
         value = value.lower()
