@@ -508,6 +508,13 @@ class CallosumClient:
         self._late.report(plain(call), said.value)
         self._kept_something()
 
+    def flush(self) -> bool:
+        """Send now what the gate could not be told before. Return whether it took everything.
+
+        Late calls are sent by themselves too: before the next decision, and within two seconds.
+        """
+        return self._flush(self._clock() + self.deadline, wait=self.deadline) and not self._late.waiting()
+
     def _keep_report(self, report: wire.Complete) -> None:
         """Keeps a report that the gate did not take."""
         said = {name: getattr(report, name) for name in _OF_A_REPORT}

@@ -32,6 +32,7 @@ hand_over() {
 	if [ "$seconds" != @PATIENCE@ ] && is_hung; then
 		status=@HUNG_STATUS@ # a report does not come here: nobody waits for it
 	elif can_ask "$@"; then
+		@TELL@
 		answer=$(@CURL@ -q -s -f --noproxy '*' --max-time $seconds @WHERE@ -H 'Content-Type: application/json' --data-binary @- @BASE@"$target$limit" 2>/dev/null <<PAYLOAD@ALSO@
 $payload
 PAYLOAD

@@ -12,7 +12,6 @@ A host of its own has a folder of its own, so that what went on without one serv
 from __future__ import annotations
 
 import ipaddress
-import os
 import stat
 import sys
 import time
@@ -29,12 +28,15 @@ from callosum.client.fallback import FILE, read_table, write_table
 from callosum.client.transport import Address, Transport
 from callosum.errors import CallosumError, ConfigError, GateUnavailable
 from callosum.hosts import files
+from callosum.spool import Spool
 
 if TYPE_CHECKING:
     from callosum.settings import Settings
 
 SECONDS: Final = 3.0
 """How long a hook waits for the server: over a network, with a handshake each time."""
+TELL_SECONDS: Final = 2.0
+"""Seconds that a hook spends on telling the server what it does not know yet, before it asks."""
 _PATIENCE: Final = 10.0
 _NAME: Final = "remote.json"
 _LONGEST: Final = 10_000
@@ -161,9 +163,22 @@ def tend(state: str, host: str) -> None:
         return
     with suppress(CallosumError, TransportError, ValueError, OSError):
         write_table(folder / FILE, _table(remote))
-        if any(name.startswith("late") for name in os.listdir(folder)):  # noqa: PTH208 - their names are enough
+        if Spool(str(folder)).left():
             with _client(remote, folder, _PATIENCE) as client:
-                client.health()
+                client.flush()
+
+
+def tell() -> None:
+    """Send what the server does not know yet, as the hook script does before it asks. Arguments as for ``tend``."""
+    state, host = sys.argv[1:3]
+    remote = load(Path(state), host)
+    if remote is not None:
+        folder = folder_of(Path(state), host)
+        with (
+            suppress(CallosumError, TransportError, ValueError, OSError),
+            _client(remote, folder, TELL_SECONDS) as gate,
+        ):
+            own.flush()
 
 
 def _client(remote: Remote, folder: Path, seconds: float) -> CallosumClient:

@@ -16,6 +16,7 @@ from callosum.hosts.entries import MARK
 from callosum.hosts.remote import Remote, folder_of
 from callosum.model import DEFAULT_NAMESPACE
 from callosum.sockets import HUNG_SECONDS, HUNG_STATUS, hung_path, origin, origin_path, socket_path
+from callosum.spool import FILE as SPOOL
 
 if TYPE_CHECKING:
     from callosum.settings import Settings
@@ -34,6 +35,8 @@ _TEND: Final = (
     "{tend} {state} {host} </dev/null >/dev/null 2>&1 & ;; esac"
 )
 """What the gate's own process does beside a local gate: the newest table of tiers, and what went on without it."""
+_TELL: Final = "[ ! -s {spool} ] || {tell} {state} {host} </dev/null >/dev/null 2>&1"
+"""Tells a server what happened without it, before it judges the next event. Beside a local gate, the gate looks."""
 _PROGRAMS: Final = "/usr/bin:/bin:/usr/local/bin:/opt/homebrew/bin:/run/current-system/sw/bin"
 """Where a program for the script is looked for first. The script names it by its path: a host may have another PATH."""
 _PRIVILEGED: Final = " -p"
@@ -104,6 +107,7 @@ def script_of(settings: Settings, remote: Remote | None = None, host: str = "") 
             "BASE": "http://localhost",
             "ALSO": "",
             "SECRET": "",
+            "TELL": "",
             "TEND": "",
             "SOCKET": socket,
             "PLACE": "",
@@ -113,6 +117,8 @@ def script_of(settings: Settings, remote: Remote | None = None, host: str = "") 
         token = shlex.quote(remote.token_file)
         trusted = f" --cacert {shlex.quote(remote.cacert)}" if remote.cacert is not None else ""
         place = folder_of(settings.state, host)
+        tell = shlex.join(launch.command(run="callosum.hosts.remote:tell"))
+        spool = shlex.quote(str(place / SPOOL))
         tend = shlex.join(launch.command(run="callosum.hosts.remote:main"))
         words |= {
             "QUERY": urlencode(said),
@@ -124,6 +130,7 @@ def script_of(settings: Settings, remote: Remote | None = None, host: str = "") 
             "BASE": shlex.quote(remote.url),
             "ALSO": " 3<<TOKEN",
             "SECRET": _SECRET,
+            "TELL": _TELL.format(spool=spool, tell=tell, host=host, state=words["STATE"]),
             "TEND": _TEND.format(tend=tend, host=host, state=words["STATE"]),
             "SOCKET": "''",
             "PLACE": shlex.quote(str(place)),

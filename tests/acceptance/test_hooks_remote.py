@@ -227,6 +227,30 @@ def test_while_the_server_is_away_and_when_it_is_back(tmp_path: Path, certificat
         assert [(entry["session"], entry["tool"]) for entry in late] == [("claude-code/A", "Read")]
 
 
+def test_server_knows_what_a_machine_did_without_it_before_it_judges_the_machines_next_event(
+    tmp_path: Path, certificate: tuple[Path, Path]
+) -> None:
+    team = team_in(tmp_path, certificate)
+    push = {"command": "git push --force origin main"}
+    with serving(team.state, *team.options):
+        ann = Machine(tmp_path / "ann", team)
+        assert ann.install().returncode == 0
+        assert ann.tell("PreToolUse", "A", "Bash", push, "a1") == ""
+        assert ann.tell("PreToolUse", "B", "Read", {"file_path": "/repo/a.py"}) == ""
+    assert ann.tell("PreToolUse", "A", "Write", {"file_path": "/repo/a.py", "content": "1"}) == ""
+    ann.tell("PostToolUse", "A", "Bash", push, "a1", tool_response={"stdout": "ok"})
+    spool = ann.state / "remote" / "claude-code" / "late.jsonl"
+    until(lambda: spool.exists() and '"report"' in spool.read_text())
+    with serving(team.state, *team.options):
+        stopped = ann.tell("PreToolUse", "B", "Write", {"file_path": "/repo/a.py", "content": "2"})
+        assert "was changed by claude-code/A" in stopped
+        assert not spool.exists()
+        pushes = [entry for entry in ann.journal() if entry["tool"] == "Bash"]
+        assert [entry.get("outcome") for entry in pushes] == [None, "done"]
+        (late,) = [entry for entry in ann.journal() if entry["event"] == "late"]
+        assert late["keys"] == [["file:/repo/a.py", "write"]]
+
+
 def test_a_token_of_one_instance_needs_its_name(tmp_path: Path, served: Team) -> None:
     mira = Machine(tmp_path / "mira", served, instance="mira")
     refused = mira.install()

@@ -49,9 +49,12 @@ class Decided:
                 continue
             for line in lines:
                 try:
-                    call = json.loads(line)["call"]
+                    record = json.loads(line)
+                    if record.get("kind", "call") != "call":
+                        continue  # a report or a cancellation says nothing of a decision
+                    call = record["call"]
                     self._add(str(call["session"]).partition(":")[0], str(call["tool"]), call["callId"])
-                except (ValueError, KeyError, TypeError):
+                except (ValueError, KeyError, TypeError, AttributeError):
                     continue
 
 
