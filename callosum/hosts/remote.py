@@ -172,13 +172,13 @@ def tell() -> None:
     """Send what the server does not know yet, as the hook script does before it asks. Arguments as for ``tend``."""
     state, host = sys.argv[1:3]
     remote = load(Path(state), host)
-    if remote is not None:
-        folder = folder_of(Path(state), host)
-        with (
-            suppress(CallosumError, TransportError, ValueError, OSError),
-            _client(remote, folder, TELL_SECONDS) as gate,
-        ):
-            own.flush()
+    if remote is None:
+        return
+    folder = folder_of(Path(state), host)
+    with suppress(CallosumError, TransportError, ValueError, OSError):
+        client = _client(remote, folder, TELL_SECONDS)
+        client.flush()
+        client.close()
 
 
 def _client(remote: Remote, folder: Path, seconds: float) -> CallosumClient:
