@@ -134,6 +134,7 @@ export class Calls {
         // What may go on without the gate does not wait in a gateway for one that is starting. The rest can do nothing
         // else, and a process that is soon over (`openclaw agent exec`) would end before it could tell what it did.
         const patience = this.#link.isGateway && goesOn(tier, settings.failMode) ? 0 : START;
+        await this.#link.told();
         try {
             const decision = checked(await gate.ask("POST", "/intercept", words, { patience }));
             turns.answered(call.run, decision.id);
@@ -146,14 +147,17 @@ export class Calls {
                 return this.#without(words, tier, `it refuses this host: ${error.message}`);
             }
             if (!(error instanceof Away)) gate.log(`a call could not be asked about: ${error.stack}`);
-            return this.#without(words, tier, error.message);
+            return this.#without(words, tier, error.message, error.unsent !== true);
         }
     }
 
-    #without(words, tier, why) {
+    /** `asked`: the gate may have got the question, and may open what nobody waits for. */
+    #without(words, tier, why, asked = false) {
+        const runs = goesOn(tier, this.#link.settings.failMode);
+        const late = runs ? this.#link.late.add(words, tier) : undefined;
+        if (!runs && asked) this.#link.late.giveUp(words);
         this.#link.missed(why);
-        if (!goesOn(tier, this.#link.settings.failMode)) return { deny: heldText(why, words.tool, tier) };
-        return { late: this.#link.late.add(words) };
+        return runs ? { late } : { deny: heldText(why, words.tool, tier) };
     }
 
     #opened(call, decision, event) {
@@ -281,7 +285,7 @@ export class Calls {
         this.#forget(call);
         call.state = "reported";
         if (call.late !== undefined) {
-            call.late.outcome = outcome ?? "failed";
+            this.#link.late.report(call.late, outcome ?? "failed");
             this.#link.reached();
             return;
         }

@@ -82,7 +82,7 @@ export class Deliveries {
         const result = event.success
             ? { messageId: event.messageId ?? null }
             : { error: event.error ?? "it was not sent" };
-        if (item.late !== undefined) item.late.outcome = outcome;
+        if (item.late !== undefined) this.#link.late.report(item.late, outcome);
         else if (item.id !== undefined) await this.#report({ ...item.who, id: item.id, outcome, result });
     }
 
@@ -143,6 +143,7 @@ export class Deliveries {
         const { gate, settings } = this.#link;
         const tier = MAIL.test(String(delivery.channel)) || words.params.replyTo !== undefined ? COMMITMENT : CHAT;
         const patience = goesOn(tier, settings.failMode) ? 0 : PATIENCE;
+        await this.#link.told();
         try {
             const decision = await gate.ask("POST", "/intercept", words, { patience });
             if (decision.proceed === false) return decision.warning ?? `[Callosum] ${decision.verdict}`;
@@ -155,7 +156,10 @@ export class Deliveries {
             if (!(error instanceof Away || error instanceof Refused))
                 gate.log(`a delivery could not be asked about: ${error.stack}`);
             this.#link.missed(error.message);
-            if (!goesOn(tier, settings.failMode)) return heldText(error.message, "message", tier);
+            if (!goesOn(tier, settings.failMode)) {
+                if (error instanceof Away && error.unsent !== true) this.#link.late.giveUp(words);
+                return heldText(error.message, "message", tier);
+            }
             item.late = this.#link.late.add(words);
             return undefined;
         }

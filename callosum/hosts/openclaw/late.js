@@ -1,64 +1,118 @@
-/** Calls that ran while the gate was away, oldest first, until they are journalled. */
+/**
+ * What the gate could not be told when it happened: calls that ran without it, reports, calls that were given up.
+ *
+ * Beside a gate of this machine it goes to the spool, which outlives this process; else, and where the spool has no
+ * room, it is kept in memory and sent before the next call is asked about.
+ */
+
+import { randomUUID } from "node:crypto";
 
 import { Away } from "./gate.js";
+import { append, summaryOf } from "./spool.js";
 
 const MOST = 1000;
 const PAGE = 200;
 /** Longest call that is kept whole, in characters of JSON; of a longer one its params are left out. */
 const LONGEST = 100_000;
+/** The highest tier of a call that the gate may classify from its summary. */
+const SUMMARISED = 2;
+/** What of a call only its decision needs. */
+const ASKING = ["pause", "wait", "schema", "host", "after", "rewrite", "deadline", "timeoutMs"];
+
+const now = () => Date.now() / 1000;
 
 export class Late {
-    #calls = [];
-    #sending = false;
+    #state;
+    #records = [];
+    #sending = null;
 
-    get size() {
-        return this.#calls.length;
+    /** `state` is the folder of the gate on this machine, `undefined` where the gate is on another. */
+    constructor(state) {
+        this.#state = state;
     }
 
-    /** Keeps a call; the answer takes its outcome. One without a report is sent as done when its time is up. */
-    add(call) {
-        const { pause, wait, schema, host, after, rewrite, ...kept } = call;
-        const text = JSON.stringify(kept);
-        const item = {
-            call: text.length > LONGEST ? { ...kept, params: {} } : kept,
-            outcome: undefined,
-            at: Date.now(),
-        };
-        this.#calls.push(item);
-        if (this.#calls.length > MOST) this.#calls.shift();
+    /** How many records wait in memory. */
+    get size() {
+        return this.#records.length;
+    }
+
+    /** Keeps a call that runs without the gate; `report` takes what it returns. */
+    add(call, tier = Infinity) {
+        const kept = Object.fromEntries(Object.entries(call).filter(([name]) => !ASKING.includes(name)));
+        kept.callId ??= `late-${randomUUID()}`;
+        const { instance, session, namespace, callId } = kept;
+        const item = { who: { instance, session, namespace, callId }, record: undefined };
+        const begun = { kind: "call", running: true, outcome: "done", started: now() };
+        const params = tier <= SUMMARISED ? summaryOf(kept.params) : undefined;
+        if (params !== undefined && this.#spooled({ ...begun, v: 1, call: { ...kept, params } })) return item;
+        const whole = JSON.stringify(kept).length <= LONGEST;
+        item.record = { ...begun, v: whole ? 2 : 1, call: whole ? kept : { ...kept, params: {} } };
+        this.#remember(item.record);
         return item;
     }
 
-    /** Sends what is reported, or older than `patience` milliseconds. Returns how many were taken. */
-    async send(gate, patience = 60_000) {
-        if (this.#sending || !this.#calls.length) return 0;
-        this.#sending = true;
-        let sent = 0;
-        try {
-            for (;;) {
-                const old = Date.now() - patience;
-                const page = this.#calls.filter((item) => item.outcome !== undefined || item.at <= old).slice(0, PAGE);
-                if (!page.length) return sent;
-                sent += await this.#page(gate, page);
-            }
-        } catch (error) {
-            if (!(error instanceof Away)) throw error;
-            return sent;
-        } finally {
-            this.#sending = false;
+    /** Says how such a call ended. */
+    report({ who, record }, outcome) {
+        if (record !== undefined && this.#records.includes(record) && this.#sending === null) {
+            delete record.running;
+            Object.assign(record, { outcome, ended: now() });
+            return;
         }
+        this.#keep({ kind: "report", v: 2, call: { ...who, tool: "?" }, outcome, ended: now() });
     }
 
-    /** A page that the gate refuses is sent call by call, and what it then refuses is given up. */
-    async #page(gate, page) {
-        const calls = page.map(({ call, outcome }) => ({ call, outcome: outcome ?? "done" }));
+    /** Keeps the body of a report that did not reach the gate. */
+    owe({ instance, session, namespace, id, outcome, result }) {
+        const call = { instance, session, namespace, tool: "?" };
+        this.#keep({ kind: "report", v: 2, call, id, outcome: outcome ?? outcomeOf(result), ended: now() });
+    }
+
+    /** Says that a call was given up before the gate answered, and does not run. */
+    giveUp({ instance, session, namespace, callId }) {
+        if (callId === undefined) return;
+        const call = { instance, session, namespace, callId, tool: "?" };
+        this.#keep({ kind: "cancel", v: 2, call, outcome: "cancelled", ended: now() });
+    }
+
+    /** Sends what is in memory. Returns how many records were taken; joins a sending that is under way. */
+    async send(gate, deadline = 10_000) {
+        if (!this.#records.length) return 0;
+        this.#sending ??= this.#send(gate, deadline).finally(() => (this.#sending = null));
+        return this.#sending;
+    }
+
+    #keep(record) {
+        if (!this.#spooled(record)) this.#remember(record);
+    }
+
+    #spooled(record) {
+        return this.#state !== undefined && append(this.#state, record);
+    }
+
+    #remember(record) {
+        this.#records.push(record);
+        if (this.#records.length > MOST) this.#records.shift();
+    }
+
+    async #send(gate, deadline) {
+        let sent = 0;
         try {
-            await gate.ask("POST", "/late", { calls }, { deadline: 10_000 });
+            while (this.#records.length) sent += await this.#page(gate, this.#records.slice(0, PAGE), deadline);
+        } catch (error) {
+            if (!(error instanceof Away)) throw error;
+        }
+        return sent;
+    }
+
+    /** A page that the gate refuses is sent record by record, and what it then refuses is given up. */
+    async #page(gate, page, deadline) {
+        try {
+            await gate.ask("POST", "/late", { now: now(), calls: page }, { deadline });
         } catch (error) {
             if (error instanceof Away) throw error;
             if (page.length > 1) {
                 let sent = 0;
-                for (const item of page) sent += await this.#page(gate, [item]);
+                for (const record of page) sent += await this.#page(gate, [record], deadline);
                 return sent;
             }
             gate.log(`a call that ran without the gate is not journalled: ${error.message}`);
@@ -71,6 +125,16 @@ export class Late {
 
     #drop(page) {
         const gone = new Set(page);
-        this.#calls = this.#calls.filter((item) => !gone.has(item));
+        this.#records = this.#records.filter((record) => !gone.has(record));
     }
+}
+
+/** What the gate makes of an error's words. */
+const LOST = /time(?:d[ _-]?|[ _-]?)out|deadline[ _]exceeded|connection (?:was |has been )?(?:reset|lost|closed|aborted)/i;
+const CUT = /econn(?:reset|aborted)|epipe|broken pipe|socket hang up/i;
+
+function outcomeOf(result) {
+    const said = typeof result?.error === "string" ? result.error.slice(0, 1000) : "";
+    if (!result?.error) return "done";
+    return LOST.test(said) || CUT.test(said) ? "unknown" : "failed";
 }

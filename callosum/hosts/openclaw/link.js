@@ -10,7 +10,7 @@ import os from "node:os";
 import { Calls } from "./calls.js";
 import { Deliveries } from "./deliveries.js";
 import { Events } from "./events.js";
-import { Away, Gate } from "./gate.js";
+import { Gate } from "./gate.js";
 import { Late } from "./late.js";
 import { nameOf } from "./names.js";
 import { thisProcess } from "./place.js";
@@ -19,16 +19,16 @@ import { Turns } from "./turns.js";
 import { VERSION } from "./version.js";
 
 const SHARED = Symbol.for("callosum.openclaw");
-/** Reports that could not be delivered, and for how long a table that was fetched is good, in milliseconds. */
-const MOST_OWED = 1000;
+/** How often it is tried to send what waits in memory, and for how long a table that was fetched is good, in
+ * milliseconds. */
+const CARRY = 1000;
 const TABLE_GOOD = 600_000;
 /** A gate that is away is told of in the log once in so many milliseconds. */
 const REMIND = 60_000;
 const MOST_NOTES = 5;
 
 export class Link {
-    #owed = [];
-    #paying = false;
+    #carrying = null;
     #table;
     #fetched = 0;
     #toldAt = -Infinity;
@@ -39,7 +39,7 @@ export class Link {
         this.gate = new Gate(settings, log);
         this.process = settings.mode === "local" ? thisProcess() : undefined;
         this.turns = new Turns();
-        this.late = new Late();
+        this.late = new Late(this.gate.state);
         this.calls = new Calls(this);
         this.deliveries = new Deliveries(this);
         this.events = new Events(this);
@@ -66,38 +66,42 @@ export class Link {
 
     /** The gate did not answer. */
     missed(why) {
+        this.#carry();
         const now = Date.now();
         if (now - this.#toldAt < REMIND) return;
         this.#toldAt = now;
         this.gate.log(`the gate at ${this.gate.address} cannot be asked: ${why}`);
     }
 
+    /** Tells the gate what it does not know yet, before it is asked something. Does not throw. */
+    async told() {
+        if (!this.late.size) return;
+        const half = this.settings.deadline / 2;
+        await this.late.send(this.gate, half).catch((error) => this.gate.log(String(error)));
+        this.#carry();
+    }
+
+    /** Tries again and again while something waits in memory, so that the gate knows soon after it is back. */
+    #carry() {
+        if (this.#carrying !== null || !this.late.size) return;
+        this.#carrying = setTimeout(async () => {
+            await this.late.send(this.gate, CARRY).catch((error) => this.gate.log(String(error)));
+            this.#carrying = null;
+            this.#carry();
+        }, CARRY);
+        this.#carrying.unref?.();
+    }
+
     /** The gate has answered: what waits for it is sent beside the calls. */
     reached() {
         if (this.late.size) this.late.send(this.gate).catch((error) => this.gate.log(String(error)));
-        if (this.#owed.length) this.#pay();
         if (this.gate.state === undefined && Date.now() - this.#fetched > TABLE_GOOD) this.#fetch();
     }
 
     /** Keeps a report that could not be delivered. */
     owe(report) {
-        this.#owed.push(report);
-        if (this.#owed.length > MOST_OWED) this.#owed.shift();
-    }
-
-    async #pay() {
-        if (this.#paying) return;
-        this.#paying = true;
-        try {
-            while (this.#owed.length) {
-                await this.gate.ask("POST", "/complete", this.#owed[0], { deadline: 10_000 });
-                this.#owed.shift();
-            }
-        } catch (error) {
-            if (!(error instanceof Away)) this.#owed.shift(); // the gate does not take it, and never will
-        } finally {
-            this.#paying = false;
-        }
+        this.late.owe(report);
+        this.#carry();
     }
 
     async #fetch() {

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import fs from "node:fs";
+import { createRequire } from "node:module";
 import http from "node:http";
 import net from "node:net";
 import os from "node:os";
@@ -159,34 +160,83 @@ test("a remote gate's table is fetched, and holds when it has gone", async () =>
     server.close();
 });
 
-test("what went on without the gate is journalled when it is back, with its outcome", async () => {
-    const state = fs.mkdtempSync(path.join(os.tmpdir(), "back-"));
-    FOLDERS.push(state);
-    fs.copyFileSync(path.join(STATE, "fallback.json"), path.join(state, "fallback.json"));
-    const host = new Host({ state, command: [process.execPath, "-e", "process.exit(3)", "--"] });
-    const { event, ctx, session } = callOf(...WRITE);
+/** The records in the spool of a state folder. */
+function spooled(state) {
+    const file = path.join(state, "late.jsonl");
+    if (!fs.existsSync(file)) return [];
+    return fs.readFileSync(file, "utf8").split("\n").filter(Boolean).map(JSON.parse);
+}
+
+/** What the gate of a state folder answers. */
+function askAt(state, target) {
+    return new Promise((resolve, reject) => {
+        const asked = http.get({ socketPath: path.join(state, "gate.sock"), path: target }, async (answer) => {
+            let text = "";
+            for await (const piece of answer) text += piece;
+            resolve(JSON.parse(text));
+        });
+        asked.on("error", reject);
+    });
+}
+
+test("a call without the gate is in the spool, without its content, and enters before the next decision", async () => {
+    const { state, command } = deserted();
+    const host = new Host({ state, command });
+    const content = "the key is sk-ant-api03-A1b2C3d4A1b2C3d4A1b2C3d4";
+    const { event, ctx, session } = callOf("write", { path: "/home/ann/ws/a.txt", content });
     assert.equal(await host.before(event, ctx), undefined);
+    assert.equal(spooled(state).length, 1, "before the tool runs");
     await host.after({ ...event, error: "disk full" }, ctx);
-    // The real gate appears where this one looks for it.
-    const socket = path.join(state, "gate.sock");
-    const ends = [];
-    const relay = net.createServer((one) => {
-        const other = net.connect(SOCKET);
-        ends.push(one, other);
-        for (const end of [one, other]) end.on("error", () => {});
-        one.pipe(other).pipe(one);
-    });
-    await new Promise((resolve) => relay.listen(socket, resolve));
+    assert.deepEqual(spooled(state).map((record) => record.kind), ["call", "report"]);
+    assert.ok(!fs.readFileSync(path.join(state, "late.jsonl"), "utf8").includes("sk-ant"));
+    const back = new Host({ state, command: COMMAND });
     const next = callOf(...READ);
-    assert.equal(await host.before(next.event, next.ctx), undefined);
-    const query = new URLSearchParams({ session: `mira/${session}` });
-    const entries = await until(async () => {
-        const page = await ask("GET", `/journal?${query}`);
-        return page.entries.length && page.entries;
-    });
-    assert.deepEqual([entries[0].event, entries[0].tool, entries[0].outcome], ["late", "write", "failed"]);
-    relay.close();
-    for (const end of ends) end.destroy();
+    assert.equal(await back.before(next.event, next.ctx), undefined);
+    assert.deepEqual(spooled(state), []);
+    const { entries } = await askAt(state, `/journal?${new URLSearchParams({ session: `mira/${session}` })}`);
+    assert.deepEqual(entries.map((one) => [one.event, one.tool, one.outcome]), [
+        ["late", "write", undefined],
+        ["complete", "write", "failed"],
+    ]);
+    assert.deepEqual(entries[0].keys, [["file:/home/ann/ws/a.txt", "write"]]);
+    await stopGate(state);
+});
+
+test("a patch in the spool keeps the names of its files", async () => {
+    const { state, command } = deserted();
+    fs.writeFileSync(path.join(state, "fallback.json"), '{"tools": {"apply_patch": 1}}');
+    const input = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-one\n+two\n*** End Patch";
+    assert.equal(await judged(new Host({ state, command }), ["apply_patch", { input }]), undefined);
+    const [{ call }] = spooled(state);
+    assert.match(call.params.input, /Update File: src\/a.py/);
+    assert.doesNotMatch(call.params.input, /two/);
+});
+
+test("a message without the gate stays in memory, for its keys hang on more than names of files", async () => {
+    const { state, command } = deserted();
+    const host = new Host({ state, command, failMode: "open" });
+    assert.equal(await judged(host, POST), undefined);
+    assert.deepEqual(spooled(state), []);
+});
+
+test("a report that the gate does not get is in the spool, and so is a call that was given up", async () => {
+    const { state } = deserted();
+    const host = new Host({ state, command: COMMAND });
+    const { event, ctx } = callOf(...POST);
+    assert.equal(await host.before(event, ctx), undefined);
+    const [pid] = await gatesOf(state);
+    process.kill(pid, "SIGSTOP");
+    const hung = new Host({ state, command: COMMAND, deadlineMs: 300 });
+    assert.match(await judged(hung, ["message", { action: "send", target: "8", message: "hi" }]), /cannot be asked/);
+    assert.deepEqual(spooled(state).map((record) => record.kind), ["cancel"]);
+    process.kill(pid, "SIGKILL");
+    fs.rmSync(path.join(state, "servers", `${pid}.json`), { force: true });
+    const failing = { state, command: [process.execPath, "-e", "process.exit(3)", "--"] };
+    const link = createRequire(import.meta.url)(path.join(PLUGIN, "late.js"));
+    const late = new link.Late(failing.state);
+    late.owe({ instance: "mira", session: "s", id: 7, result: { error: "read timed out" } });
+    const [, record] = spooled(state);
+    assert.deepEqual([record.kind, record.id, record.outcome], ["report", 7, "unknown"]);
 });
 
 // --- starting the gate --------------------------------------------------------------------------
