@@ -34,8 +34,8 @@ const UNKNOWN_TOOL = 3;
 /** How many calls that ran without the gate are kept, and how much of them, in characters of JSON. */
 const MAX_LATE = 1000;
 const MAX_LATE_SIZE = 32_000_000;
-/** How long such a call waits for its report, in milliseconds, before it counts as done. */
-const LATE_PATIENCE = 300_000;
+/** How often it is tried to send what the gate does not know yet, in milliseconds. */
+const LATE_EVERY = 1000;
 /** How much longer than others a request may take that brings them, in seconds: nobody waits for it. */
 const LATE_TIME = 10;
 /** The longest lease, in seconds, whose third is waited for before it is renewed. */
@@ -95,6 +95,9 @@ class Failure extends Error {
     }
 }
 
+/** The errors of requests that no gate has got. */
+const UNASKED = new WeakSet();
+
 export class CallosumClient {
     #base;
     #who;
@@ -104,6 +107,8 @@ export class CallosumClient {
     #table; // tool -> highest tier; null until it is known
     #late = new Backlog();
     #actors = new WeakMap(); // decision -> who asked for it
+    #sending = null; // late calls are on their way
+    #carrying = null; // the timer of the next try to send them
     #chores = null; // what is done beside the calls: the table is fetched, late calls are sent
 
     constructor(options = {}, instance = undefined) {
@@ -131,11 +136,18 @@ export class CallosumClient {
         };
         let decision;
         try {
-            decision = await this.#request("POST", "/intercept", { body, shape: isDecision, wait, signal });
+            const from = performance.now();
+            await this.#tell(signal);
+            decision = await this.#request("POST", "/intercept", { body, shape: isDecision, wait, signal, from });
             decision = { contextKeys: [], rule: "", ...decision, callId: asked.callId };
         } catch (error) {
             if (!(error instanceof GateUnavailable) || error.at === STORE) throw error;
-            decision = this.#withoutGate(asked, error);
+            try {
+                decision = this.#withoutGate(asked, error);
+            } catch (held) {
+                if (!UNASKED.has(error)) this.#keep("cancel", asked, { outcome: "cancelled" });
+                throw held;
+            }
         }
         this.#actors.set(decision, whoOf(asked));
         return decision;
@@ -159,6 +171,7 @@ export class CallosumClient {
             throw new GateUnavailable(`${away.message}; ${why}`, { tier, callId, cause: away.cause });
         }
         this.#late.add(asked);
+        this.#carry();
         const answer = { proceed: true, tier, contextKey: null, id: 0, verdict: "allow" };
         return { ...answer, contextKeys: [], rule: "", fallback: true, callId };
     }
@@ -230,7 +243,16 @@ export class CallosumClient {
         if (call !== undefined) return reportOf(call, result, outcome);
         // By key or by tool the next open action would be closed by a repeat.
         const repeatable = body.id !== undefined;
-        return this.#request("POST", "/complete", { body, shape: isReport, repeatable, signal });
+        try {
+            return await this.#request("POST", "/complete", { body, shape: isReport, repeatable, signal });
+        } catch (error) {
+            if (error instanceof GateUnavailable) {
+                const said = reportOf({}, result, outcome).state;
+                this.#keep("report", body, { id: body.id, outcome: said });
+                error.message += "; the report is kept, and is sent once the gate is back";
+            }
+            throw error;
+        }
     }
 
     // --- leases -------------------------------------------------------------------------------
@@ -351,7 +373,38 @@ export class CallosumClient {
 
     async flush() {
         await this.#chores;
-        return this.#sendLate(true);
+        return this.#sendLate();
+    }
+
+    /** Keeps what the gate could not be told: how a call ended, or that it was given up before there was an answer. */
+    #keep(kind, { contextKey, params, action, tool, callId, ...more }, told) {
+        const call = { ...whoOf(more), tool: tool ?? "?", ...defined({ callId, params, action }) };
+        const found = told.id === undefined && tool === undefined && contextKey
+            ? { found: { tier: 0, keys: [[contextKey, "write"]] } } : {};
+        this.#late.note(call, { kind, v: 2, call, ...defined(told), ...found, ended: Date.now() / 1000 });
+        this.#carry();
+    }
+
+    /** Tells the gate what it does not know yet, before it decides. A gate that does not take it decides all the same. */
+    async #tell(signal) {
+        if (!this.#late.due()) return;
+        try {
+            await this.#sendLate(this.#deadline / 2, signal);
+        } catch (error) {
+            if (signal?.aborted) throw error;
+            this.#carry();
+        }
+    }
+
+    /** Tries again and again while something waits, so that the gate knows soon after it is back. */
+    #carry() {
+        if (this.#carrying !== null) return;
+        this.#carrying = setTimeout(async () => {
+            await this.#sendLate(this.#deadline).catch(() => {});
+            this.#carrying = null;
+            if (this.#late.due()) this.#carry();
+        }, LATE_EVERY);
+        this.#carrying.unref?.(); // in Node it keeps no process alive
     }
 
     /** After each success: what is due is done beside the calls, which need not wait for it. */
@@ -359,7 +412,7 @@ export class CallosumClient {
         if (this.#chores !== null || (this.#table !== null && !this.#late.due())) return;
         const chores = async () => {
             if (this.#table === null) await this.#fetchTable();
-            await this.#sendLate(false);
+            await this.#sendLate();
         };
         this.#chores = chores()
             .catch(() => {}) // the gate has gone again; the next success begins anew
@@ -378,33 +431,47 @@ export class CallosumClient {
         }
     }
 
-    /** Sends late calls, with `all` also those of which no outcome is known. Returns how many were taken. */
-    async #sendLate(all) {
+    /** Sends what the gate does not know yet. Returns how many records were taken; joins a sending that is under way. */
+    async #sendLate(within, signal) {
+        this.#sending ??= this.#sendAll(within, signal).finally(() => {
+            this.#sending = null;
+        });
+        return this.#sending;
+    }
+
+    async #sendAll(within, signal) {
         let sent = 0;
-        for (let batch = this.#late.batch(all); batch.length; batch = this.#late.batch(all)) {
-            sent += await this.#sendBatch(batch);
+        for (let batch = this.#late.batch(); batch.length; batch = this.#late.batch()) {
+            sent += await this.#sendBatch(batch, within, signal);
         }
         return sent;
     }
 
     /** Calls that the gate cannot read are given up: they would stand in the way of all others for ever. */
-    async #sendBatch(batch) {
+    async #sendBatch(batch, within, signal) {
         if (batch.length === 0) return 0;
-        const text = `{"calls":[${batch.map(lateText).join(",")}]}`;
+        const text = `{"now":${Date.now() / 1000},"calls":[${batch.map(lateText).join(",")}]}`;
+        // Nobody waits for it, or somebody does for so many milliseconds.
+        const wait = within === undefined ? LATE_TIME : (within - this.#deadline) / 1000;
         try {
-            const { accepted } = await this.#request("POST", "/late", { text, shape: isAccepted, wait: LATE_TIME });
-            this.#late.drop(batch);
+            const { accepted } = await this.#request("POST", "/late", { text, shape: isAccepted, wait, signal });
+            this.#late.sent(batch);
             return accepted;
         } catch (error) {
             if (!UNREADABLE.has(error.status)) throw error;
             const one = batch[/^calls\[(\d+)\]/.exec(error.at)?.[1]];
             if (one === undefined && batch.length > 1) {
                 const half = batch.length >> 1;
-                return (await this.#sendBatch(batch.slice(0, half))) + (await this.#sendBatch(batch.slice(half)));
+                const first = await this.#sendBatch(batch.slice(0, half), within, signal);
+                return first + (await this.#sendBatch(batch.slice(half), within, signal));
             }
             console.warn(`[callosum] a call that ran without the gate is not journalled: ${error.message}`);
             this.#late.drop([one ?? batch[0]]);
-            return this.#sendBatch(batch.filter((call) => call !== (one ?? batch[0])));
+            return this.#sendBatch(
+                batch.filter((call) => call !== (one ?? batch[0])),
+                within,
+                signal,
+            );
         }
     }
 
@@ -425,13 +492,14 @@ export class CallosumClient {
      *
      * An attempt may take the deadline and `wait`. A gate that does not answer is tried again for one
      * deadline; the wait is for a key that is held, not for a gate that is away. `body` may be a function
-     * of the milliseconds that are left, for a request that says how long its client waits.
+     * of the milliseconds that are left, for a request that says how long its client waits. `from` is the moment
+     * from which the deadline counts, if something was done before.
      */
-    async #request(method, path, { body, text, query, shape, wait = 0, repeatable = true, signal }) {
+    async #request(method, path, { body, text, query, shape, wait = 0, repeatable = true, signal, from }) {
         const url = this.#url(path, query);
         const fixed = typeof body === "function" ? undefined : (text ?? textOf(body));
-        const ends = performance.now() + this.#deadline + wait * 1000;
-        let since = performance.now();
+        let since = from ?? performance.now();
+        const ends = since + this.#deadline + wait * 1000;
         for (let pause = FIRST_PAUSE; ; pause = Math.min(pause * 2, LAST_PAUSE)) {
             const began = performance.now();
             const sent = fixed ?? textOf(body?.(ends - began));
@@ -448,7 +516,9 @@ export class CallosumClient {
                 if ((!repeatable && !error.unsent) || now + rest + room >= Math.min(ends, since + this.#deadline)) {
                     const message = `the gate at ${this.#base} cannot be asked: ${error.message}`;
                     const place = error.store ? { status: 503, at: STORE, id: error.id } : {};
-                    throw new GateUnavailable(message, { ...place, cause: error.cause ?? error });
+                    const away = new GateUnavailable(message, { ...place, cause: error.cause ?? error });
+                    if (error.unsent) UNASKED.add(away);
+                    throw away;
                 }
                 await sleep(rest, signal);
             }
@@ -527,8 +597,17 @@ class Backlog {
         const { wait, ...call } = asked;
         const text = textOf(call);
         const kept = { ...whoOf(call), callId: call.callId, tool: call.tool };
-        this.#calls.push({ ...kept, text, outcome: undefined, at: performance.now() });
-        this.#size += text.length;
+        this.#push({ ...kept, text, outcome: undefined, started: Date.now() / 1000, told: "" });
+    }
+
+    /** Keeps a record as it is to be sent. */
+    note(call, record) {
+        this.#push({ ...whoOf(call), text: textOf(record), outcome: record.outcome, told: "", whole: true });
+    }
+
+    #push(item) {
+        this.#calls.push(item);
+        this.#size += item.text.length;
         while (this.#calls.length > MAX_LATE || this.#size > MAX_LATE_SIZE) this.drop(this.#calls.slice(0, 1));
     }
 
@@ -555,16 +634,22 @@ class Backlog {
     }
 
     /** The oldest calls that can be sent, as many as fit into one request. */
-    batch(all) {
+    batch() {
         const found = [];
         let size = 0;
         for (const call of this.#calls) {
-            if (!all && !isDue(call)) continue;
+            if (!isDue(call)) continue;
             size += 3 * call.text.length + 100; // at most three bytes a character
             if (found.length && size > MAX_REQUEST) break;
             found.push(call);
         }
         return found;
+    }
+
+    /** The gate has these. A call without a report stays, for its report to find it. */
+    sent(batch) {
+        for (const call of batch) call.told = call.sending;
+        this.drop(batch.filter((call) => call.told !== RUNNING));
     }
 
     drop(calls) {
@@ -574,13 +659,24 @@ class Backlog {
     }
 }
 
-/** Tiers 0 to 2 count as done unless they are reported otherwise, so nothing waits for a report for ever. */
+/** What the gate was told of a call that ran without it: that it runs, or how it ended. */
+const RUNNING = "running";
+const ENDED = "ended";
+
 function isDue(call) {
-    return call.outcome !== undefined || performance.now() - call.at >= LATE_PATIENCE;
+    return call.told === "" || (call.told === RUNNING && call.outcome !== undefined);
 }
 
 function lateText(call) {
-    return `{"call":${call.text},"outcome":"${call.outcome ?? "done"}"}`;
+    call.sending = call.outcome === undefined ? RUNNING : ENDED;
+    if (call.whole) return call.text;
+    const { instance, session, namespace, callId, outcome, started, ended } = call;
+    if (call.told === RUNNING) {
+        const known = defined({ instance, session, namespace, callId, tool: "?" });
+        return textOf({ kind: "report", v: 2, call: known, outcome, ended });
+    }
+    const told = textOf(defined({ outcome: outcome ?? "done", running: outcome === undefined || undefined, started, ended }));
+    return `{"kind":"call","v":2,"call":${call.text},${told.slice(1)}`;
 }
 
 /** What the gate's own reading of a report would be: an error is a failure unless the outcome says less. */
@@ -588,6 +684,7 @@ function reportOf(call, result, outcome) {
     if (call === undefined) return { ok: false, note: "no call without a report ran here while the gate was away" };
     const vague = outcome === "unknown" || outcome === "cancelled";
     call.outcome = isObject(result) && result.error && !vague ? "failed" : (outcome ?? "done");
+    call.ended = Date.now() / 1000;
     return { ok: true, state: call.outcome, note: "the gate was away; this is journalled when it is back" };
 }
 

@@ -540,7 +540,7 @@ describe("without the gate", () => {
 });
 
 describe("late calls", () => {
-    test("are journalled with their outcomes after the next success", async (t) => {
+    test("are told with their outcomes before the next decision", async (t) => {
         const { peer, gate } = await lonely(t);
         const one = await gate.intercept({ tool: "write", params: { path: "/a" }, callId: "c1", wait: 1 });
         const two = await gate.intercept({ tool: "message", params: { text: "hi" }, callId: "c2" });
@@ -553,43 +553,66 @@ describe("late calls", () => {
         peer.on("POST /late", { accepted: 2 }).on("POST /intercept", decision());
         await gate.intercept({ tool: "read" });
         const { body } = await peer.nth("POST /late");
+        assert.equal(peer.seen("POST /intercept").length, 1, "before it decides");
         const who = { instance: "mira", session: "chat" };
-        assert.deepEqual(body, {
-            calls: [
-                { call: { ...who, tool: "write", params: { path: "/a" }, callId: "c1" }, outcome: "done" },
-                { call: { ...who, tool: "message", params: { text: "hi" }, callId: "c2" }, outcome: "failed" },
+        assert.ok(Math.abs(body.now - Date.now() / 1000) < 60);
+        for (const { started, ended } of body.calls) assert.ok(started <= ended && ended <= body.now);
+        assert.deepEqual(
+            body.calls.map(({ started, ended, ...told }) => told),
+            [
+                {
+                    kind: "call", v: 2, outcome: "done",
+                    call: { ...who, tool: "write", params: { path: "/a" }, callId: "c1" },
+                },
+                {
+                    kind: "call", v: 2, outcome: "failed",
+                    call: { ...who, tool: "message", params: { text: "hi" }, callId: "c2" },
+                },
             ],
-        });
+        );
         await gate.flush();
         await gate.intercept({ tool: "read" });
         await gate.flush();
         assert.equal(peer.seen("POST /late").length, 1, "once");
     });
 
-    test("wait for their report, and count as done after five minutes", async (t) => {
+    test("are told while they run, and their reports after them", async (t) => {
         const { peer, gate } = await lonely(t);
-        const answer = await gate.intercept({ tool: "write" });
-        await gate.intercept({ tool: "message" });
+        const answer = await gate.intercept({ tool: "write", callId: "c1" });
         await peer.start();
         peer.on("POST /late", { accepted: 1 }).on("GET /status", { locks: [], recentActions: [] });
         await gate.status();
-        assert.equal(peer.seen("POST /late").length, 0);
-        await gate.complete(answer, undefined, { outcome: "unknown" });
-        await gate.status();
         const first = await peer.nth("POST /late");
         assert.deepEqual(
-            first.body.calls.map(({ call, outcome }) => [call.tool, outcome]),
-            [["write", "unknown"]],
+            first.body.calls.map(({ kind, running, call }) => [kind, running, call.tool]),
+            [["call", true, "write"]],
         );
-        await gate.status();
-
-        const now = performance.now.bind(performance);
-        t.mock.method(performance, "now", () => now() + 300_000);
+        await gate.complete(answer, undefined, { outcome: "unknown" });
         await gate.status();
         const second = await peer.nth("POST /late", 2);
         assert.deepEqual(
-            second.body.calls.map(({ call, outcome }) => [call.tool, outcome]),
-            [["message", "done"]],
+            second.body.calls.map(({ kind, outcome, call }) => [kind, outcome, call.callId]),
+            [["report", "unknown", "c1"]],
+        );
+    });
+
+    test("of other kinds are reports that the gate did not get, and calls that were given up", async (t) => {
+        const { peer, gate } = await lonely(t);
+        await peer.start();
+        peer.on("POST /intercept", decision({ id: 7 })).on("POST /complete", hang).on("POST /late", hang);
+        const answer = await gate.intercept({ tool: "send_email", callId: "c1" });
+        await thrown(GateUnavailable, () => gate.complete(answer, { error: "read timed out" }, { outcome: "unknown" }));
+        peer.on("POST /intercept", hang);
+        await thrown(GateUnavailable, () => gate.intercept({ tool: "send_email", callId: "c2" }));
+        peer.on("POST /late", { accepted: 2 });
+        await gate.flush();
+        const { calls } = peer.seen("POST /late").at(-1).body;
+        assert.deepEqual(
+            calls.map(({ kind, id, outcome, call }) => [kind, id, outcome, call.callId]),
+            [
+                ["report", 7, "unknown", undefined],
+                ["cancel", undefined, "cancelled", "c2"],
+            ],
         );
     });
 
@@ -618,10 +641,11 @@ describe("late calls", () => {
         await gate.flush();
         const { calls } = peer.seen("POST /late")[0].body;
         assert.deepEqual(
-            calls.map(({ call, outcome }) => [call.params.path, outcome]),
+            calls.map(({ kind, call, outcome }) => [kind, call.params.path, outcome]),
             [
-                ["/a", "done"],
-                ["/b", "failed"],
+                ["call", "/a", "done"],
+                ["call", "/b", "failed"],
+                ["report", "/b", "done"], // nothing ran here that it could mean: the gate looks
             ],
         );
     });
