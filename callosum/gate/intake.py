@@ -73,13 +73,17 @@ def check_record(record: LateCall, at: str = "") -> bool:
         written(record.call.params)
     except ConfigError as error:
         raise ConfigError(error.message, at=f"{at}call.{error.at}") from None
-    for name in ("started", "ended"):
-        moment = getattr(record, name)
-        if moment is not None and not (math.isfinite(moment) and 0 <= moment < 2**33):
-            raise ConfigError(f"expected Unix seconds, got {moment!r}", at=f"{at}{name}")
+    check_seconds(record.started, f"{at}started")
+    check_seconds(record.ended, f"{at}ended")
     if record.found is not None:
         _check_found(record.found, f"{at}found")
     return True
+
+
+def check_seconds(moment: float | None, at: str) -> None:
+    """Refuse what is no moment in Unix seconds."""
+    if moment is not None and not (math.isfinite(moment) and 0 <= moment < 2**33):
+        raise ConfigError(f"expected Unix seconds, got {moment!r}", at=at)
 
 
 def _check_found(found: Found, at: str) -> None:

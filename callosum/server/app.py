@@ -23,7 +23,7 @@ from callosum.corpus import events
 from callosum.deadline import Expiry, expires_at
 from callosum.errors import ConfigError, Expired, StoreChanged, StoreError, StoreUnavailable, Unconfirmed
 from callosum.gate.check import MAX_WAIT, check_name
-from callosum.gate.intake import check_record
+from callosum.gate.intake import check_record, check_seconds
 from callosum.gate.records import approvals_of, page_of
 from callosum.hosts.adapters import adapter_of
 from callosum.hosts.dispatch import Dispatcher
@@ -408,6 +408,7 @@ class Service:
         """Takes in what ran, ended or was given up while the gate could not be asked."""
         body = await request.body()
         asked = wire.read(LATE_CALLS, body)
+        check_seconds(asked.now, "now")
         token = _token(request)
         records = []
         for place, late in enumerate(asked.calls):  # all of them first: a fault leaves none entered

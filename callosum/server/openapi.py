@@ -17,7 +17,7 @@ from callosum.corpus import events
 from callosum.gate.check import MAX_ATTEMPT, MAX_FOLDER, MAX_TTL, MAX_WAIT
 from callosum.gate.records import MAX_PAGE
 from callosum.hosts.adapters import ADAPTERS
-from callosum.model import MAX_KEY, MAX_NAME
+from callosum.model import MAX_KEY, MAX_NAME, Mode
 from callosum.server.app import ENDPOINTS, Endpoint
 
 _REF: Final = "#/components/schemas/{name}"
@@ -57,6 +57,8 @@ _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "cursor": {"type": "string", "description": "Opaque: as the page before gave it."},
 }
 # Where a field of that name is taken otherwise. An empty key is none, as in an answer's null.
+_UNIX: Final = {"type": "number", "minimum": 0, "exclusiveMaximum": 2**33}
+_PLAIN: Final = {"type": "string", "maxLength": MAX_NAME, "pattern": r"^[^\u0000]*$"}
 _OTHERS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("Call", "taskId"): _NAME,
     ("Call", "attempt"): {"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPT},
@@ -64,6 +66,20 @@ _OTHERS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("Worktree", "repository"): _FOLDER,
     ("Complete", "contextKey"): _ANY_KEY,
     ("StatusQuery", "contextKey"): _ANY_KEY,
+    ("LateCall", "started"): _UNIX,
+    ("LateCall", "ended"): _UNIX,
+    ("Late", "now"): _UNIX,
+    ("Found", "keys"): {
+        "type": "array",
+        "maxItems": wire.MAX_LATE_KEYS,
+        "items": {
+            "type": "array",
+            "prefixItems": [{"$ref": _REF.format(name="ContextKey")}, {"enum": [mode.value for mode in Mode]}],
+            "minItems": 1,
+        },
+    },
+    ("Found", "rule"): _PLAIN,
+    ("Found", "effect"): _PLAIN,
     # A host's names may be longer than the gate's: they are cut.
     ("HookEvent", "hook_event_name"): {"type": "string", "minLength": 1},
     ("HookEvent", "session_id"): {"type": "string", "minLength": 1, "pattern": _all_of(HIDDEN)},
@@ -98,7 +114,7 @@ def document() -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(dict.fromkeys(kinds), ref_template=_REF)
     named = dict(zip(dict.fromkeys(kinds), schemas, strict=True))
     asked = {kind.__name__ for e in ENDPOINTS for kind in (e.body, e.query) if kind not in (None, Any)}
-    asked |= {"LateCall", "Worktree"}
+    asked |= {"Found", "LateCall", "Worktree"}
     for name, schema in components.items():
         if name in asked:
             _constrain(name, schema)
@@ -164,6 +180,8 @@ def _constrain(kind: str, schema: dict[str, Any]) -> None:
         field.update(fresh, **kept)
     # The place of a process on this machine, which only a client of this package knows.
     schema.get("properties", {}).pop("host", None)
+    if kind == "Found":
+        schema["properties"].pop("content")  # hashes under a key that only a client of this package knows
 
 
 def _operation(endpoint: Endpoint, named: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
