@@ -73,6 +73,7 @@ class AsyncCallosumClient:
         self.health = self._threaded(client.health)
         self.fallback = self._threaded(client.fallback)
         self.remember_late = self._threaded(client.remember_late)
+        self.flush = self._threaded(client.flush)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.client.url!r})"

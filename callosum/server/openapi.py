@@ -74,7 +74,7 @@ _OTHERS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
         "maxItems": wire.MAX_LATE_KEYS,
         "items": {
             "type": "array",
-            "prefixItems": [{"$ref": _REF.format(name="ContextKey")}, {"enum": [mode.value for mode in Mode]}],
+            "prefixItems": [{**_PLAIN, "minLength": 1, "maxLength": MAX_KEY}, {"enum": [mode.value for mode in Mode]}],
             "minItems": 1,
         },
     },
