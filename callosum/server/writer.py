@@ -123,7 +123,7 @@ class Writer:
         error = done.exception()
         if isinstance(error, Unconfirmed):
             answers: Sequence[Answer] = [
-                error.of(answer) if scope.durable else answer
+                error.of(answer) if scope.durable or not error.reachable else answer
                 for ((scope, _), _), answer in zip(batch, error.answers, strict=True)
             ]
         else:

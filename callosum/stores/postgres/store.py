@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 from psycopg.errors import DivisionByZero
 
-from callosum.errors import StoreError, StoreUnavailable
+from callosum.errors import StoreError, StoreUnavailable, Unconfirmed
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.process import alive
 from callosum.stores.base import (
@@ -316,7 +316,16 @@ class PostgresStore:
                     time.sleep(random.uniform(0, min(0.001 * reruns, 0.05)))  # noqa: S311
                 reruns += 1
 
-        return self._patiently(once)
+        try:
+            return self._patiently(once)
+        except StoreUnavailable as error:
+            cause = error.__cause__
+            if run.unsure is None or run.unsure.query is not _WRITTEN or not isinstance(cause, Exception):
+                raise
+            if not lost(cause):
+                raise  # the server said no, so nothing was committed
+            text = f"{error}; the commit was sent and never confirmed"
+            raise Unconfirmed(text, run.unsure.answers(0), reachable=False) from cause
 
     def _once(self, requests: Sequence[Request], run: _Run) -> list[Applied | Exception]:
         """One transaction: takes the rows, looks, steps, writes and commits."""

@@ -54,6 +54,18 @@ class Script:
         self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
+class NotKept(StoreUnavailable):
+    """A script was run, and the server did not confirm that what it wrote survives. ``answer`` is the script's."""
+
+    def __init__(self, message: str, answer: Any) -> None:
+        super().__init__(message)
+        self.answer = answer
+
+
+class InDoubt(faults.ConnectionError):  # type: ignore[misc]
+    """The connection was lost after a script was sent, and nobody could be asked whether it was run."""
+
+
 class Link:
     """A pool of connections. Safe for threads, and after a fork.
 
@@ -221,7 +233,7 @@ class Link:
         self._doubt(identity)
         local, others = waited if self._syncs else (1, waited)
         if int(local) < 1 or int(others) < self.replicas:
-            raise StoreUnavailable(f"{self.place} did not put the batch on disk within {_SYNC / 1000:.0f} s")
+            raise NotKept(f"{self.place} did not put the batch on disk within {_SYNC / 1000:.0f} s", answer)
         return answer
 
     def _doubt(self, identity: bytes | None) -> None:
@@ -269,7 +281,12 @@ class Link:
         pause = 0.0
         while True:
             if connection._sock is None:  # noqa: SLF001 - the driver's own look costs a multiple
-                connection.connect()
+                try:
+                    connection.connect()
+                except (faults.ConnectionError, faults.TimeoutError) as error:
+                    if again:
+                        raise InDoubt(str(error)) from error
+                    raise
             if again:
                 connection._sock.settimeout(max(LEAST, min(TIMEOUT, until - time.monotonic())))  # noqa: SLF001
             try:
@@ -277,11 +294,11 @@ class Link:
                 data = _packed((*named, 1, clock, *args, again))
                 connection.send_packed_command((data + b"".join(map(_packed, more)) if more else data,))
                 answers = [_answer(connection), *[_answer(connection) for _ in more]]
-            except (faults.ConnectionError, faults.TimeoutError):
+            except (faults.ConnectionError, faults.TimeoutError) as error:
                 connection.disconnect()
                 self.client.connection_pool.lost += 1
                 if time.monotonic() + pause > until:
-                    raise
+                    raise InDoubt(str(error)) from error
             else:
                 if again:
                     connection._sock.settimeout(TIMEOUT)  # noqa: SLF001

@@ -24,12 +24,12 @@ from typing import Any, Final
 from msgspec import Struct, field
 from redis.exceptions import RedisError
 
-from callosum.errors import StoreUnavailable
+from callosum.errors import StoreUnavailable, Unconfirmed
 from callosum.model import SECOND, Applied, Scope
 from callosum.stores.base import Probe, Request
 from callosum.stores.redis.change import Write
 from callosum.stores.redis.draft import TOLERANCE, Basis, Draft, Drafter, Said, said
-from callosum.stores.redis.link import Script
+from callosum.stores.redis.link import InDoubt, NotKept, Script
 from callosum.stores.redis.names import Space, of_call
 from callosum.stores.redis.recall import Docs, Opened, Recall, Remembered, ServerTime, folded, place_of
 from callosum.stores.redis.records import Own, encode, known_of, new_mark, text_of
@@ -73,23 +73,29 @@ class _Sight(Struct):
 class _Turn(Struct):
     """A transaction's name, by which it is applied once however often it is sent; and what befell it.
 
-    ``ticket``: if it has one; ``failed``: how often it was overtaken; ``alone``: the lock of those who try again.
+    ``ticket``: if it has one; ``failed``: how often it was overtaken; ``alone``: the lock of those who try again;
+    ``sent``: the draft that was sent and has no answer yet.
     """
 
     name: str
     ticket: str = ""
     failed: int = 0
     alone: threading.Lock | None = None
+    sent: Draft | None = None
     began: float = field(default_factory=time.monotonic)
 
 
 class _Outcome(Struct):
-    """What the server did with a draft. ``stood``: which of the looks that were to be watched still stand."""
+    """What the server did with a draft. ``stood``: which of the looks that were to be watched still stand.
+
+    ``doubt`` says why what was applied may not survive.
+    """
 
     what: int
     moment: int = 0
     stood: Sequence[bool] = ()
     sight: _Sight | None = None
+    doubt: str = ""
 
 
 class Transactions:
@@ -135,6 +141,11 @@ class Transactions:
             while rest:
                 try:
                     done = self._round(space, [requests[at] for at in rest])
+                except Unconfirmed as error:
+                    done = [
+                        error.of(answer) if requests[at][0].durable or not error.reachable else answer
+                        for at, answer in zip(rest, error.answers, strict=False)
+                    ]
                 except StoreUnavailable as error:
                     # What was applied before stands and is answered; this is not, and says so in its place.
                     if not stored:
@@ -153,6 +164,11 @@ class Transactions:
         turn = _Turn(f"{self._own}{next(self._count):x}")
         try:
             return self._tried(space, requests, turn)
+        except InDoubt as error:
+            if turn.sent is None:
+                raise self._link.told(error) from error
+            text = f"{self._link.told(error)}; the change was sent and never confirmed"
+            raise Unconfirmed(text, turn.sent.answers, reachable=False) from error
         except RedisError as error:
             raise self._link.told(error) from error
         finally:
@@ -184,7 +200,10 @@ class Transactions:
             self._observe(draft.observe)
         self._learn(requests, draft, sight, outcome)
         shift = outcome.moment - draft.own.base
-        return self._drafter.moved(requests, draft, shift) if shift else draft.answers
+        answers = self._drafter.moved(requests, draft, shift) if shift else draft.answers
+        if outcome.doubt:
+            raise Unconfirmed(outcome.doubt, answers)
+        return answers
 
     def _lag(self, space: Space, draft: Draft, outcome: _Outcome, turn: _Turn) -> None:
         """Lets a transaction that was overtaken wait before it looks again; often enough, it takes a ticket."""
@@ -323,7 +342,13 @@ class Transactions:
             again,
         )
         run = self._link.run_durable if draft.durable else self._link.run
-        answer = run(APPLY, self._spaces.clock_of(space), encode(ask))
+        doubt = ""
+        turn.sent = draft
+        try:
+            answer = run(APPLY, self._spaces.clock_of(space), encode(ask))
+        except NotKept as error:
+            answer, doubt = error.answer, str(error)  # which matters only if it was applied
+        turn.sent = None
         if not isinstance(answer, bytes):  # it looked instead
             return _Outcome(_CHANGED, sight=self._sight(space, requests, answer))
         what, *more = answer.split()
@@ -331,7 +356,7 @@ class Transactions:
             return _Outcome(int(what))
         self._time(space).heard(int(more[1]))
         stood = more[2][len(must) :] if len(more) > 2 else b""
-        return _Outcome(int(what), int(more[0]), [one == _STOOD for one in stood])
+        return _Outcome(int(what), int(more[0]), [one == _STOOD for one in stood], doubt=doubt)
 
     # --- remembering ---
 
