@@ -38,3 +38,8 @@ def boot_id() -> str:
 def boot_now() -> float:
     """Return the seconds since this machine was booted, time asleep included. Setting the clock does not change it."""
     return time.clock_gettime(_CLOCK)
+
+
+def boot_now_ns() -> int:
+    """Return the same in nanoseconds."""
+    return time.clock_gettime_ns(_CLOCK)

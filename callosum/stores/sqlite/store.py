@@ -203,7 +203,7 @@ class SqliteStore:
         """Runs and commits a batch; returns with the answers up to which entry it must be synced (0: need not)."""
         answers: list[Applied | Exception] = []
         wrote = durable = False
-        with self._explained():
+        try:
             link = self._connections.begin(wait=wait)
             execute, known = link.execute, link.known
             try:
@@ -233,6 +233,8 @@ class SqliteStore:
                 self._connections.undo()
                 self._memory.sessions.clear()  # may hold what was just undone
                 raise
+        except (sqlite3.Error, OSError) as error:  # as in `_explained`, which costs more
+            raise self._explain(error) from error
         if durable:
             link.entry = max(known.last, 0)
         # Up to the newest entry that was written or seen: an answer must be on disk, and so what it goes by.
@@ -244,12 +246,15 @@ class SqliteStore:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
-            if isinstance(error, sqlite3.Error):
-                self._damaged = self._damaged or is_damage(error)
-                if is_readonly(error):
-                    self._connections.reopen()
-                self._connections.examine(error)
-            raise explain(error, self.path) from error
+            raise self._explain(error) from error
+
+    def _explain(self, error: sqlite3.Error | OSError) -> StoreError:
+        if isinstance(error, sqlite3.Error):
+            self._damaged = self._damaged or is_damage(error)
+            if is_readonly(error):
+                self._connections.reopen()
+            self._connections.examine(error)
+        return explain(error, self.path)
 
     # --- reading ---
 
