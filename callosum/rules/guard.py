@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any, Final
 
 from callosum.rules import command, keys
-from callosum.rules.protected import STATE, Protected
+from callosum.rules.protected import OPEN, STATE, Protected
 
 TALKS: Final = "it talks to the gate's own port"
 
@@ -52,7 +52,7 @@ class Guard:
     ``protected`` maps absolute paths to what they are, in words; ``ports`` are Callosum's own.
     """
 
-    __slots__ = ("_hints", "_port", "_touched", "near", "near_words", "port_number", "protected")
+    __slots__ = ("_hints", "_port", "_touched", "near", "port_number", "protected")
 
     def __init__(self, protected: Mapping[str, str] | Iterable[str] = (), ports: tuple[int, ...] = (7700,)) -> None:
         named = protected if isinstance(protected, Mapping) else dict.fromkeys(protected, STATE)
@@ -64,8 +64,6 @@ class Guard:
         self.port_number = re.compile(rf"(?<!\d)(?:{numbers})(?!\d)")
         self.near = re.compile(rf"{self.protected.names}|{numbers}|Gate\(|isableAllHooks|sock")
         """Finds what every program text that is a danger to the gate holds."""
-        self.near_words = re.compile(rf"{self.near.pattern}|[*?\[$`!]|~[^/]")
-        """Finds what the words of every command hold that is a danger to the gate."""
         names = ("callosum", ".claude", ".codex", ".gemini", "openclaw.json")
         self._hints = (*names, *(str(port) for port in ports), *(one.lower() for one in self.protected.texts))
         # Sessions touch the same few files again and again.
@@ -154,6 +152,10 @@ class Guard:
             return what, False
         what = self.protected.touched(path, whole=True)
         return (what, True) if what else None
+
+    def is_near(self, text: str) -> bool:
+        """Return True if the words of a command may be a danger to the gate."""
+        return self.near.search(text) is not None or OPEN.search(text) is not None
 
     def hinted(self, text: str) -> bool:
         """Return True if a text may be about something guarded; costs a few substring searches."""

@@ -23,8 +23,8 @@ PROGRAM: Final = "Callosum's own program"
 KEPT: Final = (
     "gate.db gate.db-wal gate.db-shm gate.db.turn gate.db.sync content.key gate.sock gate.sock.lock fallback.json "
     "tiers.json callosum.toml tokens.json remote.json late.jsonl heard.json checkup.json server.log server.pid "
-    "callosum-hook link.log journal/0.jsonl.gz journal/.lock brain/search.db corpus/2026-01-01.jsonl "
-    "days/2026-01-01.md"
+    "servers/1.json late.lock late-1.jsonl callosum-hook link.log journal/0.jsonl.gz journal/.lock brain/search.db "
+    "corpus/2026-01-01.jsonl days/2026-01-01.md"
 ).split()
 """Names of files that a state folder may hold: a command that picks files by name is tried on each."""
 MAX_PARTS: Final = 64
@@ -52,6 +52,8 @@ _LAST: Final = frozenset(tail[-1] for tail, _ in _SETTINGS) | {"tiers.json", "ho
 _RULES: Final = re.compile(r"(?:^|/)\.?callosum/(?:[^/]+/){0,16}tiers\.json$")
 _HOME: Final = re.compile(r"(?:/home/[^/]+|/Users/[^/]+|/root)(?=/|$)")
 _USER: Final = frozenset(("$USER", "${USER}", "$LOGNAME", "$(whoami)", "$(id -un)"))
+OPEN: Final = re.compile(r"[*?\[$`]")
+"""What stands in a word of a command for a text that the word does not show."""
 _GLOB: Final = re.compile(r"[*?\[]")
 
 
@@ -73,7 +75,7 @@ class Entry(NamedTuple):
 class Protected:
     """Paths that must not change. ``paths`` maps absolute paths to what they are, in words for people."""
 
-    __slots__ = ("_above", "_near", "homes", "names", "roots", "texts")
+    __slots__ = ("_above", "_named", "homes", "names", "roots", "texts")
 
     def __init__(self, paths: Mapping[str, str]) -> None:
         spelled: dict[str, str] = {}
@@ -91,10 +93,11 @@ class Protected:
         self.roots: tuple[Root, ...] = tuple([Root(_cut(one), spelled[one]) for one in kept])
         self.homes: tuple[str, ...] = tuple(homes)
         self.texts: tuple[str, ...] = tuple([one for one in kept if one != "/"])
-        last = {one.rsplit("/", 1)[-1] for one in self.texts}
-        self.names: str = "|".join(sorted({re.escape(one) for one in (*last, *_LAST, *_FOLDERS, "callosum") if one}))
+        last = {*(one.rsplit("/", 1)[-1] for one in self.texts), *_LAST, *_FOLDERS, "callosum"} - {""}
+        least = sorted(one for one in last if not any(other in one for other in last if other != one))
+        self.names: str = "|".join(map(re.escape, least))
         """The names of which one stands in every spelling of a protected path, as a regular expression."""
-        self._near = re.compile(rf"{self.names}|[*?\[$`]|~[^/]")
+        self._named = re.compile(self.names)
         self._above = {
             "/".join(root.parts[:size]) or "/": root
             for root in reversed(self.roots)
@@ -106,7 +109,7 @@ class Protected:
 
         ``path`` is canonical and may hold patterns and variables. ``whole``: everything below it changes as well.
         """
-        if self._near.search(path) is None:  # most paths: neither protected nor a pattern
+        if self._is_far(path):
             root = self._above.get(path.rstrip("/") or "/") if whole else None
             return _told(root) if root is not None else ""
         parts = _cut(path)
@@ -123,6 +126,14 @@ class Protected:
                 return _told(root)
         return _settings(parts, whole=whole and not guess)
 
+    def _is_far(self, path: str) -> bool:
+        """Return True for most paths: none of their parts is protected, a pattern or another user's home."""
+        return (
+            self._named.search(path) is None
+            and OPEN.search(path) is None
+            and not (path[:1] == "~" and path[1:2] not in ("", "/"))
+        )
+
     def mentioned(self, text: str) -> str:
         """Return what protected thing a text names anywhere, ``""`` if none; for program text and SQL."""
         for root in self.roots:
@@ -137,7 +148,7 @@ class Protected:
     def below(self, start: str) -> list[Entry]:
         """Return the protected entries that a search from ``start`` would meet, with their depth below it."""
         base = _cut(start)
-        if (start.rstrip("/") or "/") not in self._above and self._near.search(start) is None:
+        if (start.rstrip("/") or "/") not in self._above and self._is_far(start):
             return []
         found: list[Entry] = []
         for root in self.roots:

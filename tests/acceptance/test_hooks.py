@@ -320,6 +320,19 @@ def test_what_is_only_told_is_not_waited_for_and_arrives(state: Path) -> None:
         server.kill()
 
 
+def test_guard_names_what_it_protected_behind_a_link_and_behind_quotes(gate: Path, tmp_path: Path) -> None:
+    hook = Hook(gate)
+    (tmp_path / "notes").symlink_to(gate)
+    for tool, params in (
+        ("Bash", {"command": f"sudo env X=1 rm -rf '{gate.parent}'/{gate.name}"}),
+        ("Bash", {"command": f"rm -f {tmp_path}/notes/gate.db"}),
+        ("Write", {"file_path": f"{tmp_path}/notes/tiers.json", "content": "{}"}),
+    ):
+        assert "it would change Callosum's state folder" in hook.before("A", tool, params).denied
+    assert '("callosum off")' in hook.before("A", "Bash", {"command": 'c"all"osum off'}).denied
+    assert not hook.before("A", "Bash", {"command": f"ls {tmp_path}/notes"}).denied
+
+
 def test_a_call_cannot_pass_itself_off_as_a_report(gate: Path) -> None:
     hook = Hook(gate)
     forged = {"hook_event_name": "PostToolBatch", "report": "report", "command": "callosum off"}

@@ -211,9 +211,8 @@ class Watch:
             bare = program.rstrip("0123456789.") or program
         words = argv[1:]
         self._follow(run, program, bare, words, command)
-        near = self.guard.near_words
         here = run.where.here
-        if near.search(" ".join(argv)[:MAX_TEXT]) is None and (here is None or near.search(here) is None):
+        if not self.guard.is_near(" ".join(argv)[:MAX_TEXT]) and (here is None or self.guard.near.search(here) is None):
             return
         if "$(" in argv[0] or "`" in argv[0]:
             program = "callosum" if _NAMES_IT.search(argv[0][:MAX_TEXT]) else program
@@ -260,8 +259,8 @@ class Watch:
         """Look at the words of a program that may change each file it is given."""
         if bare in _INTERPRETERS and "json.tool" in words[:3] and len(words) < 4:
             return
-        near, here = self.guard.near_words, run.where.here
-        here_far = here is None or near.search(here) is None
+        here = run.where.here
+        here_far = here is None or self.guard.near.search(here) is None
         for word in words[:256]:
             if self.danger:
                 return
@@ -271,7 +270,7 @@ class Watch:
                     self.danger = f"it may change {what}" if what else ""
                 if word[:1] not in "/~":
                     continue
-            if here_far and near.search(word) is None:
+            if here_far and not self.guard.is_near(word):
                 continue
             value = word.partition("=")[2] if word[:1] == "-" and "=" in word else word
             for one in (

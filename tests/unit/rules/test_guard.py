@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from callosum.gate.local import LocalGate
 from callosum.model import Call, Classification, Verdict
 from callosum.rules import RuleSet
 from callosum.rules.guard import ENDPOINTS
+from callosum.rules.protected import KEPT
 from callosum.server.app import ENDPOINTS as SERVED
 
 HERE = Path(__file__).parent / "guard"
@@ -149,6 +151,16 @@ def test_path_is_found_in_every_spelling_of_home() -> None:
     )
     for command in ("rm -rf ~/state", "rm -rf $HOME/state", "rm -rf /data/bob/state", "rm -rf /data"):
         assert run(command, rules=rules).rule == "self-guard", command
+
+
+def test_search_is_tried_on_the_files_that_a_state_folder_really_holds(tmp_path: Path) -> None:
+    with LocalGate(tmp_path) as gate:
+        gate.intercept(
+            Call("mira", "message", {"action": "send", "target": "andy", "message": "On it", "replyTo": "m"})
+        )
+        held = {one.name for one in tmp_path.rglob("*") if one.is_file()}
+    assert held
+    assert held <= {one.rsplit("/", 1)[-1] for one in KEPT}
 
 
 def test_every_path_of_the_server_is_known_to_the_guard() -> None:
