@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 from msgspec import Meta, Struct, field
 
+from callosum import budget
 from callosum.errors import ConfigError
 from callosum.model import (
     DEFAULT_NAMESPACE,
@@ -250,26 +251,29 @@ class BadRequest(ConfigError):
 T = TypeVar("T")
 
 
-# Strings in order, each with the colon that makes it a name. Aligned: it takes every string whole.
-_STRINGS: Final = re.compile(rb'"((?:[^"\\]++|\\.)*+)"[ \t\r\n]*+(:)?', re.DOTALL)
 _PLACE: Final = re.compile(r" - at `(?P<place>[^`]*)`\Z")
 
 encode: Final = msgspec.json.Encoder(order=None).encode
 
 
-def read(decoder: msgspec.json.Decoder[T], body: bytes | bytearray) -> T:
-    """Reads a request's body.
+def read(decoder: msgspec.json.Decoder[T], body: bytes | bytearray, *, listed: bool = False) -> T:
+    """Reads a request's body; ``listed``: that of one which is a list of others, all of which are wanted.
 
     Raises ``BadRequest`` with the place of the fault: no JSON, invalid UTF-8, a wrong or missing field,
-    a name that stands twice in one object, nesting that is too deep, a number out of range.
+    a name that stands twice in one object, nesting that is too deep, a number out of range. Of what holds more values
+    than ``budget.MAX_VALUES`` the beginning is read.
     """
     try:
         body.decode()  # the decoder looks at no text that it does not need
+        if len(body) > budget.SMALL:
+            body = budget.all_listed(bytes(body)) if listed else budget.lighter(bytes(body))
         found = decoder.decode(body)
     except msgspec.ValidationError as error:
         raise fault_of(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"no valid JSON: {error}", at="body") from None
+    except budget.TooMany as error:
+        raise BadRequest(str(error), at="body") from None
     except RecursionError:
         raise BadRequest("nested too deeply", at="body") from None
     _no_name_twice(bytes(body))
@@ -293,13 +297,12 @@ def fault_of(error: msgspec.ValidationError) -> BadRequest:
 
 def _no_name_twice(body: bytes) -> None:
     """Refuses an object that has a name twice: nobody could tell which of the two was judged."""
-    if b"\\" in body:
-        names = [name for name, colon in _STRINGS.findall(body) if colon]
-        plain = not any(b"\\" in name for name in names)
-    else:  # then every quote begins or ends a string
-        parts = body.split(b'"')
-        names = [name for name, after in zip(parts[1::2], parts[2::2], strict=False) if after.lstrip()[:1] == b":"]
-        plain = True
+    # without escaped quotes every quote begins or ends a string; a name that loses other characters here as well
+    # can only be taken for another one, which is looked at below
+    text = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
+    parts = text.split(b'"')
+    names = [name for name, after in zip(parts[1::2], parts[2::2], strict=False) if after.lstrip()[:1] == b":"]
+    plain = not any(b"\\" in name for name in names)
     if plain and len(set(names)) == len(names):
         return
 

@@ -636,7 +636,7 @@ def read(body: bytes | bytearray) -> tuple[CorpusEvent, ...]:
     An event without a namespace is of the default one, one without ``at`` is of now. Raises ``BadRequest``
     with the place (``[2].duration``) as ``decode`` does, and for more than ``MAX_EVENTS``.
     """
-    found = _read(_BODY, body)
+    found = _read(_BODY, body, listed=True)
     if not isinstance(found, list):
         return (_taken(found, ""),)
     if len(found) > MAX_EVENTS:

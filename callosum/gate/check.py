@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
+from callosum import budget
 from callosum.characters import is_shown
 from callosum.deadline import expires_at
 from callosum.errors import ConfigError
@@ -39,6 +40,13 @@ def written(params: Mapping[str, Any]) -> bytes:
     if len(found) > MAX_PARAMS:
         raise ConfigError(f"{len(found)} bytes as JSON, at most {MAX_PARAMS} are taken", at="params")
     return found
+
+
+def looked_into(call: Call, params: bytes) -> Call:
+    """Return the call with as many of its params' values as are looked into; ``params`` are its params as JSON."""
+    if len(params) <= budget.SMALL or budget.values_in(params) <= budget.MAX_VALUES:
+        return call
+    return replace(call, params=msgspec.json.decode(budget.shorter(params)))
 
 
 def check_call(call: Call) -> None:

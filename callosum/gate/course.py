@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from callosum.budget import unread
 from callosum.deadline import Expiry, expires_at
 from callosum.errors import ConfigError, Expired, StoreError, Unconfirmed
 from callosum.gate import intake
@@ -38,6 +39,7 @@ from callosum.gate.check import (
     id_of,
     kept_of,
     key_of,
+    looked_into,
     outcome_of,
     who_of,
     without_secrets,
@@ -110,6 +112,8 @@ class Look(NamedTuple):
 
 
 _DONE, _LOOKS = Outcome.DONE, Mode.READ  # an enum's attributes are slow
+
+_PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
 T = TypeVar("T")
 Course = Generator[Request | Pause | Look, Any, T]
@@ -195,6 +199,7 @@ class Courses:
     def _ask(self, call: Call, *, here: bool = False) -> tuple[Ask, bytes | None]:
         check_call(call)
         params = written(call.params)
+        call = looked_into(call, params)
         rules = self.rules.current()
         found = rules.classify(call)
         if here:
@@ -218,7 +223,7 @@ class Courses:
                 call_print,
                 summarise(shown, mode=self.settings.journal_params) if shown else None,
                 self._ttl,
-                params if call.rewrite else None,
+                params if call.rewrite and unread(call.params) is None else None,
                 call.wait > 0,
                 0,
                 self._observes,
@@ -367,6 +372,8 @@ class Courses:
         elif tool is not None:
             call = Call(instance, tool, params or {}, action=action, session=session, namespace=namespace)
             check_call(call)
+            if not _PLAIN.issuperset(map(type, call.params.values())):
+                call = looked_into(call, written(call.params))
             find = Find(digest=self.rules.current().classify(call).content.digest)
         else:
             find = Find(key=key_of(context_key, self._secrets).name if context_key else "")

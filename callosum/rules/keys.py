@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from math import isfinite
 from typing import Any, Final
@@ -30,6 +30,8 @@ MAX_VALUE: Final = 65_536
 """How many characters of one value are read for keys."""
 
 _ADDRESS: Final = re.compile(r"[^\s<>,;:\"'()\[\]\\@]{1,256}@[^\s<>,;:\"'()\[\]\\@]{1,256}")
+_SHORT: Final = 4096
+"""Characters up to which ``_ADDRESS`` is quick; it looks at each up to 256 times."""
 _DRIVE: Final = re.compile(r"[A-Za-z]:[\\/]")
 _ANCHORED: Final = re.compile(r"[A-Za-z]:[\\/]|~|\\\\|\s")
 """What begins a path that is not relative, or would be trimmed."""
@@ -147,7 +149,7 @@ def addresses(value: str) -> list[str]:
         value = value[:MAX_VALUE]
     if "?" in value and value[:7].lower() == "mailto:":
         value = _MORE_ADDRESSES.sub(",", value).partition("?")[0].partition("&")[0]
-    found = _ADDRESS.findall(value)
+    found = (_ADDRESS if len(value) <= _SHORT else _linear()).findall(value)
     if value.isascii():
         return list(dict.fromkeys(map(_bare, found)))
     return list(dict.fromkeys(_bare(_sent(_bare(one))) for one in found))
@@ -158,6 +160,14 @@ def without_hidden(value: str) -> str:
     if value.isascii() and value.isprintable():
         return value
     return with_hidden(value, lambda char: " " if char.isspace() or char < "\xa0" else "")
+
+
+@cache
+def _linear() -> Any:
+    """Return ``_ADDRESS`` for long texts."""
+    import re2  # noqa: PLC0415 - hardly ever needed
+
+    return re2.compile(_ADDRESS.pattern)
 
 
 _MORE_ADDRESSES: Final = re.compile(r"[?&](?:to|cc|bcc)=", re.IGNORECASE)

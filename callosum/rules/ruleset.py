@@ -10,6 +10,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
+from callosum.budget import UNREAD, unread
 from callosum.model import HOUR, Call, Classification, Content, Key, Mode, Tier, Verdict
 from callosum.redact import SecretDigests, secrets_in
 from callosum.redact.lines import is_harmless
@@ -34,6 +37,10 @@ if TYPE_CHECKING:
 
 WHOLE: Final = ("content", "contents", "file_text", "text")
 """Params that hold all that a written file will hold."""
+
+_CONTENTS: Final = frozenset((*WHOLE, "edits", "cells", "rows", "old_string", "new_string"))
+"""Params that hold what a file or a table will hold."""
+_UNREAD: Final = "its params hold too many values to be looked into as a whole"
 
 SHELLS: Final = frozenset(
     "exec bash Bash shell run_shell_command local_shell execute_command run_command run_terminal_cmd terminal "
@@ -159,8 +166,22 @@ class RuleSet:
                 # Which of the two the tool will obey is not known: the graver reading counts.
                 first = self._classify(call, params)
                 second = self._classify(call, {**params, "action": action})
-                return first if first.tier >= second.tier else second
-        return self._classify(call, params)
+                return self._unread(call, params, first if first.tier >= second.tier else second)
+        return self._unread(call, params, self._classify(call, params))
+
+    def _unread(self, call: Call, params: Mapping[str, Any], found: Classification) -> Classification:
+        """Raise the tier where params that were not looked into as a whole could hide something graver.
+
+        What a file will hold never raises a tier.
+        """
+        if UNREAD not in params:
+            return found
+        names = unread(params) or ()
+        if names and set(names) <= _CONTENTS:
+            return found
+        hidden = not names and shell.runs_commands(call.tool)  # its command line may be among them
+        tier = max(found.tier, Tier.CRITICAL if hidden else Tier.HIGH)
+        return replace(found, tier=tier, effect="write", why=(*found.why, _UNREAD))
 
     def deciding(self, call: Call) -> Rule | None:
         """Returns the first rule that matches a call as it stands, None where it is judged by its looks.

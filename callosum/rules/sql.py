@@ -191,7 +191,7 @@ def _verbs(bare: str) -> list[str]:
     return found
 
 
-_CYPHER: Final = re.compile(r"\s*(?:optional\s+)?(?:match|unwind)\b", re.IGNORECASE)
+_CYPHER: Final = re.compile(r"\s*+(?:optional\s+)?(?:match|unwind)\b", re.IGNORECASE)
 _SESSION: Final = re.compile(
     r"\bset\s+(?:local\s+|session\s+)?(?:search_path|statement_timeout|transaction|role|names|time|timezone|session|@)",
     re.IGNORECASE,

@@ -146,6 +146,12 @@ class Service:
         self.waiting = 0
         self._health = StoreHealth(self.store)
 
+    async def _read(self, decoder: msgspec.json.Decoder[T], body: bytes, *, listed: bool = False) -> T:
+        """Read a request's body; a large one in a thread, so that others need not wait for it."""
+        if len(body) < LARGE:
+            return wire.read(decoder, body)
+        return await self.served.read(partial(wire.read, decoder, body, listed=listed))
+
     # --- the five endpoints ----------------------------------------------------------------------
 
     async def intercept(self, request: Request) -> Answer:
@@ -154,7 +160,7 @@ class Service:
         body = await request.body()
         self.served.admit()
         await self.served.take_in()
-        call = wire.read(_CALL, body)
+        call = await self._read(_CALL, body)
         token = _token(request)
         if token is not None:
             may_act(token, call.instance, call.namespace)
@@ -178,7 +184,7 @@ class Service:
     async def complete(self, request: Request) -> Answer:
         """Reports how an action ended, and frees its lease."""
         body = await request.body()
-        asked = wire.read(_COMPLETE, body)
+        asked = await self._read(_COMPLETE, body)
         may_act(_token(request), asked.instance, asked.namespace)
         course = self.courses.complete(
             asked.instance,
@@ -202,7 +208,7 @@ class Service:
         body = await request.body()
         self.served.admit()
         await self.served.take_in()
-        asked = wire.read(_LOCK, body)
+        asked = await self._read(_LOCK, body)
         may_act(_token(request), asked.instance, asked.namespace)
         course = self.courses.lock(
             asked.instance,
@@ -222,7 +228,7 @@ class Service:
         """Frees this actor's leases on the key; a person frees all with ``force``."""
         key = key_of_path(request.scope["raw_path"])
         body = await request.body()
-        asked = wire.read(_RELEASE, body) if body else wire.Release()
+        asked = await self._read(_RELEASE, body) if body else wire.Release()
         check_name(asked.namespace, "namespace")  # also where the query names another
         said = read_query(ReleaseQuery, request.scope["query_string"])
         asked = msgspec.structs.replace(
@@ -279,7 +285,7 @@ class Service:
         check_name(place.instance, "instance")
         check_name(place.namespace, "namespace")
         may_act(_token(request), place.instance, place.namespace)
-        payload = wire.read(_PAYLOAD, body)
+        payload = await self._read(_PAYLOAD, body)
         deadline = asked.deadline if asked.deadline is not UNSET else None
         timeout_ms = asked.timeout_ms if asked.timeout_ms is not UNSET else None
         expiry = _expiry(request, deadline, timeout_ms, arrived)
@@ -299,7 +305,7 @@ class Service:
 
     async def renew(self, request: Request) -> Answer:
         """Moves the end of a lease to ``ttl`` seconds from now."""
-        asked = wire.read(_RENEW, await request.body())
+        asked = await self._read(_RENEW, await request.body())
         may_act(_token(request), asked.instance, asked.namespace)
         course = self.courses.renew(
             asked.instance, asked.id, asked.ttl, session=asked.session, namespace=asked.namespace
@@ -314,7 +320,7 @@ class Service:
         With an approver's token a person says so, of any action. Otherwise ``by`` names the session that has looked,
         of its own instance's actions below tier 4.
         """
-        asked = wire.read(_RESOLVE, await request.body())
+        asked = await self._read(_RESOLVE, await request.body())
         check_name(asked.namespace, "namespace")
         token = _token(request)
         person = not asked.by or (token is not None and token.role is Role.APPROVER)
@@ -347,7 +353,7 @@ class Service:
     async def answer(self, request: Request) -> Answer:
         """Approves a call that was asked or blocked, or denies it."""
         id = _id_of_path(request)
-        asked = wire.read(_ANSWER, await request.body())
+        asked = await self._read(_ANSWER, await request.body())
         check_name(asked.namespace, "namespace")
         may_approve(_token(request), asked.namespace)
         by = _person(request, asked.by)
@@ -407,7 +413,7 @@ class Service:
     async def late(self, request: Request) -> Answer:
         """Takes in what ran, ended or was given up while the gate could not be asked."""
         body = await request.body()
-        asked = wire.read(LATE_CALLS, body)
+        asked = await self._read(LATE_CALLS, body, listed=True)
         check_seconds(asked.now, "now")
         token = _token(request)
         records = []

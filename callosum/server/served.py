@@ -201,7 +201,7 @@ class ServedGate:
             raise Stopping("the server is stopping")
         answer: Any = None
         try:
-            need = await self._read(lambda: _first(course)) if size >= LARGE else course.send(None)
+            need = await self._read(partial(_next, course, None)) if size >= LARGE else course.send(None)
             while True:
                 if type(need) is Pause:
                     await (self.pause(need.seconds) if waiter is None else waiter.turn(need.seconds))
@@ -220,7 +220,7 @@ class ServedGate:
                     if own is not None:
                         own.answered(answer)
                     self.lines.note(answer.change)
-                need = course.send(answer)
+                need = await self._read(partial(_next, course, answer)) if size >= LARGE else course.send(answer)
         except StopIteration as end:
             value: T = end.value
             return value
@@ -254,8 +254,8 @@ class _Ended(Exception):
         self.value = value
 
 
-def _first(course: Course[Any]) -> Any:
+def _next(course: Course[Any], answer: Any) -> Any:
     try:
-        return course.send(None)
+        return course.send(answer)
     except StopIteration as end:
         raise _Ended(end.value) from None

@@ -13,7 +13,7 @@ _ROUND_TAKES: Final = 0.008
 """The seconds that ``_ROUND`` steps take where the bounds were set."""
 
 
-def _slowness() -> float:
+def slowness() -> float:
     """How many times slower this machine is just now than the one where the bounds were set; at least 1."""
     began, total = time.thread_time(), 0
     for step in range(_ROUND):
@@ -28,7 +28,7 @@ def cpu_within(seconds: float) -> Iterator[None]:
     What lived before is kept out of garbage collection meanwhile: after thousands of tests one look through all of that
     takes half a second, and it falls to whoever allocates next.
     """
-    before = _slowness()
+    before = slowness()
     gc.freeze()
     began = time.thread_time()
     try:
@@ -36,5 +36,5 @@ def cpu_within(seconds: float) -> Iterator[None]:
         took = time.thread_time() - began
     finally:
         gc.unfreeze()
-    slower = max(before, _slowness())
+    slower = max(before, slowness())
     assert took < seconds * slower, f"it took {took:.3f} s, on a machine {slower:.1f} times as slow as usual"

@@ -29,14 +29,14 @@ _DATABASE: Final = re.compile(
     re.IGNORECASE,
 )
 _BARE: Final = re.compile(
-    r"\s*(?:select\s[^|;&]{0,2000}\bfrom\b|insert\s+into\s|update\s+[\w.\"`]+\s+set\s|delete\s+from\s"
+    r"\s*+(?:select\s[^|;&]{0,2000}\bfrom\b|insert\s+into\s|update\s+[\w.\"`]+\s+set\s|delete\s+from\s"
     r"|drop\s+(?:table|database|schema|view|index|role|user|column|function|trigger|sequence|type)\b"
     r"|truncate\s+(?:table\s+)?[A-Za-z_][\w.\"`]*\s*;?\s*$|alter\s+(?:table|database|role|user|schema)\b|(?:grant|revoke)\s[^|&]{1,200}\bon\b"
     r"|create\s+(?:table|database|schema|index|view|role|user)\b|(?:show|explain|describe)\s+(?:tables|databases|select)\b)",
     re.IGNORECASE,
 )
-_EMPTIES: Final = re.compile(r"\s*truncate\s+(?!-)[\"`\[]?([A-Za-z_][\w.]{0,127})", re.IGNORECASE)
-_BARE_CALL: Final = re.compile(r"\s*(?:flushall|flushdb|shutdown(?:\s+(?:no)?save)?)\s*$", re.IGNORECASE)
+_EMPTIES: Final = re.compile(r"\s*+truncate\s+(?!-)[\"`\[]?([A-Za-z_][\w.]{0,127})", re.IGNORECASE)
+_BARE_CALL: Final = re.compile(r"\s*+(?:flushall|flushdb|shutdown(?:\s+(?:no)?save)?)\s*$", re.IGNORECASE)
 
 
 def statement(run: Run, text: str, database: str = "") -> bool:

@@ -11,7 +11,7 @@ from callosum.redact import redact_text
 from callosum.rules import keys
 from callosum.rules.shell import code, data, files, git, leaks, machine, options, table, verbs, web, wrap
 from callosum.rules.shell.judgement import Judgement
-from callosum.rules.shell.parser import Command, parse
+from callosum.rules.shell.parser import MAX_TEXT, Command, parse
 from callosum.rules.shell.run import Run, shown
 from callosum.rules.shell.selfguard import Watch
 from callosum.rules.shell.words import assignment, expand
@@ -58,6 +58,11 @@ def _judge(
 ) -> Judgement:
     watch = None if guard is None else Watch(guard)
     run = Run(cwd, start, policy, worktree, _text, _dispatch, watch)
+    if len(text) > MAX_TEXT:
+        text = text.strip()
+        if len(text) > MAX_TEXT:
+            run.note(3, f"longer than {MAX_TEXT} characters: only its beginning was read")
+            text = text[:MAX_TEXT]
     _text(run, text)
     if watch is not None:
         watch.finish(run, text)

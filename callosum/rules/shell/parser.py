@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-MAX_TEXT: Final = 1_048_576
+MAX_TEXT: Final = 131_072
 """How many characters of a text are read."""
 MAX_TOKENS: Final = 12_000
 """How many tokens of a text are read; what is longer is no line that anybody can judge."""

@@ -1,0 +1,194 @@
+"""Limit how many values of a request are looked into.
+
+What a model or a tool writes can hold millions of small values, and each of them costs time: to decode, to classify, to
+redact, to search for ids. ``lighter`` shortens a request's JSON before anything else reads it: containers with too many
+values keep their beginning, and a marker (``UNREAD``) takes the place of the rest. The marker holds a digest of all
+that was there, so that calls which differ only in the rest stay different calls.
+
+Everything here runs in C over whole texts, and in Python over at most ``MAX_VALUES`` places.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Raw
+
+MAX_VALUES: Final = 20_000
+"""Most values of one request, or of one call, that are looked into."""
+SMALL: Final = 2 * MAX_VALUES
+"""JSON of so many bytes cannot hold more values than ``MAX_VALUES``."""
+MAX_LISTED: Final = 200_000
+"""Most values of a request that lists many calls or events."""
+UNREAD: Final = "callosum:unread"
+"""Name of the marker: ``{"values": ..., "bytes": ..., "digest": ..., "in": [names of shortened params]}``."""
+
+_MAX_MEMBERS: Final = MAX_VALUES
+"""Most members of one object that are looked at one by one."""
+_SHARE: Final = MAX_VALUES // 4
+"""Most values of one member of an object that is shortened."""
+_STRUCTURE: Final = bytes(set(range(256)).difference(b'",[]{}'))
+_TOKEN: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{},]', re.DOTALL)
+_NAME: Final = re.compile(rb'[ \t\r\n]*+[{,][ \t\r\n]*+("[^"\\]*+(?:\\.[^"\\]*+)*+")[ \t\r\n]*+:[ \t\r\n]*+', re.DOTALL)
+_SCALAR: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^"\[\]{}, \t\r\n]++', re.DOTALL)
+_TRAILING: Final = re.compile(r"trailing characters \(byte (\d+)\)")
+_END: Final = re.compile(rb"[ \t\r\n]*+\}[ \t\r\n]*+\Z")
+_CLOSING: Final = {b"{": b"}", b"[": b"]"}
+
+
+_VALUE: Final = msgspec.json.Decoder(Raw)
+_NAMED: Final = msgspec.json.Decoder(str)
+
+
+class TooMany(ValueError):
+    """JSON that holds too many values and cannot be shortened."""
+
+
+def values_in(text: bytes, most: int = MAX_VALUES) -> int:
+    """Return how many values JSON text holds, roughly; ``most`` for fewer than that. ``text`` need not be valid."""
+    if text.count(b",") + text.count(b"[") + text.count(b"{") < most:
+        return most  # even if every comma counted
+    plain = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
+    bones = plain.translate(None, _STRUCTURE)
+    strings = bones.count(b'"') // 2
+    if strings > 4 * most:  # at most every second string is a name
+        return strings // 2
+    outside = b"".join(bones.split(b'"')[::2])
+    return outside.count(b",") + outside.count(b"[") + outside.count(b"{") + 1
+
+
+def all_listed(body: bytes) -> bytes:
+    """Return the body of a request that lists calls or events. Raises ``TooMany`` if it holds too many values."""
+    if values_in(body, MAX_LISTED) > MAX_LISTED:
+        raise TooMany(f"more than {MAX_LISTED} values")
+    return body
+
+
+def lighter(body: bytes) -> bytes:
+    """Return the JSON object of a request with at most about ``MAX_VALUES`` values; the same bytes if it has no more.
+
+    Raises ``TooMany`` for more values that do not stand in the members of an object: nothing that a request is judged
+    by may get lost unseen. What is no JSON is returned as it is, or with a part of it left out.
+    """
+    if len(body) <= SMALL or values_in(body) <= MAX_VALUES:
+        return body
+    found = _members(body)
+    if found is None:
+        raise TooMany(f"more than {MAX_VALUES} values")
+    pieces, last = [], 0
+    for one in found:
+        member = body[one.start : one.end]
+        if _is_heavy(member):
+            pieces += [body[last : one.start], shorter(member)]
+            last = one.end
+    return b"".join([*pieces, body[last:]])
+
+
+def shorter(text: bytes) -> bytes:
+    """Return a JSON container with at most about ``MAX_VALUES`` values and the marker.
+
+    Of an object each member keeps its beginning, so that none is lost; where it has too many members, the first remain.
+    """
+    names: list[str] = []
+    kept = text
+    found = _members(text) if text[:1] == b"{" else None
+    if found is not None:
+        pieces, last = [], 0
+        for one in found:
+            member = text[one.start : one.end]
+            if _is_heavy(member):
+                pieces += [text[last : one.start], _cut(member, _SHARE)]
+                last = one.end
+                names.append(one.name)
+        kept = b"".join([*pieces, text[last:]])
+    if found is None or values_in(kept) > MAX_VALUES:
+        kept, names = _cut(text, MAX_VALUES // 2), []
+    marker = {
+        "values": values_in(text),
+        "bytes": len(text),
+        "digest": blake2b(text, digest_size=16).hexdigest(),
+        "in": names[:64],
+    }
+    member = b'"%b":%b' % (UNREAD.encode(), msgspec.json.encode(marker))
+    if text[:1] == b"[":
+        member = b"{%b}" % member
+    return kept[:-1] + (b"," if len(kept) > 2 else b"") + member + kept[-1:]
+
+
+def _is_heavy(member: bytes) -> bool:
+    return len(member) > _SHARE and member[:1] in _CLOSING and values_in(member, _SHARE) > _SHARE
+
+
+def unread(params: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the names of the params that were shortened, () if it may be any of them; None if none was."""
+    marker = params.get(UNREAD)
+    if marker is None:
+        return None
+    names = marker.get("in") if isinstance(marker, dict) else None
+    return tuple(map(str, names)) if isinstance(names, list) else ()
+
+
+class _Member(NamedTuple):
+    """The name of an object's member, and where its value stands."""
+
+    name: str
+    start: int
+    end: int
+
+
+def _members(text: bytes) -> list[_Member] | None:
+    """Return the members of an object; None if it has more than ``_MAX_MEMBERS``, or is no object of JSON.
+
+    Raises ``TooMany`` for a name that stands twice.
+    """
+    view, at = memoryview(text), 0
+    found: dict[str, _Member] = {}
+    while len(found) <= _MAX_MEMBERS:
+        match = _NAME.match(text, at)
+        if match is None:
+            return list(found.values()) if _END.match(text, at) else None
+        start = match.end()
+        scalar = _SCALAR.match(text, start)
+        try:
+            at = scalar.end() if scalar is not None else start + _length(view[start:])
+            name = _NAMED.decode(match[1])
+        except msgspec.DecodeError:
+            return None
+        if name in found:
+            raise TooMany(f'"{name[:100]}" stands twice in one object')
+        found[name] = _Member(name, start, at)
+    return None
+
+
+def _length(text: memoryview) -> int:
+    """Return the length of the JSON value at the beginning of a text, which has something behind it."""
+    try:
+        _VALUE.decode(text)
+    except msgspec.DecodeError as error:
+        match = _TRAILING.search(str(error))
+        if match is None:
+            raise
+        return int(match[1]) - 1  # it counts the first character behind the value
+    return len(text)
+
+
+def _cut(text: bytes, values: int) -> bytes:
+    """Return a container with about so many of its first values, nested ones included."""
+    opened: list[bytes] = []
+    for match in _TOKEN.finditer(text):
+        sign = match[0][:1]
+        if sign in _CLOSING:
+            opened.append(_CLOSING[sign])
+            values -= 1
+        elif sign in (b"]", b"}"):
+            if opened:
+                opened.pop()
+        elif sign == b",":
+            values -= 1
+            if values <= 0:
+                return text[: match.start()] + b"".join(reversed(opened))
+    return text

@@ -1,0 +1,150 @@
+"""Requests that are made to cost as much as the wire's limits allow."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+
+FULL: Final = 3_900_000
+"""Bytes of a request that is nearly as long as one may be."""
+LINE: Final = 131_000
+"""Characters of a command line that is read as a whole."""
+INLINE: Final = 32_000
+"""Bytes of a request that is still judged on the event loop itself."""
+
+TEXTS: Final[dict[str, str]] = {
+    "blanks": " ",
+    "newlines": "\n",
+    "letters": "a",
+    "words": "delete the file and send it to alice@example.com, then 5 of them. ",
+    "quotes": '"',
+    "apostrophes": "' ",
+    "backslashes": "\\",
+    "substitutions": "$(",
+    "parentheses": "(",
+    "braces": "{a,b}",
+    "semicolons": ";",
+    "commands": "rm -rf /x; ",
+    "pipes": "a|",
+    "here-documents": "cat <<E\nE\n",
+    "paths": "/a",
+    "statements": "select * from a where b = 'c'; ",
+    "comments": "/* -- ",
+    "headers": "To: ",
+    "equals": "a=b ",
+    "secrets": "password=hunter22 ",
+    "addresses": "a@b.co,",
+    "accents": "é ",
+    "dashes": "--a ",
+    "json": '{"id": ',
+    "gates": "callosum ",
+    "patches": "*** Update File: a\n",
+}
+"""Pieces that fill a text."""
+
+
+def filled(piece: str, length: int = FULL) -> str:
+    """Return a text of about so many bytes as JSON."""
+    return piece * (length // len(json.dumps(piece)[1:-1].encode()))
+
+
+VALUES: Final[dict[str, bytes]] = {
+    "numbers": b"1",
+    "objects": b"{}",
+    "named objects": b'{"id":"x1"}',
+    "lists": b"[]",
+    "texts": b'""',
+    "escaped texts": b'"\\""',
+    "rows": b'{"id":7,"name":"row","value":null}',
+}
+"""Values that fill a list."""
+
+
+def listed(value: bytes, length: int = FULL) -> bytes:
+    return b"[%b]" % b",".join([value] * (length // (len(value) + 1)))
+
+
+def named(length: int = FULL) -> bytes:
+    """Return an object of very many names."""
+    return b"{%b}" % b",".join(b'"name%x":1' % number for number in range(length // 13))
+
+
+def _call(tool: str, params: bytes, more: bytes = b"") -> bytes:
+    return b'{"instance":"mira","tool":"%b","params":%b%b}' % (tool.encode(), params, more)
+
+
+def _object(**members: Any) -> bytes:
+    return json.dumps(members).encode()
+
+
+def _texts(text: str) -> Iterator[tuple[str, bytes, bytes]]:
+    intercept = b"POST /intercept"
+    yield "command", intercept, _call("Bash", _object(command=text))
+    yield "message", intercept, _call("send_email", _object(to="a@b.co", body=text))
+    yield "file", intercept, _call("write", _object(path="/a", content=text))
+    yield "query", intercept, _call("run_query", _object(sql=text, id=text[:99]))
+    yield "id", intercept, _call("delete_order", _object(order_id=text, url="", data={"a": [""]}))
+    yield "address", intercept, _call("fetch", _object(url=text, to=text[:9999], path=text))
+    yield "patch", intercept, _call("apply_patch", _object(input=text))
+    yield "result", b"POST /complete", _object(instance="mira", id=1, result={"content": [{"text": text}]})
+    yield "error", b"POST /complete", _object(instance="mira", id=1, result={"error": text})
+    yield "description", intercept, _call("frob", b"{}", b',"description":' + json.dumps(text).encode())
+    hook = {"session_id": "s", "hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_use_id": "t"}
+    yield "hook", b"POST /hooks/claude-code", _object(**hook, tool_input={"command": text})
+    prompt = {"session_id": "s", "hook_event_name": "UserPromptSubmit", "prompt": text}
+    yield "prompt", b"POST /hooks/claude-code", _object(**prompt)
+    yield "event", b"POST /events", _object(type="llm.response", content=text)
+
+
+def requests() -> Iterator[tuple[str, bytes, bytes]]:
+    """Yield names, request lines and bodies."""
+    intercept = b"POST /intercept"
+    for name, piece in TEXTS.items():
+        for kind, head, body in _texts(filled(piece)):
+            yield f"{kind} of {name}", head, body
+        for kind, head, body in _texts("x " + filled(piece, INLINE - 400)):
+            yield f"short {kind} of {name}", head, body
+        yield f"line of {name}", intercept, _call("Bash", _object(command="x " + filled(piece, LINE)))
+    for name, value in VALUES.items():
+        few = listed(value, INLINE - 400)
+        yield f"short argument of {name}", intercept, _call("frob", b'{"a":%b}' % few)
+        yield f"short schema of {name}", intercept, _call("frob", b"{}", b',"schema":{"properties":{"x":%b}}' % few)
+        yield f"short result of {name}", b"POST /complete", b'{"instance":"mira","id":1,"result":%b}' % few
+        many = listed(value)
+        yield f"argument of {name}", intercept, _call("frob", b'{"a":%b}' % many)
+        yield f"command list of {name}", intercept, _call("Bash", b'{"command":%b}' % many)
+        yield f"nested {name}", intercept, _call("frob", b'{"a":{"b":[%b]},"c":1}' % many)
+        yield f"schema of {name}", intercept, _call("frob", b"{}", b',"schema":{"properties":{"x":%b}}' % many)
+        yield (
+            f"result list of {name}",
+            b"POST /complete",
+            b'{"instance":"mira","tool":"list_orders","params":{},"result":%b}' % many,
+        )
+        hook = b'{"session_id":"s","hook_event_name":"PostToolUse","tool_name":"Read","tool_use_id":"t",'
+        yield (
+            f"hook of {name}",
+            b"POST /hooks/claude-code",
+            hook + b'"tool_input":{"file_path":"/a"},"tool_response":%b}' % many,
+        )
+        yield f"events of {name}", b"POST /events", many
+        yield f"lock of {name}", b"POST /lock", b'{"instance":"mira","contextKey":%b}' % many
+        yield f"unknown field of {name}", intercept, b'{"instance":"mira","tool":"frob","zzz":%b}' % many
+    few = named(INLINE - 400)
+    yield "params of some names", intercept, _call("frob", few)
+    yield "schema of some names", intercept, _call("frob", b"{}", b',"schema":{"type":"object","properties":%b}' % few)
+    names = named()
+    yield "params of many names", intercept, _call("frob", names)
+    yield (
+        "schema of many names",
+        intercept,
+        _call("frob", b"{}", b',"schema":{"type":"object","properties":%b}' % names),
+    )
+    yield "result of many names", b"POST /complete", b'{"instance":"mira","id":1,"result":%b}' % names
+    yield "command line params of many names", intercept, _call("Bash", names)
+    yield "deep params", intercept, _call("frob", b'{"a":' + b"[" * 900 + b"]" * 900 + b"}")
+    yield "long key", b"POST /lock", _object(instance="mira", contextKey="a" * FULL)
+    late = {"call": {"instance": "mira", "tool": "Bash", "params": {"command": "rm -rf /x; " * 300}}}
+    yield "a thousand late calls", b"POST /late", _object(calls=[late] * 1000)
+    event = {"type": "tool.parsed", "name": "x", "args": {f"a{number}": "b" * 30 for number in range(30)}}
+    yield "a thousand events", b"POST /events", json.dumps([event] * 1000).encode()

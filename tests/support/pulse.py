@@ -1,0 +1,115 @@
+"""A real server whose event loop tells how much processor time passes between two of its turns."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from callosum.brain import Brain
+from callosum.gate import LocalGate
+from callosum.server.place import listen
+from callosum.server.run import Options, serve_gate
+from callosum.server.tokens import FILE as TOKENS
+from callosum.server.tokens import Tokens
+from callosum.settings import Settings
+from tests.support.cpu import slowness
+
+_BEAT: Final = 0.001
+"""Seconds between two turns of a loop that has nothing else to do."""
+_SECONDS: Final = 60.0
+
+
+class Pulse:
+    """The longest turn of the server's loop since ``reset``: in seconds of this process's processor time.
+
+    All threads count: one that keeps the interpreter's lock makes the loop's turn as long.
+    """
+
+    def __init__(self, port: int) -> None:
+        self.longest = 0.0
+        self.port = port
+
+    def reset(self) -> None:
+        self.longest = 0.0
+
+    async def beat(self) -> None:
+        last = time.process_time()
+        while True:
+            await asyncio.sleep(_BEAT)
+            now = time.process_time()
+            self.longest = max(self.longest, now - last)
+            last = now
+
+    def ask(self, head: bytes, body: bytes) -> bytes:
+        """Send one request and return the head of the answer; nothing else of this process runs meanwhile."""
+        request = b"%b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % (
+            head,
+            len(body),
+        )
+        with socket.create_connection(("127.0.0.1", self.port), timeout=_SECONDS) as client:
+            client.sendall(request)
+            client.sendall(body)
+            answer = bytearray()
+            while piece := client.recv(1 << 20):
+                answer += piece
+        return bytes(answer)
+
+    def longest_of(self, head: bytes, body: bytes) -> tuple[float, bytes]:
+        """Return the longest turn that a request causes, on a machine of usual speed, with the answer.
+
+        The shortest of three tries counts, of which the others may have met something else.
+        """
+        found, answer = [], b""
+        for _ in range(3):
+            self.reset()
+            answer = self.ask(head, body)
+            found.append(self.longest / slowness())
+            if found[-1] < 0.04:
+                break
+        return min(found), answer
+
+
+@contextmanager
+def pulsing(state: Path) -> Iterator[Pulse]:
+    """Run a server in a thread, with the shipped rules and regions, for the length of a block."""
+    opened = listen("127.0.0.1", 0)
+    pulse = Pulse(opened.getsockname()[1])
+    begun: queue.Queue[Callable[[], None] | BaseException] = queue.Queue()
+
+    async def main(brain: Brain) -> None:
+        beating = asyncio.ensure_future(pulse.beat())
+        try:
+            await serve_gate(brain, Tokens(state / TOKENS), Options(), opened, begun.put)
+        finally:
+            beating.cancel()
+
+    def run() -> None:
+        try:
+            with LocalGate(settings=Settings(state=state)) as gate, Brain(gate) as brain:
+                asyncio.run(main(brain))
+        except BaseException as error:
+            begun.put(error)
+            raise
+
+    thread = threading.Thread(target=run, name="server")
+    thread.start()
+    stop = begun.get(timeout=_SECONDS)
+    if isinstance(stop, BaseException):
+        raise stop
+    gc.collect()
+    gc.freeze()
+    try:
+        yield pulse
+    finally:
+        gc.unfreeze()
+        stop()
+        thread.join(_SECONDS)
+        assert not thread.is_alive()

@@ -1,0 +1,110 @@
+"""No pattern of the standard library's ``re`` takes long on what an agent can write.
+
+``re`` backtracks: a pattern that is harmless on a line can take minutes on a long one. Every module-level pattern is tried
+on hostile texts of the greatest length that it can meet.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import pytest
+
+import callosum
+from callosum.rules.shell.parser import MAX_TEXT
+from tests.support.cpu import slowness
+from tests.support.hostile import TEXTS
+
+PACKAGES: Final = (
+    "callosum.budget",
+    "callosum.rules",
+    "callosum.redact",
+    "callosum.policy",
+    "callosum.gate",
+    "callosum.hosts",
+    "callosum.corpus",
+    "callosum.regions",
+    "callosum.pages",
+    "callosum.wire",
+    "callosum.answers",
+    "callosum.server",
+    "callosum.telemetry",
+)
+"""Where texts of agents, tools and hosts arrive."""
+SHORT: Final[Mapping[str, int]] = {
+    "callosum.rules.keys._ADDRESS": 4096,
+    "callosum.rules.shell.parser._LIST_VALUE": 256,
+    "callosum.rules.shell.table._HOLE": 4096,
+}
+"""Characters of the texts that a pattern meets at most, where these are fewer than ``MAX_TEXT``: see where it is used."""
+
+
+def patterns() -> Iterator[tuple[str, re.Pattern[Any]]]:
+    """Yield every pattern that is a global of a module, or stands in a global tuple, list or mapping."""
+    for found in pkgutil.walk_packages(callosum.__path__, "callosum."):
+        if not found.name.startswith(PACKAGES) or found.name.endswith("__main__"):
+            continue
+        try:
+            module = importlib.import_module(found.name)
+        except ImportError:  # of an extra that is not installed
+            continue
+        for name, value in vars(module).items():
+            for number, one in enumerate(_within(value)):
+                yield f"{found.name}.{name}" + (f"[{number}]" if number else ""), one
+
+
+def _within(value: Any) -> Iterator[re.Pattern[Any]]:
+    if isinstance(value, re.Pattern):
+        yield value
+    elif isinstance(value, tuple | list | frozenset):
+        for one in value:
+            yield from _within(one)
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _within(one)
+
+
+PATTERNS: Final = dict(patterns())
+PIECES: Final = (*TEXTS.values(), "\t", "0", "_", ".", "[", "<a", "`")
+
+
+def _searches(name: str) -> bool:
+    """Return True unless the source uses the pattern at the beginning of texts only."""
+    module, _, variable = name.partition("[")[0].rpartition(".")
+    source = inspect.getsource(importlib.import_module(module))
+    used = set(re.findall(rf"\b{re.escape(variable)}\.(\w+)", source))
+    return not used or not used <= {"match", "fullmatch", "pattern"}
+
+
+def _seconds(pattern: re.Pattern[Any], text: str, *, searches: bool) -> float:
+    subject: Any = text if isinstance(pattern.pattern, str) else text.encode()
+    began = time.thread_time()
+    pattern.match(subject)
+    if searches:
+        pattern.search(subject)
+    return time.thread_time() - began
+
+
+def test_patterns_are_found() -> None:
+    assert len(PATTERNS) > 100
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_pattern_takes_bounded_time_on_hostile_text(name: str) -> None:
+    pattern, searches = PATTERNS[name], _searches(name)
+    most = SHORT.get(name, MAX_TEXT)
+    for piece in PIECES:
+        length = 1024
+        while length <= most:  # in steps, so that a pattern that takes minutes fails early
+            text = (piece * (length // len(piece) + 1))[:length]
+            took = _seconds(pattern, text, searches=searches)
+            if took > 0.05:
+                took = min(_seconds(pattern, text, searches=searches) for _ in range(3)) / slowness()
+            assert took <= 0.05, (name, piece, length)
+            length = most if length < most <= 8 * length else 8 * length
