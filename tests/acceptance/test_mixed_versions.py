@@ -96,6 +96,13 @@ def pair(request: pytest.FixtureRequest, servers: Servers) -> Pair:
     return Pair(one, other, f"k{next(_numbers)}")
 
 
+def approver(server: Server) -> str:
+    """Return a token of a person at the server."""
+    token = Tokens(server.state / TOKENS).add(f"anna-{next(_numbers)}", role=Role.APPROVER)
+    until(lambda: server.ask("GET", "/health", token=token).status == 200)
+    return token
+
+
 def kinds(answer: Any) -> list[str]:
     return [conflict["kind"] for conflict in answer.get("conflicts", ())]
 
@@ -171,10 +178,8 @@ def test_unknown_outcome_of_one_version_blocks_the_other_until_resolved(pair: Pa
     blocked = pair.call(pair.other, "doug", "act4")
     assert blocked["verdict"] == "block"
     assert "unknown" in kinds(blocked)
-    token = Tokens(pair.other.state / TOKENS).add(f"ben-{pair.key}", role=Role.APPROVER)
-    until(lambda: pair.other.ask("GET", "/health", token=token).status == 200)
-    resolved = {"id": reported["id"], "happened": False, "by": "ben"}
-    assert pair.other.post("/resolve", resolved, token=token)["ok"]
+    token = approver(pair.other)
+    assert pair.other.post("/resolve", {"id": reported["id"], "happened": False, "by": "anna"}, token=token)["ok"]
     lapsing = pair.call(pair.one, "doug", "act4")
     assert lapsing["proceed"], lapsing
     assert pair.other.post("/renew", {"instance": "doug", "id": lapsing["id"], "ttl": 1})["ok"]
@@ -194,8 +199,7 @@ def test_tree_of_one_version_covers_a_file_of_the_other(pair: Pair) -> None:
 def test_question_of_one_version_is_answered_and_used_through_the_other(pair: Pair) -> None:
     asked = pair.call(pair.one, "mira", "asked")
     assert asked["verdict"] == "ask"
-    token = Tokens(pair.other.state / TOKENS).add(f"anna-{pair.key}", role=Role.APPROVER)
-    until(lambda: pair.other.ask("GET", "/health", token=token).status == 200)
+    token = approver(pair.other)
     assert any(one["id"] == asked["id"] for one in pair.other.get("/approvals")["approvals"])
     assert pair.other.post(f"/approvals/{asked['id']}", {"approve": True}, token=token)["ok"]
     assert pair.call(pair.one, "mira", "asked")["proceed"]
