@@ -22,7 +22,7 @@ from callosum.brain import Brain
 from callosum.corpus import events
 from callosum.deadline import Expiry, expires_at
 from callosum.errors import ConfigError, Expired, StoreChanged, StoreError, StoreUnavailable, Unconfirmed
-from callosum.gate.check import MAX_WAIT, check_name
+from callosum.gate.check import MAX_WAIT, check_name, check_note, id_of
 from callosum.gate.intake import check_record, check_seconds
 from callosum.gate.records import approvals_of, page_of
 from callosum.hosts.adapters import adapter_of
@@ -322,6 +322,8 @@ class Service:
         """
         asked = await self._read(_RESOLVE, await request.body())
         check_name(asked.namespace, "namespace")
+        id_of(asked.id)
+        check_note(asked.note, "note")
         token = _token(request)
         person = not asked.by or (token is not None and token.role is Role.APPROVER)
         if person:

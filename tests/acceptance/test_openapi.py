@@ -71,7 +71,7 @@ def test_what_it_allows_is_taken_and_what_it_forbids_is_refused(
     case: schemathesis.Case[Any], server: Server, approver: str, session: requests.Session
 ) -> None:
     sendable(case, server)
-    headers = {"Authorization": f"Bearer {approver}"} if case.path == "/approvals/{id}" else {}
+    headers = {"Authorization": f"Bearer {approver}"} if case.path in ("/approvals/{id}", "/resolve") else {}
     case.call_and_validate(server.address, session, headers, excluded_checks=not_for(case))
 
 
