@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from callosum import guard
+from callosum.client import CallosumClient
+from callosum.model import Call
 from callosum.server.place import running
 from callosum.sockets import hung_path, socket_path
 from tests.acceptance.test_hooks import Hook, Said, event, table
@@ -132,5 +135,25 @@ def test_call_that_a_hook_gave_up_leaves_no_lease(state: Path) -> None:
         until(lambda: not server.get("/status")["locks"])
         assert hook.before("A", "mcp__mail__send_email", {"to": "bob@example.com"}, "a2") == Said(0, b"", "")
         assert len(server.get("/status")["locks"]) == 1, "a repeat under another id is not cancelled"
+    finally:
+        server.kill()
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["the gate's state folder", "a folder of the client's own"])
+def test_report_of_a_guarded_call_outlives_the_gate(state: Path, tmp_path: Path, shared: bool) -> None:
+    """The gate takes its own folder's spool in; what another folder holds the client sends before its next call."""
+    own = state if shared else tmp_path / "own"
+    server = started(state)
+    try:
+        with CallosumClient(f"unix:{socket_path(state)}", deadline=20, state=own) as client:
+            with guard(client, Call("mira", "Bash", FORCE_PUSH, cwd="/repo", call_id="p1")):
+                server.kill()
+                client.deadline = 0.2
+            assert [record["kind"] for record in spooled(own)] == ["report"]
+            server = started(state)
+            client.deadline = 20
+            client.intercept(Call("doug", "Read", {"file_path": "/x"}))
+            assert outcomes(server, "Bash") == ["done"]
+            assert spooled(own) == []
     finally:
         server.kill()
