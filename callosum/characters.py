@@ -14,14 +14,11 @@ HIDDEN: Final = (
     r"\x00-\x1f\x7f-\x9f\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
     r"\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ue000-\uf8ff\ufe00-\ufe0f\ufeff"
     r"\uffa0\ufff0-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"  # as they are, since JSON
+    "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"  # Schema knows no escape for them
 )
-"""The characters of Unicode's first plane, as the inside of a character class (also for JSON Schema)."""
-_BEYOND: Final = (
-    r"\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    r"\U000e0000-\U000e0fff\U000f0000-\U0010ffff"
-)
-"""The characters of the other planes."""
-_HIDDEN: Final = re.compile(f"[{HIDDEN}{_BEYOND}]")
+"""The list, as the inside of a character class of Python and of JSON Schema."""
+_HIDDEN: Final = re.compile(f"[{HIDDEN}]")
 
 
 def is_shown(text: str) -> bool:

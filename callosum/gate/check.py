@@ -163,6 +163,8 @@ def key_of(name: str, secrets: SecretDigests | None = None) -> Key:
     if len(found) > 1:
         raise ConfigError(f"expected one key, got {len(found)}: {', '.join(found)}"[:200], at="contextKey")
     spelled = found[0] if found else clean(name)
+    if not spelled:
+        raise ConfigError("expected a key that names something, got only blanks", at="contextKey")
     return Key(secrets.key(spelled) if secrets is not None else spelled)
 
 
