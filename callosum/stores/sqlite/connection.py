@@ -55,6 +55,8 @@ _LOG_WAIT: Final = 300
 """How long readers are waited for when the log is cut back, in milliseconds."""
 _fdatasync: Final = getattr(os, "fdatasync", os.fsync)
 _PAIR: Final = struct.Struct("<QQ")  # of which file (its inode), up to which entry
+_PAIRS: Final = struct.Struct("<QQQQ")  # what was committed last by whoever waited, and what is synced
+_FULL_SYNC: Final = getattr(fcntl, "F_FULLFSYNC", None)
 _SYNC_SECONDS: Final = 1.0
 _ASK_AGAIN: Final = 0.2
 """Seconds between two looks whether a changed store was accepted."""
@@ -145,6 +147,7 @@ class Connections:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._file, self._log = str(path), f"{path}-wal"
         self._here = _Here()
         self._open: dict[tuple[int, int], sqlite3.Cursor] = {}
         self._files: dict[tuple[int, int], list[int]] = {}
@@ -270,7 +273,7 @@ class Connections:
 
     def _is_there(self, link: Link) -> bool:
         try:
-            return os.stat(self.path).st_ino == link.inode  # noqa: PTH116 - half the time of a Path's
+            return os.stat(self._file).st_ino == link.inode  # noqa: PTH116 - half the time of a Path's
         except OSError:
             return False
 
@@ -296,12 +299,13 @@ class Connections:
         watch = link.watch
         if watch is None or link.born != _Forks.count + self._replaced:
             return True
-        log = f"{self.path}-wal"
+        log = self._log
         try:
-            there = os.stat(log).st_ino == os.fstat(watch.file).st_ino  # noqa: PTH116
+            found = os.stat(log)  # noqa: PTH116 - half the time of a Path's
         except OSError:
-            there = False
-        whole = watch.is_whole()
+            found = None
+        there = found is not None and found.st_ino == watch.inode
+        whole = watch.is_whole(found.st_size if found is not None and there else os.fstat(watch.file).st_size)
         if there and whole and not (suspect or watch.emptied):
             return True
         if whole and self._rescue(link):
@@ -417,29 +421,40 @@ class Connections:
         self.receipt.acknowledge(link.entry)
 
     def _sync_together(self, link: Link, seq: int) -> None:
-        os.pwrite(link.synced, _PAIR.pack(link.inode, seq), 0)
+        file, inode = link.synced, link.inode
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.pwrite(file, _PAIR.pack(inode, seq), 0)
+            if not self._wait_to_sync(link, seq):
+                return
+        try:
+            found = os.pread(file, 2 * _PAIR.size, 0)
+            told, committed, done, synced = _PAIRS.unpack(found.ljust(2 * _PAIR.size, b"\0"))
+            if done != inode or synced < seq:
+                self._to_disk(link)
+                upto = committed if told == inode and committed > seq else seq
+                os.pwrite(file, _PAIR.pack(inode, upto), _PAIR.size)
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+    def _wait_to_sync(self, link: Link, seq: int) -> bool:
+        """Wait for whoever syncs. Returns whether it is this thread's turn; if not, the entry is on disk."""
         deadline = time.monotonic() + _SYNC_SECONDS
         pause = _POLL_SYNC
         while True:
             try:
                 fcntl.flock(link.synced, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
             except BlockingIOError:
                 if self._is_synced(link, seq):
-                    return
+                    return False
                 if time.monotonic() > deadline:  # who syncs was stopped: each for itself
                     self._to_disk(link)
-                    return
+                    return False
                 time.sleep(pause)
                 pause = min(pause * 1.5, _POLL_SOON)
-        try:
-            if not self._is_synced(link, seq):
-                inode, committed = _PAIR.unpack(os.pread(link.synced, _PAIR.size, 0))
-                self._to_disk(link)
-                upto = max(seq, committed) if inode == link.inode else seq
-                os.pwrite(link.synced, _PAIR.pack(link.inode, upto), _PAIR.size)
-        finally:
-            fcntl.flock(link.synced, fcntl.LOCK_UN)
+            else:
+                return True
 
     def to_sync(self, seq: int) -> Callable[[], None]:
         """Returns what syncs the log up to entry ``seq``: a single system call, for a thread beside this one.
@@ -690,8 +705,8 @@ class Connections:
 
 
 def _sync_file(file: int) -> None:
-    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone stops at the drive's cache
-        fcntl.fcntl(file, fcntl.F_FULLFSYNC)
+    if _FULL_SYNC is not None:  # macOS: fsync alone stops at the drive's cache
+        fcntl.fcntl(file, _FULL_SYNC)
     else:
         _fdatasync(file)
 

@@ -20,38 +20,54 @@ _FRAME_SALTS: Final = slice(8, 16)
 class Watch:
     """What one connection saw last of the log that is open as ``file``."""
 
-    __slots__ = ("_at", "_emptied", "_header", "_size", "file")
+    __slots__ = ("_at", "_emptied", "_header", "_salts", "_size", "file", "inode")
 
     def __init__(self, file: int) -> None:
         self.file = file
-        self._header = b""
+        self.inode = os.fstat(file).st_ino
+        self._header = self._salts = b""
         self._size = self._at = 0
         self._emptied = False
 
-    def is_whole(self) -> bool:
+    def is_whole(self, size: int) -> bool:
         """Return whether everything is still there that was there at the last look, and look anew.
 
-        An empty log counts as whole: a checkpoint may have just moved all of it into the database.
+        ``size`` is the log's size in bytes now. An empty log counts as whole: a checkpoint may have just moved all of
+        it into the database.
         """
-        size = os.fstat(self.file).st_size
-        self._emptied = bool(self._size and not size)
-        # What stands there may change, where a transaction was undone; a hole is no frame.
-        if self._at and not any(os.pread(self.file, _FRAME, self._at)) and not self._restarted():
-            return False
-        if size == self._size and self._at:
-            return True
+        self._emptied = not size and self._size > 0
+        at = self._at
+        if at:
+            frame = os.pread(self.file, _FRAME, at)
+            if frame[_FRAME_SALTS] == self._salts and size >= self._size:  # so the log's header is the same, too
+                return size == self._size or self._advance(size) or self._look(size)
+            # What stands there may change, where a transaction was undone; a hole is no frame.
+            if not any(frame) and not self._restarted():
+                return False
+            if size == self._size:
+                return True
+        return self._look(size)
+
+    def _look(self, size: int) -> bool:
+        """Return whether the log begins as it should, and find its last frame."""
         header = os.pread(self.file, _HEADER, 0)
+        if header == self._header and size == self._size and not self._at:
+            return True
         if size and not any(header):
             return False
         if header == self._header and size < self._size:
             return False
-        self._header, self._size, self._at = header, size, 0
-        stride = _FRAME + int.from_bytes(header[8:12], "big")
-        last = (size - _HEADER) // stride - 1 if size > _HEADER else -1
-        if last >= 0:
-            at = _HEADER + last * stride
-            if os.pread(self.file, _FRAME, at)[_FRAME_SALTS] == header[_SALTS]:  # else it is left from an older log
-                self._at = at
+        self._header, self._salts, self._size, self._at = header, header[_SALTS], size, 0
+        self._advance(size)
+        return True
+
+    def _advance(self, size: int) -> bool:
+        """Go to the last frame; returns whether it is one of this log, and not left from an older one."""
+        stride = _FRAME + int.from_bytes(self._header[8:12], "big")
+        at = _HEADER + ((size - _HEADER) // stride - 1) * stride
+        if at < _HEADER or os.pread(self.file, _FRAME, at)[_FRAME_SALTS] != self._salts:
+            return False
+        self._size, self._at = size, at
         return True
 
     def _restarted(self) -> bool:
