@@ -380,13 +380,14 @@ class _Renewer:
             return
         ttl = max(0.1, lease.ttl)
         with self._wake:
+            if self._thread is None or not self._thread.is_alive():
+                thread = threading.Thread(target=self._run, name="callosum-renewer", daemon=True)
+                thread.start()  # may fail: then nothing is held that nobody would drop
+                self._thread = thread
             self._held[decision.id] = (gate, call, ttl)
             first = time.monotonic() + ttl / RENEW_AT
             heapq.heappush(self._due, (first, decision.id))
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="callosum-renewer", daemon=True)
-                self._thread.start()
-            elif self._due[0][1] == decision.id:
+            if self._due[0][1] == decision.id:
                 self._wake.notify()
 
     def drop(self, id: int) -> None:

@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 logger = logging.getLogger("callosum")
@@ -32,14 +33,16 @@ class Courier:
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
-        """Begin to try, unless a thread does."""
+        """Begin to try, unless a thread does. Where none can be started, the next call of this does."""
         if self._pid != os.getpid():
             self._clear()
         with self._lock:
             if self._stopped.is_set() or (self._thread is not None and self._thread.is_alive()):
                 return
-            self._thread = threading.Thread(target=self._run, name="callosum-courier", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="callosum-courier", daemon=True)
+            with suppress(RuntimeError):  # no threads left: what waits is on disk
+                thread.start()
+                self._thread = thread
 
     def stop(self) -> None:
         """End the tries. Idempotent."""

@@ -314,7 +314,10 @@ class Transport:
 
     def _dial(self, family: int, place: str | tuple[str, int], deadline: float) -> _Connection:
         url = self.address.url
-        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:  # no files left just now
+            raise Unreachable(f"no connection to {url}: {error}", sent=False) from error
         try:
             sock.settimeout(_left(deadline, self._clock, sent=False))
             sock.connect(place)
@@ -539,7 +542,11 @@ class _Lookup:
         self.found: list[tuple[int, tuple[str, int]]] = []
         self.error: OSError | UnicodeError | None = None
         self.done: threading.Event = threading.Event()
-        threading.Thread(target=self._ask, args=(host, port), name="callosum-lookup", daemon=True).start()
+        try:
+            threading.Thread(target=self._ask, args=(host, port), name="callosum-lookup", daemon=True).start()
+        except RuntimeError as error:  # no threads left just now
+            self.error = OSError(str(error))
+            self.done.set()
 
     def _ask(self, host: str, port: int) -> None:
         try:

@@ -152,18 +152,24 @@ class Tokens:
         return name if name in self._current() else ""
 
     def reload(self) -> bool:
-        """Reads the file if it changed; returns whether other tokens are in force."""
+        """Read the file if it changed; return whether other tokens are in force.
+
+        A file that cannot be opened now (too many open files, say) is read at the next look: otherwise a token that
+        was removed would stay in force until the file changes once more.
+        """
         stamp = _stamp(self.path)
         if stamp == self._stamp:
             return False
-        self._stamp = stamp
         try:
             self._tokens = _read(self.path)
         except ConfigError as error:
+            if str(error) != str(self.error):
+                logger.warning("the tokens stay as they were: %s", error)
             self.error = error
-            logger.warning("the tokens stay as they were: %s", error)
+            if not isinstance(error.__cause__, OSError):
+                self._stamp = stamp
             return False
-        self.error = None
+        self._stamp, self.error = stamp, None
         return True
 
     def _current(self) -> Mapping[str, Token]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -57,7 +58,7 @@ class Writer:
         self._quick = False
         self._tending = False
         # For each batch that is under way one, one syncs, one tends.
-        self._threads = ThreadPoolExecutor(2 + self._lanes, "callosum-writer")
+        self._threads = _started(2 + self._lanes)
         self._idle = asyncio.Event()
         self._idle.set()
         self.committed = 0
@@ -201,6 +202,24 @@ class Writer:
     def _rest(self) -> None:
         if not (self._waiting or self._under_way or self._syncing or self._tending):
             self._idle.set()
+
+
+def _started(count: int) -> ThreadPoolExecutor:
+    """Return a pool whose threads all run. Raises ``RuntimeError`` where the system has none left.
+
+    A pool that starts its threads when they are needed may fail then, and a batch that was taken out of the line would
+    get no answer.
+    """
+    threads = ThreadPoolExecutor(count, "callosum-writer")
+    barrier = threading.Barrier(count)
+    try:
+        for _ in range(count):
+            threads.submit(barrier.wait)
+    except BaseException:
+        barrier.abort()
+        threads.shutdown(wait=False)
+        raise
+    return threads
 
 
 def _unconfirmed(error: Exception, answer: Answer) -> Exception:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from callosum.stores.base import Heard
@@ -97,14 +98,16 @@ class Word:
             one(namespace, keys)
 
     def _start(self) -> None:
-        """Starts the thread, if there is none in this process."""
+        """Start the thread, if none runs in this process. Where that cannot be, the next wait tries again."""
         if self._pid != os.getpid():
             self._begin()  # the thread stayed behind in the process that was forked
         with self._told:
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._stop.clear()
-                self._thread = threading.Thread(target=self._run, name="callosum-word", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="callosum-word", daemon=True)
+                with suppress(RuntimeError):  # no threads left: until there are, whoever waits looks now and then
+                    thread.start()
+                    self._thread = thread
 
     def _run(self) -> None:
         stop, pause = self._stop, 0.1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
@@ -352,6 +353,37 @@ def test_a_name_that_nobody_has(transports: Callable[..., Transport], monkeypatc
     with pytest.raises(Unreachable, match="not known") as caught:
         get(transports("http://gate.test:7700"))
     assert (caught.value.sent, caught.value.absent) == (False, False)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:7700", "unix:/tmp/callosum-none.sock"])
+def test_no_file_left_for_a_socket_counts_as_unreachable(
+    transports: Callable[..., Transport], url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socket", full)
+    with pytest.raises(Unreachable, match="Too many open files") as caught:
+        get(transports(url))
+    assert not caught.value.sent
+
+
+def test_no_thread_left_to_look_up_a_name_counts_as_unreachable(
+    transports: Callable[..., Transport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it is looked up anew the next time."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    transport = transports("http://gate.invalid:7700")
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(Unreachable, match="start new thread"):
+            get(transport)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [])
+    with pytest.raises(Unreachable, match="no address"):
+        get(transport)
 
 
 def test_a_path_that_is_too_long(transports: Callable[..., Transport]) -> None:

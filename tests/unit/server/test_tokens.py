@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import logging
@@ -242,6 +243,31 @@ def test_a_broken_file_leaves_the_tokens_as_they_were(
     path.write_bytes(good)
     clock.goes(LOOK_EVERY)
     assert tokens.find(secret)
+    assert tokens.error is None
+
+
+def test_removed_token_ends_although_the_file_could_not_be_opened_at_first(
+    tokens: Tokens, path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without the file changing once more: a fault that passes must not keep the token in force."""
+    secret = tokens.add("mira")
+    Tokens(path).remove("mira")
+    opened = Path.open
+
+    def full(self: Path, *args: Any, **more: Any) -> Any:
+        if self == path:
+            raise OSError(errno.EMFILE, "Too many open files", str(self))
+        return opened(self, *args, **more)
+
+    with monkeypatch.context() as patched, caplog.at_level(logging.WARNING, "callosum"):
+        patched.setattr(Path, "open", full)
+        for _ in range(3):
+            clock.goes(LOOK_EVERY)
+            assert tokens.find(secret), "the tokens stay as they were"
+    assert tokens.error is not None
+    assert len(caplog.records) == 1
+    clock.goes(LOOK_EVERY)
+    assert tokens.find(secret) is None
     assert tokens.error is None
 
 

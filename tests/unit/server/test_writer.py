@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -153,3 +153,50 @@ def test_who_went_away_before_its_turn_gets_no_decision(tmp_path: Path) -> None:
 
         asyncio.run(main())
         assert [entry.event for entry in gate.entries()] == [Event.LATE]
+
+
+class Slow(SqliteStore):
+    """Every batch goes to a thread: the file always counts as busy."""
+
+    def attempt(self, requests: Sequence[Request]) -> None:
+        return None
+
+
+@pytest.mark.parametrize("kind", [SqliteStore, Slow])
+def test_requests_are_answered_although_no_thread_can_be_started(
+    kind: type[SqliteStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch, or a sync, that found no thread would never be answered, nor would any after it."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def scenario(hands: Writer) -> None:
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        for number in range(3):
+            await asyncio.wait_for(hands.submit(note(str(number), durable=True)), 10)
+
+    store = kind(tmp_path / "gate.db")
+    run(store, scenario)
+    assert notes(store) == ["0", "1", "2"]
+
+
+def test_writer_without_threads_is_refused_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second cannot be started: the first is not left waiting for it."""
+    start = threading.Thread.start
+    started: list[threading.Thread] = []
+
+    def once(self: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(self)
+        start(self)
+
+    async def main() -> None:
+        monkeypatch.setattr(threading.Thread, "start", once)
+        with pytest.raises(RuntimeError, match="start new thread"):
+            Writer(SqliteStore(tmp_path / "gate.db"))
+
+    asyncio.run(main())
+    started[0].join(10)
+    assert not started[0].is_alive()

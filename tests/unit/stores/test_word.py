@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import msgspec
 import pytest
 
 from callosum.stores.postgres import wake as postgres
 from callosum.stores.redis import wake as redis
 from callosum.stores.redis.names import Space, changed_by, known_by, of_action
+from callosum.stores.word import Word
 
 KEYS = ("file:/repo/a.py", "doc:plan|title", "mail:\u00fcml\u00e4ut@example.com")
 
@@ -34,3 +37,27 @@ def test_redis_says_where_and_on_which_keys(namespace: str) -> None:
     names = [name for key in KEYS for name in (*changed_by(key), known_by(key, "mira"), of_action(7))]
     assert redis._said(channel, msgspec.msgpack.encode(names)) == (namespace, KEYS)
     assert redis._said(channel, b"1795352944361458") == (namespace, ())
+
+
+class Silent(Word):
+    """Connects at once, and nothing is ever said."""
+
+    def follow(self, stop: threading.Event) -> None:
+        self.begun()
+        stop.wait()
+
+
+def test_notices_are_followed_once_a_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wait for which there was no thread only lasts its time, and the next wait tries again."""
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    word = Silent()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        word.wait(0.01)
+        assert not word.hears()
+    word.wait(0.01)
+    assert word.hearing(10)
+    word.close()
