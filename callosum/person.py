@@ -1,7 +1,7 @@
 """Prove that a person, and not an agent, asks for what only a person may do.
 
-Approving, resolving, releasing another session's lease and switching the gate off all go through ``require_person``,
-in the CLI and in the library. It refuses a process
+Approving, resolving, releasing another session's lease, switching the gate off and accepting a changed store all go
+through ``require_person``, in the CLI and in the library. It refuses a process
 
 1. in whose environment a host has set one of its variables (every tool that a host starts inherits them),
 2. that descends from a known host, or from a process that holds an open action in the store.
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from callosum.model import Host
     from callosum.stores.base import Store
 
+ACCEPTING: Final = "accept a changed store"
+"""What ``require_person`` is asked for before a store is accepted."""
 _MAX_SHOWN: Final = 12
 """Number of ancestors that are journalled, nearest first."""
 _MAX_NAME: Final = 40

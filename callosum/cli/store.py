@@ -138,7 +138,7 @@ def copy(
             names = from_.name, to.name
     if copied.verified:
         with _unseen(target), closing(open_store(theirs)) as made:
-            made.accept()
+            made.accept(proven=True)
     segments = sum(1 for _ in (ours.state / "journal").glob("*.jsonl.gz"))
     if json:
         show.json({**asdict(copied), "from": names[0], "to": names[1], "segments": segments})
@@ -157,11 +157,12 @@ def accept(url: Url = None, state: State = None, config: Config = None, json: Js
     """
     from callosum.cli import show
     from callosum.cli.person import require_person
+    from callosum.person import ACCEPTING
     from callosum.stores.opening import open_store
 
     with _unseen(url), closing(open_store(_settings(url, state, config))) as store:
-        require_person(store, "accept a changed store")
-        was = store.accept()
+        require_person(store, ACCEPTING)
+        was = store.accept(proven=True)
     if json:
         show.json({"ok": True, "was": was})
     elif was:
@@ -192,7 +193,7 @@ def restore(
     refuse_agents(None, "only a person can restore a store")
     replace_file(backup, file_of(settings))
     with closing(open_store(settings)) as store:
-        store.accept()
+        store.accept(proven=True)
         entries = store.check().entries
     if json:
         show.json({"ok": True, "entries": entries})

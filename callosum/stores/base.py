@@ -331,10 +331,11 @@ class Store(Protocol):
         """
         ...
 
-    def accept(self) -> str:
+    def accept(self, *, proven: bool = False) -> str:
         """Take a store that was replaced or lost entries as it is, for all gates that work on it.
 
-        Returns what was wrong, ``""`` if nothing was. Only a person may ask for it.
+        Returns what was wrong, ``""`` if nothing was. Only a person may ask for it: ``proven`` says that the caller
+        has the proof, or has just filled the store with a copy. Raises ``NotAPerson`` without either.
         """
         ...
 

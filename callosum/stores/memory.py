@@ -346,7 +346,7 @@ class MemoryStore:
     def prove(self) -> None:
         """Do nothing: memory takes what is written."""
 
-    def accept(self) -> str:
+    def accept(self, *, proven: bool = False) -> str:  # noqa: ARG002 - memory is never replaced
         return ""
 
     def check(self) -> Health:

@@ -21,6 +21,7 @@ ACTS = {
     "resolve as a person": "gate.resolve(LOST, happened=False).ok",
     "release another's lease": "gate.release('', 'payment:acme', by='kim', force=True).ok",
     "approve through an async gate": "asyncio.run(AsyncGate(gate).approve(ID, by='kim')).ok",
+    "accept a changed store": "gate.store.accept() == ''",
     "get an approver's token": "bool(Tokens(Path(sys.argv[1]) / 'tokens.json').add('kim', role=Role.APPROVER))",
 }
 SCRIPT = """

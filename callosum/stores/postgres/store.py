@@ -26,6 +26,7 @@ from psycopg.errors import DivisionByZero
 
 from callosum.errors import StoreError, StoreUnavailable, Unconfirmed
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
+from callosum.person import ACCEPTING, require_person
 from callosum.process import alive
 from callosum.stores.base import (
     GATE,
@@ -292,7 +293,9 @@ class PostgresStore:
             raise refusal(self._watched.changed)
         self._keep("proof", int(time.time()))
 
-    def accept(self) -> str:
+    def accept(self, *, proven: bool = False) -> str:
+        if not proven:
+            require_person(self, ACCEPTING)
         return self._watched.accept(self.now())
 
     def _run(self, requests: Sequence[Request]) -> list[Applied | Exception]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from callosum.model import SECOND, Action, Applied, Entry, State
+from callosum.person import ACCEPTING, require_person
 from callosum.process import alive
 from callosum.stores.base import KEY_USED, REGISTERED, Clock, Health, Heard, Kin, Nearby, Pool, Probe, Request
 from callosum.stores.receipt import LEFT, Kept, Receipt, Watched, receipt_of, refusal
@@ -104,7 +105,9 @@ class RedisStore:
             raise refusal(self._watched.changed)
         self._keep("proof", int(time.time()))
 
-    def accept(self) -> str:
+    def accept(self, *, proven: bool = False) -> str:
+        if not proven:
+            require_person(self, ACCEPTING)
         return self._watched.accept(self.now())
 
     # --- reading ---

@@ -16,6 +16,7 @@ from typing import Final
 
 from callosum.errors import StoreError, StoreUnavailable, Unconfirmed
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
+from callosum.person import ACCEPTING, require_person
 from callosum.process import alive
 from callosum.stores.base import GATE, KEY_USED, REGISTERED, Clock, Health, Kin, Nearby, Probe, Request, each_alone
 from callosum.stores.leaving import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS, Held, Pass, Rows, leaving, places
@@ -531,7 +532,9 @@ class SqliteStore:
                 raise StoreError(f"{self.path} is damaged ({wrong}): run `callosum doctor`")
             self._damaged = False
 
-    def accept(self) -> str:
+    def accept(self, *, proven: bool = False) -> str:
+        if not proven:
+            require_person(self, ACCEPTING)
         with self._explained():
             return self._connections.accept(self.now())
 
