@@ -1,6 +1,6 @@
 """No request keeps the server's event loop for more than 50 ms of processor time.
 
-All of ``requests()`` are tried by ``make fuzz`` (target ``turns``); here those of every value, and each text in some places.
+Of ``requests()``, those made of values are tried, and each text in some places.
 """
 
 from __future__ import annotations
