@@ -25,6 +25,8 @@ _NAMING: Final = ("path", "file", "pattern", "glob")
 """How the names of params end whose text is kept there."""
 _SECRETIVE: Final = re.compile(r"(?=[A-Za-z_+/=-]{0,200}\d)[A-Za-z0-9_+=-]{20,}")
 """A run of characters that may be a secret: whoever can tell must look at it first."""
+_LOOKED: Final = 4096
+"""Longest text in which such a run is looked for, in characters: ``re`` takes seconds on a long one."""
 
 
 def note_call(
@@ -38,7 +40,7 @@ def note_call(
     """
     when = {"running": True, "outcome": "done", "started": round(time(), 6)}
     loaded = "re2" in sys.modules  # a shell line was judged by the rules
-    if tier == 0 and not loaded and not _SECRETIVE.search(json.dumps(params)):
+    if tier == 0 and not loaded and not _secretive(json.dumps(params)):
         _add(folder, {"kind": "call", "v": 1, "call": _words(target, host, payload, tool, params), **when})
         return
     try:
@@ -155,11 +157,16 @@ def _plain(said: str) -> str:
     return written.decode("utf-8", "replace")
 
 
+def _secretive(text: str) -> bool:
+    """Return True if the text may hold a secret: a text too long to be searched may."""
+    return len(text) > _LOOKED or _SECRETIVE.search(text) is not None
+
+
 def _summarised(params: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the params as they may stand in a file: of the texts only those that name a file or what is looked for."""
     return {
         name: value
-        if not isinstance(value, str) or (name.endswith(_NAMING) and not _SECRETIVE.search(value))
+        if not isinstance(value, str) or (name.endswith(_NAMING) and not _secretive(value))
         else f"({len(value)} characters)"
         for name, value in params.items()
         if isinstance(value, int | float | bool) or (isinstance(value, str) and len(value) <= _LONGEST)

@@ -116,7 +116,7 @@ _WRITES: Final = re.compile(
     re.IGNORECASE,
 )
 _ARGUMENT: Final = re.compile(
-    r"(\w{0,32})\s{0,4}\(?\s{0,4}(?:\"([^\"\n]{1,1024})\"|'([^'\n]{1,1024})'|`([^`\n]{1,1024})`)"
+    r"((?<!\w)\w{1,32}(?!\w)|\w(?!\w)|)\s{0,4}\(?\s{0,4}(?:\"([^\"\n]{1,1024})\"|'([^'\n]{1,1024})'|`([^`\n]{1,1024})`)"
 )
 _PRINTS: Final = _set("print println printf log write info warn debug error puts echo say dumps stringify")
 _CONNECTS: Final = re.compile(

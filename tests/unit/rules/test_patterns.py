@@ -17,6 +17,8 @@ from typing import Any, Final
 import pytest
 
 import callosum
+from callosum.hosts import noting
+from callosum.model import MAX_KEY
 from callosum.rules.shell.parser import MAX_TEXT
 from tests.support.cpu import slowness
 from tests.support.hostile import TEXTS
@@ -38,6 +40,8 @@ PACKAGES: Final = (
 )
 """Where texts of agents, tools and hosts arrive."""
 SHORT: Final[Mapping[str, int]] = {
+    "callosum.hosts.noting._SECRETIVE": noting._LOOKED,
+    "callosum.redact.digests._CUT": MAX_KEY,
     "callosum.rules.keys._ADDRESS": 4096,
     "callosum.rules.shell.parser._LIST_VALUE": 256,
     "callosum.rules.shell.table._HOLE": 4096,
