@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from rich.text import Text
 
+from callosum.characters import escaped
 from callosum.cli import show
 from callosum.cli.text import clean
 from callosum.cli.times import clock
@@ -126,6 +127,10 @@ _OPTIONAL: Final[Mapping[str, Mapping[str, str]]] = {
 
 def _in_words(type: str, name: str, value: Any) -> str:
     match name, value:
+        case "key" | "contextKey" | "lane", str():
+            return clean(escaped(value), _LONGEST)
+        case "keys" | "contextKeys", list():
+            return clean(escaped(", ".join(map(_inner, value[:20]))), _LONGEST)
         case "duration" | "totalDuration", int() | float():
             return f" in {_span(value)}"
         case "output", _:

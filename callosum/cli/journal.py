@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from callosum.characters import escaped
 from callosum.cli.codes import NO
 from callosum.cli.options import Config, Json, State, exists, open_gate, rulebook_of, settings_of
 from callosum.errors import ConfigError
@@ -190,7 +191,7 @@ def _row(entry: Entry) -> Text:
         (Text("   ").append_text(show.tier(entry.tier)), 4),
         (answer, 9),
         (show.cell(entry.tool, limit=40), 20),
-        (show.cell("  ".join(shown_keys(entry)), limit=160), 0),
+        (show.cell(escaped("  ".join(shown_keys(entry))), limit=160), 0),
     )
     row = Text()
     for text, width in parts:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from callosum.characters import escaped
 from callosum.cli.codes import NO
 from callosum.cli.options import Config, Json, Namespace, State, exists, open_gate, settings_of
 
@@ -56,7 +57,7 @@ def status(
             show.cell(action.tool, limit=40),
             show.tier(action.tier),
             show.state(action.state),
-            show.cell(action.context_key, limit=100),
+            show.cell(action.context_key and escaped(action.context_key), limit=100),
         )
         for action in found.recent_actions
     ]
@@ -98,7 +99,7 @@ def holdings(title: str, found: tuple[Holding, ...], *, note: str = "") -> Table
             show.tier(holding.tier),
             show.cell(since(holding.at)),
             show.cell(until(holding.expires) if holding.expires else None),
-            show.cell(holding.context_key, limit=100),
+            show.cell(holding.context_key and escaped(holding.context_key), limit=100),
         )
         for holding in found
     ]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from callosum.characters import escaped
 from callosum.cli.codes import NO
 from callosum.cli.options import Config, Json, Namespace, State, open_gate, settings_of
 from callosum.errors import ConfigError
@@ -166,7 +167,11 @@ def _tell(report: Report, word: str, action: Action | None, *, json: bool) -> No
     elif report.ok:
         show.line(word, "green")
         if action is not None:
-            key = f" on {clean(action.keys[0].name, 100)}" if action.keys and action.keys[0].name[0] != "=" else ""
+            key = (
+                f" on {clean(escaped(action.keys[0].name), 100)}"
+                if action.keys and action.keys[0].name[0] != "="
+                else ""
+            )
             show.line(f"{clean(action.session)}: {clean(action.tool)}{key} (tier {action.tier})", "dim")
     else:
         show.line(f"Nothing was changed: {clean(report.note or 'no', 300)}.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
+from callosum.characters import escaped
 from callosum.cli.codes import NO
 from callosum.cli.options import Config, Json, State, exists, open_gate, settings_of
 
@@ -205,9 +206,10 @@ def _marked(hit: Hit, field: str, limit: int) -> Text:
 
     made, place = Text(), 0
     text: str = getattr(hit, field)
+    shown = escaped if field == "key" else str
     for start, end in (*hit.marks.get(field, ()), (len(text), len(text))):
-        made.append(_harmless(text[place:start], limit))
-        made.append(_harmless(text[start:end], limit), _MATCH)
+        made.append(_harmless(shown(text[place:start]), limit))
+        made.append(_harmless(shown(text[start:end]), limit), _MATCH)
         place = end
     made.truncate(limit, overflow="ellipsis")
     return made

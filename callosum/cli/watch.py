@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from callosum.characters import escaped
 from callosum.cli.options import Config, Json, Namespace, State, open_gate, settings_of
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _lines(scene: Scene, notifier: Notifier, complaints: list[str], every: float
             if json:
                 show.json(waiting.facts())
             else:
-                key = f" on {clean(waiting.key, 100)}" if waiting.key else ""
+                key = f" on {clean(escaped(waiting.key), 100)}" if waiting.key else ""
                 word = "asks for" if waiting.facts()["event"] == "approval" else "was blocked:"
                 show.line(
                     f"{waiting.id}  {clean(waiting.instance)} {word} {clean(waiting.tool)}{key} (tier {waiting.tier})"

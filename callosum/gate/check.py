@@ -150,6 +150,9 @@ def check_note(value: str, at: str) -> str:
     return redact_text(value)
 
 
+_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
 def key_of(name: str, secrets: SecretDigests | None = None) -> Key:
     """Return the key of that name, of at most ``MAX_KEY`` characters, in the spelling that calls have.
 
@@ -159,6 +162,8 @@ def key_of(name: str, secrets: SecretDigests | None = None) -> Key:
         raise ConfigError(f"expected text, got {type(name).__name__}", at="contextKey")
     if not 0 < len(name) <= MAX_KEY:
         raise ConfigError(f"expected 1 to {MAX_KEY} characters, got {len(name)}", at="contextKey")
+    if not name.isprintable() and _CONTROLS.search(name):
+        raise ConfigError("control characters, line breaks and broken Unicode are not allowed", at="contextKey")
     found = named(name)
     if len(found) > 1:
         raise ConfigError(f"expected one key, got {len(found)}: {', '.join(found)}"[:200], at="contextKey")

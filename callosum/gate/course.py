@@ -84,6 +84,7 @@ from callosum.policy.settle import Who, visible
 from callosum.redact import summarise
 from callosum.rulebook import Rulebook
 from callosum.rules.harvest import harvest
+from callosum.rules.keys import with_old_spelling
 from callosum.settings import Settings
 from callosum.stores.base import Request, Store
 from callosum.wire import LateCall
@@ -531,7 +532,7 @@ class Courses:
         key = key_of(context_key, self._secrets)
         if type(tier) is not int or not 0 <= tier <= Tier.CRITICAL:
             raise ConfigError(f"expected an integer from 0 to 4, got {tier!r}", at="tier")
-        scope = Scope(namespace, who.session, (key,), floor=2, live=True, durable=True)
+        scope = Scope(namespace, who.session, with_old_spelling((key,)), floor=2, live=True, durable=True)
         step: Step = partial(settle.lock, who, key, tier, self._duration(ttl), host)
         if expiry is not None:
             step = partial(_in_time, expiry, step, partial(settle.expire_lock, who, key, tier))
@@ -704,7 +705,7 @@ class Courses:
 
     def _spelled(self, keys: tuple[Key, ...]) -> tuple[Key, ...]:
         """Return keys without secrets, as the rules spell those of calls."""
-        return tuple([Key(self._secrets.key(key.name), key.mode) for key in keys])
+        return with_old_spelling(tuple([Key(self._secrets.key(key.name), key.mode) for key in keys]))
 
     def _duration(self, ttl: float | None) -> int:
         if ttl is None:

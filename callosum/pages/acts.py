@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from callosum.characters import escaped
 from callosum.journal import shown_keys
 from callosum.model import DEFAULT_NAMESPACE, MINUTE, SECOND, Conflict, Entry, Event, Kind, Outcome, State, Verdict
 from callosum.pages.calendar import clock, day_of
@@ -195,7 +196,7 @@ def name(session: str, namespace: str) -> str:
 def named(keys: tuple[str, ...]) -> str:
     """The first keys, and how many there are besides."""
     more = f" and {len(keys) - _KEYS} more" if len(keys) > _KEYS else ""
-    return ", ".join(code(key, 120) for key in keys[:_KEYS]) + more
+    return ", ".join(code(escaped(key), 120) for key in keys[:_KEYS]) + more
 
 
 def _ending(act: Act) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from callosum.characters import escaped
 from callosum.journal import ENDS, shown_keys
 from callosum.model import SECOND, Entry, Event, Outcome, Verdict
 from callosum.pages.acts import Act, begun, ended, follow, line, name
@@ -226,7 +227,7 @@ def _figures(one: Presence) -> str:
     if one.failed:
         parts.append(f"{one.failed:,} failed")
     if one.writes:
-        wrote = ", ".join(code(key) for key in one.wrote)
+        wrote = ", ".join(code(escaped(key)) for key in one.wrote)
         parts.append(f"wrote {times(one.writes)}{f': {wrote}' if wrote else ''}{' and others' * one.wrote_more}")
     return ", ".join(parts)
 

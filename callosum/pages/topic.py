@@ -17,6 +17,7 @@ from datetime import date
 from hashlib import blake2b
 from typing import Any, Final
 
+from callosum.characters import escaped
 from callosum.journal import shown_keys
 from callosum.model import DEFAULT_NAMESPACE, NO_KEY, Entry, Event, Mode, Verdict
 from callosum.pages.acts import Act, begun, follow, line
@@ -174,7 +175,7 @@ class Topic:
         figures = f"{many(len(together), 'session')}, {many(calls, 'call')}"
         sessions = [f"- {code(one)}: {many(count, 'call')}" for one, count in together.most(_SHOWN)]
         lines = [
-            f"# {code(self.key, 200)}{where}",
+            f"# {code(escaped(self.key), 200)}{where}",
             "",
             f"{figures} since {min(self._days, default=date.min).isoformat()}{back}.",
             "",

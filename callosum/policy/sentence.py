@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from callosum.characters import escaped
 from callosum.model import Conflict, Kind, State, Verdict
 from callosum.redact import quote
 
@@ -75,7 +76,7 @@ def describe(conflict: Conflict) -> str:
     if conflict.kind is Kind.HELD and conflict.state is State.QUEUED:
         form = _QUEUED
     who = "this session" if conflict.own else name(conflict.instance)
-    key = quote(conflict.key, 160) if conflict.key else "the same content"
+    key = quote(escaped(conflict.key), 160) if conflict.key else "the same content"
     return form.format(who=who, key=key, ago=since(conflict.age), tool=name(conflict.tool))
 
 

@@ -248,6 +248,7 @@ def lock(who: Who, key: Key, tier: int, ttl: int, host: Host | None, view: View)
 
     Refused while another session holds or waits for the key, or anything it covers. Locking again
     what the session has locked prolongs the same lease; at a higher tier it is a new one, in place of that.
+    The view's other keys are further spellings of ``key`` and are locked with it.
     """
     tier = max(tier, Tier.HIGH)
     settles, entries = lapses(view)
@@ -280,7 +281,7 @@ def lock(who: Who, key: Key, tier: int, ttl: int, host: Host | None, view: View)
             tool="lock",
             tier=tier,
             verdict=Verdict.ALLOW,
-            keys=(key,),
+            keys=(key, *[place.key for place in view.keys if place.key.name != key.name]),
         )
     )
     opening = Opening(State.OPEN, view.now + ttl, host=host, lock=True, content=Content())

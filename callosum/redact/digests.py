@@ -8,30 +8,22 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
-from callosum.characters import without_hidden
 from callosum.model import MAX_KEY
 from callosum.redact.shapes import MARKER, REDACTOR, is_plain
 
 _MARK: Final = re.compile(rb"\[redacted:[0-9a-f]{8}\]|\[redacted\]")
 _KINDS: Final = frozenset("secret secrets token tokens credential credentials cookie cookies auth".split())
 """Kinds of things whose keys hold a thing's name, which is no secret: ``secret:prod/DB_PASSWORD``."""
-_CUT: Final = re.compile(r"[A-Za-z0-9_.~%+-]*~[0-9a-f]{32}\Z")
-"""The end of a key that was cut, with what was left of the last word: half a secret has lost its shape."""
+_CUT: Final = re.compile(r"~[0-9a-f]{32}\Z")
+"""The end of a key that was cut."""
+_WORD: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.~%+-"
+"""Characters of what was left of the last word of a key that was cut: half a secret has lost its shape."""
 _SHORTEST: Final = 4
 """Shortest secret of a param that is looked for in a key, in characters: shorter ones occur by chance."""
 
 
 _CUT_MARK: Final = re.compile(r"\[[a-z0-9:]*\Z")
 _DIGIT: Final = re.compile(r"[0-9]")
-_ESCAPES: Final = re.compile(r"(?:%[0-9A-F]{2})+")
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    """Take out hidden characters that a key shows percent-encoded."""
-    text = bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")
-    return "" if not without_hidden(text) else match[0]
-
-
 _ROOM: Final = 32
 """Characters that are kept free for the digest of a key that has become too long."""
 
@@ -69,13 +61,12 @@ class SecretDigests:
         return text if is_plain(text) else REDACTOR.redact(text, self._mark)
 
     def _key(self, name: str) -> str:
-        if len(name) == MAX_KEY and (end := _CUT.search(name)) and _DIGIT.search(end[0][:-33]):
-            name = name[: end.start()] + self._digest(end[0].encode()).decode()
+        if len(name) == MAX_KEY and _CUT.search(name):
+            rest = name[:-33].rstrip(_WORD)
+            if _DIGIT.search(name, len(rest), MAX_KEY - 33):
+                name = rest + self._digest(name[len(rest) :].encode()).decode()
         if is_plain(name):
-            bare = _ESCAPES.sub(_unescaped, name) if "%" in name else name
-            if is_plain(bare):
-                return name
-            name = bare  # a secret was disguised by characters that keys show escaped
+            return name
         whole, bar, facet = name.partition("|")
         kind, colon, value = whole.partition(":")
         if kind.lower() in _KINDS:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from callosum.brief import MAX_KEYS, MAX_PATH, Brief, Section, brief_of
+from callosum.characters import escaped
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import (
     ContextBuilt,
@@ -432,4 +433,4 @@ def _on(key: str) -> str:
 
 
 def _key(key: str) -> str:
-    return quote(redact_text(key), 120)
+    return quote(escaped(redact_text(key)), 120)

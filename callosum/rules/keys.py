@@ -3,7 +3,7 @@
 A key is ``entity:value``. ``file:`` values are paths, joined to the call's working directory and
 normalised lexically (symbolic links are not followed: that would need the disk); ``email:`` values
 are bare lower-case addresses; ``url:`` values have scheme and host in lower case; all others are
-trimmed. No key holds characters that nobody sees, none is longer than ``MAX_KEY``, and only what covers
+trimmed. No key holds control characters, none is longer than ``MAX_KEY``, and only what covers
 others, a directory or all things of a kind, ends in ``/``.
 """
 
@@ -16,7 +16,6 @@ from hashlib import blake2b
 from math import isfinite
 from typing import Any, Final
 
-from callosum.characters import with_hidden
 from callosum.model import MAX_KEY, Key, Mode
 
 READ: Final = Mode.READ
@@ -64,15 +63,15 @@ def text(value: Any) -> str | None:
 
 
 def clean(value: str) -> str:
-    """Return ``value`` trimmed, with white space as spaces, and with a bar and hidden characters percent-encoded.
+    """Return ``value`` trimmed, with controls and white space as spaces and a bar percent-encoded.
 
-    A bar would start a facet, which only a rule may do. A name with a character that nobody sees is another name, and
-    shows it.
+    A bar would start a facet, which only a rule may do. Characters that nobody sees or that turn the direction of a
+    text stay, since a file may be called so: whoever shows a key to a reader escapes them.
     """
     if len(value) > MAX_VALUE:
         value = _shorten(value, MAX_VALUE)
-    if not (value.isascii() and value.isprintable()):
-        value = with_hidden(value, _percent_encoded)
+    if not value.isprintable():
+        value = "".join(map(_kept, value))
     if "|" in value:
         value = value.replace("|", "%7C")
     if not value.isascii():  # last: an accent belongs to the letter that stands before it now
@@ -80,12 +79,27 @@ def clean(value: str) -> str:
     return value.strip()
 
 
-def _percent_encoded(char: str) -> str:
-    if char.isspace():
-        return " "
-    if "\ud800" <= char <= "\udfff":
-        return "\ufffd"
-    return "".join(f"%{byte:02X}" for byte in char.encode())
+def _kept(char: str) -> str:
+    category = "" if char.isprintable() else unicodedata.category(char)
+    return char if category in ("", "Cf") else "\ufffd" if category == "Cs" else " "
+
+
+def with_old_spelling(found: tuple[Key, ...]) -> tuple[Key, ...]:
+    """Return keys, with the spelling of the version before behind them: it left hidden characters out.
+
+    Sessions of both versions on one store meet there. The next release drops it.
+    """
+    for key in found:
+        if not key.name.isprintable():
+            return merge([*found, *[Key(name, key.mode) for key in found for name in _old_spelling(key.name)]])[0]
+    return found
+
+
+def _old_spelling(name: str) -> tuple[str, ...]:
+    if name.isprintable():
+        return ()
+    bare = "".join(filter(str.isprintable, name))
+    return tuple([unicodedata.normalize("NFC", one) for one in named(bare)])
 
 
 def path(value: str, cwd: str | None = None, *, tree: bool = False) -> str:
@@ -142,9 +156,8 @@ def addresses(value: str) -> list[str]:
     """Returns the e-mail addresses in ``value``, bare and lower-case, in order, each once.
 
     A domain in other letters is spelled as it is sent (``xn--``). Letters that look alike are not
-    folded: they are other addresses. Characters that nobody sees are left out, as no address has any.
+    folded: they are other addresses.
     """
-    value = without_hidden(value)
     if len(value) > MAX_VALUE:
         value = value[:MAX_VALUE]
     if "?" in value and value[:7].lower() == "mailto:":
@@ -153,13 +166,6 @@ def addresses(value: str) -> list[str]:
     if value.isascii():
         return list(dict.fromkeys(map(_bare, found)))
     return list(dict.fromkeys(_bare(_sent(_bare(one))) for one in found))
-
-
-def without_hidden(value: str) -> str:
-    """Return ``value`` with controls as spaces and without other characters that nobody sees."""
-    if value.isascii() and value.isprintable():
-        return value
-    return with_hidden(value, lambda char: " " if char.isspace() or char < "\xa0" else "")
 
 
 @cache
@@ -280,7 +286,7 @@ def _spell(prefix: str, value: str, cwd: str | None, tree: bool) -> tuple[str, .
         value, cwd = clean(value), clean(cwd) if cwd else None
         return (fit(prefix + path(value, cwd, tree=tree)),) if value else ()
     if prefix == "email:" and not value.startswith("thread:"):
-        value = clean(without_hidden(value))
+        value = clean(value)
         found = addresses(value)
         if found:
             return tuple(dict.fromkeys(fit(prefix + clean(one).rstrip("/ ")) for one in found))

@@ -441,8 +441,9 @@ class RuleSet:
             spell = partial(self._secrets.key_without, secrets=secrets)
         for key in found:
             if spell(key.name) != key.name:
-                return keys.merge([Key(spell(one.name), one.mode) for one in found])[0]
-        return found
+                found = keys.merge([Key(spell(one.name), one.mode) for one in found])[0]
+                break
+        return keys.with_old_spelling(found)
 
     def _content(
         self,

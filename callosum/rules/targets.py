@@ -348,9 +348,7 @@ def _booked(params: Mapping[str, Any], found: Arguments, name: Name) -> list[Key
 
 
 def _addressees(found: Arguments) -> list[Key]:
-    named = (
-        one for mail in found.mails for one in keys.addresses(keys.clean(keys.without_hidden(mail)))
-    )  # as ``spell``
+    named = (one for mail in found.mails for one in keys.addresses(keys.clean(mail)))  # cleaned first, as in ``spell``
     return [Key(keys.fit("email:" + keys.clean(one)), WRITE) for one in named]
 
 

@@ -96,7 +96,7 @@ def test_what_others_are_called_is_quoted(start: Callable[..., Wrapped], gate: S
     ("tool", "arguments", "word"),
     [
         ("who_holds", {"key": "nothing"}, "expected a key such as"),
-        ("who_holds", {"key": "file:\u202e"}, "invisible"),
+        ("who_holds", {"key": "file:\x07"}, "control"),
         ("who_holds", {}, "key"),
         ("take_lease", {"key": KEY, "seconds": 0}, "seconds"),
         ("take_lease", {"key": KEY, "seconds": 10**9}, "seconds"),

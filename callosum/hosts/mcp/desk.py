@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
+from callosum.characters import escaped
 from callosum.errors import ConfigError
 from callosum.hosts.mcp.identity import Actor
 from callosum.model import DEFAULT_NAMESPACE, Conflict, Host, LockResult, State
@@ -69,7 +70,7 @@ class Desk:
         lines += [_held(one, me, "waits for", now) for one in status.waiting]
         lines += [_held(one, me, "left open, with an outcome that nobody knows,", now) for one in status.unknown]
         if not lines:
-            lines = [f"Nobody holds {quote(key, 160)} now."]
+            lines = [f"Nobody holds {quote(escaped(key), 160)} now."]
         lines += [_done(one, me, now) for one in status.recent_actions[:3]]
         return _told(lines)
 
@@ -79,7 +80,7 @@ class Desk:
         return self._taken(key, seconds, result)
 
     def _taken(self, key: str, seconds: int, result: LockResult) -> str:
-        shown = quote(self._spelled(key), 160)
+        shown = quote(escaped(self._spelled(key)), 160)
         if result.acquired:
             return (
                 f"You have the lease on {shown} for {seconds} s: other sessions are held off from grave actions on it "
@@ -92,8 +93,8 @@ class Desk:
         key = self._spelled(key)
         report = self._client.release(actor.instance, key, session=actor.session, namespace=self._namespace)
         if report.ok:
-            return f"Released {quote(key, 160)}."
-        return f"You hold no lease on {quote(key, 160)}: there was nothing to release."
+            return f"Released {quote(escaped(key), 160)}."
+        return f"You hold no lease on {quote(escaped(key), 160)}: there was nothing to release."
 
     def wait_for(self, actor: Actor, key: str, seconds: int, *, take: bool) -> str:
         """Waits until no other session holds a key, and takes it then if that is wished."""
@@ -121,7 +122,7 @@ class Desk:
         me, now = _name(actor), self._now()
         held = self._client.status(key, namespace=self._namespace).locks
         lines = [_held(one, me, "has a lease on", now) for one in held if one.instance != me]
-        return (False, _told(lines)) if lines else (True, f"No other session holds {quote(key, 160)} now.")
+        return (False, _told(lines)) if lines else (True, f"No other session holds {quote(escaped(key), 160)} now.")
 
     def _lock(self, actor: Actor, key: str, seconds: int) -> LockResult:
         return self._client.lock(
@@ -163,7 +164,7 @@ def _who(instance: str, me: str) -> str:
 
 
 def _held(one: Holding, me: str, does: str, now: float) -> str:
-    key = quote(one.context_key, 160) if one.context_key else "something"
+    key = quote(escaped(one.context_key), 160) if one.context_key else "something"
     left = f", {ago(one.expires - now)} left" if one.expires > now else ""
     return f"{_who(one.instance, me)} {does} {key} ({name(one.tool)}, begun {since(now - one.at)}{left})."
 

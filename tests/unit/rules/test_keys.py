@@ -54,7 +54,7 @@ NAMES = [
     ("email:Someone", ["email:someone"]),
     ("channel:  #General ", ["channel:#General"]),
     ("channel:a\nb\tc", ["channel:a b c"]),
-    ("channel:a\u200bb", ["channel:a%E2%80%8Bb"]),
+    ("channel:a\u200bb", ["channel:a\u200bb"]),
     ("channel:a|b", ["channel:a%7Cb"]),
     ("File:a/./b", ["file:/w/a/b"]),
     ("url:https://x.org/", ["url:https://x.org"]),

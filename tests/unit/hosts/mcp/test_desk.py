@@ -25,7 +25,7 @@ from callosum.settings import Settings
         ("file:/repo/", "file:/repo/"),
         ("file:/w/a.py|lines", "file:/w/a.py|lines"),
         ("thread:andy:msg-500", "thread:andy:msg-500"),
-        ("file:\u202e", "file:/w/%E2%80%AE"),
+        ("file:\u202e", "file:/w/\u202e"),
     ],
 )
 def test_a_key_is_spelled_as_calls_have_it(written: str, meant: str) -> None:
