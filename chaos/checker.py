@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from callosum.model import Entry
+from callosum.model import Entry, Outcome
 from callosum.model import Event as Did
 from chaos.history import Event
 from chaos.resource import Written
@@ -449,6 +449,8 @@ class _Replay:
             self._waited.add(entry.seq)
         elif entry.event in (Did.INTERCEPT, Did.LOCK):
             self._decision(entry)
+        elif entry.event is Did.REFUSE:
+            self._left_line(entry)
         elif entry.event is Did.RENEW:
             self._renewed(entry)
         elif entry.event is Did.LAPSE:
@@ -458,15 +460,14 @@ class _Replay:
 
     def _decision(self, entry: Entry) -> None:
         call = str(entry.body.get("callId", ""))
-        # A call whose request was sent twice may stand in line twice: which place it gave up cannot be told.
-        places = [seq for seq, one in self._line.items() if call and one.entry.session == entry.session]
-        for seq in places:
-            del self._line[seq]
+        places = self._left_line(entry)
         if entry.verdict is None or not entry.verdict.proceed:
             return
         if call:
             earlier = self._calls.get((entry.session, call))
-            if earlier is not None and earlier not in self._gone:
+            ended = self._ended.get(earlier or 0)
+            taken_back = ended is not None and ended.outcome is Outcome.CANCELLED
+            if earlier is not None and earlier not in self._gone and not taken_back:
                 self._say("nothing doubled", f"{call} of {entry.session} was let through before, as {earlier}")
             self._calls[entry.session, call] = entry.seq
         if (entry.tier or 0) < 3:
@@ -485,6 +486,18 @@ class _Replay:
             if not places or waiter.entry.seq < places[0]:
                 self._say("line", f"{mine} overtook {waiter}, who waited")
         self._open[entry.seq] = mine
+
+    def _left_line(self, entry: Entry) -> list[int]:
+        """Forget the places that the call had in the queue; return their numbers.
+
+        A call whose request was sent twice may have two: which of them it gave up cannot be told.
+        """
+        if not entry.body.get("callId"):
+            return []
+        places = [seq for seq, one in self._line.items() if one.entry.session == entry.session]
+        for seq in places:
+            del self._line[seq]
+        return places
 
     def _renewed(self, entry: Entry) -> None:
         live = self._open.get(entry.action)

@@ -184,6 +184,21 @@ def given_up_by_a_process_that_was_killed(told: Told) -> None:
     told.promise = Promise(ttl=TTL, spools=True)
 
 
+def taken_back_and_decided_again(told: Told) -> None:
+    told.opens(1, "mira", "m1")
+    told.entry(2, Did.COMPLETE, "mira", action=1000, outcome=Outcome.CANCELLED)
+    told.opens(5, "mira", "m1")
+    told.entry(9, Did.COMPLETE, "mira", action=5000, outcome=Outcome.DONE)
+
+
+def left_the_queue_when_its_deadline_passed(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.entry(3, Did.QUEUE, "doug", action=3000)
+    told.entry(5, Did.REFUSE, "doug", body={"reason": "expired", "callId": "d1"})
+    told.ends(10, "mira", "m1", 1, 10)
+    told.grant(12, "anna", "a1", 12)
+
+
 GOOD = (
     one_after_another,
     taken_over_when_it_ran_out,
@@ -198,6 +213,8 @@ GOOD = (
     waited_in_turn,
     by_the_stores_clock,
     counted,
+    taken_back_and_decided_again,
+    left_the_queue_when_its_deadline_passed,
     given_up_and_cancelled,
     reported_while_the_gate_was_away,
     given_up_by_a_process_that_was_killed,
