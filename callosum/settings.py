@@ -74,7 +74,7 @@ import math
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
@@ -151,11 +151,14 @@ def load(
     flags: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
+    *,
+    project: bool = True,
 ) -> Settings:
     """Return the settings in force.
 
     ``flags`` are named as the fields of ``Settings``, with ``config`` for the file to read; one that is
-    None was not given. ``environ`` and ``cwd`` are the process's own by default.
+    None was not given. ``environ`` and ``cwd`` are the process's own by default. ``project`` False: a ``callosum.toml``
+    in the working folder or above it is not read, because an agent's host chose that folder.
 
     Raises ``ConfigError`` with the place of the fault, in the words of whoever set it
     (``--lease-ttl``, ``CALLOSUM_LEASE_TTL``, ``callosum.toml: lease.ttl``): a value that does not fit,
@@ -171,7 +174,7 @@ def load(
         if name not in _READ and name != "config":
             raise ConfigError(_no_such(name, _READ), at=_flag(name))
     found: dict[str, Any] = {}
-    config = _find(named, environ, here)
+    config = _find(named, environ, _up_to_repository(here) if project else [])
     if config is not None:
         found.update(_from_file(config))
         if "notify" in found and config not in (named, user_config(environ)):
@@ -494,12 +497,12 @@ def _place(name: str) -> _Place:
 _WRITTEN: Final = {".".join(filter(None, _place(name))): name for name in _READ}
 
 
-def _find(named: Path | None, environ: Mapping[str, str], here: Path) -> Path | None:
+def _find(named: Path | None, environ: Mapping[str, str], folders: Sequence[Path]) -> Path | None:
     if named is not None:
         if not named.is_file():
             raise ConfigError("there is no such file", at=str(named))
         return named
-    for folder in _up_to_repository(here):
+    for folder in folders:
         if (folder / CONFIG).is_file():
             return folder / CONFIG
     own = user_config(environ)

@@ -69,7 +69,7 @@ def mcp(  # noqa: PLR0917  typer names them all
     from callosum.hosts.mcp.identity import Names
     from callosum.hosts.mcp.wrap import Wrap, check_gate, run_command, run_url
 
-    settings = settings_of(state, namespace, config)
+    settings = settings_of(state, namespace, config, project=False)  # the host chose the folder
     names = Names(
         given_instance=instance,
         given_session=session,

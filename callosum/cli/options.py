@@ -26,12 +26,20 @@ Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="T
 Json = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
 
 
-def settings_of(state: Path | None, namespace: str | None = None, config: Path | None = None, **flags: Any) -> Settings:
-    """Returns the settings in force: flags, then ``CALLOSUM_*``, then ``callosum.toml``, then defaults.
+def settings_of(
+    state: Path | None,
+    namespace: str | None = None,
+    config: Path | None = None,
+    *,
+    project: bool = True,
+    **flags: Any,
+) -> Settings:
+    """Return the settings in force: flags, then ``CALLOSUM_*``, then ``callosum.toml``, then defaults.
 
-    Raises ``ConfigError`` with the place of the fault.
+    ``project`` False leaves out a ``callosum.toml`` of the working folder. Raises ``ConfigError`` with the place of the
+    fault.
     """
-    return load({"state": state, "namespace": namespace, "config": config, **flags})
+    return load({"state": state, "namespace": namespace, "config": config, **flags}, project=project)
 
 
 def exists(settings: Settings) -> bool:

@@ -349,3 +349,10 @@ def test_command_to_run_is_read_from_no_file_of_a_project(tmp_path: Path) -> Non
     assert refused.value.at == f"{project}/callosum.toml: notify"
     assert load({"config": project / "callosum.toml"}, environ, project).notify == ("mine",)
     assert load({}, environ, tmp_path).notify == ("mine",)
+
+
+def test_file_of_a_project_is_left_out_where_a_host_chose_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "callosum.toml").write_text('mode = "observe"\n')
+    environ = {"XDG_CONFIG_HOME": str(tmp_path / "own"), "XDG_STATE_HOME": str(tmp_path / "state")}
+    assert load({}, environ, tmp_path).mode == "observe"
+    assert load({}, environ, tmp_path, project=False).mode == "enforce"
