@@ -64,9 +64,14 @@ class Shape:
         self.leaving = not described.LEFT.isdisjoint(given)
         self.money: money.Money = money.of(names)
         self.said = normal.said(names)
-        self.secret = any(isinstance(name, str) and cover(name) is not Cover.NOTHING for name in names)
+        # True asks for a look at the values, which is bounded; so many names are not looked at one by one.
+        self.secret = len(names) > _MOST or any(
+            isinstance(name, str) and cover(name) is not Cover.NOTHING for name in names
+        )
 
 
+_MOST: Final = 256
+"""Most names of params that are asked whether they name a secret."""
 _KNOWN: Final[dict[tuple[Any, ...], Shape]] = {}
 
 

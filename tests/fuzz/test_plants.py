@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -89,10 +90,10 @@ PLANTS = [
     ("shell", SHELL, "_dispatch", _no_rm(SHELL._dispatch), "grave stays grave|dangerous command counts"),
     ("shell", SHELL, "parse", wrapped(callosum.rules.shell.parser.parse, _never_odd), "what no shell would take counts as a write"),
     ("structured", SQL, "_STARTS", re.compile(r"\s*(?:select|drop|delete|insert)\s", re.IGNORECASE), "case, space and comments|as grave as|every statement"),
-    ("redaction", callosum.redact.summary, "redact_text", str, "a planted secret is not kept"),
+    ("redaction", callosum.redact.summary, "REDACTOR", SimpleNamespace(redact=lambda text, *_: text), "a planted secret is not kept"),
     ("classify", callosum.rules.ruleset, "judge", wrapped(callosum.rules.judge.judge, _believes), "no hint lowers a tier"),
     ("rules", callosum.rules.fields, "compile_pattern", _raises(LookupError), "LookupError"),
-    ("wire", callosum.gate.check, "can_be_seen", _raises(TypeError), "TypeError"),
+    ("wire", callosum.gate.check, "is_shown", _raises(TypeError), "TypeError"),
     ("sketch", fuzz.targets.sketch, "near", lambda a, b: a.digest < b.digest, "near"),
 ]  # fmt: skip
 

@@ -62,6 +62,8 @@ def _judge(
         text = text.strip()
         if len(text) > MAX_TEXT:
             run.note(3, f"longer than {MAX_TEXT} characters: only its beginning was read")
+            if watch is not None:
+                watch.cut(text)  # all of it, as text: what stands behind the cut must not pass unseen
             text = text[:MAX_TEXT]
     _text(run, text)
     if watch is not None:
