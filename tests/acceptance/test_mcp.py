@@ -311,7 +311,7 @@ def test_who_acts_is_said_by_argument_then_meta_then_environment(
     actors = [entry["session"] for entry in opened(gate, tmp_path)]
     assert actors[:3] == ["mira/a", "doug/s9", "eve/s1"]
     assert actors[3].startswith("test-client/")
-    assert actors[4] == actors[3]
+    assert actors[4] == actors[3].replace("test-client", r"a\u000ab"), "a hidden character is shown escaped"
     assert actors[5:] == actors[1:5], "both ways of speaking, and both processes of one host, are one session"
 
 
