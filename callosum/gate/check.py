@@ -69,10 +69,12 @@ def check_call(call: Call) -> None:
         check_name(call.namespace, "namespace")
     if type(call.params) is not dict and not isinstance(call.params, Mapping):
         raise ConfigError(f"expected an object, got {type(call.params).__name__}", at="params")
-    _check_times(call)
+    if call.wait != 0 or call.timeout is not None or call.deadline is not None or call.timeout_ms is not None:
+        _check_times(call)
     if call.cwd is not None and type(call.cwd) is not str:
         raise ConfigError(f"expected text, got {type(call.cwd).__name__}", at="cwd")
-    _check_worktree(call.worktree)
+    if call.worktree is not None:
+        _check_worktree(call.worktree)
     if call.task_id is not None:
         check_name(call.task_id, "taskId")
     if call.attempt != 1 and not (type(call.attempt) is int and 1 <= call.attempt <= MAX_ATTEMPT):
@@ -92,8 +94,6 @@ def _check_times(call: Call) -> None:
 
 
 def _check_worktree(found: object) -> None:
-    if found is None:
-        return
     if not isinstance(found, Worktree):
         raise ConfigError(f"expected a worktree, got {type(found).__name__}", at="worktree")
     for name in ("root", "repository"):

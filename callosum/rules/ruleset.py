@@ -55,6 +55,7 @@ _TOO_MANY: Final = "more keys than a call can have: the first and the alphabetic
 _READ: Final = 4096
 """Characters of a param's text that are searched for secrets which its keys may hold."""
 _TEXTS: Final = {str}
+_SCALARS: Final = frozenset((str, int, float, bool, type(None)))
 _REPEATING: Final = ("email:", "thread:", "channel:", "payment:", "session:")
 _TALKS: Final = ("channel:", "thread:", "email:", "session:", "issue:", "message:", "pr:", "comment:")
 
@@ -167,7 +168,8 @@ class RuleSet:
                 first = self._classify(call, params)
                 second = self._classify(call, {**params, "action": action})
                 return self._unread(call, params, first if first.tier >= second.tier else second)
-        return self._unread(call, params, self._classify(call, params))
+        found = self._classify(call, params)
+        return found if UNREAD not in params else self._unread(call, params, found)
 
     def _unread(self, call: Call, params: Mapping[str, Any], found: Classification) -> Classification:
         """Raise the tier where params that were not looked into as a whole could hide something graver.
@@ -233,9 +235,11 @@ class RuleSet:
             shape = shapes.of(params)
         line = None
         if shape.guarded:
-            danger, line = self._danger(call, params, shape)
-            if danger:
-                return self._guarded(call, params, shape, danger)
+            found = self._guard.reason(params, shape.guarded, call.cwd)
+            if found is not None or shape.commands or shape.programs:
+                danger, line = self._danger(call, params, shape, found)
+                if danger:
+                    return self._guarded(call, params, shape, danger)
         place = self._index.first(call.tool, params)
         if place == NOTHING:
             return self._judged(call, params, shape, hints, None, line if shell.runs_commands(call.tool) else None)
@@ -246,12 +250,13 @@ class RuleSet:
             return self._judged(call, params, shape, hints, None, line, compiled)
         return self._ruled(call, params, shape, hints, compiled)
 
-    def _danger(self, call: Call, params: Mapping[str, Any], shape: Shape) -> tuple[str, Judgement | None]:
+    def _danger(
+        self, call: Call, params: Mapping[str, Any], shape: Shape, found: tuple[str, str] | None
+    ) -> tuple[str, Judgement | None]:
         """Return what a call would do to the gate itself, ``""`` for nothing, and how its command line is judged.
 
-        The line is judged here once, for its danger and for its tier.
+        ``found`` is the guard's reason by the params alone. The line is judged here once, for its danger and its tier.
         """
-        found = self._guard.reason(params, shape.guarded, call.cwd)
         if found is not None:
             reason, kind = found
             if not kind:
@@ -436,14 +441,18 @@ class RuleSet:
     def _without_secrets(self, found: tuple[Key, ...], params: Mapping[str, Any], shape: Shape) -> tuple[Key, ...]:
         """Replace the secrets in keys by digests: what a summary hides in the params, no key shows."""
         spell = self._secrets.key
-        if shape.secret or not _are_harmless(params, composed=shape.composed):
+        if shape.secret or (
+            (shape.composed or not _SCALARS.issuperset(map(type, params.values())))
+            and not _are_harmless(params, composed=shape.composed)
+        ):
             secrets = secrets_in(params)
             spell = partial(self._secrets.key_without, secrets=secrets)
         for key in found:
-            if spell(key.name) != key.name:
-                found = keys.merge([Key(spell(one.name), one.mode) for one in found])[0]
-                break
-        return keys.with_old_spelling(found)
+            name = key.name
+            if spell(name) != name or not name.isprintable():
+                merged = keys.merge([Key(spell(one.name), one.mode) for one in found])[0]
+                return keys.with_old_spelling(merged)
+        return found  # nearly all
 
     def _content(
         self,
