@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from callosum.redact.disguise import undisguised
-from callosum.redact.names import HARD_STEMS, KEY_KINDS, SOFT_STEMS, Cover, cover, names_secret
+from callosum.redact.names import HARD_STEMS, KEY_KINDS, PAIR_NAMES, SOFT_STEMS, Cover, cover, names_secret
 from callosum.redact.shapes import REDACTOR, compile_linear, is_plain
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _NAMES: Final = (
     rb"(?i:(?:" + _HARD + rb")" + _INSIDE + rb'":'
     rb"|(?:" + _SOFT + rb")" + _INSIDE + rb'":["\[{]'
     rb'|(?i:"-{1,2}' + _INSIDE + rb"(?:" + _HARD + b"|" + _SOFT + rb")" + _INSIDE + rb'",)'  # an option in a list
-    rb'|"value":)'  # perhaps a pair spelled out: {"name": "Authorization", "value": "..."}
+    rb'|"(?:value|selector|element|locator)":)'  # perhaps a pair spelled out: {"name": "Authorization", "value": "..."}
 )
 """Names under which something is hidden: a wider net than ``names.cover``, on JSON as it is written."""
 
@@ -85,7 +85,7 @@ def _collect(value: Any, texts: list[str], depth: int) -> bool:
     if isinstance(value, str):
         texts.append(value)
     elif isinstance(value, dict):
-        if "value" in value or depth > _DEEP:
+        if not PAIR_NAMES.isdisjoint(value) or depth > _DEEP:
             return False
         for name, inner in value.items():
             hide = cover(name)

@@ -65,6 +65,9 @@ SECRET_NAME: Final = (
 ).encode()
 """A pattern of bytes that matches all ASCII names that ``cover`` knows, and some more."""
 
+PAIR_NAMES: Final = frozenset(["value", "selector", "element", "locator"])
+"""Names in an object whose other values say what a value is: ``{"name": "DB_PASSWORD", "value": "X"}``."""
+
 _WORD: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 
 

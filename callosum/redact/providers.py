@@ -30,7 +30,7 @@ PROVIDERS: Final = tuple(
             "GitLab",
             rf"gl(?:pat|dt|rtr?|cbt|ptt|ft|soat|imt|agent|oas|wt)-{_URL64}{{16,}}(?:\.[a-z0-9.]+)?|GR1348941{_URL64}{{20,}}",
         ),
-        ("Bitbucket", rf"ATCTT3x{_URL64}{{20,}}(?:=[A-F0-9]{{8}})?"),
+        ("Bitbucket", rf"ATCTT3x{_URL64}{{20,}}(?:=[A-F0-9]{{8}})?|ATBB[A-Za-z0-9]{{24}}[A-F0-9]{{8}}"),
         ("npm", r"npm_[A-Za-z0-9]{30,}"),
         ("PyPI", rf"pypi-AgE[A-Za-z0-9]{_URL64}{{16,}}"),
         ("RubyGems", rf"rubygems_{_HEX}{{40,}}"),
@@ -48,11 +48,11 @@ PROVIDERS: Final = tuple(
         ("AWS", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}|ABSK[A-Za-z0-9+/]{80,}={0,2}"),
         (
             "Google",
-            rf"AIza{_URL64}{{30,}}|ya29\.{_URL64}{{20,}}|GOCSPX-{_URL64}{{20,}}|1//0{_URL64}{{30,}}|AQ\.Ab8{_URL64}{{30,}}",
+            rf"AIza{_URL64}{{30,}}|ya29\.{_URL64}{{20,}}|GOCSPX-{_URL64}{{20,}}|1//0{_URL64}{{30,}}|AQ\.Ab{_URL64}{{30,}}",
         ),
         (
             "Azure",
-            r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}|[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}|[A-Za-z0-9+/_-]{42,52}A(?:zFu|zSe|STU|RmB|CDb|IoT|PIM)[A-Za-z0-9+/_-]{5,28}={0,2}",
+            r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}|[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}|[A-Za-z0-9+/_-]{42,52}A(?:zFu|zSe|STU|RmB|CDb|IoT|PIM)[A-Za-z0-9+/_-]{5,28}={0,2}|[A-Za-z0-9+/]{40,90}\+A(?:CR|St|MC)[A-Za-z0-9+/]{5,}={0,2}",
         ),
         ("Alibaba Cloud", r"LTAI[A-Za-z0-9]{16,20}"),
         ("Tencent Cloud", r"AKID[A-Za-z0-9]{32}"),
@@ -153,6 +153,8 @@ PROVIDERS: Final = tuple(
         ("Mapbox", rf"[sp]k\.eyJ{_URL64}{{20,}}\.{_URL64}{{16,}}"),
         ("Facebook", r"EAA[A-Za-z][A-Za-z0-9]{60,}"),
         ("Algolia and Adafruit", r"aio_[A-Za-z0-9]{28}"),
+        ("Intercom", r"dG9rOj[A-Za-z0-9+/]{40,}={0,2}"),
+        ("X", r"A{20,22}[A-Za-z0-9%]{40,}"),
         # Watching
         (
             "Grafana",

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import re2
 
 from callosum.redact.disguise import undisguised
-from callosum.redact.names import NAME_LIMIT, SECRET_NAME, Cover, cover
+from callosum.redact.names import KEY_KINDS, NAME_LIMIT, SECRET_NAME, Cover, cover
 from callosum.redact.options import OPTIONS
 from callosum.redact.providers import PROVIDERS, WEBHOOKS, Provider
 
@@ -103,8 +103,51 @@ def _under_name(match: _Match, mark: Mark) -> bytes:
 
 
 def _spoken(match: _Match, mark: Mark) -> bytes:
-    """A value that a sentence names: ``the password is X``. What has no digit is taken for a word of the sentence."""
-    return _under_name(match, mark) if _DIGIT.search(match[4]) else match[0]
+    """Hide a value that a sentence names: ``the password is X``. An ordinary word stays."""
+    value = match[2]
+    bare = _bare(value)[1]
+    if _HARMLESS.fullmatch(bare) or _VARIABLE.fullmatch(bare) or not _NO_WORD.search(bare):
+        return match[0]
+    return match[1] + _quoted(value, mark)
+
+
+def _spoken_key(match: _Match, mark: Mark) -> bytes:
+    """Hide a long value with digits behind a bare ``key``, which often means something else than a secret."""
+    return match[1] + mark(match[2]) if len(_DIGIT.findall(match[2])) > 1 else match[0]
+
+
+def _inside(match: _Match, mark: Mark) -> bytes:
+    """Hide the values with a digit in an object under a secret's name: ``"cookies": {"sid": "X"}``."""
+    if _under(match[1]) is not Cover.ALL:
+        return match[0]
+    inner = _MEMBER.sub(lambda member: member[1] + mark(member[2]), match[3])
+    return match[1] + match[2] + inner
+
+
+def _under(name: bytes) -> Cover:
+    return cover(name[-NAME_LIMIT:].decode("ascii", "replace"))
+
+
+def _random_word(match: _Match, mark: Mark) -> bytes:
+    """Hide a long word of letters in both cases and digits, in which no part reads like a word."""
+    word = match[2]
+    if word in (word.lower(), word.upper()) or len(_DIGIT.findall(word)) < len(word) // 16:
+        return match[0]
+    if max(map(len, _WORDS.findall(word)), default=0) > _LONGEST_WORD or word.startswith(_DATA):
+        return match[0]
+    return match[1] + mark(word)
+
+
+def _access_key(match: _Match, mark: Mark) -> bytes:
+    """Hide an identifier of twenty capitals and digits, as several clouds make them."""
+    return match[1] + mark(match[2]) if len(_DIGIT.findall(match[2])) > 1 else match[0]
+
+
+_NO_WORD: Final = re.compile(rb"[0-9!@#$%^&*+=]|[a-z][A-Z]|^(?=.{14})[^-_.]+[-_.][^-_.]+[-_.][^-_.]")
+"""What ordinary words do not have: digits, signs, a capital inside, or three long parts."""
+_MEMBER: Final = re.compile(rb"""(:\s{0,3}\\?["'])([^"'\\]*[0-9][^"'\\]{5,}|[^"'\\]{5,}[0-9][^"'\\]*)""")
+_DATA: Final = (b"iVBORw0KGgo", b"AAMk", b"JVBERi0")
+"""Beginnings of pictures, documents and mail identifiers in base64."""
 
 
 def _random_tail(match: _Match, mark: Mark) -> bytes:
@@ -112,6 +155,8 @@ def _random_tail(match: _Match, mark: Mark) -> bytes:
     prefix, tail = match[2], match[3]
     digits = len(_DIGIT.findall(tail))
     mixed = tail != tail.lower() and tail != tail.upper()
+    if _is_short_prefix(prefix) and digits > _MANY_DIGITS:
+        return match[1] + mark(prefix + tail)
     if digits < (2 if _TELLING.search(prefix.lower()) else 3) or not (mixed or _TELLING.search(prefix.lower())):
         return match[0]
     if max(map(len, _WORDS.findall(tail)), default=0) > _LONGEST_WORD:
@@ -119,7 +164,19 @@ def _random_tail(match: _Match, mark: Mark) -> bytes:
     return match[1] + mark(prefix + tail)
 
 
-_TELLING: Final = re.compile(rb"(?:api|pat|key|tok|tkn|token|sk|secret|live|auth|cred)[0-9]{0,2}[_.-]")
+def _is_short_prefix(prefix: bytes) -> bool:
+    """Return whether a prefix looks like a provider's: a few letters and an underscore, and no word for a thing."""
+    return prefix[-1:] == b"_" and 3 <= len(prefix) <= _SHORT_PREFIX and prefix[:-1].lower() not in _THINGS
+
+
+_SHORT_PREFIX: Final = 5
+_MANY_DIGITS: Final = 4
+_THINGS: Final = frozenset(
+    b"id img pic doc md5 sha sha1 file msg run req res log tmp obj key row job task call node item page user org team "
+    b"hash blob chat conv item step tag ver rev ref uid evt".split()
+)
+"""Words before an identifier that is no secret."""
+_TELLING: Final = re.compile(rb"(?:api|pat|key|tok|tkn|token|sk|secret|live|prod|auth|cred)[0-9]{0,2}[_.-]")
 _WORDS: Final = re.compile(rb"[A-Za-z][a-z]+")
 _LONGEST_WORD: Final = 11
 """A run of letters in one case that is longer is a word, not chance."""
@@ -177,6 +234,18 @@ _UNTYPED_PARAMS: Final = rb"(?:key|code|hash|auth|sid|session|session_id|session
 """Parameters of a URL that hold a secret if their value is long and has a digit."""
 
 
+_SPOKEN_NAMES: Final = (
+    r"(?:password|passwort|kennwort|passcode|passphrase|contraseña|mot de passe|senha|wachtwoord|lösenord|heslo|пароль|"
+    r"secret|token|pw|pwd|(?:" + KEY_KINDS + r")[ _-]key)"
+).encode()
+"""Words for a secret in sentences."""
+_SPOKEN_VERB: Final = (
+    r"(?:(?: (?:for|to|of|on|für) [^\s:=]{1,30}){0,2} (?:is|was|ist|lautet|es|est|é|è)(?: now)?:?\s{1,3}"
+    r"|\s{0,2}(?:→|->|:)\s{1,3}| to )"
+).encode()
+"""What stands between the word for a secret and the secret."""
+
+
 def _option(programs: bytes, option: bytes) -> bytes:
     return rb"\b(?:" + programs + rb")\b(?:[^\n|;&]*?\s|\s)" + option
 
@@ -193,9 +262,8 @@ _FIRST: Final = (
 _SHAPES: Final = (
     _Shape(_START.encode() + rb"((?:sk|xai|pypi|nvapi)-[A-Za-z0-9_-]{16,})", _unless_words),
     _Shape(
-        _START.encode()
-        + rb"((?i:(?:[a-z0-9]{1,12}[_.-]){0,3}[a-z0-9]{0,10}(?:api|pat|key|tok|tkn|token|sk|secret|live|auth|cred))"
-        rb"[0-9]{0,2}[_.-])([A-Za-z0-9_-]{20,})",
+        _START.encode() + rb"((?i:(?:[a-z0-9]{1,12}[_.-]){0,3}[a-z0-9]{0,10}"
+        rb"(?:api|pat|key|tok|tkn|token|sk|secret|live|prod|auth|cred))[0-9]{0,2}[_.-])([A-Za-z0-9_-]{20,})",
         _random_tail,
     ),
     _Shape(
@@ -234,12 +302,41 @@ _SHAPES: Final = (
         _under_name,
     ),
     _Shape(rb"""(\\?"d\\?"\s{0,3}:\s{0,3}\\?")([A-Za-z0-9_-]{40,})""", _after),
+    _Shape(rb"(?i)(\b" + _SPOKEN_NAMES + _SPOKEN_VERB + rb""")(["'`]?[^\s"'`,;]{4,})""", _spoken),
     _Shape(
-        rb"(?i)(\b)(password|passwort|passcode|passphrase|secret|token|(?:api|access|secret|private)[ _-]key)"
-        rb"((?: (?:for|to|of|on) [^\s:=]{1,30}){0,2} (?:is|was|ist|lautet)(?: now)?:?\s{1,3})"
-        rb"""(["'`]?[^\s"'`,;]{4,})""",
+        rb"(?i)(\bkey(?: (?:for|to|of|on) [^\s:=]{1,30}){0,2} (?:is|was):?\s{1,3}[\"'`]?)([A-Za-z0-9+/_=-]{16,})",
+        _spoken_key,
+    ),
+    _Shape(rb"""(?i)(\b(?:password|passphrase|passwd|secret|identified by)\s{1,3}\\?["'])([^\s"'\\]{4,})""", _after),
+    _Shape(
+        rb"(?i)(\b(?:creds|credentials|logins?|zugangsdaten)\b[^\n:]{0,40}:\s{0,3}[^\s/]+\s{0,2}/\s{0,2})"
+        rb"([^\s,;]{6,})",
         _spoken,
     ),
+    _Shape(
+        rb"(?i)(\b(?:verification|security|one-time|login|confirmation|authentication|sign-in|access) code"
+        rb"(?: is|:)\s{1,3})([0-9A-Z-]{4,10})\b",
+        _unless_words,
+    ),
+    _Shape(rb"(?i)(\b(?:recovery|backup|scratch) codes?(?: are|:)\s{1,3})([a-z0-9 ,-]{8,})", _unless_words),
+    _Shape(rb"(?i)(\b(?:seed|recovery|mnemonic) phrase(?: is|:)\s{1,3})([a-z]+(?: [a-z]+){7,})", _after),
+    _Shape(rb"(?i)(\bset-?up key\b[^\n:]{0,40}(?: is|:)\s{1,3})([A-Z2-7 ]{16,})", _after),
+    _Shape(rb"(?m)(^[A-Za-z0-9.*-]+:[0-9*]{1,5}:[A-Za-z_*][A-Za-z0-9_-]*:[A-Za-z0-9_*-]+:)([^\s:]{4,})$", _after),
+    _Shape(
+        rb"""()(""" + SECRET_NAME + rb""")(["']\s{0,3}\{[^{}]{0,200}?\b(?:default|value)\s{0,3}=\s{0,3})""" + _VALUE,
+        _under_name,
+    ),
+    _Shape(rb"(" + SECRET_NAME + rb""")(\\?["']\s{0,3}:\s{0,3}\{)([^{}]{8,})""", _inside),
+    _Shape(
+        rb"""(?i)((?:selector|element|locator)\\?["']\s{0,3}:\s{0,3}\\?["'][^"'\n]{0,60}(?:passw|passphrase|otp)"""
+        rb"""[^"'\n]{0,60}["'],\s{0,5}\\?["'](?:text|value|content)\\?["']\s{0,3}:\s{0,3})""" + _VALUE,
+        _argument,
+    ),
+    _Shape(_START.encode() + rb"([A-Z]{2}[A-Z0-9]{9}[A-Z0-9]{9})\b", _access_key),
+    _Shape(_START.encode() + rb"([A-Z]{3,8}_[A-Z0-9_-]*[a-z][A-Za-z0-9_-]{16,})", _random_word),
+    _Shape(_START.encode() + rb"((?:[A-Za-z0-9]{16}){3}[A-Za-z0-9]*(?:[_.+/~-][A-Za-z0-9]+)*=*)", _random_word),
+    _Shape(_START.encode() + rb"((?:[A-Za-z0-9+/]{10}){4}[A-Za-z0-9+/]*={1,2})", _random_word),
+    _Shape(_START.encode() + rb"([a-f0-9]{16,}:[a-f0-9]{32,})\b", _after),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
@@ -61,6 +62,12 @@ def secrets_in(params: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(walk.hidden, key=len, reverse=True))
 
 
+_FIELDS: Final = frozenset(["selector", "element", "locator"])
+"""Params that say which field of a page a text is typed into."""
+_FIELD_WORDS: Final = re.compile(r"(?i)\b(?:field|input|box)\W*\Z")
+_GIVEN: Final = ("value", "text")
+
+
 class _Hard(Exception):
     """There is something to redact, to leave out or to name."""
 
@@ -94,7 +101,7 @@ def _copy(value: Any, texts: list[str], depth: int) -> Any:
             if any(map(names_secret, value)):
                 raise _Hard
             return [_copy(item, texts, depth - 1) for item in value]
-        if "value" in value:  # perhaps a pair spelled out
+        if "value" in value or ("text" in value and not _FIELDS.isdisjoint(value)):  # perhaps a pair spelled out
             raise _Hard
         if not _HARMLESS.issuperset(value):
             _learn(value)
@@ -205,7 +212,7 @@ class _Walk:
         for name, value in items:
             if self.left <= 0:
                 break
-            below = max(hide, _cover_of(name), named if name == "value" else Cover.NOTHING)
+            below = max(hide, _cover_of(name), named if name in _GIVEN else Cover.NOTHING)
             kept[self.name(name)] = self.of(value, below, depth + 1)
             done += 1
         if count > done:
@@ -255,6 +262,8 @@ def _named(items: Sequence[tuple[Any, Any]]) -> Cover:
     for name, value in items:
         if name in ("name", "key", "header") and isinstance(value, str):
             return cover(value)
+        if name in _FIELDS and isinstance(value, str):
+            return cover(_FIELD_WORDS.sub("", value[-NAME_LIMIT:]))
     return Cover.NOTHING
 
 

@@ -195,7 +195,7 @@ def test_recall_and_false_redaction_reach_their_targets() -> None:
     """The bench measures more seeds; a third of the providers is held out of the table there."""
     chance = random.Random(11)
     for tally in (
-        redaction.of_providers(redact_text, chance, held_out=None),
+        redaction.of_providers(redact_text, chance),
         redaction.of_places(redact_text, chance, 2),
     ):
         assert tally.share >= redaction.RECALL, tally.others

@@ -1,0 +1,48 @@
+"""The independent set of made-up secrets: its shape, and how many of them the redactor finds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench import redaction
+from bench.secrets_independent import Case, cases, half, kinds, make, survives
+
+FLOOR = {1: 0.97, 2: 0.88}
+"""Least share of hidden secrets of each half: what was measured on 2026-11-23, less three points."""
+
+
+def test_generators_make_repeatable_values_with_named_secret_parts() -> None:
+    for kind in kinds():
+        first, again, other = make(kind, 1), make(kind, 1), make(kind, 2)
+        assert first == again, kind
+        assert first.text != other.text, kind
+        assert "[[" not in first.text, kind
+        assert first.secrets, kind
+        assert all(len(secret) >= 3 and secret in first.text for secret in first.secrets), kind
+        assert survives(first.secrets, first.text), kind
+
+
+def test_each_case_contains_its_secret() -> None:
+    def shown(case: Case) -> str:
+        return json.dumps([case.params, case.result], ensure_ascii=False)
+
+    assert [case for case in cases(3) if not survives(case.secrets, shown(case))] == []
+
+
+def test_survivor_of_six_characters_is_noticed() -> None:
+    assert survives(("abcdefgh",), "..cdefgh..")
+    assert not survives(("abcdefgh",), "..defgh..")
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_redactor_hides_as_many_independent_secrets_as_measured(number: int) -> None:
+    tally = redaction.of_independent(number, seed=1)
+    assert tally.all > 1000
+    assert tally.share >= FLOOR[number], tally.others
+
+
+def test_halves_are_of_similar_size() -> None:
+    sizes = [sum(half(kind) == number for kind in kinds()) for number in (1, 2)]
+    assert min(sizes) >= 0.4 * sum(sizes)
