@@ -112,6 +112,7 @@ class Link:
         "small",
         "synced",
         "tended",
+        "upto",
         "watch",
     )
 
@@ -125,6 +126,8 @@ class Link:
         self.inode = 0
         self.entry = 0
         """Newest entry that the last durable transaction wrote or saw."""
+        self.upto = 0
+        """Up to which entry this connection synced by itself."""
         self.watch: Watch | None = None
         self.looked: float = 0
         self.begun = 0
@@ -414,8 +417,10 @@ class Connections:
         link = self._here.link
         self.prepare_sync(link)
         self.check_files(link)
-        if fcntl is None:
-            _fdatasync(link.log)
+        if fcntl is None or link.known.alone:  # nobody else is there to share a sync with
+            if link.upto < seq:
+                self._to_disk(link)
+                link.upto = seq
         else:
             self._sync_together(link, seq)
         self.receipt.acknowledge(link.entry)
@@ -549,6 +554,7 @@ class Connections:
         link.connection, link.execute = connection, cursor.execute
         link.known = Known()
         link.side, link.inode, link.looked, link.entry = side, inode, time.monotonic(), 0
+        link.upto = 0
         link.tended = link.small = False
         link.born = born
         self._forget_the_dead()

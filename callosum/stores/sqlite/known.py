@@ -65,6 +65,11 @@ class Known:
         self.covers: set[str] | None = None
         self._calm = 0
 
+    @property
+    def alone(self) -> bool:
+        """Whether no other connection has committed for many transactions."""
+        return self._calm >= CALM
+
     def refresh(self, execute: Execute) -> None:
         """Forgets everything if another connection has committed since the last time."""
         (version,) = execute(_VERSION).fetchone()

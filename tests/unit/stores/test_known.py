@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from callosum.errors import StoreError
 from callosum.model import Change, Entry, Event, Key, Mark, Opening, Scope, State, Verdict, View
 from callosum.settings import Settings
 from callosum.stores.rows import opened
-from callosum.stores.sqlite import SqliteStore
+from callosum.stores.sqlite import SqliteStore, connection
+from callosum.stores.sqlite.connection import Connections, Link
 from callosum.stores.sqlite.known import CALM, MOST_ACTIONS, MOST_COVERS, MOST_KEYS, Alone, Known
+from callosum.testing.script import Script
 
 Seen = list[str]
 
@@ -229,3 +232,28 @@ def test_what_is_known_is_bounded(fill: Callable[[Known, int], None], count: str
     for number in range(1, 2 * most + 10):
         fill(known, number)
         assert len(getattr(known, count)) <= most
+
+
+def test_sync_takes_turns_only_while_another_connection_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[int] = []
+    together = Connections._sync_together
+
+    def counted(self: Connections, link: Link, seq: int) -> None:
+        turns.append(seq)
+        together(self, link, seq)
+
+    monkeypatch.setattr(Connections, "_sync_together", counted)
+    synced: list[int] = []
+    monkeypatch.setattr(connection, "_fdatasync", synced.append)
+    with closing(SqliteStore(tmp_path / "gate.db")) as one, closing(SqliteStore(tmp_path / "gate.db")) as other:
+        for number in range(CALM + 1):
+            Script(one).act("mira", f"doc:{number}", durable=True)
+        turns.clear()
+        synced.clear()
+        Script(one).act("mira", "doc:alone", durable=True)
+        assert synced
+        assert not turns
+        Script(other).act("doug", "doc:other", durable=True)
+        turns.clear()
+        Script(one).act("mira", "doc:shared", durable=True)
+        assert turns
