@@ -276,18 +276,18 @@ def _same_content(asking: Asking, view: View, add: _Add) -> None:
     pool = {action.id: action for action in view.twins}
     for place in view.keys:
         pool.update((action.id, action) for action in (*place.live, *place.latest))
+    floor, opposite = _floor(asking), contrary(found.content.stance)
     for action in pool.values():
         if action.state in _SETTLED_AWAY or action.state is State.QUEUED or action.lock:
             continue
         own = action.session == asking.actor
-        if action.tier < _floor(asking) or (own and not asking.found.content.repeats):
+        if action.tier < floor or (own and not found.content.repeats):
             continue
-        number = _shared(view.keys, action)
-        if number is None:
-            continue
-        if not own and (met := _shared(view.keys, action, meeting=True)) is not None:
+        # Of a thousand open actions hardly one has such content: keys are compared only for those.
+        against = not own and opposite and action.content.stance == opposite
+        if against and (met := _shared(view.keys, action, meeting=True)) is not None:
             _opposed(asking, view, action, met, add)
-        if _repeats(found, action, now, own=own):
+        if _repeats(found, action, now, own=own) and (number := _shared(view.keys, action)) is not None:
             add(action, Kind.DUPLICATE, number, own=own)
 
 

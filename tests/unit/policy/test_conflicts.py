@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from callosum.model import Kind, State, Verdict
+from callosum.policy import evidence
 from tests.support.world import World, kinds
 
 ALLOW, WARN, CONFIRM, ASK, BLOCK = Verdict
@@ -542,3 +545,21 @@ def test_states_are_shown_with_conflicts(world: World) -> None:
     world.after(400)
     (conflict,) = [c for c in world.ask("mira", "send3", ON, params=OTHER).conflicts if c.kind is Kind.UNKNOWN]
     assert conflict.state is State.UNKNOWN
+
+
+def test_keys_are_compared_only_for_actions_of_the_same_content(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+    share = evidence._shared
+
+    def counted(*args: Any, **more: Any) -> int | None:
+        compared.append(args)
+        return share(*args, **more)
+
+    for number in range(20):
+        assert world.ask(f"other-{number}", "send3", ON, params={"text": f"report {number}"}).proceed
+    world.ask("doug", "send3", ON, params=TEXT)
+    monkeypatch.setattr(evidence, "_shared", counted)
+    decision = world.ask("mira", "send3", ON, params=TEXT)
+    assert Kind.DUPLICATE in kinds(decision)
+    assert decision.conflict_count == 22  # each of 21 holds the key, and one is the same message
+    assert len(compared) == 1
