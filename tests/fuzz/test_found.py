@@ -67,10 +67,10 @@ def test_a_tool_with_broken_unicode_is_refused_with_its_place() -> None:
     ("written", "key"),
     [
         ("email:a|B", "email:a%7cb"),
-        ("\0HTTPS:x", "%00HTTPS:x"),
+        ("\0HTTPS:x", "https:x"),
         ("thread:a /", "thread:a"),
         ("order:a / /", "order:a"),
-        ("order:e\u200b\u0301", "order:e%E2%80%8B\u0301"),
+        ("order:e\u200b\u0301", "order:e\u200b\u0301"),
         ("email:a@x\0.org", "email:a@x"),
         ("order:|\u0301", "order:%7\u0106"),
     ],
