@@ -80,9 +80,9 @@ _OTHERS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     },
     ("Found", "rule"): _PLAIN,
     ("Found", "effect"): _PLAIN,
-    # A host's names may be longer than the gate's: they are cut.
+    # A host's names may be longer than the gate's, and hold characters that nobody sees: they are cut and escaped.
     ("HookEvent", "hook_event_name"): {"type": "string", "minLength": 1},
-    ("HookEvent", "session_id"): {"type": "string", "minLength": 1, "pattern": _all_of(HIDDEN)},
+    ("HookEvent", "session_id"): {"type": "string", "minLength": 1},
     ("StatusQuery", "instance"): _TEXT,
     ("StatusQuery", "session"): _TEXT,
     ("BriefQuery", "key"): {"type": "array", "items": _KEY, "maxItems": MAX_KEYS},
