@@ -262,6 +262,8 @@ HARMLESS: Final = (
     "urn:uuid:6ba7b810-9dad-11d1-80b4-00c04fd430c8",
     "arn:aws:iam::123456789012:role/service-role/my-role-9f8e7d6c",
     "data:image/png;base64,iVBORw0KGgo=",
+    "Token: 4096 of 8192 used",
+    "kubectl get secret 'db-credentials' -o yaml",
     "password: str, token: str | None = None",
     "PASSWORD=$DB_PASSWORD ./run.sh --token ${TOKEN}",
     "What is the password policy of the new portal?",

@@ -108,6 +108,8 @@ def _spoken(match: _Match, mark: Mark) -> bytes:
     bare = _bare(value)[1]
     if _HARMLESS.fullmatch(bare) or _VARIABLE.fullmatch(bare) or not _NO_WORD.search(bare):
         return match[0]
+    if bare.isdigit() and b"token" in match[1].lower():
+        return match[0]  # a count of tokens
     return match[1] + _quoted(value, mark)
 
 
@@ -307,7 +309,7 @@ _SHAPES: Final = (
         rb"(?i)(\bkey(?: (?:for|to|of|on) [^\s:=]{1,30}){0,2} (?:is|was):?\s{1,3}[\"'`]?)([A-Za-z0-9+/_=-]{16,})",
         _spoken_key,
     ),
-    _Shape(rb"""(?i)(\b(?:password|passphrase|passwd|secret|identified by)\s{1,3}\\?["'])([^\s"'\\]{4,})""", _after),
+    _Shape(rb"""(?i)(\b(?:password|passphrase|passwd|identified by)\s{1,3}\\?["'])([^\s"'\\]{4,})""", _after),
     _Shape(
         rb"(?i)(\b(?:creds|credentials|logins?|zugangsdaten)\b[^\n:]{0,40}:\s{0,3}[^\s/]+\s{0,2}/\s{0,2})"
         rb"([^\s,;]{6,})",
