@@ -15,6 +15,7 @@ The gate judges by ``RULES`` (before any others) and lives by ``clock``.
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -464,7 +465,9 @@ class GateContract:
         decision = ask("mira", "post", on=None, params={"on": value, "text": value, "odd \n name": value})
         assert decision.proceed
         for key in decision.context_keys:
-            assert key.isprintable()
+            assert not {"Cc", "Cs", "Zl", "Zp"}.intersection(map(unicodedata.category, key)), (
+                "no control, no line break"
+            )
             assert len(key) <= MAX_KEY
         assert gate.complete("mira", id=decision.id, result={"text": value}).ok
 
