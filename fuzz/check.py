@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any, Final
+from unicodedata import category
 
 from callosum.gate.check import key_of
 from callosum.model import Classification, Key
@@ -40,7 +41,8 @@ def well_formed(found: tuple[Key, ...]) -> None:
         taken = key_of(one.name).name
         junk = _PLAIN.fullmatch(one.name) is None
         check(junk or taken == one.name, "a key that the gate gave is taken as it is", one.name)
-        check(one.name.isprintable(), "a key can be printed", one.name)
+        kinds = {category(character) for character in one.name}
+        check(kinds.isdisjoint({"Cc", "Cs", "Zl", "Zp"}), "a key holds no control and no line break", one.name)
         check(one.name == one.name.strip(), "a key has no space around it", one.name)
 
 

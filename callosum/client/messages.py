@@ -233,7 +233,7 @@ def check_id(id: int) -> None:
 
 def refuse_key(key: str) -> None:
     """A key stands in the path, where an empty or endless one would miss the endpoint."""
-    if type(key) is not str or not 0 < len(key) <= MAX_KEY:
+    if type(key) is not str or not 0 < len(key) <= MAX_KEY or not key.isprintable():
         from callosum.gate.check import key_of  # noqa: PLC0415
 
         key_of(key)

@@ -16,7 +16,7 @@ from callosum.errors import ConfigError
 from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, MAX_NAME, Call, Key, Outcome, Worktree
 from callosum.policy.settle import Who
 from callosum.redact import SecretDigests, redact_text, summarise
-from callosum.rules.keys import clean, named
+from callosum.rules.keys import named
 
 MAX_ATTEMPT: Final = 1_000_000
 MAX_FOLDER: Final = 4096
@@ -150,7 +150,9 @@ def check_note(value: str, at: str) -> str:
     return redact_text(value)
 
 
-_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+NOT_IN_KEYS: Final = r"\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"
+"""What no key on the wire may hold, as the inside of a character class of Python and of JSON Schema."""
+_CONTROLS: Final = re.compile(f"[{NOT_IN_KEYS}]")
 
 
 def key_of(name: str, secrets: SecretDigests | None = None) -> Key:
@@ -167,9 +169,7 @@ def key_of(name: str, secrets: SecretDigests | None = None) -> Key:
     found = named(name)
     if len(found) > 1:
         raise ConfigError(f"expected one key, got {len(found)}: {', '.join(found)}"[:200], at="contextKey")
-    spelled = found[0] if found else clean(name)
-    if not spelled:
-        raise ConfigError("expected a key that names something, got only blanks", at="contextKey")
+    spelled = found[0] if found else name
     return Key(secrets.key(spelled) if secrets is not None else spelled)
 
 

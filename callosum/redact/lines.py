@@ -88,6 +88,8 @@ def _collect(value: Any, texts: list[str], depth: int) -> bool:
         if not PAIR_NAMES.isdisjoint(value) or depth > _DEEP:
             return False
         for name, inner in value.items():
+            if not isinstance(name, str):
+                return False  # no JSON: params of a program
             hide = cover(name)
             if hide and not (hide is Cover.STRINGS and isinstance(inner, int | float)):
                 return False

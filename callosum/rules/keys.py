@@ -99,6 +99,8 @@ def _old_spelling(name: str) -> tuple[str, ...]:
     if name.isprintable():
         return ()
     bare = "".join(filter(str.isprintable, name))
+    if bare.partition("|")[0].endswith(":"):
+        return ()  # nothing but hidden characters named the thing: that version derived no key
     return tuple([unicodedata.normalize("NFC", one) for one in named(bare)])
 
 

@@ -14,7 +14,7 @@ from callosum import __version__, deadline, wire
 from callosum.brief import MAX_KEYS
 from callosum.characters import HIDDEN
 from callosum.corpus import events
-from callosum.gate.check import MAX_ATTEMPT, MAX_FOLDER, MAX_TTL, MAX_WAIT
+from callosum.gate.check import MAX_ATTEMPT, MAX_FOLDER, MAX_TTL, MAX_WAIT, NOT_IN_KEYS
 from callosum.gate.records import MAX_PAGE
 from callosum.hosts.adapters import ADAPTERS
 from callosum.model import MAX_KEY, MAX_NAME, Mode
@@ -125,7 +125,13 @@ def document() -> dict[str, Any]:
         "pattern": _all_of(HIDDEN),
         "description": "A name: no controls, no characters that cannot be seen.",
     }
-    components["ContextKey"] = {**components["Name"], "maxLength": MAX_KEY, "description": "What an action affects."}
+    components["ContextKey"] = {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": MAX_KEY,
+        "pattern": _all_of(NOT_IN_KEYS),
+        "description": "What an action affects: no controls and no line breaks.",
+    }
     components |= _events()
     for schema in components.values():
         if "description" in schema:  # else Markdown takes its indented lines for a program
