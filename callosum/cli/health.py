@@ -38,9 +38,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from _folder(settings.state)
     yield from _room(settings.state)
     yield from _rules(settings)
+    yield from _servers(settings)  # before the store: proving it waits as long as the store is locked
     yield from _store(settings)
     yield from _segments(settings)
-    yield from _servers(settings)
     yield from _hosts(settings)
 
 

@@ -348,12 +348,16 @@ def _table_of(providers: Iterable[Provider]) -> _Shape:
 
 def compile_linear(pattern: bytes, *, capture: bool = True) -> Any:
     """Return a pattern of bytes that RE2 matches in linear time."""
+    return re2.compile(pattern, options=_options(capture=capture))
+
+
+def _options(*, capture: bool) -> Any:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1  # bytes as they are: nothing to decode on the way
     options.log_errors = False
     options.max_mem = 64 << 20  # with too little memory for its automaton RE2 becomes slow
     options.never_capture = not capture
-    return re2.compile(pattern, options=options)
+    return options
 
 
 _KEY_BEGINS: Final = _FIRST[0].pattern.partition(b".*?")[0]
@@ -449,6 +453,15 @@ class Redactor:
         """The shapes, compiled when the first secret is met: most processes meet none."""
         return tuple((compile_linear(one.pattern), one.replace) for one in self._shapes)
 
+    @cached_property
+    def _each(self) -> Any:
+        """All patterns in one automaton, which tells which of them match a text."""
+        found = re2.Set.SearchSet(_options(capture=False))
+        for pattern in self.patterns:
+            found.Add(pattern)
+        found.Compile()
+        return found
+
     def _redacted(self, data: bytes, mark: Mark) -> str | None:
         """Return the text without its secrets, None if it has none."""
         if not self._any.search(data):
@@ -456,8 +469,11 @@ class Redactor:
         first = data
         for _ in range(_PASSES):
             before = data
-            for pattern, replace in self._compiled:
-                if pattern.search(data):
+            # One search tells which shapes there are. It tells of none if its automaton grew too large: then try each.
+            there = self._each.Match(data) or range(len(self.patterns))
+            for number in sorted(there):
+                if number < len(self._compiled):
+                    pattern, replace = self._compiled[number]
                     data = pattern.sub(lambda match, replace=replace: replace(_Match(match), mark), data)
             data = self._without_assigned(data, mark)
             if data == before:
