@@ -38,9 +38,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from _folder(settings.state)
     yield from _room(settings.state)
     yield from _rules(settings)
-    yield from _servers(settings)  # before the store: proving it waits as long as the store is locked
     yield from _store(settings)
     yield from _segments(settings)
+    yield from _servers(settings)
     yield from _hosts(settings)
 
 
@@ -244,7 +244,12 @@ def _servers(settings: Settings) -> Iterator[Finding]:
                 "callosum stop, and serve again",
             )
         else:
-            yield Finding("server", "ok", f"{one.address} (process {one.process.pid}), version {one.version}")
+            where = f"{one.address} (process {one.process.pid})"
+            if found["status"] == "unavailable":
+                advice = "Calls of tier 3 and 4 are refused until its store is back."
+                yield Finding("server", "wrong", f"{where}: {found.get('store', 'its store is unavailable')}", advice)
+            else:
+                yield Finding("server", "ok", f"{where}, version {one.version}")
             yield from _connections(one.address, found.get("pool"))
 
 
