@@ -55,9 +55,10 @@ def test_of_two_sessions_at_work_on_one_file_the_second_is_told(home: CodexHome,
     assert (home.project / "a.txt").read_text() == "second\n"
     assert STALE in one
     assert "[Callosum]" not in other
-    assert sorted(home.outcomes("Bash").values(), key=len) == [
-        ["allow", "done", "confirm"],
-        ["allow", "done", "allow", "done", "allow", "done"],
+    # The host does not wait for a report: it may arrive after the next call was decided.
+    assert sorted(map(sorted, home.outcomes("Bash").values()), key=len) == [
+        ["allow", "confirm", "done"],
+        ["allow"] * 3 + ["done"] * 3,
     ]
 
 
