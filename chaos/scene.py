@@ -339,20 +339,20 @@ def stop_answering(scene: Scene) -> None:
 
 def stall_server(scene: Scene) -> None:
     """A server says nothing for a while."""
-    pid = scene.random.choice(scene.sites).server.process.pid
-    os.kill(pid, signal.SIGSTOP)
-    time.sleep(scene.random.uniform(0.3, 0.9))
-    os.kill(pid, signal.SIGCONT)
-    scene.hit("a server was stopped for a while")
+    _stop_server(scene, (0.3, 0.9))
 
 
 def hang_server(scene: Scene) -> None:
     """Stop a server for longer than its clients wait for an answer, then let it continue."""
+    _stop_server(scene, (0.4, 0.8))
+
+
+def _stop_server(scene: Scene, seconds: tuple[float, float]) -> None:
     pid = scene.random.choice(scene.sites).server.process.pid
     os.kill(pid, signal.SIGSTOP)
-    time.sleep(scene.random.uniform(0.4, 0.8))
+    time.sleep(scene.random.uniform(*seconds))
     os.kill(pid, signal.SIGCONT)
-    scene.hit("a server was stopped for longer than its clients wait")
+    scene.hit("a server was stopped for a while")
 
 
 def fail_disk(what: DiskFault) -> Fault:
