@@ -1,6 +1,6 @@
 """What a hook spools while no gate answers: a call that goes on, how a call ended, a call that was given up.
 
-It is classified here, where its folder is. That takes packages which a hook process starts without, and some 0.2 s. A
+It is classified here, where its folder is. That takes packages which a hook process starts without. A
 call that only reads is spooled without: the gate derives its keys from the summary, which keeps the names of files.
 """
 
@@ -33,7 +33,7 @@ def note_call(
     state: str, folder: str, target: str, host: str, payload: Mapping[str, Any], tool: str, params: Mapping[str, Any],
     tier: int,
 ) -> None:  # fmt: skip
-    """Spool a call that goes on without the gate. Failing to stops nothing.
+    """Spool a call that runs without the gate. A spool that cannot be written stops no call.
 
     ``state`` is the state folder with the rules, ``folder`` the one of the spool, ``target`` what the gate was asked
     for, ``tier`` the call's tier by the table.
