@@ -21,7 +21,7 @@ from msgspec import Raw
 MAX_VALUES: Final = 20_000
 """Most values of one request, or of one call, that are looked into."""
 SMALL: Final = 2 * MAX_VALUES
-"""JSON of so many bytes cannot hold more values than ``MAX_VALUES``."""
+"""Bytes of JSON that cannot hold more than ``MAX_VALUES`` values."""
 MAX_LISTED: Final = 200_000
 """Most values of a request that lists many calls or events."""
 UNREAD: Final = "callosum:unread"

@@ -45,7 +45,7 @@ OPENCLAW: Final = Program(
     frozenset(("OPENCLAW_HOME", "OPENCLAW_STATE_DIR", "OPENCLAW_CONFIG_PATH")),
 )
 GATED: Final = (CLAUDE_CODE, CODEX, GEMINI, OPENCLAW)
-"""The hosts in front of which Callosum can be installed."""
+"""The hosts that Callosum can be installed for."""
 OTHERS: Final = tuple(
     Program(name) for name in "openclaw-gateway opencode cursor-agent goose qwen aider copilot".split()
 )

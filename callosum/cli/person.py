@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def require_person(store: Store, what: str) -> str:
-    """Return the login name of the person who asks.
+    """Return the login name of the person at the terminal.
 
     ``what`` completes the refusal ("only a person can ..."). Raises ``NotAPerson`` with the reason.
     """

@@ -706,7 +706,7 @@ class Courses:
     # --- inside ----------------------------------------------------------------------------------
 
     def _spelled(self, keys: tuple[Key, ...]) -> tuple[Key, ...]:
-        """Return keys without secrets, as the rules spell those of calls."""
+        """Return keys without secrets, spelled as the rules spell the keys of calls."""
         return with_old_spelling(tuple([Key(self._secrets.key(key.name), key.mode) for key in keys]))
 
     def _duration(self, ttl: float | None) -> int:

@@ -92,7 +92,7 @@ def admit_or_doubt(ask: Ask, looked: frozenset[int], view: View) -> Change:
 
 
 def _unreported(ruling: Ruling, view: View) -> set[int]:
-    """Return the ids of the actions in the way that a host's session opened and nobody has definitely reported."""
+    """Return the ids of conflicting actions of host sessions that have no definite report."""
     shown = {conflict.id for conflict in ruling.decision.conflicts}
     places = [action for place in view.keys for action in (*place.live, *place.latest, *place.stale)]
     own = [place.own for place in view.keys if place.own is not None]

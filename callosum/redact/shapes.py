@@ -405,7 +405,7 @@ class Redactor:
         self._shapes = (*_FIRST, _table_of(providers), *_SHAPES)
         patterns = (_KEY_BEGINS, *(one.pattern for one in self._shapes[1:]), _ASSIGNMENT)
         self.patterns: tuple[bytes, ...] = tuple(_REPEATED.sub(_looser, pattern) for pattern in patterns)
-        """Patterns of which one at least matches every text that holds a secret; each is linear by itself."""
+        """Patterns that together match every text with a secret: at least one matches. Each is linear by itself."""
 
     @cached_property
     def _any(self) -> Any:

@@ -184,12 +184,12 @@ def guarded(names: tuple[Any, ...]) -> tuple[tuple[str, int], ...]:
 
 
 def commands(which: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
-    """Return those of the guarded params that may hold command lines."""
+    """Return the guarded params that may hold command lines."""
     return tuple([name for name, role in which if role == _COMMAND])
 
 
 def programs(which: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
-    """Return those of the guarded params that may hold program text."""
+    """Return the guarded params that may hold program text."""
     return tuple([name for name, role in which if role == _CODE])
 
 

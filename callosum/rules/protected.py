@@ -58,7 +58,7 @@ _GLOB: Final = re.compile(r"[*?\[]")
 
 
 class Root(NamedTuple):
-    """A protected file or folder: its path cut at the slashes, and what it is in words."""
+    """A protected file or folder: the parts of its path, and a description of it."""
 
     parts: tuple[str, ...]
     what: str

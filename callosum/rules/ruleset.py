@@ -492,7 +492,7 @@ class RuleSet:
 
 
 def _are_harmless(params: Mapping[str, Any], *, composed: bool) -> bool:
-    """Tell whether no secret stands in those values of which a key can hold a part.
+    """Return True if no value that a key can quote holds a secret.
 
     A key that holds a whole value shows by itself whether that is a secret. ``composed``: the texts too are taken
     apart for keys.

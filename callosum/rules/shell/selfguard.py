@@ -136,7 +136,7 @@ class Watch:
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
         self.danger = ""
-        self.paused = 0  # files are not judged: a pattern stands for what a search finds
+        self.paused = 0  # above 0: files are not judged, because a pattern takes the place of what a search finds
         self.documents: list[tuple[str, tuple[str, ...]]] = []
         self.programs: set[str] = set()
         self.named: set[str] = set()  # base names of what shells and interpreters are given

@@ -291,7 +291,7 @@ def gate(tmp_path: Path, home: Path) -> Iterator[LocalGate]:
 
 
 def push(gate: LocalGate, session: str = SESSION, call: str = CALL, **more: Any) -> Decision:
-    asked = Call("claude-code", "Bash", PUSH, session=session, call_id=call, cwd="/work/project", pause=True)
+    asked = Call("claude-code", "Bash", PUSH, session=session, call_id=call, cwd="/srv/project", pause=True)
     return gate.intercept(_with(asked, host=this_process(), **more))
 
 
@@ -330,7 +330,7 @@ def test_interrupted_running_call_still_blocks(gate: LocalGate, home: Path) -> N
 
 
 def test_refused_edit_warns_nobody(gate: LocalGate, home: Path) -> None:
-    path = {"file_path": "/work/project/a.py"}
+    path = {"file_path": "/srv/project/a.py"}
     gate.intercept(Call("claude-code", "Read", path, session=CODEX, call_id="toolu_9"))
     edit = {**path, "content": "mine"}
     gate.intercept(Call("claude-code", "Write", edit, session=SESSION, call_id=CALL))
