@@ -15,7 +15,7 @@ import random
 import re
 import string
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -431,10 +431,21 @@ class Case:
     result: str | None = None
 
 
-def kinds() -> dict[str, str]:
+Tables = Mapping[str, Mapping[str, str]]
+"""Templates by group and kind."""
+TABLES: Tables = {
+    "shaped": SHAPED,
+    "named": NAMED,
+    "shell": SHELL,
+    "address": ADDRESSES,
+    "line": LINES | {"basic header": ""},
+    "params": PARAMS,
+}
+
+
+def kinds(tables: Tables = TABLES) -> dict[str, str]:
     """Return every kind with its group."""
-    groups = {"shaped": SHAPED, "named": NAMED, "shell": SHELL, "address": ADDRESSES, "line": LINES, "params": PARAMS}
-    return {kind: group for group, rows in groups.items() for kind in rows} | {"basic header": "line"}
+    return {kind: group for group, rows in tables.items() for kind in rows}
 
 
 def half(kind: str) -> int:
@@ -442,13 +453,13 @@ def half(kind: str) -> int:
     return hashlib.sha256(b"independent:" + kind.encode()).digest()[0] % 2 + 1
 
 
-def make(kind: str, seed: int) -> Credential:
+def make(kind: str, seed: int, tables: Tables = TABLES) -> Credential:
     """Make a credential of the kind. The same seed makes the same credential."""
     rng = random.Random(f"{kind}:{seed}")
     if kind == "basic header":
         text = base64.b64encode(f"ana:{_password(rng, symbols=True)}".encode()).decode()
         return Credential(kind, f"Authorization: Basic {text}", (text,))
-    template = next(rows[kind] for rows in (SHAPED, NAMED, SHELL, ADDRESSES, LINES, PARAMS) if kind in rows)
+    template = next(rows[kind] for rows in tables.values() if kind in rows)
     secrets: list[str] = []
 
     def fill(match: re.Match[str]) -> str:
@@ -460,10 +471,10 @@ def make(kind: str, seed: int) -> Credential:
     return Credential(kind, re.sub(r"\[\[(\??)(\w+)\]\]", fill, template), tuple(secrets))
 
 
-def cases(seed: int = 1) -> Iterator[Case]:
+def cases(seed: int = 1, tables: Tables = TABLES) -> Iterator[Case]:
     """Yield every kind in every context where it occurs in practice."""
-    for kind, group in kinds().items():
-        credential = make(kind, seed)
+    for kind, group in kinds(tables).items():
+        credential = make(kind, seed, tables)
         for context, tool, params, result in _contexts(credential, group):
             yield Case(kind, group, context, tool, params, credential.secrets, result)
 

@@ -12,7 +12,7 @@ def undisguised(text: str) -> str:
 
     Tabs and line breaks stay. A text without a disguise is returned as the same object.
     """
-    if text.isascii() and text.isprintable():
+    if text.isascii() and text.replace("\n", "").replace("\t", "").replace("\r", "").isprintable():
         return text
     bare = without_hidden(text, keep="\t\n\r")
     return bare if bare.isascii() else unicodedata.normalize("NFKC", bare)

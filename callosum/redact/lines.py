@@ -1,49 +1,83 @@
 """Finds among many lines of JSON those in which there may be a secret.
 
-``summarise`` looks at one structure value by value, which is thorough and slow. Here one automaton goes over
-thousands of lines at once; only the lines that it names need that look. It names some too many, never one too
-few: whatever ``summarise`` would hide, by its shape or for the name it stands under, is in a line named here.
+``summarise`` looks at one structure value by value, which is thorough and slow. Here each pattern that may match goes
+over thousands of lines at once; only the lines that are named need that look. Some are named too many, none too few:
+whatever ``summarise`` would hide, by its shape or for the name it stands under, is in a line named here.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from callosum.redact.disguise import undisguised
-from callosum.redact.names import HARD_STEMS, KEY_KINDS, PAIR_NAMES, SOFT_STEMS, Cover, cover, names_secret
+from callosum.redact.names import (
+    CODE_KINDS,
+    HARD_STEMS,
+    KEY_KINDS,
+    PAIR_VALUES,
+    RANDOM_STEMS,
+    SOFT_STEMS,
+    Cover,
+    cover,
+    cover_of_pair,
+    is_secret_pair,
+    names_secret,
+)
+from callosum.redact.randomness import looks_random
 from callosum.redact.shapes import REDACTOR, compile_linear, is_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
 
 _INSIDE: Final = rb'(?:[^"\\\n]|\\.)*'
 """The rest of a string of JSON."""
 _BETWEEN: Final = rb'(?:[^A-Za-z"\\\n]|\\u[0-9a-f]{4}|\\.)*'
 """What may stand between two words of a name."""
-_HARD: Final = f"{HARD_STEMS}|(?:{KEY_KINDS})".encode() + _BETWEEN + rb"key|card" + _BETWEEN + rb"number"
+_HARD: Final = (
+    f"{HARD_STEMS}|(?:{KEY_KINDS})".encode()
+    + _BETWEEN
+    + rb"key|card"
+    + _BETWEEN
+    + rb"number|(?:"
+    + CODE_KINDS.encode()
+    + b")"
+    + _BETWEEN
+    + b"codes?|key"
+    + _BETWEEN
+    + b"data|snmp"
+    + _BETWEEN
+    + b"community"
+)
 _SOFT: Final = SOFT_STEMS.encode()
 """Under these only texts are hidden, not numbers."""
 _NAMES: Final = (
     rb"(?i:(?:" + _HARD + rb")" + _INSIDE + rb'":'
     rb"|(?:" + _SOFT + rb")" + _INSIDE + rb'":["\[{]'
     rb'|(?i:"-{1,2}' + _INSIDE + rb"(?:" + _HARD + b"|" + _SOFT + rb")" + _INSIDE + rb'",)'  # an option in a list
-    rb'|"(?:value|selector|element|locator)":)'  # perhaps a pair spelled out: {"name": "Authorization", "value": "..."}
+    rb"|(?:" + RANDOM_STEMS.encode() + rb')[^A-Za-z"\\]{0,8}":["\[{]'
+    rb'|\["'
+    + _INSIDE
+    + rb"(?:"
+    + _HARD
+    + b"|"
+    + _SOFT
+    + rb")"
+    + _INSIDE
+    + rb'","'
+    + _INSIDE
+    + rb'"\]'  # a pair as a list
+    rb'|"(?:'
+    + "|".join(sorted(PAIR_VALUES)).encode()
+    + rb')":)'  # perhaps a pair spelled out: {"name": "Authorization", "value": "..."}
 )
 """Names under which something is hidden: a wider net than ``names.cover``, on JSON as it is written."""
 
-_SHAPE: Final = b"|".join(b"(?:" + pattern + b")" for pattern in REDACTOR.patterns)
-
 
 @cache
-def _shape_or_name() -> Any:
-    return compile_linear(_SHAPE + b"|" + _NAMES, capture=False)
-
-
-@cache
-def _only_shape() -> Any:
-    return compile_linear(_SHAPE, capture=False)
+def _names() -> Any:
+    return compile_linear(_NAMES, capture=False)
 
 
 _OTHER: Final = b"\1"
@@ -60,18 +94,48 @@ def suspects(data: bytes) -> list[int]:
     ``data`` are lines that end in a newline, each with JSON as ``msgspec`` writes it, and perhaps other text
     before that. Linear in the length of ``data``.
     """
-    found = set(_lines_with(_shape_or_name(), data))
+    found = _shaped(data) | _lines_with(_names().search, data)
     if b"\\" in data:
         as_read = _as_read(data)
-        found.update(_lines_with(_only_shape(), as_read))
+        found |= _shaped(as_read)
         if _OTHER in as_read:
-            found.update(_lines_with(_only_shape(), as_read.replace(_OTHER, b"")))
+            found |= _shaped(as_read.replace(_OTHER, b""))
     if not data.isascii():
         bare = undisguised(data.decode("utf-8", "replace")).encode()
-        found.update(_lines_with(_shape_or_name(), bare))
+        found |= _shaped(bare) | _lines_with(_names().search, bare)
         if b"\\" in bare:
-            found.update(_lines_with(_only_shape(), _as_read(bare)))
+            found |= _shaped(_as_read(bare))
     return sorted(found)
+
+
+def _shaped(data: bytes) -> set[int]:
+    """Return the numbers of the lines that hold the shape of a secret."""
+    found: set[int] = set()
+    number = place = 0
+    while place < len(data):
+        end = data.find(b"\n", place + _CHUNK) + 1 or len(data)
+        chunk = data[place:end]
+        found.update(number + line for line in _shaped_in(chunk))
+        number, place = number + chunk.count(b"\n"), end
+    return found
+
+
+def _shaped_in(data: bytes) -> set[int]:
+    """Return the same for few lines, in which few patterns may match."""
+    found: set[int] = set()
+    for number in REDACTOR.with_literal(data):
+        found |= _lines_with(partial(REDACTOR.search, number), data)
+    for clue, numbers in REDACTOR.clues:
+        if there := sorted(_lines_with(clue.search, data)):
+            lines = data.split(b"\n")
+            some = b"\n".join([lines[line] for line in there])
+            for number in numbers:
+                found.update(there[line] for line in _lines_with(partial(REDACTOR.search, number), some))
+    return found
+
+
+_CHUNK: Final = 4096
+"""Bytes of lines that are searched together."""
 
 
 def is_harmless(value: Any) -> bool:
@@ -85,13 +149,19 @@ def _collect(value: Any, texts: list[str], depth: int) -> bool:
     if isinstance(value, str):
         texts.append(value)
     elif isinstance(value, dict):
-        if not PAIR_NAMES.isdisjoint(value) or depth > _DEEP:
+        if depth > _DEEP or (not PAIR_VALUES.isdisjoint(value) and cover_of_pair(value.items())):
             return False
         for name, inner in value.items():
             if not isinstance(name, str):
                 return False  # no JSON: params of a program
             hide = cover(name)
-            if hide and not (hide is Cover.STRINGS and isinstance(inner, int | float)):
+            if (
+                hide is Cover.RANDOM
+                and isinstance(inner, str)
+                and not looks_random(inner.strip().encode("utf-8", "replace"))
+            ):
+                hide = Cover.NOTHING
+            if hide and not (hide < Cover.ALL and isinstance(inner, int | float)):
                 return False
             texts.append(name)
             if not _collect(inner, texts, depth + 1):
@@ -100,21 +170,25 @@ def _collect(value: Any, texts: list[str], depth: int) -> bool:
         return (
             depth <= _DEEP
             and not any(map(names_secret, value))
+            and not is_secret_pair(value)
             and all(_collect(inner, texts, depth + 1) for inner in value)
         )
     return True
 
 
-def _lines_with(pattern: Any, data: bytes) -> Iterator[int]:
+def _lines_with(search: Callable[[bytes, int], Any], data: bytes) -> set[int]:
+    """Return the numbers of the lines in which a match begins."""
+    found: set[int] = set()
     number = place = 0
-    while (match := pattern.search(data, place)) is not None:
+    while (match := search(data, place)) is not None:
         start = match.start()
         number += data.count(b"\n", place, start)
-        yield number
+        found.add(number)
         end = data.find(b"\n", start)
         if end < 0:
-            return
+            break
         number, place = number + 1, end + 1
+    return found
 
 
 def _as_read(data: bytes) -> bytes:

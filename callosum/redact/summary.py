@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any, Final, Literal, NamedTuple
 
-from callosum.redact.names import NAME_LIMIT, Cover, cover, names_secret
+from callosum.redact.names import (
+    NAME_LIMIT,
+    PAIR_VALUES,
+    Cover,
+    cover,
+    cover_of_pair,
+    is_secret_pair,
+    names_secret,
+)
+from callosum.redact.randomness import looks_random
 from callosum.redact.shapes import MARKER, REDACTOR, is_plain, marker
 
 _MARGIN: Final = 256
@@ -62,12 +70,6 @@ def secrets_in(params: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(sorted(walk.hidden, key=len, reverse=True))
 
 
-_FIELDS: Final = frozenset(["selector", "element", "locator"])
-"""Params that say which field of a page a text is typed into."""
-_FIELD_WORDS: Final = re.compile(r"(?i)\b(?:field|input|box)\W*\Z")
-_GIVEN: Final = ("value", "text")
-
-
 class _Hard(Exception):
     """There is something to redact, to leave out or to name."""
 
@@ -98,10 +100,10 @@ def _copy(value: Any, texts: list[str], depth: int) -> Any:
             raise _Hard
         texts.append("")
         if kind is list:
-            if any(map(names_secret, value)):
+            if any(map(names_secret, value)) or is_secret_pair(value):
                 raise _Hard
             return [_copy(item, texts, depth - 1) for item in value]
-        if "value" in value or ("text" in value and not _FIELDS.isdisjoint(value)):  # perhaps a pair spelled out
+        if not PAIR_VALUES.isdisjoint(value) and cover_of_pair(value.items()):
             raise _Hard
         if not _HARMLESS.issuperset(value):
             _learn(value)
@@ -127,13 +129,17 @@ _HARMLESS: Final[set[str]] = set()
 
 
 def _learn(names: Mapping[Any, Any]) -> None:
-    """Adds names to the harmless ones. Raises ``_Hard`` if one is not."""
-    for name in names:
-        if type(name) is not str or len(name) > NAME_LIMIT or not (cover(name) is Cover.NOTHING and is_plain(name)):
-            raise _Hard
+    """Add names to the harmless ones. Raise ``_Hard`` if something under one of them has to be hidden."""
     if len(_HARMLESS) > 4096:
         _HARMLESS.clear()
-    _HARMLESS.update(names)
+    for name, value in names.items():
+        if type(name) is not str or len(name) > NAME_LIMIT or not is_plain(name):
+            raise _Hard
+        hide = cover(name)
+        if hide is Cover.NOTHING:
+            _HARMLESS.add(name)
+        elif hide is not Cover.RANDOM or type(value) is not str or _looks_random(value):
+            raise _Hard
 
 
 class _Walk:
@@ -156,7 +162,7 @@ class _Walk:
             self.hide(value)
             return MARKER
         if isinstance(value, str):
-            if hide and value:
+            if value and (hide > Cover.RANDOM or (hide and _looks_random(value))):
                 self.hide(value)
                 return MARKER
             return self.text(str.__str__(value))
@@ -166,7 +172,7 @@ class _Walk:
             number = float.__float__(value)
             return number if math.isfinite(number) else str(number)
         if isinstance(value, bytes | bytearray | memoryview):
-            return MARKER if hide and len(value) else f"<{len(value)} bytes>"
+            return MARKER if hide > Cover.RANDOM and len(value) else f"<{len(value)} bytes>"
         if isinstance(value, Mapping | list | tuple | AbstractSet):
             return self.container(value, hide, depth)
         return self.text(f"<{type(value).__name__}>")
@@ -207,12 +213,12 @@ class _Walk:
     def mapping(self, items: Sequence[tuple[Any, Any]], count: int, hide: Cover, depth: int) -> Any:
         """Keep the items of a mapping under names that JSON knows."""
         kept: dict[str, Any] = {}
-        named = _named(items)
+        named = cover_of_pair(items)
         done = 0
         for name, value in items:
             if self.left <= 0:
                 break
-            below = max(hide, _cover_of(name), named if name in _GIVEN else Cover.NOTHING)
+            below = max(hide, _cover_of(name), named if name in PAIR_VALUES else Cover.NOTHING)
             kept[self.name(name)] = self.of(value, below, depth + 1)
             done += 1
         if count > done:
@@ -222,12 +228,14 @@ class _Walk:
     def array(self, items: Sequence[Any], count: int, hide: Cover, depth: int) -> list[Any]:
         """Keep the items of anything else."""
         kept: list[Any] = []
-        follows = False
+        follows = is_secret_pair(items)
+        first = follows
         for item in items:
             if self.left <= 0:
                 break
-            kept.append(self.of(item, max(hide, Cover.STRINGS) if follows else hide, depth + 1))
-            follows = names_secret(item)
+            kept.append(self.of(item, max(hide, Cover.STRINGS) if follows and not first else hide, depth + 1))
+            follows = first or names_secret(item)
+            first = False
         if count > len(kept):
             kept.append(f"… ({count - len(kept)} more)")
         return kept
@@ -253,18 +261,12 @@ class _Walk:
         return f"{shown[:limit]}… ({len(text)} characters)"
 
 
+def _looks_random(text: str) -> bool:
+    return looks_random(text[:_TEXT].strip().encode("utf-8", "replace"))
+
+
 def _cover_of(name: Any) -> Cover:
     return cover(name) if isinstance(name, str) else Cover.NOTHING
-
-
-def _named(items: Sequence[tuple[Any, Any]]) -> Cover:
-    """What a pair spelled out says of its value: ``{"name": "Authorization", "value": "..."}``."""
-    for name, value in items:
-        if name in ("name", "key", "header") and isinstance(value, str):
-            return cover(value)
-        if name in _FIELDS and isinstance(value, str):
-            return cover(_FIELD_WORDS.sub("", value[-NAME_LIMIT:]))
-    return Cover.NOTHING
 
 
 def _is_empty(value: Any) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,36 +32,46 @@ TEN: Final = 200
 M: Final = 10_000_000
 
 
-@cache
-def _large() -> dict[str, Call]:
+def _recipients() -> list[str]:
+    return [f"a{at}@example.com" for at in range(100_000)]
+
+
+def _ring() -> dict[str, Any]:
     ring: dict[str, Any] = {"id": 1}
     ring["params"] = ring["data"] = ring["input"] = ring
+    return ring
+
+
+def _loop() -> list[Any]:
     loop: list[Any] = ["a@x.org"]
     loop.append(loop)
-    recipients = [f"a{at}@example.com" for at in range(100_000)]
+    return loop
 
-    def bash(command: str) -> Call:
-        return Call("a", "Bash", {"command": command}, cwd="/w")
 
-    return {
-        "content": Call("a", "write", {"path": "/a", "content": "x" * M}),
-        "message": Call("a", "send_email", {"to": "a@x.org", "body": "word " * (M // 5)}),
-        "broken Unicode": Call("a", "send_email", {"to": "a@x.org", "body": "\ud800" * M}),
-        "path": Call("a", "write_file", {"path": "/../a" * (M // 5)}),
-        "SQL": Call("a", "run_sql", {"sql": "select 'x' /* " * (M // 14)}),
-        "patch": Call("a", "apply_patch", {"input": "*** Update File: a\n" * (M // 19)}),
-        "commands": bash("rm a && " * (M // 8)),
-        "junk": bash("".join(map(chr, range(1000))) * (M // 1000)),
-        "recipients": Call("a", "send_email", {"to": recipients, "body": "x"}),
-        "recipients in a text": Call("a", "send_email", {"to": ", ".join(recipients), "body": "x"}),
-        "nested substitutions": bash("$(" * 10_000 + "rm -rf /" + ")" * 10_000),
-        "nested subshells": bash("( " * 10_000 + "rm -rf /" + " )" * 10_000),
-        "nested shells": bash("sh -c '" * 10_000 + "rm -rf /"),
-        "nested documents": bash("cat <<A $(\n" * 10_000),
-        "nested quotes": bash("`\"'" * 10_000),
-        "an object in itself": Call("a", "send_email", {"to": ring, "body": ring}),
-        "a list in itself": Call("a", "send_email", {"to": loop, "cc": loop}),
-    }
+def _bash(command: str) -> Call:
+    return Call("a", "Bash", {"command": command}, cwd="/w")
+
+
+LARGE: Final[dict[str, Callable[[], Call]]] = {
+    "content": lambda: Call("a", "write", {"path": "/a", "content": "x" * M}),
+    "message": lambda: Call("a", "send_email", {"to": "a@x.org", "body": "word " * (M // 5)}),
+    "broken Unicode": lambda: Call("a", "send_email", {"to": "a@x.org", "body": "\ud800" * M}),
+    "path": lambda: Call("a", "write_file", {"path": "/../a" * (M // 5)}),
+    "SQL": lambda: Call("a", "run_sql", {"sql": "select 'x' /* " * (M // 14)}),
+    "patch": lambda: Call("a", "apply_patch", {"input": "*** Update File: a\n" * (M // 19)}),
+    "commands": lambda: _bash("rm a && " * (M // 8)),
+    "junk": lambda: _bash("".join(map(chr, range(1000))) * (M // 1000)),
+    "recipients": lambda: Call("a", "send_email", {"to": _recipients(), "body": "x"}),
+    "recipients in a text": lambda: Call("a", "send_email", {"to": ", ".join(_recipients()), "body": "x"}),
+    "nested substitutions": lambda: _bash("$(" * 10_000 + "rm -rf /" + ")" * 10_000),
+    "nested subshells": lambda: _bash("( " * 10_000 + "rm -rf /" + " )" * 10_000),
+    "nested shells": lambda: _bash("sh -c '" * 10_000 + "rm -rf /"),
+    "nested documents": lambda: _bash("cat <<A $(\n" * 10_000),
+    "nested quotes": lambda: _bash("`\"'" * 10_000),
+    "an object in itself": lambda: Call("a", "send_email", {"to": _ring(), "body": _ring()}),
+    "a list in itself": lambda: Call("a", "send_email", {"to": _loop(), "cc": _loop()}),
+}
+"""Calls of ten megabytes, made where they are tried: every worker that collects the tests would keep them all."""
 
 
 def rounds(work: Callable[[], object], most: float) -> float:
@@ -85,16 +94,16 @@ def test_a_megabyte_takes_bounded_time(kind: str) -> None:
     assert rounds(lambda: RULES.classify(call), MEGABYTE) <= MEGABYTE
 
 
-@pytest.mark.parametrize("kind", _large())
+@pytest.mark.parametrize("kind", LARGE)
 def test_ten_megabytes_take_bounded_time(kind: str) -> None:
-    call = _large()[kind]
+    call = LARGE[kind]()
     RULES.classify(Call("a", "Bash", {"command": "ls | wc -l"}))
     assert rounds(lambda: RULES.classify(call), TEN) <= TEN
 
 
-@pytest.mark.parametrize("kind", [name for name in _large() if name.startswith(("nested", "junk", "commands"))])
+@pytest.mark.parametrize("kind", [name for name in LARGE if name.startswith(("nested", "junk", "commands"))])
 def test_what_is_not_read_to_its_end_is_no_look(kind: str) -> None:
-    seen = RULES.classify(_large()[kind])
+    seen = RULES.classify(LARGE[kind]())
     assert (seen.effect, seen.tier >= Tier.HIGH) == ("write", True), seen
 
 
@@ -109,14 +118,19 @@ def gate(tmp_path: Path) -> LocalGate:
     )
 
 
-@pytest.mark.parametrize("kind", ["content", "message", "commands", "an object in itself", "a list in itself"])
-def test_the_gate_refuses_what_is_too_long_or_without_end(gate: LocalGate, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["an object in itself", "a list in itself"])
+def test_the_gate_takes_what_has_no_end_as_a_summary(gate: LocalGate, kind: str) -> None:
+    assert gate.intercept(LARGE[kind]()).tier == Tier.HIGH
+
+
+@pytest.mark.parametrize("kind", ["content", "message", "commands"])
+def test_the_gate_refuses_what_is_too_long(gate: LocalGate, kind: str) -> None:
     with pytest.raises(ConfigError, match="params"):
-        gate.intercept(_large()[kind])
+        gate.intercept(LARGE[kind]())
 
 
 def test_many_recipients_are_taken(gate: LocalGate) -> None:
-    decision = gate.intercept(_large()["recipients"])
+    decision = gate.intercept(LARGE["recipients"]())
     assert decision.proceed
     assert decision.tier == Tier.HIGH
     assert gate.complete("a", id=decision.id).ok

@@ -6,8 +6,12 @@ import datetime as dt
 import enum
 import math
 import random
+import re
+import time
 from collections import UserDict
 from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,7 +21,11 @@ from hypothesis import strategies as st
 
 from bench import redaction
 from callosum.redact import MARKER, quote, redact_text, said, summarise
+from callosum.redact.lines import is_harmless
+from callosum.redact.shapes import REDACTOR, Redactor, marker
+from tests.support.cpu import cpu_within
 
+ROOT = Path(__file__).parents[2]
 ALNUM = "aB3dE6gH1jK4mN7pQ0sT2vW5yZ8"  # 27 characters that look random
 
 
@@ -192,10 +200,10 @@ def test_full_width_name_gives_a_secret_away() -> None:
 
 
 def test_recall_and_false_redaction_reach_their_targets() -> None:
-    """The bench measures more seeds; a third of the providers is held out of the table there."""
+    """The bench plants every kind in every context, with more seeds, and a third of the providers out of the table."""
     chance = random.Random(11)
     for tally in (
-        redaction.of_providers(redact_text, chance),
+        redaction.of_providers(redact_text, chance, contexts=4),
         redaction.of_places(redact_text, chance, 2),
     ):
         assert tally.share >= redaction.RECALL, tally.others
@@ -363,6 +371,62 @@ def test_redacted_text_hides_each_known_shape_and_stays_as_it_is(text: str) -> N
     assert redact_text(once) == once
 
 
+def test_a_secret_in_a_long_text_is_found_as_in_a_short_one() -> None:
+    """Long texts are searched in another way than short ones."""
+    before = "the report of /srv/notes/draft.md (2026-11-23), a meeting at ten, and so on\n" * 40
+
+    def redact_long(text: str) -> str:
+        return redact_text(before + text).removeprefix(before)
+
+    for measure in (partial(redaction.of_providers, contexts=2), partial(redaction.of_places, rounds=2)):
+        short, long = measure(redact_text, random.Random(1)), measure(redact_long, random.Random(1))
+        assert long == short
+        assert short.hits > 100
+
+
+@pytest.mark.parametrize("name", ["password", "FOO_KEY", "ticket_code", "note"])
+def test_broken_unicode_under_any_name_is_taken(name: str) -> None:
+    assert is_harmless({name: "\udcd0"}) in {True, False}
+    assert msgspec.json.encode(summarise({name: "\udcd0"}))
+
+
+def test_text_that_nobody_has_sent_before_takes_bounded_time() -> None:
+    """Text is new nearly always: what was searched for before must not be what makes the search fast."""
+    files = sorted(ROOT.glob("callosum/**/*.py"))
+    text = "".join(file.read_text("utf-8") for file in random.Random(5).sample(files, len(files)))
+    fresh = Redactor()
+    with cpu_within(0.3):  # in one search for all patterns at once it took 0.8
+        for at in range(0, 300_000, 300):
+            fresh.is_plain(text[at : at + 300])
+
+
+def test_only_what_holds_a_literal_or_a_clue_is_searched_for() -> None:
+    assert REDACTOR.possible(b"") == []
+    assert REDACTOR.possible(b"a mail to Ana about lunch on 2026-11-23 at 12:30") == []
+
+
+@pytest.mark.parametrize("number", REDACTOR.found_by_clue)
+def test_text_in_which_a_pattern_finds_a_secret_has_its_clue(number: int) -> None:
+    @given(st.from_regex(re.compile(REDACTOR.patterns[number])))
+    @settings(deadline=None, max_examples=10)
+    def found(data: bytes) -> None:
+        assert number in REDACTOR.possible(data) or REDACTOR.replaced(number, data, marker) == data
+
+    found()
+
+
+@pytest.mark.parametrize("blanks", [0, 40])
+def test_text_that_looks_random_takes_bounded_time(blanks: int) -> None:
+    chance = random.Random(7)
+    letters = ALNUM + ALNUM.swapcase() + "-_=:/."
+    text = "".join("\n" if blanks and not number % blanks else chance.choice(letters) for number in range(30_000))
+    summarise({str(number): text[at : at + 200] for number, at in enumerate(range(0, 30_000, 200))})
+    began = time.process_time()
+    text = text[::-1]
+    summarise({str(number): text[at : at + 200] for number, at in enumerate(range(0, 30_000, 200))})
+    assert time.process_time() - began < 0.5
+
+
 @pytest.mark.parametrize(
     "piece",
     ["a", "eyJ", "password", "password=", 'password="', "token='\\", "://a:", "curl -u ", "mysql -p", "sk-1",
@@ -462,3 +526,61 @@ def test_a_secret_with_something_unseen_within_is_not_said() -> None:
         told = said(f"refused: {token[:17]}{unseen}{token[17:]} is no token")
         assert token not in told, ascii(unseen)
         assert told.startswith("refused: [redacted]")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ALTER USER a PASSWORD N'X1y2z3w4'", "ALTER USER a PASSWORD N'[redacted]'"),
+        ("requirepass X1y2z3w4", "requirepass [redacted]"),
+        ("ENV DB_PASSWORD X1y2z3w4", "ENV DB_PASSWORD [redacted]"),
+        ("password: |\n  X1y2z3w4", "password: |\n  [redacted]"),
+        ('secret = process.env.JWT_SECRET || "X1y2z3w4"', 'secret = process.env.JWT_SECRET || "[redacted]"'),
+        ('jwt.verify(t, "X1y2z3w4")', 'jwt.verify(t, "[redacted]")'),
+        ('set_password("X1y2z3w4")', 'set_password("[redacted]")'),
+        ('<property name="password">X1y2</property>', '<property name="password">[redacted]</property>'),
+        ("mytop -u ana -p X1y2z3w4", "mytop -u ana -p [redacted]"),
+        ("rabbitmqctl add_user ana X1y2", "rabbitmqctl add_user ana [redacted]"),
+        ("use X1y2z3w4 as the password", "use [redacted] as the password"),
+        ("userPassword: {SSHA}X1y2z3w4X1y2z3w4X1y2", "userPassword: {SSHA}[redacted]"),
+        ("密码：X1y2", "密码:[redacted]"),
+    ],
+)
+def test_a_secret_is_hidden_in_settings_code_and_command_lines(text: str, shown: str) -> None:
+    assert redact_text(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("params", "kept"),
+    [
+        ({"routingKey": "q7Rk2LmX9vT4bZ8wPc3N"}, {"routingKey": MARKER}),
+        ({"routingKey": "orders.created"}, {"routingKey": "orders.created"}),
+        (
+            {"ParameterKey": "DbPassword", "ParameterValue": "x1"},
+            {"ParameterKey": "DbPassword", "ParameterValue": MARKER},
+        ),
+        ({"headers": [["X-Api-Key", "x1y2"]]}, {"headers": [["X-Api-Key", MARKER]]}),
+        ({"required": ["password", "email"]}, {"required": ["password", "email"]}),
+        ({"backup_codes": ["1a", "2b"]}, {"backup_codes": MARKER}),
+        ({"country_code": "49"}, {"country_code": "49"}),
+    ],
+)
+def test_a_name_or_a_pair_tells_how_much_is_hidden(params: dict[str, Any], kept: dict[str, Any]) -> None:
+    assert summarise(params) == kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cargo test -p my-crate-2core",
+        "grep -P '[a-z]+[0-9]{2}' notes.txt",
+        "mkdir -p src/build2024",
+        "docker build -t app:1.27-alpine .",
+        "import typing\nshopping: 3 apples",
+        "cache_key: user-7",
+        "commit e83c5163316f89bfbde7d9ab23ca2e25604af290",
+        "session-3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+    ],
+)
+def test_a_text_that_resembles_a_secret_stays(text: str) -> None:
+    assert redact_text(text) == text
