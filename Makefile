@@ -25,7 +25,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 
 .PHONY: help
 help: ## list the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: $(VENV)/.demo ## two sessions, one inbox: without the gate and with it (under a minute)
@@ -44,6 +44,13 @@ lint: $(VENV)/.test ## style, types and direction of imports
 .PHONY: unit
 unit: $(VENV)/.test ## the tests alone; ARGS="-k name" picks some, WORKERS=0 runs them in one process
 	$(SCRATCH) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+.PHONY: native
+native: $(VENV)/.native ## the native hook client for this machine, compiled by the pinned compiler
+
+.PHONY: wheels
+wheels: $(VENV)/.native ## a wheel for each platform, the pure wheel and the source distribution, with their hashes, in dist
+	@$(BIN)/python -m release.wheels
 
 .PHONY: e2e
 e2e: $(VENV)/.test ## the real hosts, installed from their registries, with scripted models; ARGS="tests/e2e/codex" picks some, HOSTS=1 runs one at a time
@@ -65,6 +72,10 @@ chaos: $(VENV)/.test ## ten minutes of faults under load, and a checker over wha
 chaos-minute: $(VENV)/.test ## each of them shortly, the same faults every time
 	$(BIN)/python -m chaos --minute $(ARGS)
 
+.PHONY: model
+model: $(VENV)/.test ## every state that small worlds can reach, and what must hold in it; ARGS="--only queue" picks some
+	$(BIN)/python -m model $(ARGS)
+
 .PHONY: format
 format: $(VENV)/.test ## put the code into form
 	$(BIN)/ruff check --fix
@@ -73,6 +84,10 @@ format: $(VENV)/.test ## put the code into form
 .PHONY: bench
 bench: $(VENV)/.bench ## figures beside named peers; ARGS="--only pair" picks some
 	$(BIN)/python -m bench.run $(ARGS)
+
+.PHONY: bench-hosts
+bench-hosts: $(VENV)/.bench $(VENV)/.test ## what Callosum adds to a call of the real hosts, as a table; ARGS="--only codex" picks some
+	@$(BIN)/python -m bench.hosts.table $(ARGS)
 
 .PHONY: bench-scale
 bench-scale: $(VENV)/.bench ## how far it scales, simulated from measured service times; ARGS="--measure" measures anew
@@ -109,6 +124,14 @@ $(VENV)/.test: $(VENV)/.python pyproject.toml
 	@echo "installing callosum[demo,dev,examples,fuzz,mcp,opentelemetry,server]"
 	@$(PIP) install --editable '.[demo,dev,examples,fuzz,mcp,opentelemetry,server]'
 	@touch $@ $(VENV)/.demo
+	@$(MAKE) --no-print-directory $(VENV)/.native || echo "without the compiler the native hook client is NOT tested, only the script" >&2
+
+# remade when the source has changed
+$(VENV)/.native: $(VENV)/.python pyproject.toml callosum/hosts/native/hook.c callosum/hosts/native/client.h release/client.py
+	@echo "installing callosum[wheels] and compiling the hook client"
+	@$(PIP) install --editable '.[wheels]'
+	@$(BIN)/python -m release.client
+	@touch $@
 
 $(VENV)/.bench: $(VENV)/.python pyproject.toml
 	@echo "installing callosum[bench,server]"

@@ -37,7 +37,7 @@ from callosum.errors import CallosumError, ConfigError, Unconfirmed
 from callosum.gate import MAX_WAIT, Gate, LocalGate
 from callosum.gate.check import check_name
 from callosum.gate.records import MAX_PAGE, approvals_of, page_of
-from callosum.model import DEFAULT_NAMESPACE, Call, LockResult
+from callosum.model import DEFAULT_NAMESPACE, LockResult
 from callosum.regions.budget import RAS
 from callosum.regions.context import Prefrontal
 
@@ -74,14 +74,14 @@ class Release(wire.Release, frozen=True, kw_only=True):
     context_key: str
 
 
-class StatusQuery(Struct, frozen=True, rename="camel", kw_only=True):
+class StatusQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """``status``."""
 
     context_key: str | None = None
     namespace: str = DEFAULT_NAMESPACE
 
 
-class BriefQuery(Struct, frozen=True, rename="camel", kw_only=True):
+class BriefQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """``brief``. ``keys`` matter to the session beside those it has touched; ``budget`` is in tokens."""
 
     instance: str
@@ -93,14 +93,14 @@ class BriefQuery(Struct, frozen=True, rename="camel", kw_only=True):
     budget: Annotated[int, Meta(ge=0, le=MAX_BUDGET)] | None = None
 
 
-class ApprovalsQuery(Struct, frozen=True, rename="camel", kw_only=True):
+class ApprovalsQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """``approvals``."""
 
     namespace: str = DEFAULT_NAMESPACE
     session: str | None = None
 
 
-class Word(Struct, frozen=True, rename="camel", kw_only=True):
+class Word(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """``approve`` and ``deny``: a person's word on a call that was asked or blocked."""
 
     id: int
@@ -109,7 +109,7 @@ class Word(Struct, frozen=True, rename="camel", kw_only=True):
     namespace: str = DEFAULT_NAMESPACE
 
 
-class JournalQuery(Struct, frozen=True, rename="camel", kw_only=True):
+class JournalQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """``journal``. ``session`` is the whole actor; ``namespace`` null means all; ``wait`` is in seconds."""
 
     cursor: str = ""
@@ -134,7 +134,7 @@ class Health(Struct, frozen=True, rename="camel"):
 
 
 METHODS: Final[Mapping[str, type[Struct]]] = {
-    "intercept": Call,
+    "intercept": wire.Intercept,
     "complete": wire.Complete,
     "lock": wire.Lock,
     "release": Release,

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from fuzz.check import Broken
 from fuzz.source import Bytes
-from fuzz.targets import Target
+from fuzz.target import Target
 
 CRASHES: Final = Path(__file__).parent / "crashes"
 """Inputs that once showed a fault: a folder for each target. They are tried again by the tests."""

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from fuzz.targets import Target
+    from fuzz.target import Target
 
 MOST: Final = 4096
 """Longest input, in bytes."""
@@ -73,10 +73,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _target(name: str, more: str) -> Target:
-    from fuzz.targets import TARGETS  # noqa: PLC0415 - inside the instrumentation, see main
-
-    found: list[Target] = [*TARGETS, *(importlib.import_module(more).TARGETS if more else ())]
-    return next(one for one in found if one.name == name)
+    """Return the target of this name. The gate's code is loaded only if the targets of ``more`` do not have it."""
+    for module in filter(None, (more, "fuzz.targets")):  # inside the instrumentation, see main
+        targets: tuple[Target, ...] = importlib.import_module(module).TARGETS
+        for target in targets:
+            if target.name == name:
+                return target
+    raise LookupError(f"there is no target {name!r}")
 
 
 def _seeds(asked: argparse.Namespace) -> list[str]:

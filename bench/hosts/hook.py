@@ -4,11 +4,12 @@
 
     python -m bench.hosts.hook [--rounds 20] [--block 5]
 
-With a gate that runs it is held against ``/bin/true`` in the entry's place (the difference), without one against a
-Python that does nothing (the ratio): then it judges by the tier table; the gate that it would start besides, and go
-on, is left out. ``report`` is the form in which the host does not wait for what it tells: its time is that until the
-host goes on. Rounds are shuffled. The processor time of each is told too: it is what a loaded machine does not
-stretch.
+The native client and the script are measured beside each other. With a gate that runs each is held against
+``/bin/true`` in the entry's place (the difference), without one against a Python that does nothing (the ratio): then it
+judges by the tier table; the gate that it would start besides, and go on, is left out. ``report`` is the form in which
+the host does not wait for what it tells: its time is that until the host goes on. ``started`` is a hook that is started
+without a shell, as Claude Code does it. Rounds are shuffled. The processor time of each is told too: it is what a
+loaded machine does not stretch.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from bench.harness import Case, Line, side_by_side
 from bench.serving import callosum
-from callosum.hosts.script import NAME, closed, script_of
+from callosum.hosts.install import write_hook
+from callosum.hosts.native import CONFIGURATION, client_path
+from callosum.hosts.script import closed, hook_of
 from callosum.settings import Settings
 from callosum.sockets import socket_path
 
@@ -41,17 +45,24 @@ PAYLOAD = json.dumps(
 )
 
 
-def entry_in(state: Path, *, starts: bool = True) -> str:
-    """The command of the entry for one state folder, with the script that it runs; it may start a gate, or not."""
+def hook_in(state: Path, kind: str, *, starts: bool = True) -> str:
+    """Write the hook of one kind for a state folder, and return its path; it may start a gate, or not."""
     state.mkdir(parents=True, exist_ok=True)
-    script, text = state / NAME, script_of(Settings(state=state))
-    if not starts:
-        told = f'"$1" {state} {socket_path(state)} '  # the last is where a gate would be started
-        assert told in text
-        text = text.replace(told, f'"$1" {state} "" ')
-    script.write_text(text)
-    script.chmod(0o700)
-    return closed(str(script), "claude-code", 20, asks=True)
+    hook = hook_of(Settings(state=state), script=kind == "script")
+    write_hook(hook)
+    if not starts:  # where a gate would be started is the socket that the offline path is told
+        if hook.native:
+            beside = hook.path.with_name(hook.path.name + CONFIGURATION)
+            text = beside.read_text()
+            told = f"\nsocket {socket_path(state)}\n"
+            assert told in text
+            beside.write_text(text.replace(told, "\nsocket \n"))
+        else:
+            told = f'"$1" {state} {socket_path(state)} '
+            text = hook.path.read_text()
+            assert told in text
+            hook.path.write_text(text.replace(told, f'"$1" {state} "" '))
+    return str(hook.path)
 
 
 def run(command: Sequence[str]) -> Callable[[int], object]:
@@ -80,26 +91,64 @@ def processor_time(case: Case, times: int) -> float:
     return statistics.median(spent) * 1000
 
 
-def measure(rounds: int, block: int) -> list[Line]:
-    """The two figures, and what they were made of."""
+KINDS = ("native", "script") if client_path() else ("script",)
+
+
+@contextmanager
+def prepared(block: int) -> Iterator[list[Case]]:
+    """The cases, while a gate runs for those that ask one."""
     with tempfile.TemporaryDirectory(prefix="callosum-bench-") as folder:
         with_gate, without = Path(folder) / "with", Path(folder) / "without"
-        commands = {"gate": entry_in(with_gate), "nobody": entry_in(without, starts=False), "true": "/bin/true"}
-        commands["report"] = closed(str(with_gate / NAME), "claude-code", 20, asks=False, reports=True)
+        commands = {"true": "/bin/true"}
+        cases = [
+            Case("python", run([sys.executable, "-I", "-c", "pass"]), block),
+            Case("true started", run(["/bin/true"]), block),
+        ]
+        for kind in KINDS:
+            hook, alone = hook_in(with_gate, kind), hook_in(without, kind, starts=False)
+            bounded = kind == "native"
+            commands[f"{kind}: gate"] = closed(hook, "claude-code", 20, asks=True, bounded=bounded)
+            commands[f"{kind}: nobody"] = closed(alone, "claude-code", 20, asks=True, bounded=bounded)
+            commands[f"{kind}: report"] = closed(hook, "claude-code", 20, asks=False, reports=True)
+            cases.append(Case(f"{kind}: started", run([hook, "claude-code"]), block))
         (without / "fallback.json").write_text('{"tools": {"Read": 0}}')
-        cases = [Case(name, run(["/bin/sh", "-c", command]), block) for name, command in commands.items()]
-        cases.append(Case("python", run([sys.executable, "-I", "-c", "pass"]), block))
+        cases += [Case(name, run(["/bin/sh", "-c", command]), block) for name, command in commands.items()]
         with callosum(with_gate, "--socket", socket_path(with_gate)):
-            found = side_by_side(cases, rounds)
-            spent = {case.name: processor_time(case, rounds * block) for case in cases}
+            yield cases
+
+
+def sample(runs: int) -> dict[str, list[float]]:
+    """The time of each run of each case, in milliseconds: one of each a round, shuffled."""
+    with prepared(1) as cases:
+        found = side_by_side(cases, runs)
+    return {name: [taken / 1000 for taken in measured.rounds] for name, measured in found.items()}
+
+
+def measure(rounds: int, block: int) -> list[Line]:
+    """The figures, and what they were made of."""
+    kinds = KINDS
+    with prepared(block) as cases:
+        found = side_by_side(cases, rounds)
+        spent = {case.name: processor_time(case, rounds * block) for case in cases}
     made = [Line(f"{name}, median", measured.median / 1000, "ms") for name, measured in found.items()]
-    return [
-        *made,
-        *(Line(f"{name}, processor time", milliseconds, "ms") for name, milliseconds in spent.items()),
-        Line("hook with a gate, above /bin/true", found["gate"].above(found["true"]) / 1000, "ms", 15.0),
-        Line("hook that only reports, above /bin/true", found["report"].above(found["true"]) / 1000, "ms"),
-        Line("hook without a gate, over python -I -c pass", found["nobody"].over(found["python"]), "x", 2.5),
-    ]
+    made += [Line(f"{name}, processor time", milliseconds, "ms") for name, milliseconds in spent.items()]
+    for kind in kinds:
+        most = 2.5 if kind == "native" else 15.0
+        gate, report, nobody = (found[f"{kind}: {case}"] for case in ("gate", "report", "nobody"))
+        made += [
+            Line(f"{kind}: hook with a gate, above /bin/true", gate.above(found["true"]) / 1000, "ms", most),
+            Line(
+                f"{kind}: started without a shell, above /bin/true",
+                found[f"{kind}: started"].above(found["true started"]) / 1000,
+                "ms",
+            ),
+            Line(f"{kind}: hook that only reports, above /bin/true", report.above(found["true"]) / 1000, "ms"),
+            Line(f"{kind}: hook without a gate, over python -I -c pass", nobody.over(found["python"]), "x", 2.5),
+        ]
+    if len(kinds) > 1:
+        ratio = found["native: gate"].over(found["script: gate"])
+        made.append(Line("native client over the script, with a gate", ratio, "x"))
+    return made
 
 
 def main() -> None:

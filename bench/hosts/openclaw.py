@@ -19,12 +19,10 @@ import tempfile
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from tests.e2e.openclaw.house import HERE, Fake, House, call, fake, gateway_of, play, until
-
-CACHE = HERE.parent / ".hosts" / "openclaw" / "node_modules"
+from tests.e2e.openclaw.conftest import installed
+from tests.e2e.openclaw.house import Fake, House, call, fake, gateway_of, play, until
 
 
 def gaps(model: Fake, marker: str) -> list[float]:
@@ -40,7 +38,7 @@ def turns_of(calls: int) -> list[list[dict[str, Any]]]:
 
 def measure(rounds: int, calls: int) -> dict[str, list[float]]:
     """The times of all calls, ``bare`` and ``gated``."""
-    programs = SimpleNamespace(node=str(CACHE / "node/bin/node"), openclaw=str(CACHE / "openclaw/openclaw.mjs"))
+    programs = installed()
     found: dict[str, list[float]] = {"bare": [], "gated": []}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="callosum-bench-")))

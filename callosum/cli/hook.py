@@ -1,4 +1,4 @@
-"""``callosum hook``: what a host with command hooks calls, where it is not the script itself."""
+"""``callosum hook``: what a host with command hooks calls, where it is not the hook itself."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ Host = Annotated[str, typer.Argument(metavar="HOST", help="claude-code, codex or
 def hook(host: Host, state: State = None, namespace: Namespace = None, config: Config = None) -> None:
     """Answer one hook event of a host: its JSON on standard input, the answer on standard output.
 
-    Hosts are set up to call the script in the state folder, which starts faster; this writes it anew and becomes it.
+    Hosts are set up to call the hook in the state folder, which starts faster; this writes it anew and becomes it.
     """
-    from callosum.hosts import files, remote
+    from callosum.hosts import remote
     from callosum.hosts.adapters import adapter_of
-    from callosum.hosts.script import script_of, script_path
+    from callosum.hosts.install import write_hook
+    from callosum.hosts.script import hook_of
 
     adapter = adapter_of(host)
     settings = settings_of(state, namespace, config)
     server = remote.load(settings.state, adapter.name)
-    own = adapter.name if server is not None else ""
-    path, text = script_path(settings, own), script_of(settings, server, own)
-    if not path.is_file() or path.read_text("utf-8") != text:
-        files.write(path, text.encode(), 0o700)
-    os.execv("/bin/sh", ["sh", str(path), adapter.name])  # noqa: S606 - no word of the payload is in it
+    found = hook_of(settings, server, adapter.name if server is not None else "")
+    if not found.is_written:
+        write_hook(found)
+    words = [str(found.path)] if found.native else ["/bin/sh", str(found.path)]
+    os.execv(words[0], [*words, adapter.name])  # noqa: S606 - no word of the payload is in it

@@ -12,9 +12,23 @@ from callosum.cli.codes import NO
 from callosum.cli.options import Config, Namespace, State, settings_of
 
 if TYPE_CHECKING:
-    from callosum.hosts.install import Plan
+    from collections.abc import Callable
 
-Host = Annotated[str, typer.Argument(metavar="HOST", help="claude-code, codex, gemini, openclaw or mcp.")]
+    from callosum.hosts.install import Plan
+    from callosum.settings import Settings
+
+_HOSTS = ("claude-code", "codex", "gemini", "openclaw", "mcp")
+
+
+def _begun(begun: str) -> list[str]:
+    """Complete the name of a host; nothing heavy is loaded for it."""
+    return [host for host in _HOSTS if host.startswith(begun)]
+
+
+Host = Annotated[
+    str,
+    typer.Argument(metavar="HOST", help="claude-code, codex, gemini, openclaw or mcp.", autocompletion=_begun),
+]
 File = Annotated[
     Path | None, typer.Argument(metavar="[FILE]", help="The settings file, where it is not the usual one.")
 ]
@@ -52,6 +66,10 @@ def install(  # noqa: PLR0917  typer names them all
     url: Url = None,
     token_file: TokenFile = None,
     cacert: CaCert = None,
+    observe: Annotated[
+        bool,
+        typer.Option("--observe", help="Stop nothing for 30 days; callosum report then shows what would have been."),
+    ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     state: State = None,
@@ -62,16 +80,25 @@ def install(  # noqa: PLR0917  typer names them all
     from callosum.errors import ConfigError
     from callosum.hosts import install as hosts
     from callosum.hosts.remote import remote_of
+    from callosum.person import refuse_agents
 
     settings = settings_of(state, namespace, config)
     if url is None and (token_file or cacert):
         raise ConfigError("is for a server: name it with --url", at="--token-file" if token_file else "--cacert")
+    if observe and (url or http):
+        raise ConfigError("is for the gate of this machine: say callosum off where the server runs", at="--observe")
+    if observe and not dry_run:
+        refuse_agents(None, "only a person can have the gate observe")
     remote = remote_of(url, _absolute(token_file), _absolute(cacert)) if url is not None else None
     where = hosts.Where.here(project=_absolute(project), file=_absolute(file), url=http, remote=remote)
-    plan = hosts.plan_install(host, settings, where)
+    plan = _planned(lambda: hosts.plan_install(host, settings, where))
     if not plan.changes_something:
         typer.echo(f"Nothing to do: {_called(host)} asks the gate already.")
+        if observe and not dry_run:
+            _observe(settings)
     elif _agreed(plan, dry_run=dry_run, yes=yes):
+        if observe:
+            _observe(settings)
         hosts.install(plan, settings)
         whom = url or http or "the gate"
         since = _SINCE.get(host, "from its next session on")
@@ -79,6 +106,37 @@ def install(  # noqa: PLR0917  typer names them all
     if not dry_run:
         for sentence in plan.then:
             typer.echo(sentence)
+
+
+_OBSERVE = 30 * 86_400
+"""How long ``--observe`` has the gate observe, in seconds."""
+
+
+def _observe(settings: Settings) -> None:
+    """Have the gate stop nothing for 30 days, for every host of the state folder."""
+    from callosum.cli import show
+    from callosum.cli.options import open_gate
+    from callosum.cli.person import login
+    from callosum.cli.times import clock
+
+    with open_gate(settings, create=True) as gate:
+        until = gate.observe(_OBSERVE, by=login(), namespace=settings.namespace)
+    show.line(
+        f"The gate only observes until {clock(until or 0)}: for every host it stops nothing and journals all.", "yellow"
+    )
+    show.line("See what it would have stopped with `callosum report`; `callosum on` lets it stop calls from then on.")
+
+
+def _planned(plan: Callable[[], Plan]) -> Plan:
+    """Return the plan; where the file cannot be changed by a program, show what a person has to put in."""
+    from callosum.hosts.files import NotPlainJson
+
+    try:
+        return plan()
+    except NotPlainJson as refusal:
+        if refusal.entries:
+            typer.echo(f"Have these members of {refusal.path} read as follows:\n\n{refusal.entries}\n")
+        raise
 
 
 def uninstall(
@@ -95,7 +153,8 @@ def uninstall(
     from callosum.hosts import install as hosts
 
     settings = settings_of(state, namespace, config)
-    plan = hosts.plan_uninstall(host, settings, hosts.Where.here(project=_absolute(project), file=_absolute(file)))
+    where = hosts.Where.here(project=_absolute(project), file=_absolute(file))
+    plan = hosts.plan_uninstall(host, settings, where)
     if not plan.changes_something:
         typer.echo(f"Nothing to do: {_called(host)} does not ask the gate.")
     elif _agreed(plan, dry_run=dry_run, yes=yes):
@@ -115,10 +174,13 @@ def _agreed(plan: Plan, *, dry_run: bool, yes: bool) -> bool:
     from callosum.cli import show
 
     for change in plan.changes:
+        if summary := change.summary():
+            show.line(summary, "bold")
+    for change in plan.changes:
         for line in change.difference().splitlines():
             show.line(line, {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], ""))
-    if plan.writes_script and plan.script is not None:
-        show.line(f"writes {plan.script[0]}", "dim")
+    if plan.writes_hook and plan.hook is not None:
+        show.line(f"writes {plan.hook.path} ({plan.hook.kind})", "dim")
     if dry_run:
         return False
     if yes:

@@ -2,7 +2,7 @@
 
 ::
 
-    Claude Code, Codex, Gemini CLI   hook.sh ── curl ── POST /hooks/HOST ── Dispatcher ── the gate
+    Claude Code, Codex, Gemini CLI   the hook ──────── POST /hooks/HOST ── Dispatcher ── the gate
                                         │ no answer: offline.py, by the tier table
     OpenClaw                         openclaw/ (JavaScript) ── POST /intercept, /complete
     any MCP client                   mcp/ ── CallosumClient ── the gate

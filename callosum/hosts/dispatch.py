@@ -12,14 +12,16 @@ here, by session and call id, and settled when the host says that it is through.
 restarted gate begins with none: then a report finds its action by tool and params, and a lease that nobody reports
 ends with the host's process.
 
-What the store would not take is owed to it, for no host tells anything twice: ``make_good``, which a server asks for
-every second while there is something.
+What the store would not take is spooled, for no host tells anything twice, and entered before the next decision. What
+cannot be spooled either is owed to the store: ``make_good``, which a server asks for every second while there is
+something.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
@@ -31,6 +33,7 @@ from msgspec.structs import replace
 from callosum.corpus.events import CorpusEvent
 from callosum.deadline import Expiry
 from callosum.errors import CallosumError, StoreError
+from callosum.gate import intake
 from callosum.gate.course import Course, Courses, Look
 from callosum.hosts.told import (
     Actor,
@@ -50,8 +53,8 @@ from callosum.hosts.told import (
     Wondering,
 )
 from callosum.model import Call, Decision, Host, Outcome, Verdict
-from callosum.wire import Brief
-from callosum.worktree import located
+from callosum.wire import Brief, LateCall
+from callosum.worktree import at_home, located
 
 logger = logging.getLogger("callosum")
 
@@ -60,7 +63,7 @@ MAX_ACTORS: Final = 4096
 MAX_UNDERWAY: Final = 1000
 """Most calls of one actor that are remembered, oldest out first."""
 MAX_OWED: Final = 10_000
-"""Most reports that are kept for a store that takes none, oldest out first."""
+"""Most reports that are kept in memory for a store that takes none, oldest out first."""
 
 
 class _Underway(NamedTuple):
@@ -122,8 +125,9 @@ class Dispatcher:
     """What the hook events of all sessions go through.
 
     ``brief`` tells an actor what the others do, ``emit`` hands an event to the corpus, ``changed`` looks at a settings
-    file of the host and says why it may not take effect ("": it may), ``decided`` is told of each decision. Its courses
-    may be driven from any thread: a long event is read beside the loop.
+    file of the host and says why it may not take effect ("": it may), ``decided`` is told of each decision. ``keep``
+    spools a report that the store would not take, and returns whether it did. Its courses may be driven from any
+    thread: a long event is read beside the loop.
     """
 
     def __init__(
@@ -134,8 +138,10 @@ class Dispatcher:
         emit: Callable[[CorpusEvent], object],
         changed: Callable[[Adapter, str], str],
         decided: Callable[[Decision], object] = lambda _decision: None,
+        keep: Callable[[LateCall], bool] = lambda _record: False,
     ) -> None:
         self._courses = courses
+        self._keep = keep
         self._decided = decided
         self._look_at_change = changed
         self._brief = brief
@@ -164,7 +170,7 @@ class Dispatcher:
         """
         answer = Answer()
         for told in adapter.read(payload, place):
-            answer = _joined(answer, (yield from self._heed(adapter, told, host, expiry, here=here)))
+            answer = _joined(answer, (yield from self._heed(adapter, told, host, expiry, place.home, here=here)))
         return adapter.render(payload, answer)
 
     @property
@@ -191,11 +197,11 @@ class Dispatcher:
                 yield from self._report([_Owed(actor, found, Outcome.CANCELLED)] if found else [])
 
     def _heed(
-        self, adapter: Adapter, told: Told, host: Host | None, expiry: Expiry | None, *, here: bool
+        self, adapter: Adapter, told: Told, host: Host | None, expiry: Expiry | None, home: str | None, *, here: bool
     ) -> Course[Answer]:
         match told:
             case Before():
-                return (yield from self._before(adapter, told.call, host, expiry))
+                return (yield from self._before(adapter, at_home(told.call, home), host, expiry))
             case After():
                 return (yield from self._after(told))
             case Ended():
@@ -336,7 +342,12 @@ class Dispatcher:
         return not keep
 
     def _owe(self, owed: _Owed, *, first: bool = False) -> None:
-        """Keeps a report for later; ``first``: in the place that it had, before the others."""
+        """Keep a report for later, on disk if that can be; ``first``: in the place that it had, before the others."""
+        actor = owed.actor
+        who = Call(actor.instance, intake.UNNAMED, {}, session=actor.session, namespace=actor.namespace)
+        record = LateCall(call=who, outcome=owed.outcome, kind=intake.REPORT, v=2, id=owed.call.id, ended=time.time())
+        if self._keep(record):
+            return
         with self._remembering:
             if first:
                 self._owed.appendleft(owed)

@@ -29,6 +29,17 @@ BEFORE: Final = "before"
 """The folder, in the state folder, of the files as they were."""
 _INDENT: Final = re.compile(r"\n([ \t]+)\S")
 _LONGEST: Final = 10_000_000
+_NAMED: Final = 4
+"""Number of members that a summary names."""
+
+
+class NotPlainJson(ConfigError):
+    """The file at ``path`` is not plain JSON, so no program may write it. ``entries``: what is to be put in by hand."""
+
+    def __init__(self, message: str, path: Path, entries: str = "") -> None:
+        super().__init__(message, at=str(path))
+        self.path = path
+        self.entries = entries
 
 
 class Change(Struct, frozen=True):
@@ -42,6 +53,20 @@ class Change(Struct, frozen=True):
     def changes(self) -> bool:
         """Whether anything does."""
         return self.before != self.after
+
+    def summary(self) -> str:
+        """Say in one sentence which members of the file change and by how many lines, "" if none does."""
+        if not self.changes:
+            return ""
+        if self.after is None:
+            return f"{self.path}: goes, as it was not there before"
+        lines = self.difference().splitlines()[2:]
+        added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+        old, new = (json.loads(content or b"{}") for content in self)
+        members = _members_that_differ(old, new)
+        names = ", ".join(members[:_NAMED]) + (f" and {len(members) - _NAMED} more" if len(members) > _NAMED else "")
+        kind = "changes" if self.before is not None else "is created"
+        return f"{self.path}: {kind}, {added} lines in, {removed} out" + (f" ({names})" if names else "")
 
     def difference(self) -> str:
         """The change as a unified difference, "" if there is none."""
@@ -61,7 +86,10 @@ def changed(path: Path, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     kept as they are. Raises ``ConfigError`` with the file and the place for what is no JSON object.
     """
     before = _content(path)
-    settings = _parsed(before, path)
+    try:
+        settings = _parsed(before, path)
+    except NotPlainJson as refusal:
+        raise NotPlainJson(refusal.message, path, _entries_by_hand(before or b"", change)) from None
     try:
         after = change(settings)
     except ConfigError as error:
@@ -91,11 +119,49 @@ def _parsed(content: bytes | None, path: Path) -> dict[str, Any]:
         found = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_once)
     except ValueError as error:
         hint = "; comments are none of JSON, so the entries have to be put in by hand" if b"//" in content else ""
-        raise ConfigError(f"cannot be read as JSON: {error}{hint}; the file is left as it is", at=str(path)) from None
+        raise NotPlainJson(f"cannot be read as JSON: {error}{hint}; the file is left as it is", path) from None
     except RecursionError:
         raise ConfigError("nested too deeply; the file is left as it is", at=str(path)) from None
     if not isinstance(found, dict):
         raise ConfigError(f"expected an object, got {type(found).__name__}; it is left as it is", at=str(path))
+    return found
+
+
+_LENIENT: Final = re.compile(
+    r'("(?>[^"\\]|\\.)*+")|//[^\n]*|/\*(?>.*?(?:\*/|\Z))|,(?=(?>(?:\s|//[^\n]*|/\*(?>.*?(?:\*/|\Z)))*)[}\]])', re.DOTALL
+)
+"""A string, which stays, or what JSON with comments has beside JSON: comments, and a comma before a closing bracket."""
+
+
+def _entries_by_hand(content: bytes, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> str:
+    """Return, as JSON, the members that ``change`` gives to an object in JSON with comments; "" if there are none."""
+    try:
+        found = json.loads(_LENIENT.sub(lambda match: match[1] or "", content.decode("utf-8-sig")))
+        after = change(found)
+    except (ValueError, RecursionError, ConfigError, AttributeError, TypeError):
+        return ""
+    wanted: dict[str, Any] = {}
+    for name, value in after.items():
+        inner = found.get(name)
+        if isinstance(value, Mapping) and isinstance(inner, Mapping | None):
+            differs = {key: one for key, one in value.items() if inner is None or inner.get(key) != one}
+            if differs:
+                wanted[name] = differs
+        elif value != inner:
+            wanted[name] = value
+    return json.dumps(wanted, indent=2, ensure_ascii=False) if wanted else ""
+
+
+def _members_that_differ(old: Any, new: Any) -> list[str]:
+    """Return the names of members that differ, two levels deep: ``hooks.PreToolUse``."""
+    found = []
+    for name in dict.fromkeys((*old, *new)):
+        before, after = old.get(name), new.get(name)
+        if before == after:
+            continue
+        inner = [one if isinstance(one, dict) else {} for one in (before, after)]
+        below = [key for key in dict.fromkeys((*inner[0], *inner[1])) if inner[0].get(key) != inner[1].get(key)]
+        found += [f"{name}.{key}" for key in below] or [name]
     return found
 
 

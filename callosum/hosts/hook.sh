@@ -29,6 +29,10 @@ hand_over() {
 		up=$((${up%.*}${up#*.} + @MILLISECONDS@ / 10))
 		limit="$limit&deadline=$boot:${up%??}.${up#"${up%??}"}"
 	fi
+	case $HOME in # only where it needs no encoding
+	*[!A-Za-z0-9/._-]*) ;;
+	/*) limit="$limit&home=$HOME" ;;
+	esac
 	if [ "$seconds" != @PATIENCE@ ] && is_hung; then
 		status=@HUNG_STATUS@ # a report does not come here: nobody waits for it
 	elif can_ask "$@"; then

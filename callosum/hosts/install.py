@@ -24,9 +24,10 @@ from callosum.hosts.codex import setup as codex
 from callosum.hosts.files import Change
 from callosum.hosts.gemini import setup as gemini
 from callosum.hosts.mcp import install as mcp
+from callosum.hosts.native import windows
 from callosum.hosts.openclaw import install as openclaw
 from callosum.hosts.remote import Remote
-from callosum.hosts.script import names_of, script_of, script_path
+from callosum.hosts.script import Hook, hook_of, names_of
 from callosum.model import DEFAULT_NAMESPACE
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings, handed_on, load, user_config
@@ -72,25 +73,25 @@ class Site(NamedTuple):
 class Plan(Struct, frozen=True):
     """What is to be done for a host.
 
-    ``script``: the hook script that is written too, with its text. ``remote``: the server that it asks, with that
+    ``hook``: the hook that is written too. ``remote``: the server that it asks, with that
     server's table of tiers. ``then`` is what there is to know or to do afterwards, one sentence each.
     """
 
     host: str
     changes: tuple[Change, ...]
-    script: tuple[Path, str] | None = None
+    hook: Hook | None = None
     remote: tuple[Remote, dict[str, int]] | None = None
     then: tuple[str, ...] = ()
 
     @property
-    def writes_script(self) -> bool:
-        """Whether the script is not there yet as it should be."""
-        return self.script is not None and _text_of(self.script[0]) != self.script[1]
+    def writes_hook(self) -> bool:
+        """Whether the hook is not there yet as it should be."""
+        return self.hook is not None and not self.hook.is_written
 
     @property
     def changes_something(self) -> bool:
         """Whether anything would be written."""
-        return self.writes_script or any(change.changes for change in self.changes)
+        return self.writes_hook or any(change.changes for change in self.changes)
 
 
 _NEEDS: Final = ("uvicorn", "starlette", "apscheduler")
@@ -99,16 +100,17 @@ _NEEDS: Final = ("uvicorn", "starlette", "apscheduler")
 
 def plan_install(host: str, settings: Settings, where: Where) -> Plan:
     """What puts the gate in front of a host. Raises ``ConfigError`` with the file and the place."""
+    if windows.is_here() and where.remote is None and host in BY_SCRIPT:
+        raise ConfigError(
+            "there is no local gate on Windows: name a server of several machines with --url", at="callosum install"
+        )
     site = _site(host, settings, where)
     missing = next((name for name in _NEEDS if find_spec(name) is None), None)
     if missing is not None and where.remote is None:  # the entries would hold everything: no gate could be started
         raise ConfigError(f"{missing} is not installed: pip install 'callosum-protocol[server]'", at="callosum install")
     if site.path is None:
         raise ConfigError(f"name the settings file: callosum install {host} FILE", at="FILE")
-    script = None
-    if host in BY_SCRIPT:
-        own = host if where.remote is not None else ""
-        script = script_path(settings, own), script_of(settings, where.remote, own)
+    hook = _hook(host, settings, where) if host in BY_SCRIPT else None
     then: tuple[str, ...] = ()
 
     def added(found: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -120,7 +122,7 @@ def plan_install(host: str, settings: Settings, where: Where) -> Plan:
     told = (where.remote, remote.greet(where.remote, settings, host)) if where.remote is not None else None
     if where.remote is None and host != "mcp":
         then = (*then, *_unread(where.environ))
-    return Plan(host, (change,), script, told, then)
+    return Plan(host, (change,), hook, told, then)
 
 
 def plan_uninstall(host: str, settings: Settings, where: Where) -> Plan:
@@ -143,15 +145,20 @@ def install(plan: Plan, settings: Settings) -> None:
         remote.save(server, settings.state, plan.host, tools)
     else:
         _write_tiers(settings)
-        if plan.script is not None:
+        if plan.hook is not None:
             remote.forget(settings.state, plan.host)
         _record(settings)
-    if plan.script is not None:
-        path, text = plan.script
-        files.write(path, text.encode(), 0o700)
+    if plan.hook is not None:
+        write_hook(plan.hook)
     files.install([*plan.changes], settings.state, plan.host)
     if plan.remote is None:
         _replace_gate(settings)
+
+
+def write_hook(hook: Hook) -> None:
+    """Write the hook's files, each replaced at once, so that hosts that run meanwhile start the old hook or the new."""
+    for path, content, mode in hook.files:
+        files.write(path, content, mode)
 
 
 def uninstall(plan: Plan, settings: Settings) -> None:
@@ -227,6 +234,10 @@ def _site(host: str, settings: Settings, where: Where) -> Site:
     return maker(settings, where)
 
 
+def _hook(host: str, settings: Settings, where: Where) -> Hook:
+    return hook_of(settings, where.remote, host if where.remote is not None else "")
+
+
 def _check_url(url: str) -> None:
     server = remote.server_at(url, "--http", "http://127.0.0.1:7700")
     if not remote.is_loopback(server.host):  # it takes no token from us, and may reach no private address
@@ -235,11 +246,13 @@ def _check_url(url: str) -> None:
 
 def _hooks(setup: Any, settings: Settings, where: Where) -> Site:
     """A host with command hooks."""
-    script = str(script_path(settings, setup.HOST if where.remote is not None else ""))
+    hook = _hook(setup.HOST, settings, where)
+    script = str(hook.path)
     path = where.file or setup.settings_path(where.home, where.environ, where.project)
-    wanted = setup.entries(script)
-    if where.url is not None:
-        wanted = setup.entries(script, where.url.rstrip("/"), names_of(settings))
+    if setup is claude_code:
+        wanted = setup.entries(script, where.url and where.url.rstrip("/"), names_of(settings))
+    else:
+        wanted = setup.entries(script, bounded=hook.native)
     return Site(path, partial(entries.installed, wanted=wanted), entries.removed, lambda _: _THEN.get(setup.HOST, ()))
 
 
@@ -265,6 +278,10 @@ def _mcp(settings: Settings, where: Where) -> Site:
     def then(found: Mapping[str, Any]) -> tuple[str, ...]:
         if not mcp.covered(found):
             raise ConfigError("there are no MCP servers in it", at="mcpServers")
+        for module, name in mcp.needed(found).items():
+            if find_spec(module) is None:  # the host would start an entry that ends at once
+                told = f"{module} is not installed, which its gate needs: pip install 'callosum-protocol[mcp]'"
+                raise ConfigError(told, at=f"server {name}")
         left = [f"{name} stays without the gate: {why}." for name, why in mcp.skipped(found)]
         if settings.state != load(environ={}).state:
             left.append(f"Have the host set CALLOSUM_STATE={settings.state}, else its servers ask another gate.")
@@ -291,7 +308,7 @@ _NOT_REMOTE: Final[Mapping[str, str]] = {
     "mcp": "the servers ask the gate that CALLOSUM_URL and CALLOSUM_TOKEN name",
 }
 BY_SCRIPT: Final = frozenset(("claude-code", "codex", "gemini"))
-"""The hosts that call the hook script."""
+"""The hosts that start a hook."""
 _THEN: Final[Mapping[str, tuple[str, ...]]] = {
     "codex": (
         (
@@ -304,10 +321,3 @@ _THEN: Final[Mapping[str, tuple[str, ...]]] = {
         "A gateway that runs takes the plugin in by itself within seconds; `openclaw plugins list` shows it.",
     ),
 }
-
-
-def _text_of(path: Path) -> str | None:
-    try:
-        return path.read_text("utf-8")
-    except OSError:
-        return None

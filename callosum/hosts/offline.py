@@ -17,6 +17,7 @@ import os
 import sys
 from time import monotonic
 
+from callosum.hosts.refusal import BEFORE, GUARDED, REFUSED_CONNECTION, refusal
 from callosum.launch import NEUTRAL, environment, recorded_config, serve_command
 from callosum.sockets import HUNG_STATUS, note_answered, note_hung, stranger
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, Final
 
-REFUSED_CONNECTION: Final = 7
-"""What curl ends with where nobody listens."""
 TIMED_OUT: Final = 28
 """What curl ends with where the gate did not answer in time."""
 REFUSED_REQUEST: Final = 22
@@ -39,8 +38,6 @@ START_SECONDS: Final = 8.0
 """How long a call that changes something waits for a gate that is being started."""
 ASK_SECONDS: Final = 1.0
 _POLL: Final = 0.02
-_GUARDED: Final = ("callosum", ".claude", ".codex", ".gemini", "openclaw.json", "tiers.json")
-"""What a call that touches the gate's own files or a host's settings speaks of, in lower case."""
 _LOG: Final = "server.log"
 _NOT_FIRST: Final = 1
 """What a gate ends with that finds another one serving."""
@@ -48,8 +45,6 @@ _AGAIN: Final = 5.0
 """How long an event that does not wait for the gate leaves it to others to start one that has ended, in seconds."""
 IDLE: Final = 600
 
-BEFORE: Final = {"claude-code": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool"}
-"""What a host calls the event in which it asks whether a tool may run."""
 CHANGED: Final = "ConfigChange"
 """What Claude Code asks before changed settings take effect."""
 BEGIN: Final = "SessionStart"
@@ -81,10 +76,10 @@ def main(arguments: list[str] | None = None) -> int:
     tool = payload.get("tool_name") if isinstance(payload.get("tool_name"), str) else ""
     params = payload.get("tool_input") if isinstance(payload.get("tool_input"), dict) else {}
     tier = _tier(state, folder, tool, params, payload.get("cwd")) if before else 0
-    answer = None
+    answer, asked = None, int(status) not in (REFUSED_CONNECTION, HUNG_STATUS, *NO_CURL)
     if path and (int(status) == REFUSED_CONNECTION or int(status) in NO_CURL):
         ends = monotonic() + (START_SECONDS if tier > 0 or event == BEGIN else 0)
-        answer, why = _bring_up(state, path, target, body, ends)
+        answer, why, asked = _bring_up(state, path, target, body, ends)
         where = f"{why}; {where}" if why else where
     elif path and int(status) == REFUSED_REQUEST and len(body) > MOST:
         from callosum.hosts.shortening import shortened  # noqa: PLC0415
@@ -95,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
 
         if before and tier > 2:
             answer = refusal(host, tier, tool, where)
-            if int(status) not in (REFUSED_CONNECTION, HUNG_STATUS, *NO_CURL):  # it may have been asked
+            if asked:  # it may decide yet, or have decided
                 note_given_up(folder, target, host, payload, tool)
         elif before:
             note_call(state, folder, target, host, payload, tool, params, tier)
@@ -104,23 +99,6 @@ def main(arguments: list[str] | None = None) -> int:
     if answer and answer != b"{}":
         sys.stdout.buffer.write(answer + b"\n")
     return 0
-
-
-def refusal(host: str, tier: int, tool: str, where: str) -> bytes:
-    """What the host prints to its model where a call may not run without the gate, which is looked for ``where``."""
-    reason = (
-        f"[Callosum] The gate cannot be asked, and {tool[:100]} can have tier {tier}: it was not run. "
-        "Reading and low-risk work go on. Try again in a moment; "
-        f"`callosum doctor` says what is wrong ({where})."
-    )
-    if host == "gemini":
-        return json.dumps({"decision": "deny", "reason": reason}).encode()
-    decided = {
-        "hookEventName": BEFORE[host],
-        "permissionDecision": "deny",
-        "permissionDecisionReason": reason,
-    }
-    return json.dumps({"hookSpecificOutput": decided}).encode()
 
 
 def _changed(state: str, host: str, path: object) -> int:
@@ -143,12 +121,12 @@ def _changed(state: str, host: str, path: object) -> int:
 
 
 def _tier(state: str, folder: str, tool: str, params: Mapping[str, Any], cwd: object) -> int:
-    from callosum.client.fallback import UNKNOWN, load_table, runs_commands, tier_of  # noqa: PLC0415 - a call's alone
+    from callosum.client.fallback import READS, UNKNOWN, load_table, runs_commands, tier_of  # noqa: PLC0415 - a call's alone
 
     try:
         table = load_table(os.path.join(folder, "fallback.json"))  # noqa: PTH118 - pathlib costs 5 ms of a start
     except (OSError, ValueError):
-        table = {}
+        table = READS
     tier = tier_of(table, tool, params)
     shell = tier >= UNKNOWN and runs_commands(tool)
     if not shell and (not 0 < tier < UNKNOWN or not _speaks_of_the_gate(state, params, cwd)):
@@ -165,7 +143,7 @@ def _tier(state: str, folder: str, tool: str, params: Mapping[str, Any], cwd: ob
 def _speaks_of_the_gate(state: str, params: Mapping[str, Any], cwd: object) -> bool:
     """Whether a call may write the gate's own files or a host's hook settings, of which the table knows nothing."""
     text = json.dumps([params, cwd], ensure_ascii=False).lower()
-    return any(name in text for name in (*_GUARDED, os.path.basename(state).lower()))  # noqa: PTH119
+    return any(name in text for name in (*GUARDED, os.path.basename(state).lower()))  # noqa: PTH119
 
 
 def _tier_by_rules(state: str, tool: str, params: Mapping[str, Any], cwd: object, *, shell: bool) -> int:
@@ -194,32 +172,33 @@ def _tier_by_rules(state: str, tool: str, params: Mapping[str, Any], cwd: object
 # --- by the gate --------------------------------------------------------------------------------------
 
 
-def _bring_up(state: str, path: str, target: str, body: bytes, ends: float) -> tuple[bytes | None, str]:
+def _bring_up(state: str, path: str, target: str, body: bytes, ends: float) -> tuple[bytes | None, str, bool]:
     """See to it that a gate is started, and ask it as soon as it answers.
 
-    Returns its answer, None where there is none until ``ends``, and why somebody who listens is not asked.
+    Returns its answer, None where there is none until ``ends``; why somebody who listens is not asked; and whether a
+    gate was asked.
     """
     answer, listens, why = _ask(path, target, body)
     if listens:
-        return answer, why
+        return answer, why, not why
     try:
         if monotonic() >= ends and _tried(state):
-            return None, ""
+            return None, "", False
         started = _start(state, path)
     except OSError:
-        return None, ""  # a folder that cannot be written locks nobody out: the table stands
+        return None, "", False  # a folder that cannot be written locks nobody out: the table stands
     from time import sleep  # noqa: PLC0415
 
     while (left := ends - monotonic()) > 0:
         answer, listens, why = _ask(path, target, body, max(left, ASK_SECONDS))
         if listens:
-            return answer, why
+            return answer, why, not why
         if started and (ended := os.waitpid(started, os.WNOHANG))[0]:
             if os.waitstatus_to_exitcode(ended[1]) != _NOT_FIRST:
-                return None, ""  # it cannot be started: server.log says why
+                return None, "", False  # it cannot be started: server.log says why
             started = 0
         sleep(_POLL)
-    return None, ""
+    return None, "", False
 
 
 def _ask(path: str, target: str, body: bytes, seconds: float = ASK_SECONDS) -> tuple[bytes | None, bool, str]:

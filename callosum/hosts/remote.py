@@ -27,7 +27,8 @@ from callosum.client.errors import TransportError
 from callosum.client.fallback import FILE, read_table, write_table
 from callosum.client.transport import Address, Transport
 from callosum.errors import CallosumError, ConfigError, GateUnavailable
-from callosum.hosts import files
+from callosum.hosts import files, native
+from callosum.hosts.native import windows
 from callosum.spool import Spool
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ def remote_of(url: str, token_file: Path | None, cacert: Path | None) -> Remote:
     for path, at in ((token_file, "--token-file"), (cacert, "--cacert")):
         if path is not None and not path.is_file():
             raise ConfigError(f"there is no file {path}", at=at)
+    if cacert is not None and windows.is_here():
+        raise ConfigError(
+            "Windows has a store for certificates: put it there (certutil -addstore Root FILE)", at="--cacert"
+        )
     token_in(token_file)
     return Remote(url=url.rstrip("/"), token_file=str(token_file), cacert=str(cacert) if cacert is not None else None)
 
@@ -91,7 +96,9 @@ def is_loopback(host: str) -> bool:
 def token_in(path: Path) -> str:
     """Reads a token. Raises ``ConfigError`` for a file that others may read too, or that holds none."""
     try:
-        if path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
+        if windows.is_here():
+            _check_access_list(path)
+        elif path.stat().st_mode & (stat.S_IRGRP | stat.S_IROTH):
             raise ConfigError(f"others can read it: chmod 600 {path}", at="--token-file")
         with path.open(encoding="ascii") as file:
             token = file.read(_LONGEST).split("\n")[0]
@@ -100,6 +107,13 @@ def token_in(path: Path) -> str:
     if not token or not token.isprintable() or " " in token:
         raise ConfigError("expected a token in its first line and nothing else", at=str(path))
     return token
+
+
+def _check_access_list(path: Path) -> None:
+    program = native.client_path()
+    fault = windows.token_fault(program, path) if program is not None else "this installation has no hook client"
+    if fault:
+        raise ConfigError(fault, at=str(path))
 
 
 def folder_of(state: Path, host: str) -> Path:
@@ -120,7 +134,7 @@ def save(remote: Remote, state: Path, host: str, tools: dict[str, int]) -> None:
     folder = folder_of(state, host)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_table(folder / FILE, tools)
+        _write_tables(folder, tools)
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}", at=str(folder)) from None
     files.write(folder / _NAME, msgspec.json.encode(remote), 0o600)
@@ -162,7 +176,7 @@ def tend(state: str, host: str) -> None:
     if remote is None:
         return
     with suppress(CallosumError, TransportError, ValueError, OSError):
-        write_table(folder / FILE, _table(remote))
+        _write_tables(folder, _table(remote))
         if Spool(str(folder)).left():
             with _client(remote, folder, _PATIENCE) as client:
                 client.flush()
@@ -179,6 +193,12 @@ def tell() -> None:
         client = _client(remote, folder, TELL_SECONDS)
         client.flush()
         client.close()
+
+
+def _write_tables(folder: Path, tools: dict[str, int]) -> None:
+    write_table(folder / FILE, tools)
+    if windows.is_here():
+        files.write(folder / windows.TIERS, windows.tiers(tools), 0o600)
 
 
 def _client(remote: Remote, folder: Path, seconds: float) -> CallosumClient:

@@ -1,4 +1,8 @@
-"""The script that a host with command hooks starts, made from ``hook.sh``: for a state folder's gate, or a server."""
+"""The hook that a host with command hooks starts: the native client, or the script that is made from ``hook.sh``.
+
+The client asks the gate of a state folder, on platforms for which the installation has one (``callosum.hosts.native``).
+Everything else takes the script: other platforms, and servers of several machines.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,14 @@ import shutil
 import sys
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlencode
 
 from callosum import launch
+from callosum.errors import ConfigError
+from callosum.hosts import native
 from callosum.hosts.entries import MARK
+from callosum.hosts.native import windows
 from callosum.hosts.remote import Remote, folder_of
 from callosum.model import DEFAULT_NAMESPACE
 from callosum.sockets import HUNG_SECONDS, HUNG_STATUS, hung_path, origin, origin_path, socket_path
@@ -22,13 +29,15 @@ if TYPE_CHECKING:
     from callosum.settings import Settings
 
 NAME: Final = MARK
-"""The script's name in the state folder. The gate guards that folder, and so the script."""
+"""File name of the script in the state folder. The names of all hook files begin with it, and the gate guards them."""
 REPORT: Final = "report"
-"""The script's word for an event that only tells: the host does not wait until the gate has heard it."""
+"""First argument of the script for an event that only reports: the host does not wait for the gate."""
 HERE: Final = "here"
-"""Its word for an event about a file: where the server is another machine's, this one looks at it by itself."""
-PATIENCE: Final = "10"
+"""First argument for an event about a file: for a server on another machine, this machine reads the file itself."""
+PATIENCE: Final = 10
 """How long such an event may take, in seconds."""
+SECONDS: Final = 1
+"""How long a hook waits for the answer of the local gate, in seconds."""
 _SECRET: Final = "Authorization: Bearer $token\nTOKEN\n"  # noqa: S105 - how the script says it
 _TEND: Final = (
     "case $payload in *SessionStart* | *UserPromptSubmit* | *BeforeAgent*) "
@@ -43,21 +52,94 @@ _PRIVILEGED: Final = " -p"
 """Has bash take no function, option or startup file from its variables. Other shells have none of these."""
 
 
+def native_path(settings: Settings) -> Path:
+    """Where the native client is, for all hosts that ask the local gate."""
+    return settings.state / native.INSTALLED
+
+
 def script_path(settings: Settings, host: str = "") -> Path:
     """Where the script is: one for all hosts that ask the local gate, one for each ``host`` that asks a server."""
-    return settings.state / (f"{NAME}-{host}" if host else NAME)
+    name = f"{NAME}-{host}" if host else NAME
+    return settings.state / (f"{name}.exe" if windows.is_here() else name)
 
 
-def closed(script: str, host: str, seconds: int, *, asks: bool, reports: bool = False) -> str:
-    """The script as a shell command that never means yes where it fails, for a host that would.
+class Hook(NamedTuple):
+    """What a host starts: ``path``, and the files that make it up, in the order in which they are written."""
+
+    path: Path
+    files: tuple[tuple[Path, bytes, int], ...]
+    """Path, content and mode of each."""
+    native: bool
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the files are there as they should be."""
+        return all(_content(path) == content for path, content, _ in self.files)
+
+    @property
+    def kind(self) -> str:
+        """What it is, in words."""
+        return "the native client" if self.native else "the script"
+
+
+def hook_of(settings: Settings, remote: Remote | None = None, host: str = "", *, script: bool = False) -> Hook:
+    """Return the hook for the gate of the settings' state folder; with ``remote``, for that server and one ``host``.
+
+    It is the native client where there is one, unless ``script`` or the settings (``hook = "script"``) say otherwise.
+    On Windows it is always the client. Raises ``ConfigError`` there if this installation has none.
+    """
+    if windows.is_here():
+        return _windows_hook(settings, remote, host)
+    wanted = remote is None and not script and settings.hook == "native"
+    program = native.client_path() if wanted else None
+    if program is not None:
+        query = urlencode(names_of(settings))
+        configuration = native.configuration(settings.state, query, _offline(), SECONDS, PATIENCE)
+        if configuration is not None:
+            path = native_path(settings)
+            beside = path.with_name(path.name + native.CONFIGURATION)
+            return Hook(path, ((beside, configuration, 0o600), (path, program.read_bytes(), 0o700)), native=True)
+    path = script_path(settings, host)
+    return Hook(path, ((path, script_of(settings, remote, host).encode(), 0o700),), native=False)
+
+
+def _windows_hook(settings: Settings, remote: Remote | None, host: str) -> Hook:
+    program = native.client_path()
+    if program is None:
+        raise ConfigError("this installation has no hook client for this machine: install its wheel", at="callosum")
+    path = script_path(settings, host)
+    if remote is None:  # a check of entries that are there; an installation was refused before
+        return Hook(path, ((path, program.read_bytes(), 0o700),), native=True)
+    query = urlencode({"via": MARK, **names_of(settings)})
+    folder = folder_of(settings.state, host)
+    configuration = windows.configuration(
+        settings.state, folder, host, remote, query, patience=PATIENCE, limit=native.LIMIT
+    )
+    beside = path.with_name(path.name + native.CONFIGURATION)
+    return Hook(path, ((beside, configuration, 0o600), (path, program.read_bytes(), 0o700)), native=True)
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def closed(script: str, host: str, seconds: int, *, asks: bool, reports: bool = False, bounded: bool = False) -> str:
+    """The hook as a shell command that never means yes where it fails, for a host that would.
+
+    ``bounded``: it ends by itself within ``seconds``, as the native client does. The script is ended by ``timeout``.
 
     ``asks``: it is asked whether a tool may run, and its death within ``seconds`` or its absence means no: exit
     code 2 with a reason. Where it only tells, a failure is nobody's business; with ``reports`` nobody waits for it.
     """
+    if windows.is_here():
+        return windows.closed(script, host, asks=asks, word=REPORT if reports and not asks else "")
     command = f"{shlex.quote(script)} {host}"
     if not asks:
         return f"{command} {REPORT} || true" if reports else f"{command} || true"
-    timeout = _program("timeout")
+    timeout = None if bounded else _program("timeout")
     waits = f"{shlex.quote(timeout)} -k 1 {seconds} " if timeout else ""
     otherwise = "echo 'Callosum: the hook failed, so nothing runs (see callosum doctor)' >&2; exit 2;"
     return f"{waits}{command} || {{ {otherwise} }}"
@@ -80,8 +162,6 @@ def script_of(settings: Settings, remote: Remote | None = None, host: str = "") 
     read each time, and handed to curl by a pipe: it is in no list of processes.
     """
     said = {**({"via": MARK} if remote is not None else {}), **names_of(settings)}
-    offline = launch.command(run="callosum.hosts.offline:main")
-    offline.insert(2, "-S")
     words = {
         "PRIVILEGED": _PRIVILEGED if _is_bash("/bin/sh") else "",
         "DROPPED": " ".join(_dropped()),
@@ -90,8 +170,8 @@ def script_of(settings: Settings, remote: Remote | None = None, host: str = "") 
         "NOW": "read -r now _ </proc/uptime" if _has_proc() else "now=$(date +%s)",
         "HUNG_SECONDS": str(HUNG_SECONDS),
         "HUNG_STATUS": str(HUNG_STATUS),
-        "PATIENCE": PATIENCE,
-        "OFFLINE": shlex.join(offline),
+        "PATIENCE": str(PATIENCE),
+        "OFFLINE": shlex.join(_offline()),
         "STATE": shlex.quote(str(settings.state)),
     }
     if remote is None:
@@ -101,8 +181,8 @@ def script_of(settings: Settings, remote: Remote | None = None, host: str = "") 
             "QUERY": "&".join(filter(None, ("pid=$PPID", urlencode(said)))),
             "CAN": _is_gate(path),
             "HUNG": shlex.quote(hung_path(path)),
-            "SECONDS": "1",
-            "MILLISECONDS": "1000",
+            "SECONDS": str(SECONDS),
+            "MILLISECONDS": str(SECONDS * 1000),
             "WHERE": f"--unix-socket {socket}",
             "BASE": "http://localhost",
             "ALSO": "",
@@ -140,6 +220,12 @@ def script_of(settings: Settings, remote: Remote | None = None, host: str = "") 
     for name, value in words.items():
         text = text.replace(f"@{name}@", value)
     return "".join(line for line in text.splitlines(keepends=True) if line.strip())
+
+
+def _offline() -> list[str]:
+    """Return the command line that decides without the gate."""
+    words = launch.command(run="callosum.hosts.offline:main")
+    return [*words[:2], "-S", *words[2:]]
 
 
 def _is_gate(path: str) -> str:

@@ -16,10 +16,11 @@ from callosum.model import DEFAULT_NAMESPACE, Call, Decision, Outcome
 
 
 class Place(Struct, frozen=True):
-    """Under which name a host's sessions act, and in which memory."""
+    """Under which name a host's sessions act, and in which memory. ``home`` is the home of the host's process."""
 
     instance: str
     namespace: str = DEFAULT_NAMESPACE
+    home: str | None = None
 
 
 class Actor(Struct, frozen=True, kw_only=True):

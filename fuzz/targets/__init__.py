@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
-from fuzz.source import Source
-from fuzz.targets import classify, growth, keys, redaction, rules, shell, sketch, structured, wire
-
-
-class Target(NamedTuple):
-    """One target. ``words``: what a fuzzer may put in where it mutates text. ``minute``: how many inputs a short
-    campaign tries, some five seconds' worth.
-    """
-
-    name: str
-    about: str
-    run: Callable[[Source], None]
-    words: tuple[str, ...] = ()
-    minute: int = 5000
-
+from fuzz.target import Target
+from fuzz.targets import classify, growth, hook, keys, offline, redaction, rules, shell, sketch, structured, wire
 
 TARGETS: Final = (
     Target("classify", "any call by any host", classify.run, classify.WORDS, minute=7000),
@@ -30,5 +16,15 @@ TARGETS: Final = (
     Target("rules", "files with rules and settings", rules.run, rules.WORDS, minute=8000),
     Target("wire", "bodies of /intercept and /complete", wire.run, wire.WORDS, minute=16000),
     Target("redaction", "secrets among params and texts", redaction.run, redaction.WORDS, minute=2500),
+    Target("hook", "answers of gates to the native hook client", hook.run, hook.WORDS, minute=150),
+    Target(
+        "offline",
+        "calls to the hook client for Windows while nobody can be asked",
+        offline.run,
+        offline.WORDS,
+        minute=20000,
+    ),
     Target("growth", "time: four times the input, four times the work", growth.run, shell.WORDS, minute=120),
 )
+
+__all__ = ["TARGETS", "Target"]

@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from callosum.hosts.checkup import examine, watch
 from callosum.settings import Settings
 from callosum.sockets import socket_path
 from tests.acceptance.command import run
+from tests.support import hooks
 from tests.support.serving import hosted, serving, until
 
 SCRIPTED = ("claude-code", "codex", "gemini")
@@ -75,7 +77,7 @@ class Home:
         return wrong
 
     def hook(self, host: str, payload: dict[str, Any]) -> bytes:
-        words = [str(self.state / "callosum-hook"), host]
+        words = [str(hooks.installed(self.state)), host]
         return subprocess.run(words, input=json.dumps(payload).encode(), capture_output=True, check=True).stdout
 
     def told(self) -> list[dict[str, Any]]:
@@ -204,7 +206,7 @@ def test_a_changed_entry_is_as_bad_as_none(gated: Home) -> None:
     path = gated.path("claude-code")
     path.write_text(path.read_text().replace('"onFailure": "block"', '"onFailure": "allow"'))
     mark = gated.folder / "ran"
-    path.write_text(path.read_text().replace("callosum-hook", f"callosum-hook; touch {mark};"))
+    path.write_text(path.read_text().replace("/callosum-hook", f"/callosum-hook; touch {mark};"))
     code, found = gated.doctor()
     assert (code, found["claude-code entries"]["level"]) == (1, "wrong")
     assert "PreToolUse, PostToolUse" in found["claude-code entries"]["says"]
@@ -269,13 +271,15 @@ def test_a_host_too_old_for_the_fail_closed_form(gated: Home) -> None:
 
 def test_a_script_that_is_gone_or_changed(gated: Home) -> None:
     gated.install("gemini")
-    script = gated.state / "callosum-hook"
-    text = script.read_text()
+    script = hooks.installed(gated.state)
+    content = script.read_bytes()
+    script.unlink()  # a program that runs cannot be written
     script.write_text("#!/bin/sh\nexit 0\n")
+    script.chmod(0o700)
     wrong = gated.wrong()
     assert set(wrong) == {"gemini script", "gemini canary"}
     assert wrong["gemini canary"]["says"] == "a call that must be refused was not: it let the call pass"
-    script.write_text(text)
+    script.write_bytes(content)
     script.chmod(0o600)
     assert "cannot be started" in gated.wrong()["gemini script"]["says"]
     script.unlink()
@@ -403,3 +407,35 @@ def test_an_mcp_server_that_was_added_since(home: Home) -> None:
     wrong = home.wrong()["mcp entries"]
     assert "mail" in wrong["says"]
     assert wrong["advice"] == f"callosum install mcp {path}"
+
+
+def test_mcp_servers_that_cannot_be_started_are_wrong(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = home.folder / "mcp.json"
+    path.write_text(
+        '{"mcpServers": {"files": {"url": "http://127.0.0.1:1/mcp"}, "gate": {"command": "callosum", "args": ["mcp"]}}}'
+    )
+    home.program("callosum", "")
+    missing = "import sys; sys.modules['urllib3'] = sys.modules['mcp'] = None; import callosum.cli; callosum.cli.main()"
+    without = (sys.executable, "-c", missing)
+    before = path.read_text()
+    refused = run(home.state, "install", "mcp", str(path), "--yes", env=home.env, program=without)
+    assert (refused.returncode, path.read_text()) == (2, before), refused
+    assert "server files: urllib3 is not installed" in refused.stderr
+    assert "pip install 'callosum-protocol[mcp]'" in refused.stderr
+    home.install("mcp", str(path))
+    assert home.wrong() == {}
+    found = json.loads(run(home.state, "doctor", "--json", env=home.env, program=without).stdout)["findings"]
+    wrong = [one["says"] for one in found if one["check"] == "mcp programs"]
+    assert wrong == [f"server files in {path} cannot be started: urllib3 is not installed"]
+    servers = json.loads(path.read_text())
+    servers["mcpServers"]["files"]["command"] = "/gone/python"
+    path.write_text(json.dumps(servers))
+    assert "there is no program /gone/python" in home.wrong()["mcp programs"]["says"]
+
+
+def test_a_host_of_a_version_without_hooks_is_wrong(home: Home) -> None:
+    for host, version in (("codex", "codex-cli 0.20.0"), ("gemini", "0.20.0")):
+        home.install(host)
+        home.program(host, version)
+        assert "calls no hooks" in home.doctor()[1][f"{host} version"]["says"]
+        assert home.doctor()[1][f"{host} version"]["level"] == "wrong"

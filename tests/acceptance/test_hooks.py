@@ -1,4 +1,7 @@
-"""The hook of a host with command hooks: the real script, as a host starts it, with a gate that lives, dies and lies."""
+"""The hook of a host with command hooks, as a host starts it, with a gate that lives, dies and lies.
+
+Every test drives the native client; those in ``BOTH`` and ``OF_THE_SCRIPT`` drive the script too, or it alone.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +24,16 @@ import pytest
 
 from callosum.errors import StoreUnavailable
 from callosum.gate import LocalGate
-from callosum.hosts.offline import BEFORE, START_SECONDS, refusal
-from callosum.hosts.script import REPORT, script_of
+from callosum.hosts.native import client_path
+from callosum.hosts.offline import START_SECONDS
+from callosum.hosts.refusal import BEFORE, refusal
+from callosum.hosts.script import REPORT
 from callosum.model import Event
 from callosum.server.place import running
 from callosum.settings import Settings
 from callosum.sockets import socket_path
 from tests.acceptance.command import run
+from tests.support import hooks
 from tests.support.serving import hosted, launch, serving, until
 from tests.support.standing import impostor
 
@@ -53,15 +59,15 @@ class Said(NamedTuple):
 
 
 class Hook:
-    """The script in a state folder, as the installer writes it."""
+    """The hook in a state folder, as the installer writes it."""
+
+    kind = hooks.KINDS[0]
 
     def __init__(self, state: Path, host: str = "claude-code", environ: Mapping[str, str] | None = None) -> None:
         self.state, self.host = state, host
         self.environ = {**os.environ, **(environ or {})}
         state.mkdir(parents=True, exist_ok=True)
-        self.script = state / "callosum-hook"
-        self.script.write_text(script_of(Settings(state=state)))
-        self.script.chmod(0o700)
+        self.script = hooks.written(state, self.kind)
 
     def uses(self, folder: Path, **programs: str) -> None:
         """Have the script run other programs than those that were recorded: their texts, "" for one that is missing."""
@@ -90,6 +96,35 @@ def event(name: str, session: str, tool: str = "", params: Payload | None = None
     if tool:
         made |= {"tool_name": tool, "tool_input": params, "tool_use_id": id}
     return made
+
+
+BOTH = frozenset((
+    "test_two_sessions_and_one_file", "test_five_megabytes_are_judged_by_the_gate", "test_whoever_answers_in_its_place",
+    "test_a_gate_that_was_stopped_in_the_middle", "test_what_is_only_told_is_not_waited_for_and_arrives",
+    "test_without_a_gate_the_hook_starts_one_and_the_mail_is_judged", "test_a_payload_that_is_none",
+    "test_what_is_noted_names_who_acted_and_holds_no_secret", "test_a_host_that_dies_leaves_an_action_of_which_nobody_knows",
+    "test_without_python_and_gate_nothing_runs_and_it_says_what_to_do",
+))  # fmt: skip
+"""What the script is asked too."""
+OF_THE_SCRIPT = frozenset((
+    "test_where_curl_is_of_no_use_python_asks", "test_half_an_answer_is_none_to_python", "test_without_curl_python_asks",
+))  # fmt: skip
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    name = metafunc.definition.originalname
+    kinds = ["script"] if name in OF_THE_SCRIPT else hooks.KINDS if name in BOTH else hooks.KINDS[:1]
+    metafunc.parametrize("kind", kinds, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Hook, "kind", request.param)
+
+
+def test_native_client_is_here_to_be_tested() -> None:
+    if client_path() is None:
+        pytest.skip("the native hook client is NOT tested, only the script: `make native` builds it")
 
 
 @pytest.fixture
@@ -192,7 +227,7 @@ def test_what_was_settled_while_the_store_was_away_is_journalled_when_it_is_back
             assert outcomes() == []
             away.clear()
             until(lambda: len(outcomes()) == 3)
-            assert outcomes() == [
+            assert sorted(outcomes()) == [
                 ("claude-code/A", "done"),
                 ("claude-code/B", "cancelled"),
                 ("claude-code/C", "unknown"),
@@ -251,6 +286,12 @@ def cautious(hook: Hook) -> None:
     assert hook.send(event("UserPromptSubmit", "A", prompt="go on")).code == 0
 
 
+def half(channel: socket.socket, length: str) -> None:
+    channel.recv(65536)
+    channel.sendall(f'HTTP/1.1 200 OK\r\n{length}\r\n{{"hookSpecificOutput": {{"permi'.encode())
+    channel.close()
+
+
 def table(state: Path) -> None:
     (state / "fallback.json").write_text('{"tools": {"Read": 0, "Write": 1, "read_file": 0}}')
 
@@ -265,8 +306,10 @@ def table(state: Path) -> None:
         lambda channel: channel.sendall(b"\x00\xff\x00garbage\r\n\r\n"),
         lambda channel: channel.sendall(b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"),
         lambda channel: channel.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+        lambda channel: half(channel, "Content-Length: 500\r\n"),
+        lambda channel: half(channel, ""),
     ],
-    ids=["hangs", "closes", "500", "no JSON", "garbage", "elsewhere", "nothing"],
+    ids=["hangs", "closes", "500", "no JSON", "garbage", "elsewhere", "nothing", "half", "half of no length"],
 )
 def test_whoever_answers_in_its_place(state: Path, answer: Callable[[socket.socket], object]) -> None:
     hook = Hook(state)
@@ -386,7 +429,7 @@ def test_calls_that_went_on_are_in_the_journal_once_the_gate_is_back(state: Path
 
 def test_what_is_noted_names_who_acted_and_holds_no_secret(state: Path) -> None:
     hook = Hook(state)
-    hook.script.write_text(script_of(Settings(state=state, namespace="team a/b", instance="me & you")))
+    hooks.written(state, hook.kind, namespace="team a/b", instance="me & you")
     table(state)
     secret = "sk-ant-api03-" + "A1b2C3d4" * 6
     calls = {"Write": {"file_path": "/repo/.env", "content": f"KEY={secret}"}, "Bash": {"command": f"KEY={secret} ls"}}
@@ -460,7 +503,7 @@ def test_where_curl_is_of_no_use_python_asks(gate: Path, tmp_path: Path, code: i
     assert hook.before("A", "mcp__mail__send_email", MAIL, "a1") == Said(0, b"", "")
 
 
-def test_half_an_answer_is_none(state: Path, tmp_path: Path) -> None:
+def test_half_an_answer_is_none_to_python(state: Path, tmp_path: Path) -> None:
     hook = Hook(state)
     hook.uses(tmp_path / "bin", curl="")
     table(state)
@@ -484,7 +527,7 @@ def test_without_curl_python_asks(gate: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("host", list(BEFORE))
 def test_without_python_and_gate_nothing_runs_and_it_says_what_to_do(state: Path, host: str) -> None:
     hook = Hook(state, host)
-    hook.script.write_text(hook.script.read_text().replace(sys.executable, "/nowhere/python"))
+    hooks.edit(hook.script, sys.executable, "/nowhere/python")
     said = hook.before("A", "Read", {"file_path": "/repo/a.py"})
     assert said.code == 2
     assert said.out == b""
@@ -518,7 +561,8 @@ def test_what_the_offline_path_imports(state: Path) -> None:
         input=read, capture_output=True, check=True, timeout=60,
     )  # fmt: skip
     loaded = set(done.stderr.decode().split())
-    modules = ("client", "client.fallback", "hosts", "hosts.offline", "hosts.noting", "launch", "sockets", "spool")
+    hosts = ("hosts", "hosts.offline", "hosts.noting", "hosts.refusal")
+    modules = ("client", "client.fallback", *hosts, "launch", "sockets", "spool")
     allowed = {"callosum", *(f"callosum.{name}" for name in modules)}
     ours = {name for name in loaded if name.startswith("callosum")}
     assert ours == allowed

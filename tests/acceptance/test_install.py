@@ -9,8 +9,14 @@ from typing import Any
 
 import pytest
 
+from callosum.cli import install as install_cli
 from callosum.client.fallback import load_table
+from callosum.gate import LocalGate
+from callosum.hosts.install import SITES
+from callosum.hosts.native import client_path
+from callosum.model import Call
 from tests.acceptance.command import at_terminal, environment, run
+from tests.support import hooks
 
 SETTINGS = {
     "claude-code": ".claude/settings.json",
@@ -68,7 +74,7 @@ def test_in_and_out_again(home: Home, host: str) -> None:
             assert written[name] == value
     assert home.state.stat().st_mode & 0o777 == 0o700
     assert load_table(home.state / "fallback.json")["Read"] == 0, "the first call of all can be judged without a gate"
-    assert (home.state / "callosum-hook").exists() is (host != "openclaw")
+    assert hooks.installed(home.state).exists() is (host != "openclaw")
 
     again = home.run("install", host, "--yes")
     assert (again.returncode, again.stdout.startswith("Nothing to do")) == (0, True), again
@@ -204,5 +210,92 @@ def test_mcp_servers(home: Home) -> None:
 def test_the_files_are_the_users_alone(home: Home) -> None:
     home.run("install", "claude-code", "--yes")
     modes = {path.name: path.stat().st_mode & 0o777 for path in home.state.iterdir()}
-    assert modes == {"callosum-hook": 0o700, "installed.json": 0o600, "fallback.json": 0o600}
+    native = {"callosum-hook-native": 0o700, "callosum-hook-native.conf": 0o600}
+    assert modes == {
+        **(native if client_path() else {"callosum-hook": 0o700}),
+        "installed.json": 0o600,
+        "fallback.json": 0o600,
+    }
     assert home.path("claude-code").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_summary_comes_before_the_difference(home: Home) -> None:
+    path = home.write("claude-code", FOREIGN["claude-code"])
+    lines = home.run("install", "claude-code", "--dry-run").stdout.splitlines()
+    difference = lines.index(f"--- {path}")
+    added = sum(line.startswith("+") for line in lines) - 1
+    assert 1 <= difference <= 3
+    assert lines[0].startswith(f"{path}: changes, {added} lines in, ")
+    assert "hooks.PreToolUse" in lines[0]
+    assert home.run("install", "gemini", "--dry-run").stdout.startswith(f"{home.path('gemini')}: is created, ")
+
+
+@pytest.mark.parametrize("host", SETTINGS)
+def test_settings_with_comments_are_refused_with_the_entries_to_add(home: Home, host: str) -> None:
+    plain = json.loads(FOREIGN[host])
+    commented = (
+        "// mine: https://example.com\n" + FOREIGN[host].rstrip().removesuffix("}") + ', /* "x": 1 */ "u": "a//b",\n}'
+    )
+    path = home.write(host, commented)
+    done = home.run("install", host, "--yes")
+    assert (done.returncode, path.read_text()) == (2, commented), done
+    assert "by hand" in done.stderr
+    entries = json.loads(done.stdout[done.stdout.index("{") :])
+    path.write_text(FOREIGN[host])
+    assert home.run("install", host, "--yes").returncode == 0
+    expected = json.loads(path.read_text())
+    for name, value in entries.items():
+        assert all(expected[name][key] == one for key, one in value.items())
+        plain[name] = {**plain.get(name, {}), **value}
+    assert plain == expected, "what it names is all there is to add"
+
+
+def test_the_hosts_are_completed(home: Home) -> None:
+    for command in ("install", "uninstall"):
+        words = {"COMP_WORDS": f"callosum {command} c", "COMP_CWORD": "2", "_CALLOSUM_COMPLETE": "complete_bash"}
+        assert run(home.state, env=words).stdout.split() == ["claude-code", "codex"]
+    assert list(install_cli._HOSTS) == list(SITES)
+
+
+def test_install_observe_stops_nothing_and_report_shows_what_would_have_been(home: Home) -> None:
+    env = {"HOME": str(home.folder)}
+    refused = at_terminal(home.state, "install", "codex", "--observe", "--yes", env=env | {"CLAUDECODE": "1"})
+    assert (refused.code, home.path("codex").exists()) == (4, False), refused
+    assert home.run("report").returncode == 1
+    done = at_terminal(home.state, "install", "codex", "--observe", "--yes", env=env)
+    assert (done.code, "only observes until" in done.text, home.path("codex").exists()) == (0, True, True), done
+    assert "observing only until" in home.run("status").stdout
+    with LocalGate(home.state) as gate:
+        for number in range(20):
+            gate.intercept(Call("doug", "read", {"path": f"/doc/{number}"}))
+        for who, text in (("mira", "yes, I will come"), ("doug", "no, I cannot")):
+            params = {"action": "send", "target": "andy", "replyTo": "m1", "message": text}
+            assert gate.intercept(Call(who, "message", params, pause=True)).proceed
+        gate.lock("mira", "file:/srv/app/x", tier=4)
+        assert gate.intercept(Call("doug", "Bash", {"command": "rm -rf /srv/app"}, cwd="/home")).proceed
+    shown = home.run("report").stdout
+    assert "Of 23 calls, 1 would have been paused, 1 blocked; here they are." in shown
+    for word in ("The gate only observes until", "thread:andy:m1", "file:/srv/app/", "held: mira"):
+        assert word in shown, shown
+    found = json.loads(home.run("report", "--json").stdout)
+    assert (found["calls"], found["wouldHavePaused"], found["wouldHaveBlocked"], found["paused"]) == (23, 1, 1, 0)
+    assert [(one["session"], one["verdict"], one["observed"]) for one in found["listed"]] == [
+        ("doug", "block", True),
+        ("doug", "confirm", True),
+    ]
+    assert home.run("report", "--since", "2099-01-01").returncode == 1
+
+
+def test_report_counts_what_was_stopped_apart_from_what_would_have_been(home: Home) -> None:
+    home.state.mkdir(mode=0o700)
+    with LocalGate(home.state) as gate:
+        gate.lock("mira", "file:/srv/app/x", tier=4)
+        assert not gate.intercept(Call("doug", "Bash", {"command": "rm -rf /srv/app"}, cwd="/home")).proceed
+    shown = home.run("report").stdout
+    assert "Of 1 calls, 0 were paused, 1 blocked; here it is." in shown
+    assert "would have been paused" not in shown
+
+
+def test_observe_is_for_the_gate_of_this_machine(home: Home) -> None:
+    done = home.run("install", "claude-code", "--http", "http://127.0.0.1:7700", "--observe", "--yes")
+    assert (done.returncode, "--observe: " in done.stderr) == (2, True), done

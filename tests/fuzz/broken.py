@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from callosum.rules.shell import line
-from fuzz.targets import Target, shell
+from fuzz.target import Target
+from fuzz.targets import shell
 
 _real = line._dispatch
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from fuzz.source import Source
-from fuzz.targets import Target
+from fuzz.target import Target
 
 
 def _raises(source: Source) -> None:

@@ -68,13 +68,24 @@ def test_the_minute_tries_the_same_inputs_every_time(tmp_path: Path, monkeypatch
     assert len(set(told[0])) > 700
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_campaign_in_which_all_holds_ends_well(tmp_path: Path, way: str) -> None:
+def test_a_campaign_in_which_all_holds_ends_well(tmp_path: Path) -> None:
     done = campaign(
-        way, *MORE, "--only", "planted-holds", "--runs", "500", "--seconds", "60", "--crashes", str(tmp_path)
+        "--plain", *MORE, "--only", "planted-holds", "--runs", "500", "--seconds", "60", "--crashes", str(tmp_path)
     )
     assert done.returncode == 0, done
     assert int(row(done, "planted-holds")[1].replace(",", "")) >= 500
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_atheris
+def test_campaign_led_by_the_coverage_of_the_gate_ends_well(tmp_path: Path) -> None:
+    done = campaign(
+        "--jobs=1", *MORE, "--only", "sketch", "--runs", "500", "--seconds", "60", "--crashes", str(tmp_path)
+    )
+    assert done.returncode == 0, done
+    executions, coverage = (int(column.replace(",", "")) for column in row(done, "sketch")[1:3])
+    assert executions >= 500
+    assert coverage > 0  # places of the gate's code that the seeds did not reach
     assert list(tmp_path.iterdir()) == []
 
 

@@ -14,7 +14,7 @@ from fuzz.targets import TARGETS, Target
 
 BY_NAME = {one.name: one for one in TARGETS}
 KEPT = sorted(path for folder in (CORPUS, CRASHES) for path in folder.glob("*/*"))
-EXAMPLES = {"growth": 5, "classify": 60}
+EXAMPLES = {"growth": 5, "classify": 60, "hook": 40}
 
 
 def test_every_kept_input_belongs_to_a_target() -> None:

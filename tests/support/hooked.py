@@ -25,13 +25,17 @@ SENTENCE = "[Callosum] Something is in the way."
 
 
 class Hooked:
-    """One gate and one dispatcher for all hosts of a test."""
+    """One gate and one dispatcher for all hosts of a test. ``spools``: the dispatcher may use the state folder."""
 
-    def __init__(self, brain: Brain, clock: ManualClock) -> None:
+    def __init__(self, brain: Brain, clock: ManualClock, *, spools: bool = False) -> None:
         self.brain, self.gate, self.clock = brain, brain.gate, clock
         self.emitted: list[CorpusEvent] = []
         self.dispatcher = Dispatcher(
-            self.gate.courses, brief=self._brief, emit=self.emitted.append, changed=lambda adapter, path: ""
+            self.gate.courses,
+            brief=self._brief,
+            emit=self.emitted.append,
+            changed=lambda adapter, path: "",
+            keep=self.gate.keep if spools else lambda record: False,
         )
 
     def send(self, adapter: Adapter, payload: Mapping[str, Any], host: Host | None = None) -> Mapping[str, Any]:
@@ -85,13 +89,13 @@ class Hooked:
 
 
 @contextmanager
-def hooked(state: Path) -> Iterator[Hooked]:
+def hooked(state: Path, *, spools: bool = False) -> Iterator[Hooked]:
     """A fresh gate; what only a rule can bring about comes of the tool ``bank_transfer``, about which a person is asked."""
     clock = ManualClock()
     state.mkdir()
     (state / "tiers.json").write_text(json.dumps({"rules": [{"tool": "bank_transfer", "tier": 3, "verdict": "ask"}]}))
     with LocalGate(settings=Settings(state=state), store=MemoryStore(clock=clock)) as gate, Brain(gate) as brain:
-        yield Hooked(brain, clock)
+        yield Hooked(brain, clock, spools=spools)
 
 
 def answer_of(verdict: Verdict, sentence: str = SENTENCE) -> Answer:

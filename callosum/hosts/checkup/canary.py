@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from callosum.hosts.heard import PROBE
-from callosum.hosts.offline import BEFORE
+from callosum.hosts.native import windows
+from callosum.hosts.refusal import BEFORE
 from callosum.model import Entry
 
 _SECONDS: Final = 30.0
@@ -58,7 +59,7 @@ def send(host: str, hook: Mapping[str, Any], environ: Mapping[str, str]) -> Answ
         "tool_use_id": f"doctor-{os.getpid()}-{time.monotonic_ns()}",
     }
     body = json.dumps(payload).encode()
-    return _posted(str(hook.get("url")), body) if hook.get("type") == "http" else _run(hook, body, environ)
+    return _posted(str(hook.get("url")), body) if hook.get("type") == "http" else _run(host, hook, body, environ)
 
 
 def send_to_plugin(node: str, script: Path, config: Mapping[str, Any], environ: Mapping[str, str]) -> Answered:
@@ -74,10 +75,13 @@ def send_to_plugin(node: str, script: Path, config: Mapping[str, Any], environ: 
     return Answered(refused=bool(reason), says=str(reason or "it let the call pass")[:300])
 
 
-def _run(hook: Mapping[str, Any], body: bytes, environ: Mapping[str, str]) -> Answered:
+def _run(host: str, hook: Mapping[str, Any], body: bytes, environ: Mapping[str, str]) -> Answered:
     """As the host starts it: with ``args`` as a program, else as a line of the shell."""
     command, given = str(hook.get("command")), hook.get("args")
-    words = [command, *map(str, given)] if isinstance(given, list) else ["/bin/sh", "-c", command]
+    if isinstance(given, list):
+        words = [command, *map(str, given)]
+    else:
+        words = windows.shell(host, command) if windows.is_here() else ["/bin/sh", "-c", command]
     done = _started(words, body, environ)
     if isinstance(done, Answered):
         return done

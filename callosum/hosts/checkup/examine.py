@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, cast
@@ -27,12 +29,13 @@ from callosum.hosts.gemini import facts as gemini
 from callosum.hosts.gemini import setup as gemini_setup
 from callosum.hosts.heard import load as load_heard
 from callosum.hosts.mcp import install as mcp
-from callosum.hosts.offline import BEFORE
+from callosum.hosts.native import windows
 from callosum.hosts.openclaw import FOLDER, around
 from callosum.hosts.openclaw import facts as openclaw
 from callosum.hosts.openclaw import install as openclaw_install
+from callosum.hosts.refusal import BEFORE
 from callosum.hosts.remote import Remote
-from callosum.hosts.script import names_of, script_of, script_path
+from callosum.hosts.script import Hook, hook_of, names_of, native_path, script_path
 from callosum.model import SECOND, Entry
 from callosum.settings import Settings
 from callosum.sockets import socket_path, stranger_at
@@ -109,14 +112,14 @@ class _Asked:
         yield from self._version(facts, where)
         servers: list[Remote | None] = []
         for path in paths:
-            found, wanted, missing, server = self.entries(facts, setup, path)
+            found, wanted, missing, server, hook = self.entries(facts, setup, path)
             yield from found
             servers.append(server)
             if facts is codex:
                 yield from self._trust(path, where)
             asks = BEFORE[facts.name]
             # Nothing is started that is not as it was written: whose command that is nobody knows.
-            if (yield from self._script(facts, server)) and asks not in missing:
+            if (yield from self._script(facts, server, hook)) and asks not in missing:
                 if server is not None:
                     yield self._greeting(facts, server)
                 yield from self._canary(facts, wanted[asks]["hooks"], server)
@@ -132,16 +135,16 @@ class _Asked:
 
     def entries(
         self, facts: Facts, setup: Any, path: Path
-    ) -> tuple[list[Finding], Mapping[str, entries.Group], list[str], Remote | None]:
-        """The entries in a settings file: what is found of them, how they should be, which are not, whom they ask."""
+    ) -> tuple[list[Finding], Mapping[str, entries.Group], list[str], Remote | None, Hook]:
+        """The entries in a settings file: findings, how they should be, which are not, whom they ask, by which hook."""
         say = partial(_say, facts)
         settings = settings_in(path)
         server = self._server_of(facts, settings)
-        script = str(script_path(self._settings, facts.name if server is not None else ""))
+        hook = self._hook_of(facts, settings, server)
         if facts is claude_code:
-            wanted = setup.wanted(settings, script, names_of(self._settings))
+            wanted = setup.wanted(settings, str(hook.path), names_of(self._settings))
         else:
-            wanted = setup.entries(script)
+            wanted = setup.entries(str(hook.path), bounded=hook.native)
         missing = entries.missing(settings, wanted)
         usual = setup.settings_path(self._here.home, self._here.environ)
         mend = f"callosum install {facts.name}" + ("" if path == usual else f" {path}")
@@ -154,7 +157,7 @@ class _Asked:
         for sentence in facts.switched_off(self._here, settings):
             advice = "Take that out of the settings; nothing is asked until then."
             found.append(say("switch", "wrong", sentence, advice))
-        return found, wanted, missing, server
+        return found, wanted, missing, server, hook
 
     def plugin(self, path: Path) -> Finding:
         """Whether OpenClaw's settings have the plugin as it should be."""
@@ -192,7 +195,19 @@ class _Asked:
         """The server that the entries ask, None if it is the gate of this machine."""
         script = str(script_path(self._settings, facts.name))
         asks = entries.ours(settings, BEFORE[facts.name])
-        return remote.load(self._settings.state, facts.name) if script in str(asks) else None
+        named = any(script in str(hook.get("command")) for hook in asks)
+        return remote.load(self._settings.state, facts.name) if named else None
+
+    def _hook_of(self, facts: Facts, settings: Mapping[str, Any], server: Remote | None) -> Hook:
+        """The hook that the entries call; where they call none, the one that an installation would write."""
+        own = facts.name if server is not None else ""
+        best = hook_of(self._settings, server, own)
+        if windows.is_here():
+            return best
+        called = str(settings.get("hooks"))
+        if str(native_path(self._settings)) in called or str(script_path(self._settings)) not in called:
+            return best
+        return hook_of(self._settings, server, own, script=True)
 
     def _greeting(self, facts: Facts, server: Remote) -> Finding:
         try:
@@ -201,10 +216,9 @@ class _Asked:
             return _say(facts, "server", "wrong", str(error), "Until it answers, what can do harm is held.")
         return _say(facts, "server", "ok", f"{server.url} answers and takes the token")
 
-    def _script(self, facts: Facts, server: Remote | None) -> Generator[Finding, None, bool]:
-        """Whether the script can be called."""
-        own = facts.name if server is not None else ""
-        path = script_path(self._settings, own)
+    def _script(self, facts: Facts, server: Remote | None, hook: Hook) -> Generator[Finding, None, bool]:
+        """Whether the hook can be started, and which it is."""
+        path = hook.path
         mend = f"callosum install {facts.name}"
         if not path.is_file():
             yield _say(facts, "script", "wrong", f"{path} is not there: nothing runs", mend)
@@ -212,8 +226,14 @@ class _Asked:
         if not os.access(path, os.X_OK):
             yield _say(facts, "script", "wrong", f"{path} cannot be started: nothing runs", f"chmod 700 {path}")
             return False
-        if path.read_text("utf-8", "replace") != script_of(self._settings, server, own):
+        best = hook_of(self._settings, server, facts.name if server is not None else "")
+        if not hook.is_written:
             yield _say(facts, "script", "wrong", f"{path} is of another version, or was changed", mend)
+        elif hook.native != best.native:
+            says = f"{path} is {hook.kind}; {best.kind}, which this installation has, takes a fraction of its time"
+            yield _say(facts, "script", "advice", says, mend)
+        else:
+            yield _say(facts, "script", "ok", f"{path} is {hook.kind}")
         return True
 
     def _canary(self, facts: Facts, hooks: Iterable[Mapping[str, Any]], server: Remote | None) -> Iterator[Finding]:
@@ -338,6 +358,7 @@ def _mcp(settings: Settings) -> Iterator[Finding]:
         servers = mcp.covered(settings_in(path))
         bare = [name for name, passes in servers.items() if not passes]
         left = {name for name, _ in mcp.skipped(settings_in(path))}
+        yield from _startable(path)
         if wrong := [name for name in bare if name not in left]:
             says = f"without the gate in {path}: {', '.join(wrong[:5])}"
             yield Finding("mcp entries", "wrong", says, f"callosum install mcp {path}", host="mcp")
@@ -346,6 +367,21 @@ def _mcp(settings: Settings) -> Iterator[Finding]:
         else:
             kept = f", {len(bare)} cannot" if bare else ""
             yield Finding("mcp entries", "ok", f"{len(servers) - len(bare)} servers in {path} ask{kept}", host="mcp")
+
+
+def _startable(path: Path) -> Iterator[Finding]:
+    """What keeps the entries in a configuration from starting."""
+    found = settings_in(path)
+    starters = mcp.programs(found)
+    for name, starter in starters.items():
+        if shutil.which(starter) is not None:
+            continue
+        says = f"server {name} in {path} cannot be started: there is no program {starter}"
+        yield Finding("mcp programs", "wrong", says, f"callosum install mcp {path}", host="mcp")
+    for module, name in mcp.needed(found).items():
+        if starters.get(name) == sys.executable and find_spec(module) is None:
+            says = f"server {name} in {path} cannot be started: {module} is not installed"
+            yield Finding("mcp programs", "wrong", says, "pip install 'callosum-protocol[mcp]'", host="mcp")
 
 
 # --- words ----------------------------------------------------------------------------------------------

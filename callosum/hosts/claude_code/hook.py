@@ -25,7 +25,7 @@ from callosum.hosts.told import (
     Told,
     Wondering,
 )
-from callosum.model import Outcome
+from callosum.model import Outcome, Verdict
 
 name: Final = "claude-code"
 informs_before: Final = True
@@ -64,6 +64,8 @@ def render(payload: Mapping[str, Any], answer: Answer) -> Mapping[str, Any]:
         return {"hookSpecificOutput": denied}
     if answer.inform and event in _CONTEXT:
         return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer.inform}}
+    if decision is not None and decision.verdict is Verdict.ALLOW and decision.warning:
+        return {"systemMessage": decision.warning}  # for the person, not for the model
     return {}
 
 

@@ -20,9 +20,12 @@ _EVENTS: Final = (
 ).split()
 _CLOSED: Final = frozenset(("PreToolUse", "ConfigChange"))
 """Where a hook that fails must stop what it was asked about."""
-_WORDS: Final = {"PostToolBatch": [REPORT], "ConfigChange": [HERE]}
-"""What the script is told beside the host. Nobody need wait for a batch: it tells of denials and of the ends of looks
-alone, each by its own id. The report of any other call is waited for, and so comes before its batch."""
+_REPORTS: Final = ("PostToolBatch", "PermissionDenied", "PreCompact", "PostCompact")
+"""Events that the host does not wait for. A batch and a denial name each call by its id, so they may arrive after the
+session's next call; compactions are journalled alone. The report of a call that is no look is waited for, and so comes
+before its batch. What settles a session (``Stop``) is waited for: it must not settle the calls after it."""
+_WORDS: Final = {**dict.fromkeys(_REPORTS, (REPORT,)), "ConfigChange": (HERE,)}
+"""What the hook is told beside the host."""
 _MATCHERS: Final = {
     "PreToolUse": "*",
     "PostToolUse": f"^(?!({'|'.join(sorted(LOOKS))})$)",

@@ -36,9 +36,17 @@ _NEVER_RAN: Final = (
 _SECONDS: Final = 15.0
 
 
-def too_old(version: tuple[int, ...]) -> str:  # noqa: ARG001 - one of the facts
+OLDEST: Final = (0, 124, 0)
+"""From this version on hooks are on without a switch for experiments."""
+
+
+def too_old(version: tuple[int, ...]) -> str:
     """As in ``Facts``."""
-    return ""
+    return (
+        ""
+        if version >= OLDEST
+        else f"before {'.'.join(map(str, OLDEST))} it calls no hooks by itself: nothing is asked"
+    )
 
 
 def switched_off(here: Surroundings, settings: Mapping[str, Any]) -> list[str]:  # noqa: ARG001 - its switch is elsewhere

@@ -15,6 +15,8 @@ _EVENTS: Final = (
     "Interrupt SessionEnd"
 ).split()
 _OF_TOOLS: Final = frozenset(("PreToolUse", "PostToolUse"))
+_REPORTS: Final = frozenset(("PostToolUse", "PreCompact", "PostCompact"))
+"""Events that the host does not wait for: the end of a call, by its id, and compactions, which are journalled alone."""
 _SECONDS: Final = 20
 
 
@@ -26,15 +28,20 @@ def settings_path(home: Path, environ: Mapping[str, str], project: Path | None =
     return (Path(folder) if folder else home / ".codex") / "hooks.json"
 
 
-def entries(script: str) -> dict[str, Group]:
-    """The entries by event. ``script``: the hook script's path. No key that Codex does not know: it would drop all."""
-    return {event: _group(event, script) for event in _EVENTS}
+def entries(script: str, *, bounded: bool = False) -> dict[str, Group]:
+    """The entries by event. ``script``: the hook's path. No key that Codex does not know: it would drop all.
+
+    ``bounded``: the hook ends by itself, as ``script.closed`` has it.
+    """
+    return {event: _group(event, script, bounded=bounded) for event in _EVENTS}
 
 
-def _group(event: str, script: str) -> Group:
+def _group(event: str, script: str, *, bounded: bool) -> Group:
     hook: dict[str, Any] = {
         "type": "command",
-        "command": closed(script, "codex", _SECONDS, asks=event == "PreToolUse", reports=event == "PostToolUse"),
+        "command": closed(
+            script, "codex", _SECONDS, asks=event == "PreToolUse", reports=event in _REPORTS, bounded=bounded
+        ),
         "timeout": _SECONDS + 5,
     }
     return {"matcher": ".*", "hooks": [hook]} if event in _OF_TOOLS else {"hooks": [hook]}

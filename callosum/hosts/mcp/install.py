@@ -62,6 +62,23 @@ def covered(config: Mapping[str, Any]) -> dict[str, bool]:
     return {name: _is_wrapped(entry) or _is_gate(entry) for name, entry in _servers(config)}
 
 
+def needed(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the modules that the entries need beside those of every gate, each with the name of a server."""
+    found: dict[str, str] = {}
+    for name, entry in _servers(config):
+        words = _mcp_words(entry)
+        if _is_gate(entry):
+            found.setdefault("mcp", name)
+        elif (words is not None and "--url" in words) or ("url" in entry and not _unfit(entry)):
+            found.setdefault("urllib3", name)
+    return found
+
+
+def programs(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return what starts each server that passes the gate, by the server's name."""
+    return {name: str(entry["command"]) for name, entry in _servers(config) if _mcp_words(entry) is not None}
+
+
 # --- the places -----------------------------------------------------------------------------------------
 
 

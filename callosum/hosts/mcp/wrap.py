@@ -134,7 +134,13 @@ def _tap(
     from callosum.process import this_process  # noqa: PLC0415
 
     logging.basicConfig(format="callosum: %(message)s")
-    keeper = Keeper(lambda: client_of(wrap), lambda call: judge_of(wrap, call))
+
+    def client() -> CallosumClient:
+        made = client_of(wrap)
+        made.here = cwd is not None  # the tools of a server at an address may run anywhere
+        return made
+
+    keeper = Keeper(client, lambda call: judge_of(wrap, call))
     threading.Thread(target=keeper.warm, name="callosum-warm", daemon=True).start()
     wrapped = Wrapped(
         names=wrap.names,

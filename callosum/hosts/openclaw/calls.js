@@ -10,6 +10,7 @@
  * remembered too, because the host reports it as an error afterwards.
  */
 
+import os from "node:os";
 import path from "node:path";
 
 import { Away, Refused, START } from "./gate.js";
@@ -19,6 +20,8 @@ import { LONG, shortened } from "./short.js";
 import { goesOn, tierOf } from "./tiers.js";
 
 const MOST = 5000;
+/** What params hold that speak of the caller's home, or of another user's. */
+const HOMES = /~|HOME/;
 /** What only leads to another call, which is judged itself. */
 const WRAPPERS = new Set(["tool_call", "tool_search", "tool_describe", "tool_search_code"]);
 /** How long a turn that is over waits for reports that are still on their way, in milliseconds. */
@@ -117,6 +120,7 @@ export class Calls {
             params: written.length > LONG ? shortened(event.params) : (event.params ?? {}),
             callId: event.toolCallId === undefined ? undefined : nameOf(`${run ?? "-"}:${event.toolCallId}`),
             cwd: folderOf(event.params?.workdir, turns.cwdOf(run, ctx.sessionKey)),
+            home: HOMES.test(written) ? os.homedir() : undefined,
             pause: true,
             rewrite: true,
             run: run === undefined ? undefined : nameOf(run),
@@ -321,6 +325,7 @@ function runOf(event, ctx) {
 function folderOf(named, cwd) {
     if (typeof named !== "string" || named === "") return cwd;
     if (path.isAbsolute(named)) return named;
+    if (named === "~" || named.startsWith("~/")) return path.join(os.homedir(), named.slice(1));
     return cwd === undefined || named.startsWith("~") ? undefined : path.join(cwd, named);
 }
 

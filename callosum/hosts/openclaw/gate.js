@@ -34,10 +34,12 @@ const UNSENT = new Set(["ECONNREFUSED", "ENOENT", "ENOTFOUND", "EAI_AGAIN", "EHO
 const CUT = new Set(["ECONNRESET", "EPIPE", "ECONNABORTED"]);
 /** Requests that say how long this client waits: decided later, they would open what nobody reports. */
 const EXPIRES = new Set(["/intercept", "/lock"]);
+/** Fields of a request that a gate of another version may not know, and that the request can do without. */
+const OPTIONAL = new Set("deadline timeoutMs meta commits worktree rewrite after taskId attempt timeout host".split(" "));
 
 /**
- * The gate cannot be asked. `unsent`: nothing came of it for certain; `cut`: the connection was cut; `late`: it did not
- * answer in time.
+ * The gate cannot be asked. `unsent`: nothing came of it for certain, in no attempt; `cut`: the connection was cut;
+ * `late`: it did not answer in time.
  */
 export class Away extends Error {
     constructor(message, { unsent = false, cut = false, late = false } = {}) {
@@ -64,6 +66,7 @@ export class Gate {
     #starting = null;
     #coolUntil = 0;
     #hungUntil = 0;
+    #unknown = new Set(); // optional fields that the gate refused
 
     constructor(settings, log = () => {}) {
         this.#settings = settings;
@@ -129,17 +132,27 @@ export class Gate {
     async #repeated(method, target, body, deadline, patience) {
         let ends = performance.now() + deadline;
         let started = false;
+        let dropped = false;
+        let asked = false;
         for (let cuts = 0; ;) {
             try {
                 const left = Math.max(1, ends - performance.now());
                 const sent = EXPIRES.has(target) ? { ...body, ...stamp(left) } : body;
-                const text = sent === undefined ? undefined : JSON.stringify(sent);
+                const text = sent === undefined ? undefined : JSON.stringify(this.#known(sent));
                 const answer = await this.#once(method, target, text, left);
                 this.#hungUntil = 0;
                 return answer;
             } catch (error) {
-                if (!(error instanceof Away) || performance.now() > ends) throw error;
-                if (error.unsent && this.#settings.mode === "local" && !started) {
+                if (!dropped && this.#drops(error)) {
+                    dropped = true;
+                    continue;
+                }
+                if (!(error instanceof Away)) throw error;
+                const { unsent } = error;
+                asked ||= !unsent;
+                error.unsent = !asked;
+                if (performance.now() > ends) throw error;
+                if (unsent && this.#settings.mode === "local" && !started) {
                     started = true;
                     const begun = this.start();
                     if (!patience || !(await within(begun, patience))) throw error;
@@ -149,6 +162,20 @@ export class Gate {
                 }
             }
         }
+    }
+
+    /** The body without the fields that the gate refused. */
+    #known(body) {
+        if (this.#unknown.size === 0) return body;
+        return Object.fromEntries(Object.entries(body).filter(([name]) => !this.#unknown.has(name)));
+    }
+
+    /** Whether the gate, of another version, refused a field that the request can do without. */
+    #drops(error) {
+        if (!(error instanceof Refused) || error.status !== 400 || !OPTIONAL.has(error.at)) return false;
+        if (!error.message.includes("unknown field")) return false;
+        this.#unknown.add(error.at);
+        return true;
     }
 
     /** One request as it is, for what is passed on: `{status, headers, body}`. Throws `Away`. */

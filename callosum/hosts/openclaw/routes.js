@@ -1,4 +1,4 @@
-/** What the gateway serves of the gate: two RPC methods, and the gate's endpoints under the gateway's own address. */
+/** What the gateway serves of the gate: three RPC methods, and the gate's endpoints under the gateway's own address. */
 
 import { Away } from "./gate.js";
 
@@ -8,7 +8,7 @@ const MAX_BODY = 5_000_000;
 const LONGEST = 65_000;
 /** What acting needs. Approving, resolving and the streams are asked of the gate itself. */
 const SERVED = [
-    ["POST", /^\/(?:intercept|complete|lock|renew|late)$/],
+    ["POST", /^\/(?:intercept|complete|lock|release|renew|late)$/],
     ["DELETE", /^\/lock\/[^/]+$/],
     ["GET", /^\/(?:status|brief|journal|fallback|health)$/],
 ];
@@ -37,7 +37,22 @@ export function methodOf(link, path, names, defaults = {}) {
     };
 }
 
+/** A method of the gateway's RPC that tells whether the gate answers, and which it is. */
+export function pingOf(link) {
+    return async ({ respond }) => {
+        const { mode, url } = link.settings;
+        const where = url === undefined ? { mode } : { mode, serverUrl: url };
+        try {
+            const health = await link.gate.ask("GET", "/health", undefined, { deadline: 5000 });
+            respond(true, { ok: health.ok !== false, remote: mode === "remote", ...where });
+        } catch (error) {
+            respond(true, { ok: false, remote: false, error: error.message, ...where });
+        }
+    };
+}
+
 export const methods = (link) => ({
+    "callosum.ping": pingOf(link),
     "callosum.status": methodOf(link, "/status", STATUS),
     "callosum.journal": methodOf(link, "/journal", JOURNAL, { newest: true, limit: 50 }),
 });

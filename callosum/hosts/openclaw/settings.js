@@ -21,7 +21,7 @@ function number(config, name, least, most, otherwise) {
 }
 
 function address(config) {
-    const url = new URL(text(config, "url", "http://127.0.0.1:7700"));
+    const url = new URL(text(config, "url", text(config, "serverUrl", "http://127.0.0.1:7700")));
     if (!["http:", "https:"].includes(url.protocol) || url.username || url.search || url.hash) {
         throw new BadSetting("url: expected http(s)://host:port without user, query and fragment");
     }
@@ -42,7 +42,7 @@ function command(config) {
  * Throws `BadSetting`. OpenClaw has checked them by the manifest's schema before, other versions perhaps differently.
  */
 export function settingsOf(config = {}) {
-    const mode = text(config, "mode", config.url === undefined ? "local" : "remote");
+    const mode = text(config, "mode", (config.url ?? config.serverUrl) === undefined ? "local" : "remote");
     if (mode !== "local" && mode !== "remote") throw new BadSetting('mode: expected "local" or "remote"');
     const failMode = text(config, "failMode", "tier");
     if (!FAIL_MODES.has(failMode)) throw new BadSetting('failMode: expected "tier", "open" or "closed"');

@@ -19,6 +19,12 @@ const SHELLS = new Set(
 );
 /** Tools of OpenClaw's own that no rule names, and what they can do at most. */
 const OWN = { update_plan: 0, sessions_yield: 0, session_status: 0, heartbeat_respond: 1 };
+/** Before there is a table: tools of the hosts that only read. The client in Python has the same. */
+const READS = new Set(
+    `BashOutput Glob Grep LS NotebookRead Read TaskOutput TodoRead WebFetch WebSearch agents_list find glob
+    google_web_search grep list_directory ls memory_get memory_search read read_file search_file_content session_status
+    sessions_history sessions_list tool_describe tool_search web_fetch web_search`.split(/\s+/),
+);
 /** What `process` can do to a command that runs: look at it. All else speaks to a shell. */
 const LOOKS = new Set(["list", "poll", "log"]);
 
@@ -49,7 +55,8 @@ export function tierOf(tool, params, table) {
     if (tool === "process" && !table?.has(tool)) return Math.max(LOOKS.has(params?.action) ? 0 : UNKNOWN, raised);
     const last = tool.split(/__|[.:/]/).findLast((part) => part !== "") ?? "";
     const shell = SHELLS.has(last.toLowerCase().replace(/[\s_-]/g, "")) ? UNKNOWN : 0;
-    return Math.max(table?.get(tool) ?? OWN[tool] ?? UNKNOWN, shell, raised);
+    const reads = table === undefined && READS.has(tool) ? 0 : UNKNOWN;
+    return Math.max(table?.get(tool) ?? OWN[tool] ?? reads, shell, raised);
 }
 
 /** Whether a call of this tier goes on while the gate is away. */

@@ -492,12 +492,30 @@ test("a gateway says that it lives, with its process, until it stops", async () 
     await gateway.call("gateway_stop", {});
 });
 
+test("serverUrl is another name of url", async () => {
+    const { settingsOf } = await import("../../../callosum/hosts/openclaw/settings.js");
+    const found = settingsOf({ serverUrl: "http://gate:7700/" });
+    assert.deepEqual([found.mode, found.url], ["remote", "http://gate:7700"]);
+    assert.equal(settingsOf({ serverUrl: "http://old:1", url: "http://gate:7700" }).url, "http://gate:7700");
+    assert.equal(settingsOf({ mode: "local", serverUrl: "http://gate:7700" }).url, undefined);
+});
+
+test("ping tells that the gate does not answer, and which it is", async () => {
+    const { pingOf } = await import("../../../callosum/hosts/openclaw/routes.js");
+    const gate = { ask: () => Promise.reject(new Error("nobody is there")) };
+    const link = { gate, settings: { mode: "remote", url: "http://gate:7700" } };
+    const said = await new Promise((resolve) => pingOf(link)({ respond: (...given) => resolve(given) }));
+    const away = { ok: false, remote: false, error: "nobody is there", mode: "remote", serverUrl: "http://gate:7700" };
+    assert.deepEqual(said, [true, away]);
+});
+
 test("the gateway's RPC tells status and journal", async () => {
     const call = (name, params) =>
         new Promise((resolve) => host.methods.get(name)({ params, respond: (...given) => resolve(given) }));
     const [ok, status] = await call("callosum.status", { contextKey: "channel:held-1" });
     assert.equal(ok, true);
     assert.equal(status.locks[0].instance, "doug");
+    assert.deepEqual(await call("callosum.ping", {}), [true, { ok: true, remote: false, mode: "local" }]);
     const [, page] = await call("callosum.journal", { limit: 2 });
     assert.equal(page.entries.length, 2);
     const [fine, , error] = await call("callosum.journal", { limit: -1 });

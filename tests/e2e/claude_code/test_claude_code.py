@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
 import threading
 from pathlib import Path
 
@@ -164,7 +166,10 @@ def test_settings_that_switch_the_hooks_off_take_no_effect(desk: Desk) -> None:
     desk.model.wait("alone", 1)
     local.parent.mkdir(exist_ok=True)
     local.write_text('{"disableAllHooks": true}')
-    until(lambda: [entry for entry in desk.journal("host") if entry["body"]["what"] == "refused settings"], SECONDS)
+    until(
+        lambda: [entry for entry in desk.journal("host") if entry.get("body", {}).get("what") == "refused settings"],
+        SECONDS,
+    )
     changed.set()
     desk.finish(process)
     assert "self-guard" in desk.model.heard("alone")
@@ -193,3 +198,71 @@ def test_a_sub_agent_acts_under_its_own_name(desk: Desk) -> None:
     sessions = {entry["session"] for entry in desk.journal("intercept") if entry["tool"] == "Read"}
     assert len(sessions) == 1
     assert ":" in sessions.pop(), "the parent's session and the agent's id"
+
+
+def _repositories(desk: Desk) -> Path:
+    """A plain project folder with two repositories, of which ``shop`` holds a third; pushes go to bare ones."""
+    quiet = {**desk.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+
+    def git(folder: Path, *words: str) -> None:
+        who = ("-c", "user.name=t", "-c", "user.email=t@example.com")
+        subprocess.run(["git", *who, *words], cwd=folder, env=quiet, check=True, capture_output=True, timeout=60)
+
+    for name in ("shop", "blog", "shop/inner"):
+        folder, remote = desk.project / name, desk.root / f"{name.replace('/', '-')}.git"
+        folder.mkdir()
+        git(desk.root, "init", "--bare", str(remote))
+        git(folder, "init", "-b", "main")
+        (folder / "README.md").write_text("x\n")
+        git(folder, "add", "README.md")
+        git(folder, "commit", "-m", "first")
+        git(folder, "remote", "add", "origin", str(remote))
+        git(folder, "push", "-u", "origin", "main")
+    return desk.project
+
+
+def test_two_sessions_in_nested_repositories_meet_only_where_they_use_the_same_one(desk: Desk) -> None:
+    project = _repositories(desk)
+    pushed = threading.Event()
+    there = "git push --force origin main"
+    first = desk.model.script(
+        "first",
+        [bash(f"cd shop && {there}")],
+        [bash(f"cd inner && {there}")],  # the host stays where a command went
+        Turn([bash("ls")], after=pushed),
+    )
+    second = desk.model.script(
+        "second",
+        [bash("git -C blog push --force origin main")],
+        [bash(f"(cd shop/inner; {there})")],
+        [bash("git -C shop/inner fetch")],
+        [bash(f"(cd shop/inner; {there})")],
+        [bash(f"cd {project}/blog && {there}")],
+    )
+    one = desk.start(first)
+    desk.model.wait("first", 2)
+    desk.run(second)
+    assert one.poll() is None, "both sessions live at once"
+    pushed.set()
+    desk.finish(one)
+    assert f"git:{project}/shop/inner|remote:origin/main" in desk.model.heard("second")
+    assert "[Callosum]" not in desk.model.heard("first")
+    calls = [(entry["verdict"], entry["keys"][0][0]) for entry in desk.journal("intercept") if entry["tier"] == 4]
+    inner, blog, shop = (f"git:{project}/{name}|remote:origin/main" for name in ("shop/inner", "blog", "shop"))
+    assert calls == [
+        ("allow", shop),
+        ("allow", inner),
+        ("allow", blog),
+        ("block", inner),
+        ("allow", inner),
+        ("allow", blog),
+    ]
+
+
+def test_file_of_the_home_is_one_file_however_it_is_spelled(desk: Desk) -> None:
+    path = desk.home / "notes.md"
+    path.write_text("one\n")
+    desk.run(desk.model.script("first", [bash("echo two > ~/notes.md")]))
+    desk.run(desk.model.script("second", [bash(f"echo three > {path}")]))
+    assert path.read_text() == "two\n"
+    assert f"file:{path}" in desk.model.heard("second")

@@ -67,7 +67,8 @@ def test_a_patch_is_held_by_the_files_in_it(make_home: Callable[..., CodexHome],
     home.gated()
     one, other = overtaken(home, scripted, lambda who: Use("apply_patch", {}, change("one", who)))
     assert (home.project / "a.txt").read_text() == "second\n"
-    assert STALE in one
+    # The host does not wait for a report: where it is late, the change still counts as running.
+    assert "a.txt" in one.partition("[Callosum] Conflict:")[2][:300]
     assert "[Callosum]" not in other
     assert sorted(home.outcomes("apply_patch").values(), key=len) == [["confirm"], ["allow", "done"]]
 
@@ -106,7 +107,7 @@ def test_nothing_is_typed_into_a_shell_that_was_started_before(home: CodexHome, 
     home.run(scripted.script("alone", [shell("bash", tty=True)], [shell("bash -lc 'echo begun > made.txt'")]))
     assert "take its commands from what is typed" in scripted.heard("alone")
     assert (home.project / "made.txt").read_text() == "begun\n"
-    refused = [entry["body"] for entry in home.journal() if entry["body"].get("what") == "refused call"]
+    refused = [entry["body"] for entry in home.journal() if entry.get("body", {}).get("what") == "refused call"]
     assert [body["params"]["tool"] for body in refused] == ["Bash"]
 
 

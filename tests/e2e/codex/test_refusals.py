@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -41,7 +42,7 @@ class AppServer:
         """The turn is over, in whatever way."""
         self.asked: list[str] = []
         """The commands that the person was asked about."""
-        self._thread = ""
+        self._thread = self._turn = ""
         self._started = threading.Event()
         self.process = subprocess.Popen(
             [home.program, "app-server"],
@@ -61,10 +62,19 @@ class AppServer:
 
     def turn(self, prompt: str) -> None:
         """Give it a prompt, and wait until its turn is over."""
+        self.begin(prompt)
+        assert self.ended.wait(120), "the turn did not end"
+
+    def begin(self, prompt: str) -> None:
+        """Give it a prompt."""
         assert self._started.wait(60), "no thread was started"
         self.ended.clear()
         words = {"type": "text", "text": prompt}
         self._say(id=3, method="turn/start", params={"threadId": self._thread, "input": [words]})
+
+    def interrupt(self) -> None:
+        """Interrupt its turn, as its person can at any time, and wait until it is over."""
+        self._say(id=4, method="turn/interrupt", params={"threadId": self._thread, "turnId": self._turn})
         assert self.ended.wait(120), "the turn did not end"
 
     def _say(self, **message: Any) -> None:
@@ -82,6 +92,8 @@ class AppServer:
             elif str(said.get("method")).endswith("/requestApproval"):
                 self.asked.append(said["params"].get("command", ""))
                 self._say(id=said["id"], result={"decision": self._decision})
+            elif said.get("method") == "turn/started":
+                self._turn = said["params"]["turn"]["id"]
             elif said.get("method") == "turn/completed":
                 self.ended.set()
 
@@ -126,3 +138,37 @@ def test_cancelled_call_cannot_be_told_from_an_interrupted_one_and_the_sentence_
     heard = scripted.heard("other")
     assert BLOCKED in heard
     assert f"ask the person to run `callosum resolve {unknown} --happened`, or `--not`" in heard
+
+
+@pytest.mark.parametrize("app_server", ["accept"], indirect=True)
+def test_interrupted_command_looks_in_the_transcript_like_a_cancelled_dialog(
+    app_server: AppServer, home: CodexHome, scripted: Model
+) -> None:
+    """It ran, and may have done half of its work. So of neither the gate can say that it did not run."""
+    app_server.begin(scripted.script("interrupted", [Use("exec_command", {"cmd": "touch started; sleep 60"})]))
+    until((home.project / "started").exists, "the command runs")
+    app_server.interrupt()
+    until(lambda: list(home.outcomes("Bash").values()) == [["allow", "unknown"]], "the interruption is journalled")
+    (interrupted,) = _outputs(home)
+    cancelling = AppServer(home, "cancel")
+    try:
+        cancelling.turn(scripted.script("cancelled", [Use("exec_command", {"cmd": "touch other; sleep 60"})]))
+        until(lambda: len(_outputs(home)) == 2, "the cancelled call has its output")
+    finally:
+        cancelling.close()
+    assert not (home.project / "other").exists()
+    assert set(_outputs(home)) == {interrupted}
+    assert interrupted[-1] == "Wall time: N seconds\naborted by user"
+
+
+def _outputs(home: CodexHome) -> list[tuple[str, ...]]:
+    """Return of each transcript with a result of a command: the types of all lines from the call on, and the result."""
+    found = []
+    for path in sorted((home.folder / "codex" / "sessions").rglob("rollout-*.jsonl")):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        kinds = [str(line["payload"].get("type", line["type"])) for line in lines]
+        results = [str(line["payload"]["output"]) for line in lines if "output" in line["payload"]]
+        if results and "turn_aborted" in kinds:
+            result = re.sub(r"[0-9.]+", "N", results[0])
+            found.append((*kinds[kinds.index("function_call") :], result))
+    return found

@@ -22,10 +22,10 @@ def programs() -> SimpleNamespace:
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:  # two test runs at once install it once
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return _installed()
+        return installed()
 
 
-def _installed() -> SimpleNamespace:
+def installed() -> SimpleNamespace:
     npm = shutil.which("npm")
     wanted = (HERE / "package.json").read_text()
     stamp = CACHE / "installed"

@@ -337,3 +337,13 @@ def test_what_is_wrong_is_told_once(tmp_path: Path) -> None:
 def test_a_report_that_is_none_tells_nothing(tmp_path: Path, content: bytes) -> None:
     (tmp_path / report.FILE).write_bytes(content)
     assert (report.take(tmp_path), list(tmp_path.iterdir())) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("facts", "without", "oldest"),
+    [(codex, "0.20.0", "0.124.0"), (gemini, "0.20.0", "0.26.0")],
+    ids=["codex", "gemini"],
+)
+def test_a_version_without_hooks_is_too_old(facts: ModuleType, without: str, oldest: str) -> None:
+    assert f"before {oldest} it calls no hooks" in facts.too_old(program.numbers(without))
+    assert facts.too_old(program.numbers(oldest)) == ""

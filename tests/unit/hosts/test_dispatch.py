@@ -96,6 +96,24 @@ def test_a_settlement_that_the_store_did_not_take_is_made_when_it_is_back(
     assert not host.dispatcher.owes
 
 
+def test_reports_that_the_store_did_not_take_outlive_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They wait in the spool of the state folder, whoever takes it in: a gate that is killed loses none."""
+    with hooked(tmp_path / "state", spools=True) as host:
+        store = Away(host, monkeypatch)
+        for id in ("a1", "a2"):
+            tool = {"tool_input": {**MAIL, "to": f"{id}@example.com", "body": f"The plan of {id}"}, "tool_use_id": id}
+            assert host.send(claude_code, {**call("PreToolUse"), **tool}) == {}
+        store.is_away = True
+        with pytest.raises(StoreUnavailable):
+            host.send(claude_code, call("PostToolUse", tool_response="sent"))
+        with suppress(StoreUnavailable):
+            host.send(claude_code, event("SessionEnd"))
+        assert not host.dispatcher.owes, "nothing is left in memory"
+        store.is_away = False
+        host.gate.take_in()
+        assert host.outcomes() == [("claude-code/A", "done"), ("claude-code/A", "unknown")]
+
+
 def test_what_is_said_of_a_call_after_it_was_given_up_stands(host: Hooked) -> None:
     host.send(claude_code, call("PreToolUse"))
     host.send(claude_code, event("SessionEnd"))

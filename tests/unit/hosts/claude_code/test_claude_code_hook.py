@@ -155,6 +155,10 @@ def test_a_warning_goes_beside_the_call() -> None:
     }
 
 
+def test_what_is_said_of_a_call_that_is_allowed_is_shown_to_the_person_alone() -> None:
+    assert claude_code.render(before(ONE, "t", "Bash", {}), answer_of(Verdict.ALLOW)) == {"systemMessage": SENTENCE}
+
+
 @pytest.mark.parametrize("verdict", [Verdict.CONFIRM, Verdict.ASK, Verdict.BLOCK])
 def test_a_no_is_a_denial_with_the_gates_sentence(verdict: Verdict) -> None:
     assert reason(claude_code.render(before(ONE, "t", "Bash", {}), answer_of(verdict))) == SENTENCE

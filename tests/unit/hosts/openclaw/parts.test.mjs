@@ -51,7 +51,8 @@ test("a bounded map forgets what was put in longest ago, and says so", () => {
 for (const [what, params, tool, table, tier] of [
     ["a tool of the table", {}, "read", { read: 0 }, 0],
     ["a tool that is not in it", {}, "wire_transfer", { read: 0 }, 3],
-    ["without a table", {}, "read", undefined, 3],
+    ["a host's own read without a table", {}, "read", undefined, 0],
+    ["another tool without a table", {}, "wire_transfer", undefined, 3],
     ["a shell, whatever the table says", {}, "exec", { exec: 1 }, 3],
     ["a shell behind a prefix", {}, "mcp__box__run_command", { mcp__box__run_command: 0 }, 3],
     ["a shell of an editor", {}, "run_terminal_cmd", { run_terminal_cmd: 1 }, 3],

@@ -1,0 +1,85 @@
+"""The hook client: a small native program that does what ``hook.sh`` does, without a shell and without curl.
+
+Its source is ``hook.c``; on Windows it is ``windows.c``, which asks a server of several machines. A wheel for one
+platform holds the program for that platform; the pure wheel and the source distribution hold none, and hooks use the
+script. ``make native`` builds it for this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from callosum import launch
+from callosum.sockets import HUNG_SECONDS, HUNG_STATUS, hung_path, origin, origin_path, socket_path
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PROGRAM: Final = "callosum-hook"
+"""The program's name in the folder of its platform."""
+INSTALLED: Final = "callosum-hook-native"
+"""The program's name in a state folder. Not the script's: a shell that is just starting that would read the program."""
+CONFIGURATION: Final = ".conf"
+"""How the name of the program's configuration ends, which lies beside it."""
+LIMIT: Final = 18
+"""Seconds that one hook event may take in all. Hosts wait for 20 seconds or more."""
+_MOST_WORDS: Final = 56
+_MACHINES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
+_SYSTEMS: Final = {"linux": "linux", "darwin": "macos", "win32": "windows"}
+
+
+def platform() -> str:
+    """Return the name of this machine's platform, such as ``linux-x86_64``; "" where there is no client for it."""
+    system = _SYSTEMS.get(sys.platform, "")
+    if not system:
+        return ""
+    said = os.uname().machine if hasattr(os, "uname") else os.environ.get("PROCESSOR_ARCHITECTURE", "")
+    machine = said.lower()
+    return f"{system}-{_MACHINES.get(machine, machine)}"
+
+
+def program_of(name: str) -> str:
+    """Return what the program is called in the folder of a platform."""
+    return f"{PROGRAM}.exe" if name.startswith("windows") else PROGRAM
+
+
+def client_path() -> Path | None:
+    """Return where this installation has the client for this machine, None if it has none."""
+    path = Path(__file__).parent / platform() / program_of(platform())
+    return path if platform() and path.is_file() else None
+
+
+def configuration(state: Path, query: str, offline: Sequence[str], seconds: int, patience: int) -> bytes | None:
+    """Return the client's configuration for the gate of a state folder, one ``key value`` a line.
+
+    ``query`` is what the hook says beside its parent's pid. ``offline`` is the command line that decides without the
+    gate. ``seconds`` is how long a hook waits for the gate, ``patience`` how long a report does. Returns None for
+    what lines cannot say: a name with a line break, a command line of more than 56 words.
+    """
+    path = socket_path(state)
+    programs, root = origin()
+    lines = [
+        ("callosum-hook", "1"),
+        ("socket", path),
+        ("origin", origin_path(path)),
+        ("hung", hung_path(path)),
+        ("hung-seconds", str(HUNG_SECONDS)),
+        ("hung-status", str(HUNG_STATUS)),
+        ("query", query),
+        ("milliseconds", str(seconds * 1000)),
+        ("patience", str(patience * 1000)),
+        ("limit", str(LIMIT)),
+        ("programs", programs),
+        ("root", root),
+        ("interpreter", sys.executable),
+        ("state", str(state)),
+        *(("offline", word) for word in offline),
+        *(("drop", name) for name in launch.DROPPED),
+        *(("drop", f"{prefix}*") for prefix in launch.DROPPED_PREFIXES),
+    ]
+    if len(offline) > _MOST_WORDS or any("\n" in value or "\0" in value for _, value in lines):
+        return None
+    return os.fsencode("".join(f"{key} {value}\n" for key, value in lines))

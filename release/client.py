@@ -1,0 +1,89 @@
+"""Compile the native hook client with the pinned compiler (the package ``ziglang``), which cross-compiles.
+
+::
+
+    python -m release.client            for this machine, into callosum/hosts/native
+    python -m release.client --all      for every platform
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from callosum.hosts import native
+
+FOLDER: Final = Path(native.__file__).parent
+
+
+class Platform(NamedTuple):
+    """``target`` and ``options``: as the compiler takes them. ``tag``: of the wheel that holds the client."""
+
+    target: str
+    tag: str
+    source: str = "hook.c"
+    options: tuple[str, ...] = ()
+
+
+_GLIBC_AND_MUSL: Final = "manylinux_2_17_{0}.musllinux_1_1_{0}"
+_WINDOWS: Final = ("windows.c", ("-municode", "-lwinhttp", "-ladvapi32"))
+PLATFORMS: Final = {
+    "linux-x86_64": Platform("x86_64-linux-musl", _GLIBC_AND_MUSL.format("x86_64"), options=("-static",)),
+    "linux-aarch64": Platform("aarch64-linux-musl", _GLIBC_AND_MUSL.format("aarch64"), options=("-static",)),
+    "macos-x86_64": Platform("x86_64-macos", "macosx_13_0_x86_64"),
+    "macos-aarch64": Platform("aarch64-macos", "macosx_13_0_arm64"),
+    "windows-x86_64": Platform("x86_64-windows-gnu", "win_amd64", *_WINDOWS),
+    "windows-aarch64": Platform("aarch64-windows-gnu", "win_arm64", *_WINDOWS),
+}
+"""By the names of ``callosum.hosts.native.platform``. A program for Linux is static and runs beside any libc."""
+_FLAGS: Final = ("-std=gnu11", "-Os", "-s", "-g0", "-Wall", "-Wextra", "-Werror")
+
+
+def build(name: str, folder: Path = FOLDER) -> Path:
+    """Compile the client for one platform into its place below ``folder``, replace what is there, return its path.
+
+    The same source makes the same bytes. Raises ``subprocess.CalledProcessError`` with the compiler's words.
+    """
+    made = folder / name / native.program_of(name)
+    made.parent.mkdir(parents=True, exist_ok=True)
+    fresh = made.with_name(f".{os.getpid()}.{made.name}")
+    platform = PLATFORMS[name]
+    words = [
+        sys.executable,
+        "-m",
+        "ziglang",
+        "cc",
+        "-target",
+        platform.target,
+        *_FLAGS,
+        platform.source,
+        *platform.options,
+    ]
+    # From its own folder: no path of this machine is in the program.
+    subprocess.run([*words, "-o", str(fresh.absolute())], cwd=FOLDER, check=True)  # noqa: S603
+    fresh.replace(made)
+    return made
+
+
+def main() -> None:
+    """Build what the command line asks for."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--all", action="store_true", help="for every platform")
+    asked = options.parse_args()
+    if importlib.util.find_spec("ziglang") is None:
+        sys.exit("ziglang is not installed: pip install '.[wheels]'. Hooks use the script.")
+    names = list(PLATFORMS) if asked.all else [name for name in PLATFORMS if name == native.platform()]
+    for name in names:
+        path = build(name)
+        print(f"{path}: {path.stat().st_size} bytes")  # noqa: T201
+    if not names:
+        print("There is no native client for this machine; hooks use the script.")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""What is published: the same bytes from the same sources, and a wheel that needs no compiler."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from callosum.hosts import native
+
+pytestmark = [
+    pytest.mark.skipif(
+        not all(map(importlib.util.find_spec, ("hatchling", "ziglang"))),
+        reason="the wheels are NOT tested: there is no pinned compiler (`make native` sets it up)",
+    ),
+    pytest.mark.timeout(900),
+]
+MAGIC: Final = {"linux": b"\x7fELF", "macos": b"\xcf\xfa\xed\xfe", "windows": b"MZ"}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from release.wheels import make  # noqa: PLC0415 - it needs the compiler
+
+    folder = tmp_path_factory.mktemp("wheels")
+    make(folder)
+    return folder
+
+
+def test_same_sources_make_the_same_bytes(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with another cache and from another time, so that nothing is what is left of the first build."""
+    from release.wheels import SUMS, make  # noqa: PLC0415
+
+    monkeypatch.setenv("ZIG_LOCAL_CACHE_DIR", str(tmp_path / "cache"))
+    make(tmp_path / "again")
+    assert (tmp_path / "again" / SUMS).read_text() == (built / SUMS).read_text()
+    for line in (built / SUMS).read_text().splitlines():
+        digest, name = line.split("  ")
+        assert hashlib.sha256((built / name).read_bytes()).hexdigest() == digest
+
+
+def test_wheel_of_a_platform_holds_the_client_of_that_platform_alone(built: Path) -> None:
+    from release.client import PLATFORMS  # noqa: PLC0415
+
+    clients = {}
+    for wheel in built.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            names = [
+                one for one in archive.namelist() if one.endswith((f"/{native.PROGRAM}", f"/{native.PROGRAM}.exe"))
+            ]
+            clients[wheel.name.partition("-none-")[2].removesuffix(".whl")] = names
+            assert "callosum/hosts/native/hook.c" in archive.namelist()
+            for name in names:
+                system = name.split("/")[3].partition("-")[0]
+                assert archive.read(name).startswith(MAGIC[system])
+                assert str(Path.cwd()).encode() not in archive.read(name)
+    expected = {one.tag: [f"callosum/hosts/native/{name}/{native.program_of(name)}"] for name, one in PLATFORMS.items()}
+    assert clients == {"any": [], **expected}
+
+
+@pytest.mark.parametrize(("name", "machine"), [("windows-x86_64", 0x8664), ("windows-aarch64", 0xAA64)])
+def test_client_for_windows_needs_nothing_but_windows(built: Path, name: str, machine: int) -> None:
+    from release.client import PLATFORMS  # noqa: PLC0415
+
+    (wheel,) = built.glob(f"*-{PLATFORMS[name].tag}.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        program = archive.read(f"callosum/hosts/native/{name}/{native.program_of(name)}")
+    head = int.from_bytes(program[0x3C:0x40], "little")
+    assert program[head : head + 4] == b"PE\0\0"
+    assert int.from_bytes(program[head + 4 : head + 6], "little") == machine
+    libraries = {one.decode().lower() for one in re.findall(rb"([A-Za-z0-9-]+\.dll)\0", program, re.IGNORECASE)}
+    others = {one for one in libraries if not one.startswith("api-ms-win-crt-")}
+    assert others == {"kernel32.dll", "advapi32.dll", "winhttp.dll"}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Path]:
+    """A home whose gate, if a hook has started one, is ended by its pid."""
+    folder = tmp_path / "home"
+    (folder / ".claude").mkdir(parents=True)
+    yield folder
+    for found in (folder / "state" / "servers").glob("*.json"):
+        with suppress(OSError, ValueError):
+            os.kill(int(found.stem), 15)
+
+
+@pytest.mark.parametrize("kind", ["platform", "pure"])
+def test_installed_wheel_gates_a_host_without_a_compiler(built: Path, home: Path, tmp_path: Path, kind: str) -> None:
+    """In a fresh environment: the wheel alone beside the dependencies that lie here, and a PATH without a compiler."""
+    from release.client import PLATFORMS  # noqa: PLC0415
+
+    tag = PLATFORMS[native.platform()].tag if kind == "platform" else "any"
+    (wheel,) = built.glob(f"*-{tag}.whl")
+    fresh = tmp_path / "venv"
+    venv.create(fresh, with_pip=False, symlinks=True)
+    (site,) = (fresh / "lib").glob("python*/site-packages")
+    words = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(fresh),
+        "install",
+        "--no-deps",
+        "--no-index",
+        "-q",
+        str(wheel),
+    ]
+    subprocess.run(words, check=True, timeout=300)
+    ours = Path(sys.prefix) / "lib" / site.parent.name / "site-packages"
+    for path in ours.iterdir():
+        other = path.suffix != ".pth" and not path.name.startswith(("callosum", "_callosum", "zig", "__editable__"))
+        if other and not (site / path.name).exists():
+            (site / path.name).symlink_to(path)
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "cat", "curl", "timeout", "env", "uname"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    (tools / "claude").write_text("#!/bin/sh\necho '2.1.400 (Claude Code)'\n")
+    (tools / "claude").chmod(0o700)
+    environ = {"HOME": str(home), "PATH": str(tools), "CALLOSUM_STATE": str(home / "state"), "LANG": "C.UTF-8"}
+
+    def callosum(*words: str) -> str:
+        done = subprocess.run(
+            [fresh / "bin" / "callosum", *words], env=environ, cwd=home, capture_output=True, text=True, timeout=120, check=False
+        )  # fmt: skip
+        assert done.returncode == 0, done
+        return done.stdout
+
+    said = callosum("install", "claude-code", "--yes")
+    assert ("(the native client)" if kind == "platform" else "(the script)") in said
+    found = {one["check"]: one for one in json.loads(callosum("doctor", "--json"))["findings"]}
+    assert found["claude-code canary"] == {**found["claude-code canary"], "level": "ok"}
+    assert found["claude-code script"]["says"].endswith("the native client" if kind == "platform" else "the script")
+    assert found["claude-code script"]["level"] == "ok"

@@ -1,0 +1,41 @@
+"""Which events a host does not wait for: those that may arrive after the session's next call."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, Final
+
+import pytest
+
+from callosum.hosts.adapters import ADAPTERS
+from callosum.hosts.claude_code import setup as claude_code
+from callosum.hosts.codex import setup as codex
+from callosum.hosts.entries import Group
+from callosum.hosts.gemini import setup as gemini
+from callosum.hosts.told import After, Closed, Heard, Place
+
+CALL: Final = {"tool_name": "Bash", "tool_input": {}, "tool_use_id": "a1", "tool_response": "ok"}
+PAYLOAD: Final[dict[str, Any]] = {"session_id": "A", "cwd": "/", "prompt": "go", "tool_calls": [CALL], **CALL}
+
+
+def is_report(group: Group) -> bool:
+    hook = group["hooks"][0]
+    return "report" in [*str(hook["command"]).split(), *hook.get("args", ())]
+
+
+@pytest.mark.parametrize("setup", [claude_code, codex, gemini], ids=lambda setup: setup.HOST)
+def test_event_that_is_not_waited_for_names_its_calls_or_changes_none(setup: ModuleType) -> None:
+    reports = [event for event, group in setup.entries("/state/callosum-hook").items() if is_report(group)]
+    for event in reports:
+        for told in ADAPTERS[setup.HOST].read({**PAYLOAD, "hook_event_name": event}, Place("host")):
+            assert isinstance(told, Heard | Closed | After), f"{event} settles or asks"
+            assert not isinstance(told, After) or told.call_id == "a1"
+    assert reports
+
+
+@pytest.mark.parametrize("setup", [claude_code, codex, gemini], ids=lambda setup: setup.HOST)
+def test_event_that_is_journalled_alone_is_not_waited_for(setup: ModuleType) -> None:
+    for event, group in setup.entries("/state/callosum-hook").items():
+        told = ADAPTERS[setup.HOST].read({**PAYLOAD, "hook_event_name": event}, Place("host"))
+        if all(isinstance(one, Heard) for one in told) and not event.endswith("Start"):
+            assert is_report(group), f"the host waits for {event}, which only tells"
