@@ -127,7 +127,12 @@ class Rulebook:
                 user = self.path.read_bytes()
             except OSError as error:
                 raise ConfigError(f"cannot be read: {error}", at=source) from error
-        return RuleSet.parse(user, source=source, secret=self._secret, protected=self._protected, **self._options)
+        try:
+            return RuleSet.parse(user, source=source, secret=self._secret, protected=self._protected, **self._options)
+        except ConfigError as error:
+            if user is None or error.at.startswith(source):
+                raise
+            raise ConfigError(error.message, at=f"{source}: {error.at}" if error.at else source) from None
 
 
 def path_of(settings: Settings) -> Path:

@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from callosum.rules import lexicon as lex
+from callosum.rules import opaque
 from callosum.rules.name import read_name
 
 if TYPE_CHECKING:
@@ -32,10 +33,70 @@ _CALLS: Final = frozenset("tools/call tool/call tools.call call_tool callTool".s
 _WORDED: Final = frozenset("command op operation verb".split())
 _GIVEN: Final = frozenset("arguments args params parameters input tool_input toolInput".split())
 """What stands beside the name of a tool that is called."""
-BATCHES: Final = frozenset("operations actions calls tool_calls toolCalls requests commands batch".split())
+BATCHES: Final = frozenset("operations actions calls tool_calls toolCalls tool_uses requests commands batch".split())
 """Params that hold a list of calls."""
 NAMING: Final = frozenset((*lex.TOOL_PARAMS, *lex.ACTION_PARAMS)) | BATCHES
 """Params by which a call says what it does; ``name`` does so for the tools of ``calls_others``."""
+
+
+_ARGUMENTS: Final = (*sorted(_GIVEN), "tool_args", "toolArgs", "tool_arguments", "toolArguments", "arguments_json",
+    "argumentsJson", "params_json", "kwargs", "payload", "body", "data")  # fmt: skip
+"""Params that hold the arguments of a tool that is called."""
+_HOLDERS: Final = ("call", "tool_call", "toolCall", "function_call", "functionCall", "request", "params")
+"""Params that may hold a whole call."""
+_CALLEES: Final = frozenset((*lex.TOOL_PARAMS, "name", "action"))
+_DEFINES: Final = frozenset(
+    "create register define add update edit modify delete remove save install uninstall enable disable configure "
+    "document generate design train mock stub".split()
+)
+"""Verbs of tools that are told of a tool and call none."""
+_ACTION: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z]+)+")
+"""An action that is called like a tool."""
+
+
+def may_call(names: set[Any]) -> bool:
+    """Tells whether params of these names may name a tool and hold its arguments."""
+    return (
+        not (_CALLEES.isdisjoint(names) or names.isdisjoint(_ARGUMENTS))
+        or not BATCHES.isdisjoint(names)
+        or not names.isdisjoint(_HOLDERS)
+    )
+
+
+def calls(tool: str, params: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Returns the calls of other tools that a call makes: each tool with its arguments."""
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    name = read_name(tool)
+    if not (name.firm and name.verb and (name.verb in _DEFINES or not name.tier)):
+        others = calls_others(name)
+        remote = params.get("method") in _CALLS if type(params.get("method")) is str else False
+        found += _called(params, named=others)
+        for one in _HOLDERS:
+            if inner := opaque.held(params.get(one)):
+                found += _called(inner, named=others or remote or one not in ("params", "request"))
+    for one in sorted(BATCHES.intersection(params)):
+        value = params[one]
+        for entry in islice(value, MOST) if isinstance(value, (list, tuple)) else ():
+            if isinstance(entry, Mapping):
+                found += _called(entry, named=True)
+    return found[:MOST]
+
+
+def _called(one: Mapping[str, Any], *, named: bool) -> list[tuple[str, Mapping[str, Any]]]:
+    """Returns the call that an object stands for, nothing where it is none. ``named``: ``name`` is that of a tool."""
+    function = one.get("function")
+    if isinstance(function, Mapping):
+        one, named = function, True
+    callee = _tool(one, lex.TOOL_PARAMS) or (_tool(one, ("name",)) if named else "")
+    if not callee:
+        action = _tool(one, ("action",))
+        callee = action if _ACTION.fullmatch(action) else ""
+    if not callee:
+        return []
+    for name in _ARGUMENTS:
+        if (value := one.get(name)) is not None and (given := opaque.held(value)) is not None:
+            return [(callee.removeprefix("functions."), given)]
+    return []
 
 
 def calls_others(name: Name) -> bool:

@@ -6,11 +6,14 @@ thing is (owner and repository, a tenant), a thread, or a condition that narrows
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from callosum.redact.names import Cover, cover
 from callosum.rules import keys
 from callosum.rules import lexicon as lex
 from callosum.rules.name import singular, words
@@ -26,12 +29,20 @@ MAX_TEXT: Final = 4096
 _WORDS: Final = 5
 """An argument of more words is a text, whatever it is called."""
 
-_NONE, _ID, _PATH, _MAIL, _URL, _NAME, _SCOPE, _OWNER, _REPO, _THREAD, _PART, _SHAPE, _LOGIN, _USER, _STATE = range(15)
+_NONE, _ID, _PATH, _MAIL, _URL, _NAME, _SCOPE, _OWNER, _REPO, _THREAD, _PART, _SHAPE, _LOGIN, _USER, _STATE, _HELD = (
+    range(16)
+)
 
 _ID_ENDS: Final = frozenset(
-    "id ids iid iids gid gids sid uuid guid number numbers no num ref slug iban handle sku ts arn urn identifier key "
-    "mac".split()
+    "id ids iid iids gid gids sid uid uids uuid guid number numbers no num ref slug iban handle sku ts arn urn "
+    "identifier key mac".split()
 )
+_ENDING_IN_ID: Final = frozenset(
+    "paid unpaid prepaid repaid valid invalid grid bid outbid forbid solid fluid liquid rapid rigid humid vivid lucid "
+    "hybrid void avoid aid raid braid said laid maid amid kid acid squid android covid pyramid centroid sigmoid "
+    "ellipsoid asteroid steroid tabloid".split()
+)
+"""Words in which ``id`` is no id, as it is in ``vmid``."""
 _NAME_ENDS: Final = frozenset(("name", "names"))
 _PERSONAL: Final = frozenset("first last full display middle given family user sender nick sur".split())
 """``first_name`` is a part of a person, ``bucket_name`` is the bucket."""
@@ -45,34 +56,53 @@ _MAILS: Final = frozenset(
     "addressees address attendee attendees participant participants".split()
 )
 _THREADS: Final = frozenset(
-    "thread_id threadid thread_ts threadts in_reply_to inreplyto reply_to replyto reply_to_id replytoid "
-    "reply_to_message_id".split()
+    "thread thread_id threadid thread_ts threadts thread_key in_reply_to inreplyto in_reply_to_id reply_to replyto "
+    "reply_to_id replytoid reply_to_message reply_to_message_id parent_message_id".split()
 )
+_REPLY_TO: Final = frozenset(("reply_to", "replyto"))
+"""Threads, and in a mail as often the address that answers go to."""
 _NAMES: Final = frozenset("name slug username user_name login_name screen_name title_slug key".split())
 _USERS: Final = frozenset("username user_name login_name screen_name".split())
 """Names that only users have."""
 _NOT_IDS: Final = frozenset(
     "page line port version row column phone_country build max min api access secret public private sort idempotency "
-    "partition primary foreign cache".split()
+    "partition primary foreign cache verification".split()
 )
+_ELEMENTS: Final = frozenset(("uid", "from_uid", "to_uid"))
+"""Of the tool's object where its name has one; a browser counts what it shows anew for each look (``click``)."""
+_NOT_KEYS: Final = frozenset(
+    "range hash order ordering sorting routing grouping shard join lookup dedupe dedup deduplication uniqueness "
+    "concurrency translation message i18n locale query display submit press shortcut hot modifier".split()
+)
+"""What a key is for that names no thing: ``range_key``, ``order_key``."""
 _NUMBERED: Final = frozenset("page line version row column".split())
+_PLACED: Final = frozenset(("row", "column"))
+"""What the tables that hold it count for themselves."""
 _COUNTED: Final = ("iid", "number", "Iid", "Number")
 """Ids that each project counts for itself."""
 _ADDRESSED: Final = frozenset("receiver recipient addressee".split())
-_REAL_IDS: Final = frozenset("id ids iid iids gid gids uuid guid".split())
+_REAL_IDS: Final = frozenset("id ids iid iids gid gids uid uids uuid guid arn".split())
 """``page_number`` is where to read on, ``page_id`` is a page."""
 _SECRETS: Final = frozenset("password passcode passphrase pin otp secret passwd pwd".split())
 """What nobody may read is in no key, even where it looks like an address."""
 _VALUES: Final = frozenset(
-    "password passcode passphrase pin otp secret token price amount cost quantity status".split()
+    "password passcode passphrase pin otp secret token price amount cost quantity status version range size level "
+    "priority rating score color colour mode theme language locale timezone currency format type reason title "
+    "description summary subject position width height length temperature brightness speed percentage percent weight "
+    "distance radius zoom offset angle opacity seed threshold ratio rate value content text body data payload "
+    "input output prompt expression formula unit paid bid count number total".split()
 )
 """What a thing has, or what nobody may read; which thing it is they do not say."""
+_SWITCHES: Final = frozenset("on off yes no true false enabled disabled enable disable auto none null default".split())
+"""Values that name nothing, whatever the param is called."""
 _CURRENT: Final = frozenset(
     "open opened active pending todo to_do unread new all any in_progress current upcoming scheduled draft queued "
     "running started unresolved unassigned enabled planned waiting".split()
 )
 """States of what is worked on: what is new or changed may have them."""
 _STATES: Final = frozenset("state states status statuses".split())
+_SENDERS: Final = frozenset("from sender from_email from_address sender_email sender_address from_name".split())
+"""Who sends it is not whom it is for."""
 _HAPPENED: Final = frozenset("created updated modified changed received added".split())
 _FROM_THEN: Final = frozenset(("after", "since"))
 """Ends of params, ``updated_after``: what is changed later than this call is among what it asks for."""
@@ -93,7 +123,6 @@ _LOGINS: Final = frozenset(
 
 
 _PLAIN: Final = {
-    **dict.fromkeys(_LOGINS, _LOGIN),
     **dict.fromkeys(_PARTS, _PART),
     **dict.fromkeys(_NAMES, _NAME),
     **dict.fromkeys(("repo", "repository", "repo_name", "repository_name"), _REPO),
@@ -121,18 +150,31 @@ def _role(name: str) -> tuple[int, str]:
     plain = "_".join(found)
     if low in _PATHS:
         return _PATH, low
+    if low in _LOGINS or plain in _LOGINS:
+        return _LOGIN, plain
+    if plain in _SENDERS:
+        return _STATE, plain
+    if found and found[-1] not in _REAL_IDS and cover(name) > Cover.RANDOM:
+        return _SHAPE if found[-1] in _SECRETS else _STATE, ""  # the id of a secret may name one; the secret may not
     if plain in _PLAIN:
         return _PLAIN[plain], plain
     if plain.endswith(("_url", "_uri")):
         return _URL, plain
     if not found or plain in lex.IGNORED:
         return _SHAPE, ""
+    return _told(found)
+
+
+def _told(found: list[str]) -> tuple[int, str]:
+    """Returns what a param holds by the last word of its name."""
+    if len(last := found[-1]) > 3 and last.endswith("id") and last not in _ID_ENDS and last not in _ENDING_IN_ID:
+        return _identified([*found[:-1], last[:-2], "id"])  # ``vmid``
     if found[-1] in _ID_ENDS or (found[-1] == "account" and len(found) > 1):
         return _identified(found)
     if found[-1] in _SECRETS or (found[-1] in _FROM_THEN and found[-2:-1] and found[-2] in _HAPPENED):
         return _SHAPE, ""
     if found[-1] in _STATES:
-        return _STATE, "state" if plain == "state" else ""
+        return _STATE, "state" if found == ["state"] else ""
     rest = [singular(one) for one in found if one not in lex.QUALIFIERS]
     if len(rest) == 2 and found[-1] in _NAME_ENDS and rest[0] not in _PERSONAL:
         return _NONE, rest[0]
@@ -148,11 +190,42 @@ def _identified(found: list[str]) -> tuple[int, str]:
     if entity == "file":
         entity = "file-id"  # a drive's number, no path
     named = entity in _NUMBERED and found[-1] in _REAL_IDS
-    if (entity in _NOT_IDS and not named) or (found[-1] == "key" and not rest):
-        return _NONE, ""
+    if (entity in _NOT_IDS and not named) or (found[-1] == "key" and (not rest or entity in _NOT_KEYS)):
+        return _NONE, entity if entity in _PLACED else ""
     if entity in lex.SCOPES or "_".join(rest) in lex.SCOPES:
         return _SCOPE, entity
     return _ID, entity
+
+
+@lru_cache(maxsize=1024)
+def _reference(name: str) -> int:
+    """Tells whether a param names what is paid or taken back: 2 by its own id (``charge_id``), 1 maybe (``charge``)."""
+    found = words(name) if cover(name) <= Cover.RANDOM else []
+    ends = len(found) > 1 and found[-1] in _ID_ENDS
+    if ends:
+        found.pop()
+    return (2 if ends else 1) if found and singular(found[-1]) in lex.REFERENCES else 0
+
+
+def references(params: Mapping[str, Any]) -> list[str]:
+    """Returns the ids of what is paid, refunded or taken back: of a ``charge``, a ``payment_intent``, an invoice.
+
+    A param that only has the noun for its name may hold an amount: a text with a digit in it is an id.
+    """
+    found: list[str] = []
+    for name, value in islice(params.items(), MAX_PARAMS):
+        if type(name) is str and len(name) <= _LONGEST and (sure := _reference(name)):
+            texts = short(value) if type(value) in (str, list) or sure > 1 else []
+            found += [one for one in texts[:8] if len(one) <= 128 and (sure > 1 or _is_id(one))]
+    return found
+
+
+def _is_id(value: str) -> bool:
+    """Tells whether a text is an id, neither an amount (``12.50``) nor words."""
+    return " " not in value and _AMOUNT.fullmatch(value) is None and any(one.isdigit() for one in value)
+
+
+_AMOUNT: Final = re.compile(r"[-+]?\d+[.,]\d{1,2}")
 
 
 def role_of(name: str) -> str | None:
@@ -176,6 +249,7 @@ def part_of(name: str, value: Any) -> str:
 _T = TypeVar("_T")
 _FEW: Final = 64
 _TEXTS: Final = {str}
+_SCALAR: Final = frozenset((str, int))
 _strip: Final = str.strip
 Role = tuple[str, int, str]
 """A param's name, what it holds, and the thing it names."""
@@ -190,7 +264,9 @@ def roles(names: tuple[Any, ...]) -> tuple[Role, ...]:
         role, entity = _role(name) if len(name) <= 64 else (_NONE, "")
         if role == _NONE and (entity in _TIMES or entity in _VALUES):
             entity = ""
-        if role == _NAME and entity in _USERS:
+        elif role == _NONE and entity in lex.CONTAINERS:
+            role = _HELD
+        elif role == _NAME and entity in _USERS:
             role, entity = _USER, "user"
         if role != _SHAPE:
             found.append((name, role, entity))
@@ -200,7 +276,8 @@ def roles(names: tuple[Any, ...]) -> tuple[Role, ...]:
 class Arguments:
     """The arguments of one call, sorted by what they hold.
 
-    ``ids`` and ``scopes`` by the thing they name; ``listed``: of which there is a list; ``paths`` with the
+    ``ids`` and ``scopes`` by the thing they name; ``listed``: of which there is a list; ``held``: by their names alone,
+    what holds other things; ``bare``: the ids of which a param without ``id`` in its name tells; ``paths`` with the
     param's name; ``narrowed``: an argument that names nothing narrows what is asked for; ``paged``: a part is
     asked for; ``login``: a short digest of as whom the call is made, ``""`` where it does not say.
     """
@@ -212,7 +289,9 @@ class Arguments:
     names: Sequence[str] = ()
     threads: Sequence[str] = ()
     scopes: Mapping[str, list[str]] = MappingProxyType({})
+    held: Mapping[str, str] = MappingProxyType({})
     listed: tuple[str, ...] = ()
+    bare: tuple[str, ...] = ()
     owner = repo = login = ""
     narrowed = paged = False
 
@@ -225,7 +304,7 @@ class Arguments:
             if type(value) is str:
                 if role == _ID:
                     value = value.strip()
-                    if not value or len(value) > MAX_TEXT:
+                    if not value or len(value) > MAX_TEXT or (name in _ELEMENTS and (not nouns or "file" in nouns)):
                         continue
                     if entity in ids:
                         ids[entity].append(value)
@@ -242,7 +321,10 @@ class Arguments:
 
     def _take(self, role: int, entity: str, value: Any, nouns: tuple[str, ...]) -> None:
         """Takes an argument by what its name says that it holds."""
-        if role == _NONE:
+        if role == _HELD and entity not in nouns and type(value) in _SCALAR and (texts := short(value)):
+            self.held = {**self.held, entity: texts[0]}
+            self.narrowed = True
+        elif role in (_NONE, _HELD):
             self._unnamed(entity if entity in nouns else "", value)
         elif role == _STATE:
             if entity in nouns:
@@ -266,7 +348,9 @@ class Arguments:
             self.mails = _more(self.mails, [value])
         elif kind is str and (value.count(" ") > _WORDS or "\n" in value or (entity in _SAID and not _number(value))):
             self.narrowed = True  # what is said in a comment, not which one is meant
-        elif entity and kind is not dict and (texts := short(value)):
+        elif entity and kind is not dict and (texts := short(value)) and texts[0].lower() not in _SWITCHES:
+            if entity not in self.ids:
+                self.bare = (*self.bare, entity)
             self.ids[entity] = _more(self.ids.get(entity, ()), texts)
         elif kind is list and value and all(type(one) is str and len(one) <= 320 and "@" in one for one in value[:256]):
             self.mails = _more(self.mails, value[:256])
@@ -286,7 +370,10 @@ class Arguments:
         elif role == _SCOPE:
             self.scopes = {**self.scopes, entity: _more(self.scopes.get(entity, ()), texts)}
         elif role == _THREAD:
-            self.threads = _more(self.threads, texts)
+            if entity in _REPLY_TO:
+                texts = [one for one in texts if not _is_address(one)]
+            if texts:
+                self.threads = _more(self.threads, texts)
         elif role == _URL:
             self.urls = _more(self.urls, texts)
         elif role == _NAME:
@@ -304,6 +391,11 @@ class Arguments:
         if not self.repo:
             return ""
         return f"{self.owner}/{self.repo}" if self.owner and "/" not in self.repo else self.repo
+
+
+def _is_address(value: str) -> bool:
+    """Tells whether a text is an address (``Desk <desk@x.org>``), not the id of a message (``<a1@mail.x.org>``)."""
+    return "@" in value and not (value[0] == "<" and value[-1] == ">") and bool(keys.addresses(value))
 
 
 def _current(value: Any) -> bool:
@@ -329,7 +421,9 @@ def _number(value: str) -> bool:
 def _relative(role: Role, ids: Mapping[str, Any]) -> bool:
     """Tells whether a param names something by a number or a name that another project may have as well."""
     name, holds, entity = role
-    return name.endswith(_COUNTED) if holds == _ID else holds == _NONE and entity in ids and entity != "project"
+    return (
+        name.endswith(_COUNTED) if holds == _ID else holds in (_NONE, _HELD) and entity in ids and entity != "project"
+    )
 
 
 def _more(known: Sequence[_T], texts: list[_T]) -> list[_T]:
@@ -352,4 +446,4 @@ def short(value: Any) -> list[str]:
     return [one for one in flatten(value) if len(one) <= MAX_TEXT]
 
 
-__all__ = ["Arguments", "Role", "part_of", "role_of", "roles", "short"]
+__all__ = ["Arguments", "Role", "part_of", "references", "role_of", "roles", "short"]

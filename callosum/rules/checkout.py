@@ -1,40 +1,185 @@
-"""Keys of tools that stand for a git command: ``git_commit`` with a ``repo_path`` changes what the command does."""
+"""Tools that stand for a git command: ``git_commit`` with a ``repo_path`` does what the command does."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from callosum.model import Call, Key
-from callosum.rules import keys, shell
+from callosum.model import Call
+from callosum.rules import acts, keys, shell
 from callosum.rules.arguments import short
+from callosum.rules.name import read_name
 
 if TYPE_CHECKING:
     from callosum.rules.name import Name
 
 _TREES: Final = ("repo_path", "repoPath", "repository_path", "repositoryPath", "working_dir", "workingDir")
-_SAID: Final = ("remote", "branch_name", "branch", "target", "revision", "files", "paths")
+_SAID: Final = (
+    "remote", "refspec", "refspecs", "branch_name", "branchName", "branch", "tag_name", "tagName", "name", "target",
+    "revision", "commit", "ref", "stashRef", "worktreePath", "worktree_path", "files", "paths",
+)  # fmt: skip
+"""Params whose values stand in the command as they are, in this order."""
+_FILES: Final = frozenset(("files", "paths"))
+_MODES: Final = ("mode", "operation", "action", "subcommand", "command", "args", "flags", "options")
+"""Params that hold more words or options of the command."""
 _MOST: Final = 32
+MAX_FOLDERS: Final = 16
+"""Most folders of one call that are looked at for their repository."""
+SERVER: Final = "mcp__git__"
+"""How tools of a server called git begin."""
+_COMMANDS: Final = frozenset(
+    "add am apply archive bisect blame branch bundle checkout cherry clean clone commit describe diff fetch gc grep "
+    "init lfs log ls merge mv notes prune pull push rebase reflog remote reset restore rev revert rm shortlog show "
+    "stash status submodule switch tag update worktree".split()
+)
+_JOINED: Final = frozenset("cherry-pick ls-files ls-remote ls-tree rev-parse rev-list update-ref".split())
+_FROM: Final = frozenset(("push", "pull", "fetch"))
+"""Commands whose first word is a remote."""
+_WITHIN: Final = frozenset("stash worktree remote submodule notes bisect lfs reflog".split())
+"""Commands that have commands of their own, as words."""
+_OPTIONS: Final[dict[tuple[str, str], str]] = {
+    ("branch", "delete"): "--delete",
+    ("branch", "remove"): "--delete",
+    ("branch", "rename"): "--move",
+    ("branch", "create"): "",
+    ("branch", "list"): "--list",
+    ("tag", "delete"): "--delete",
+    ("tag", "remove"): "--delete",
+    ("tag", "create"): "",
+    ("tag", "list"): "--list",
+    ("remote", "list"): "show",
+    ("remote", "delete"): "remove",
+    ("worktree", "delete"): "remove",
+    ("worktree", "create"): "add",
+    ("stash", "create"): "push",
+    ("stash", "save"): "push",
+    ("stash", "delete"): "drop",
+    ("checkout", "create"): "",
+    ("clean", "directories"): "-d",
+    ("clean", "ignored"): "-x",
+    ("checkout", "createbranch"): "-b",
+    ("switch", "createbranch"): "-c",
+}  # fmt: skip
+"""What a word or a switch of a tool is called in the command; others are options of the same name."""
+_EMPTY: Final = frozenset("start branch branches tags remotes stashes files changes working tree dir directory".split())
+"""Words of tools that say nothing more."""
+_HUMPS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")
+_PLAIN: Final = re.compile(r"[a-z][a-z-]{0,40}")
 
 
-def derive(call: Call, params: Mapping[str, Any], name: Name) -> tuple[Key, ...]:
-    """Returns the keys of the command that a git tool stands for, none where it does not say in which tree."""
-    if name.words[:1] != ("git",) or len(name.words) < 2:
-        return ()
+def stands(tool: str, name: Name) -> bool:
+    """Tells whether a tool may stand for a git command, by its name."""
+    words = name.words
+    return words[:1] == ("git",) or tool.startswith(SERVER) or (words[1:2] == ("git",) and words[0] in _RUNNERS)
+
+
+def judge(call: Call, params: Mapping[str, Any], name: Name) -> tuple[shell.Judgement, bool] | None:
+    """Returns what the git command does that a tool stands for, and whether that decides; None for any other tool.
+
+    That it only looks is believed where the arguments say so. It has keys only where they say in which tree it works.
+    """
+    if not stands(call.tool, name):
+        return None
+    said = _as_command(params, [one for one in name.words if one != "git"])
+    if not said:
+        return None
+    place = _place(params, call.cwd)
+    worktrees = call.worktrees or {}
+    worktree = worktrees.get(place, call.worktree)
+    found = shell.judge(said, place or call.cwd, worktree=worktree, home=call.home, worktrees=worktrees)
+    return found if place else found._replace(keys=()), bool(found.tier) or said.count(" ") > 1
+
+
+def folders(call: Call) -> tuple[str, ...]:
+    """Return the folders other than its own in which a call uses a repository, as its command line or params name them.
+
+    Bounded; each is absolute or begins with ``~``.
+    """
+    if not any(type(one) is dict or type(one) is list for one in call.params.values()):
+        return _folders(call, call.tool, call.params)  # nearly all
+    found: dict[str, None] = {}
+    for tool, params in acts.calls(call.tool, call.params) or ((call.tool, call.params),):
+        found |= dict.fromkeys(_folders(call, tool, params))
+    return tuple(found)[:MAX_FOLDERS]
+
+
+def _folders(call: Call, tool: str, params: Mapping[str, Any]) -> tuple[str, ...]:
+    place, name = _place(params, call.cwd), read_name(tool[:256])
+    if place and stands(tool, name):
+        said = _as_command(params, [one for one in name.words if one != "git"])
+        return shell.judge(said, call.cwd, start=place, home=call.home).folders if said else ()
+    return shell.folders_of(params, call.cwd, call.home, tool)
+
+
+def _place(params: Mapping[str, Any], cwd: str | None) -> str:
+    """Return the folder in whose repository a git tool is to work, ``""`` where it does not say."""
     where = next((one for tree in _TREES if type(one := params.get(tree)) is str and one), "")
-    if not where:
-        return ()
-    place = keys.path(keys.clean(where), call.cwd).rstrip("/") or "/"
-    return shell.judge(_as_command(params, name), place, worktree=call.worktree).keys
+    return (keys.path(keys.clean(where), cwd).rstrip("/") or "/") if where else ""
 
 
-def _as_command(params: Mapping[str, Any], name: Name) -> str:
-    verb = name.words[1]
-    branches = verb in ("create", "delete", "list") and "branch" in name.words
-    said = ["git", "branch" if branches else verb]
-    if branches and verb == "delete":
-        said.append("-D")
+def _as_command(params: Mapping[str, Any], words: list[str]) -> str:
+    """Returns the command line, ``""`` where no git command is named."""
+    at = next((place for place, one in enumerate(words) if _singular(one) in _COMMANDS), -1)
+    if at < 0:
+        return _line(params) if _RUNNERS.issuperset(words) else ""
+    more = _more(params)
+    verb, modifiers = _singular(words[at]), words[:at] + words[at + 1 :]
+    if modifiers[at : at + 1] and f"{verb}-{modifiers[at]}" in _JOINED:
+        verb = f"{verb}-{modifiers.pop(at)}"
+    said = ["git", verb]
+    for one in [*modifiers, *more]:
+        said += _option(verb, one, within=verb in _WITHIN and len(said) == 2)
+    for one, value in params.items():
+        if value is True or (type(value) is str and value.lower() in ("true", "yes") and one not in _SAID):
+            said += _option(verb, "-".join(_HUMPS.split(one)).lower() if isinstance(one, str) else "", within=False)
+    if verb in _FROM and "remote" not in params and any(one in params for one in _SAID[1:5]):
+        said.append("origin")
     for one in _SAID:
-        said += [text for text in short(params.get(one))[:_MOST] if text[:1] != "-"]
+        found = [text for text in short(params.get(one))[:_MOST] if text[:1] != "-"]
+        if found and one in _FILES and verb in ("checkout", "restore", "reset", "diff"):
+            said.append("--")
+        said += found
     return shlex.join(said)
+
+
+def _line(params: Mapping[str, Any]) -> str:
+    """Returns the command line that a tool is given which runs any git command; its text may be one for a shell."""
+    value = next((params[one] for one in ("command", "cmd", "args", "subcommand") if params.get(one)), "")
+    if isinstance(value, (list, tuple)):
+        value = shlex.join([one for one in value[:_MOST] if isinstance(one, str)])
+    if type(value) is not str or not value.strip():
+        return ""
+    return value if value.startswith("git ") else f"git {value}"
+
+
+_RUNNERS: Final = frozenset("run exec execute command cmd cli raw".split())
+
+
+def _more(params: Mapping[str, Any]) -> list[str]:
+    """Returns the words of params that hold some of the command: ``mode``, ``args``."""
+    found: list[str] = []
+    for name in _MODES:
+        value = params.get(name)
+        if type(value) is str and len(value) <= 1024:
+            found += value.split()
+        elif isinstance(value, (list, tuple)):
+            found += [one for one in value[:_MOST] if isinstance(one, str) and len(one) <= 1024]
+    return found[1:] if found[:1] == ["git"] else found
+
+
+def _option(verb: str, word: str, *, within: bool) -> list[str]:
+    """Returns what a further word of a tool is in the command; ``within``: it may be a command of that command."""
+    if word[:1] == "-" or not _PLAIN.fullmatch(word):
+        return [word] if word else []
+    known = _OPTIONS.get((verb, word.replace("-", "")))
+    if known is not None:
+        return [known] if known else []
+    if word in _EMPTY:
+        return []
+    return [word] if within else [f"--{word}"]
+
+
+def _singular(word: str) -> str:
+    return {"branches": "branch", "tags": "tag", "remotes": "remote", "worktrees": "worktree"}.get(word, word)

@@ -345,6 +345,10 @@ def json_schema() -> dict[str, Any]:
         "properties": {
             "$schema": {"type": "string"},
             "description": {"type": "string"},
+            "recentWindowMs": {
+                **FIELDS["recentWindowMs"].schema,
+                "description": "For all rules that name none, the shipped ones too, and for calls without a rule.",
+            },
             "rules": {"type": "array", "maxItems": 20_000, "items": {"$ref": "#/$defs/rule"}},
         },
         "required": ["rules"],

@@ -20,7 +20,7 @@ from callosum.rules.protected import OPEN, STATE, Protected
 TALKS: Final = "it talks to the gate's own port"
 
 ENDPOINTS: Final = frozenset(
-    "intercept complete lock status brief hooks renew resolve approvals journal events late fallback metrics "
+    "intercept complete lock release status brief hooks renew resolve approvals journal events late fallback metrics "
     "mcp".split()
 )
 """What the paths of the gate's own server begin with. Not among them is ``/health``, which tells nothing else."""

@@ -186,3 +186,11 @@ def _lines(text: str, nouns: frozenset[str]) -> list[str]:
         elif not entity:
             plain.setdefault(len(margin), []).append(value)
     return named or (plain[min(plain)] if plain else [])
+
+
+def first_id(result: Any, kind: str) -> str:
+    """Returns the id of the thing of a kind that a call has made, as its result tells it; ``""`` if it does not."""
+    if not result or isinstance(result, (bool, int, float)):
+        return ""
+    found = next((keys.clean(value).strip("/ ") for value in _ids(_parsed(result), frozenset(_names(kind)))), "")
+    return found if len(found) <= _LONGEST else ""

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from callosum.model import Key
-from callosum.rules import acts, described, many, money, opaque, opposites, sql, targets
+from callosum.rules import acts, checkout, described, many, money, opaque, opposites, sql, targets
 from callosum.rules import lexicon as lex
 from callosum.rules import shape as shapes
 from callosum.rules.keys import merge, spell
@@ -235,6 +235,9 @@ def judge(call: Call, params: Mapping[str, Any], shape: Shape) -> Judgement:
     statement = None
     if shape.spoken:
         seen, statement = _stated(params, seen)
+    apart: tuple[Key, ...] | None = None
+    if seen.apart or call.tool.startswith(checkout.SERVER):
+        seen, apart = _standing(call, params, seen)
     tier, effect, why, verb = seen.tier, seen.effect, seen.why, seen.verb
     if (
         0 < tier < 4
@@ -251,21 +254,30 @@ def judge(call: Call, params: Mapping[str, Any], shape: Shape) -> Judgement:
             besides, touched = _besides(call, params, told, name, verb, shape)
             if besides:
                 tier, effect, why = 1, "write", (*why, besides)
-    elif tier < 4 and call.description and described.final(call.description):
-        if call.annotations and call.annotations.get("destructiveHint") is True:
-            tier, why = 4, (*why, "its author's hints and its description say that it cannot be undone")
-        elif verb in lex.REMOVES or verb in lex.DESTROYS:
-            tier, why = 4, (*why, "its description says that what is removed is gone for good")
+    elif tier < 4 and call.description and (final := _final(call, call.description, verb)):
+        tier, why = 4, (*why, final)
     if statement is not None and statement.keys:
         keys: tuple[Key, ...] = sql.within(statement.keys, params)
         why = (*why, "its keys are the tables")
     else:
-        apart = targets.alone(call, params, name) if seen.apart else None
         keys = targets.derive(call, params, name, verb, tier, way, shape) if apart is None else apart
         if touched:
             keys = merge([*touched, *keys])[0]
+        if tier == 2 and targets.says_in_thread(keys, name, verb):
+            tier, why = 3, (*why, "a reply in a thread")
         why = (*why, targets.told(keys))
     return Judgement(tier, effect, keys, seen.repeats and effect == "write", seen.stance, holds(seen, params), why)
+
+
+def _final(call: Call, description: str, verb: str) -> str:
+    """Returns why a call cannot be undone, by its description, ``""`` where that does not say so."""
+    if not described.final(description):
+        return ""
+    if call.annotations and call.annotations.get("destructiveHint") is True:
+        return "its author's hints and its description say that it cannot be undone"
+    if verb in lex.REMOVES or verb in lex.DESTROYS:
+        return "its description says that what is removed is gone for good"
+    return ""
 
 
 def _stated(params: Mapping[str, Any], seen: Look) -> tuple[Look, sql.Statement | None]:
@@ -290,6 +302,17 @@ def _stated(params: Mapping[str, Any], seen: Look) -> tuple[Look, sql.Statement 
             why=(f"its pipeline ends in {stage}: the result is stored",),
         )
     return seen, statement
+
+
+def _standing(call: Call, params: Mapping[str, Any], seen: Look) -> tuple[Look, tuple[Key, ...] | None]:
+    """A look at a tool that may stand for a git command or change only its own session, and its keys if it does."""
+    found = checkout.judge(call, params, seen.name)
+    if found is None:
+        return seen, targets.alone(seen.name)
+    line, decides = found
+    if decides:
+        seen = seen._replace(tier=line.tier, effect=line.effect, why=(f"judged as the git command: {line.why[0]}",))
+    return seen, targets.alone(seen.name) if line.keys == () else line.keys
 
 
 def _changes(hints: Mapping[str, Any]) -> bool:

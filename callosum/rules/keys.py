@@ -14,9 +14,12 @@ import unicodedata
 from functools import cache, lru_cache
 from hashlib import blake2b
 from math import isfinite
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from callosum.model import MAX_KEY, Key, Mode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 READ: Final = Mode.READ
 WRITE: Final = Mode.WRITE
@@ -107,9 +110,9 @@ def _old_spelling(name: str) -> tuple[str, ...]:
 def path(value: str, cwd: str | None = None, *, tree: bool = False) -> str:
     """Returns a path in its one spelling; with ``tree`` (or a trailing slash) it ends in ``/``.
 
-    Relative paths are joined to ``cwd``; without one they stay relative, and so does ``~/x``, since
-    nothing here may ask the machine where home is. ``file://`` addresses are paths too. A relative path that comes out
-    like a drive, a home or a share keeps its ``./``: a file below may be called so.
+    Relative paths are joined to ``cwd``; without one they stay relative. ``~/x`` stays so, since nothing here may ask
+    the machine where home is (see ``homed``); ``$HOME/x`` is ``~/x``. ``file://`` addresses are paths too. A relative
+    path that comes out like a drive, a home or a share keeps its ``./``: a file below may be called so.
     """
     if value[:7] == "file://":
         value = value[7:] if value[7:8] == "/" else "/" + value[7:].partition("/")[2]
@@ -124,6 +127,8 @@ def path(value: str, cwd: str | None = None, *, tree: bool = False) -> str:
             return value
     elif _DRIVE.match(value):
         value = value[0].lower() + value[1:]
+    elif value[:1] == "$" and (match := _HOME.match(value)):
+        value = "~" + value[match.end() :]
     elif cwd and value[:1] != "~":
         if _DRIVE.match(cwd):
             cwd = cwd[0].lower() + cwd[1:].replace("\\", "/")
@@ -144,14 +149,44 @@ def _folded(value: str) -> str:
     parts: list[str] = []
     for part in value.split("/"):
         if part == "..":
-            if parts and parts[-1] != "..":
-                if not (len(parts) == 1 and (parts[0][1:] == ":" or parts[0] == "~")):
+            if parts and parts[-1] != ".." and not (len(parts) == 1 and parts[0][:1] == "~"):
+                if not (len(parts) == 1 and parts[0][1:] == ":"):
                     parts.pop()
             elif not root:
                 parts.append(part)
         elif part and part != ".":
             parts.append(part)
     return root + "/".join(parts)
+
+
+_HOME: Final = re.compile(r"\$(?:HOME|\{HOME\})(?=/|$)")
+_OF_PATHS: Final = frozenset("file git build database migration".split())
+"""Kinds of keys whose value begins with a path."""
+
+
+def at_home(value: str, home: str) -> str:
+    """Return a path that begins with ``~`` by the home it means, in its one spelling."""
+    rest = value.partition("/")[2]
+    return path(f"{home}/{rest}", tree=value[-1] == "/")
+
+
+def homed(found: tuple[Key, ...], home: str | None, homes: Mapping[str, str] | None) -> tuple[Key, ...]:
+    """Return keys with ``~`` and ``~user`` as the homes they mean; the spelling with ``~`` stays behind them.
+
+    Sessions of the version before, which kept ``~``, are met there. The next release drops it.
+    """
+    made, before = list(found), []
+    for number, key in enumerate(found):
+        kind, _, value = key.name.partition(":")
+        if value[:1] != "~" or kind not in _OF_PATHS:
+            continue
+        place, bar, facet = value.partition("|")
+        user = place.partition("/")[0][1:]
+        meant = (homes or {}).get(user) if user else home
+        if meant:
+            made[number] = Key(fit(f"{kind}:{clean(at_home(place, meant))}{bar}{facet}"), key.mode)
+            before.append(key)
+    return merge([*made, *before])[0] if before else found
 
 
 def addresses(value: str) -> list[str]:
@@ -266,6 +301,8 @@ def named(name: str, cwd: str | None = None) -> tuple[str, ...]:
     kind, _, value = whole.partition(":")
     if " " in kind:
         return (name.strip(),)
+    if bar and whole.lower() == "thread:":
+        return thread(facet)
     ending = bar + "|".join(map(clean, facet.split("|"))) if bar else ""
     if value.strip() == "/":  # all things of a kind
         return (fit(f"{clean(kind.lower())}:/{ending}"),)
@@ -281,6 +318,25 @@ def spell(prefix: str, value: str, cwd: str | None = None, *, tree: bool = False
     if len(value) <= 512:
         return _spell_memo(prefix, value, cwd if prefix == "file:" else None, tree)
     return _spell(prefix, value, cwd, tree)
+
+
+def channels(value: str) -> tuple[str, ...]:
+    """Return a channel's spellings: a name is spelled with and without ``#``, an id as it is.
+
+    Tools for one chat spell the same channel either way.
+    """
+    if value[:1] == "#" and len(value) > 1:
+        return (value, value[1:])
+    return (value, "#" + value) if _CHANNEL.fullmatch(value) else (value,)
+
+
+_CHANNEL: Final = re.compile(r"[a-z][a-z0-9_-]{0,79}")
+
+
+def thread(id: str) -> tuple[str, ...]:
+    """Return the key of a thread that is named without the one it is with: ``thread:|msg-500``."""
+    id = clean(id).rstrip("/ ")
+    return (fit(f"thread:|{id}"),) if id else ()
 
 
 def _spell(prefix: str, value: str, cwd: str | None, tree: bool) -> tuple[str, ...]:

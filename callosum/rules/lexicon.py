@@ -75,8 +75,8 @@ suppress unsuppress ungroup untaint unpark customize customise
 """
 _WRITE_1_LOOSE: Final = """
 import type process store record flag rate vote handle stage run draft plan label note cache queue design settle
-void capture redeem switch turn act control fix launch boot trash split backup boost shuffle cast pair produce perform
-use
+void capture redeem pull switch turn act control fix launch boot trash split backup boost shuffle cast pair produce
+perform use
 """
 _WRITE_1_WEAK: Final = """
 alarm route plugin job task script code command file folder auth hook webhook
@@ -149,6 +149,8 @@ ONLY_VERBS: Final = _words("get fetch describe retrieve lookup inspect enumerate
 """Looking verbs that are no nouns: at the end of a name they are the verb."""
 LISTS: Final = _words("list tree ps stat find audit scan ls cat tail head")
 """Looking verbs that are nouns as well: ``todo_list_add`` adds, ``ps_restart`` restarts."""
+ACTS: Final[dict[str, str]] = {"report": "submit", "snapshot": "backup"}
+"""Looking words that are acts where an object follows, with the verb that they amount to."""
 SIDES: Final = _words("details detail info information status stats statistics count history metrics size schema")
 """Ends of a name that say that it looks: ``order_status`` orders nothing."""
 SENT: Final = _words("details detail info information status")
@@ -212,6 +214,8 @@ DESTROYS: Final = _words(
     "decommission teardown expunge deregister prune empty del flushall flushdb deletion termination"
 )
 REMOVES: Final = _words("remove unlink detach clear reset revoke unregister uninstall dismiss archive")
+ENDS: Final = (DESTROYS | REMOVES) - _words("archive empty deletion termination")
+"""Verbs after which something is not there any more, and which are never nouns."""
 SENDS: Final = _words(_SEND_STRONG) | _words(_SEND_LOOSE) | _words("email mail call dial")
 ADDS: Final = _words(
     "create add send post reply book append insert publish share comment message react submit place order "
@@ -265,6 +269,20 @@ HEAVY: Final = _words(
     "repo repository account user organization org project database db bucket server cluster vm instance "
     "domain tenant workspace team member customer namespace zone volume"
 )
+CONTAINERS: Final = _words(
+    "base table sheet spreadsheet workbook database collection dataset bucket board project workspace space list "
+    "playlist album notebook calendar team group cluster course site wiki drive guild store vault presentation library "
+    "organization namespace queue"
+)
+"""Things that hold others: they are meant only where the call names nothing in them."""
+REFERENCES: Final = _words(
+    "charge payment intent invoice order transaction transfer payout subscription booking bill dispute capture sale "
+    "purchase refund loan mandate statement claim reversal debit deposit"
+)
+"""What is paid, refunded or taken back, and is named by its own id."""
+REPLIES: Final = _words("reply respond answer")
+SPEAKS: Final = REPLIES | _words("send post write message text dm submit create add")
+"""Verbs that say something, in a thread where one is named."""
 PERSONS: Final = _words("user account organization team member customer tenant")
 """Those who lose something when they are taken out of what they were in."""
 NOTICES: Final = _words("webhook event topic notification push queue alert")
@@ -318,6 +336,7 @@ TITLES: Final = ("title", "symbol", "ticker")
 TOOL_PARAMS: Final = (
     "tool", "tool_name", "toolName", "tool_slug", "action_name", "actionName", "operation_name", "operationName",
     "operation_id", "operationId", "function", "function_name", "functionName", "method_name", "methodName",
+    "recipient_name",
 )  # fmt: skip
 """Params that name the tool which a tool calls."""
 SQL_PARAMS: Final = (
@@ -350,6 +369,8 @@ LISTED: Final[dict[str, str]] = {
 CALENDARS: Final = _words("event slot availability schedule agenda")
 MESSAGES: Final = _words("email message notification mention inbox thread sms channel")
 """What can be unread."""
+NO_OBJECTS: Final = SIDES | ASPECTS | PREPOSITIONS
+"""Words behind a looking word that say that it is no act: ``report_status``."""
 NOT_YET: Final = _words("scheduled schedule recurring")
 """Words for what is prepared and not yet in effect: a scheduled payment is no payment."""
 CREATES: Final = _words(

@@ -26,7 +26,8 @@ _JOINED: Final = re.compile(
         for one in (
             "create or update", "add or update", "get or create", "find or create", "check out", "check in", "set up",
             "log in", "log out", "sign in", "sign out", "sign up", "roll back", "un subscribe", "clean up", "shut down",
-            "tear down", "look up", "back up", "opt out", "opt in", "merge requests?", "pull requests?",
+            "tear down", "power off", "power down", "power on", "power up", "power cycle",
+            "look up", "back up", "opt out", "opt in", "merge requests?", "pull requests?",
             "two factor", "multi factor", "2fa",
         )
     )
@@ -36,7 +37,8 @@ _JOINS: Final = {
     "createorupdate": "create", "addorupdate": "add", "getorcreate": "create", "findorcreate": "create",
     "checkout": "checkout", "setup": "setup", "login": "login", "logout": "logout", "signin": "login",
     "signout": "logout", "signup": "signup", "rollback": "rollback", "unsubscribe": "unsubscribe",
-    "cleanup": "clear", "shutdown": "stop", "teardown": "teardown", "checkin": "checkin", "lookup": "lookup",
+    "cleanup": "clear", "shutdown": "stop", "poweroff": "stop", "powerdown": "stop", "poweron": "start",
+    "powerup": "start", "powercycle": "restart", "teardown": "teardown", "checkin": "checkin", "lookup": "lookup",
     "backup": "backup", "optout": "unsubscribe", "optin": "subscribe",
     **dict.fromkeys(("mergerequest", "mergerequests", "pullrequest", "pullrequests"), "pr"),
     **dict.fromkeys(("twofactor", "multifactor", "2fa"), "mfa"),
@@ -178,22 +180,7 @@ def _verb(found: list[str]) -> tuple[int, str, str]:
     if begun := _begun(known, strong, last):
         return begun[0], begun[1], ""
     if strong:
-        first, end = strong[0], strong[-1]
-        if first[1] in lex.LISTS and end[2] > 0 and (first[0] or end[0] == last):
-            # ``todo_list_add``, ``ps_restart``: the looking verb may be a noun.
-            return end[0], end[1], first[1]
-        if first is end or end[0] < last:
-            aside = first[0] == 0 and last == 1 and found[last] in lex.SIDES and first[1] not in lex.SETS
-            return first[0], first[1], found[last] if aside and first[2] > 0 else ""
-        # ``noun_verb`` catalogues: a verb at either end may be meant, so the graver counts, unless
-        # the name begins with one or ends in one that is never a noun.
-        if end[2] > first[2]:
-            return (first[0], first[1], "") if first[0] == 0 else (end[0], end[1], first[1])
-        if end[2] == 0 < first[2]:
-            if first[0] > 0 and end[1] in lex.ONLY_VERBS:
-                return end[0], end[1], ""
-            return first[0], first[1], end[1]
-        return first[0], first[1], ""
+        return _of_strong(found, strong, last)
     loose = [one for one in known if one[3] == lex.LOOSE]
     for one in loose:
         if one[0] == 0:
@@ -203,11 +190,35 @@ def _verb(found: list[str]) -> tuple[int, str, str]:
     for one in known:
         if one[1] == "log" and one[0] < last and found[one[0] + 1] not in lex.LOGGED and not loose:
             return one[0], "record", ""  # ``log_meal``
+    if len(known) == 1 and known[0][0] == 0 < last and known[0][1] in lex.ACTS and found[1] not in lex.NO_OBJECTS:
+        return 0, lex.ACTS[known[0][1]], known[0][1]  # ``report_user``, ``snapshot_volume``
     # Weak words are nouns as a rule: the last one is the head of the name.
     if known and known[-1][0] == last and not (loose and known[-1][2] > loose[0][2] == 0):
         return last, known[-1][1], ""
     known = loose or known
     return (known[0][0], known[0][1], "") if known else (-1, "", "")
+
+
+def _of_strong(found: list[str], strong: list[_Verb], last: int) -> tuple[int, str, str]:
+    """Returns what ``_verb`` does for a name with verbs that are hardly ever nouns."""
+    first, end = strong[0], strong[-1]
+    if first[1] in lex.LISTS and end[2] > 0 and (first[0] or end[0] == last):
+        # ``todo_list_add``, ``ps_restart``: the looking verb may be a noun.
+        return end[0], end[1], first[1]
+    if first is end or end[0] < last:
+        aside = first[0] == 0 and last == 1 and found[last] in lex.SIDES and first[1] not in lex.SETS | lex.ENDS
+        return first[0], first[1], found[last] if aside and first[2] > 0 else ""
+    # ``noun_verb`` catalogues: a verb at either end may be meant, so the graver counts, unless
+    # the name begins with one or ends in one that is never a noun.
+    if end[2] > first[2]:
+        return (first[0], first[1], "") if first[0] == 0 else (end[0], end[1], first[1])
+    if end[2] == 0 < first[2]:
+        if first[0] == 0 and first[1] in lex.ENDS:
+            return 0, first[1], ""  # ``delete_list``: no description makes it a look
+        if first[0] > 0 and end[1] in lex.ONLY_VERBS:
+            return end[0], end[1], ""
+        return first[0], first[1], end[1]
+    return first[0], first[1], ""
 
 
 def _plain(first: str) -> str:

@@ -48,7 +48,7 @@ def unwrap(params: Mapping[str, Any]) -> Mapping[str, Any]:
         if WRAPPERS.isdisjoint(params) or len(params) > _MOST:
             return params
         for name, value in params.items():
-            if name in WRAPPERS and (inner := _object(value)):
+            if name in WRAPPERS and (inner := held(value)):
                 rest = {other: one for other, one in params.items() if other != name}
                 params = {**dict(islice(inner.items(), MAX_INNER)), **rest}
                 break
@@ -57,7 +57,8 @@ def unwrap(params: Mapping[str, Any]) -> Mapping[str, Any]:
     return params
 
 
-def _object(value: Any) -> Mapping[str, Any] | None:
+def held(value: Any) -> Mapping[str, Any] | None:
+    """Returns the object that a value is or, as JSON in a text, holds; None for any other value."""
     if isinstance(value, str) and value[:1] == "{" and len(value) <= MAX_TEXT:
         try:
             value = msgspec.json.decode(value)

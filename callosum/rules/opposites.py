@@ -79,16 +79,16 @@ _ABOUT: Final = {
     **dict.fromkeys("subscription membership".split(), "subscribe"),
 }
 """Things that one is for or against, whatever the verb, with what the side is called."""
-_FOR: Final = frozenset(
+FOR: Final = frozenset(
     "accept approve attend book buy confirm create enroll join merge open order place purchase reactivate renew "
     "reopen reserve restore resume rebook schedule start subscribe activate enable".split()
 )
-_AGAINST: Final = frozenset(
+AGAINST: Final = frozenset(
     "abandon cancel close decline delete deny destroy disapprove drop leave purge refuse reject remove revert revoke "
     "stop terminate unenroll unschedule unsubscribe withdraw disable deactivate pause".split()
 )
 
-_WORDS: Final = {
+VERB_OF: Final = {
     word: verb
     for verb, words in {
         "accept": "accept accepted accepts yes attend attending going will_attend",
@@ -156,9 +156,9 @@ def stance(verb: str, name: Name) -> str:
         verb = name.words[0]
     about = _ABOUT.get(name.head or name.verb)
     if about:
-        if verb in _FOR:
+        if verb in FOR:
             return f"+{about}"
-        if verb in _AGAINST:
+        if verb in AGAINST:
             return f"-{about}"
     return SIDES.get(verb, "")
 
@@ -174,7 +174,7 @@ def answered(params: Mapping[str, Any], name: Name, taken: str) -> str:
         kind = type(value)
         if kind is str:
             if param in _IN_WORDS and len(value) <= 32:
-                verb = _WORDS.get(value.strip().lower().replace(" ", "_").replace("-", "_").replace("'", ""))
+                verb = VERB_OF.get(value.strip().lower().replace(" ", "_").replace("-", "_").replace("'", ""))
                 if verb:
                     return stance(verb, name)
         elif kind is bool and param in _YES_OR_NO:

@@ -53,6 +53,10 @@ class Rule(Struct, frozen=True):
         return "*" in self.tools and not (self.params or self.present or self.pattern)
 
 
+WINDOW: Final = "recentWindowMs"
+"""A field of a rule, and of a file for all its rules, those that ship and calls that no rule decides."""
+
+
 class _Object(dict[str, Any]):
     """A JSON object that remembers a key it was given twice."""
 
@@ -73,6 +77,11 @@ def parse_rules(data: bytes | str, source: str) -> tuple[Rule, ...]:
 
     ``source`` names the file in faults that lie in no rule.
     """
+    return parse_file(data, source)[0]
+
+
+def parse_file(data: bytes | str, source: str) -> tuple[tuple[Rule, ...], int | None]:
+    """As ``parse_rules``, with the file's ``recentWindowMs`` for all rules, in microseconds; None if it has none."""
     document = _load(data, source)
     if not isinstance(document, _Object):
         raise ConfigError(f"expected an object with a list of rules, got {shown(document)}", source)
@@ -84,7 +93,11 @@ def parse_rules(data: bytes | str, source: str) -> tuple[Rule, ...]:
         raise ConfigError(f"expected a list of rules, got {shown(rules)}", "rules")
     if len(rules) > MAX_RULES:
         raise ConfigError(f"expected at most {MAX_RULES} rules, got {len(rules)}", "rules")
-    return tuple(_rule(value, f"rules[{place}]") for place, value in enumerate(rules))
+    window = None
+    if WINDOW in document:
+        window = FIELDS[WINDOW].check(document[WINDOW], WINDOW) * _MILLISECOND
+    usual = HOUR if window is None else window
+    return tuple(_rule(value, f"rules[{place}]", usual) for place, value in enumerate(rules)), window
 
 
 def _load(data: bytes | str, source: str) -> Any:
@@ -122,7 +135,7 @@ def _once(value: Any, at: str) -> None:
             todo += [(one, f"{at}[{place}]") for place, one in reversed(list(enumerate(value)))]
 
 
-def _rule(value: Any, at: str) -> Rule:
+def _rule(value: Any, at: str, usual: int) -> Rule:
     if not isinstance(value, dict):
         raise ConfigError(f"expected a rule (an object), got {shown(value)}", at)
     got: dict[str, Any] = {}
@@ -135,7 +148,7 @@ def _rule(value: Any, at: str) -> Rule:
         if name not in got:
             raise ConfigError("missing", f"{at}.{name}")
     tier = got["tier"]
-    window = got.get("recentWindowMs")
+    window = got.get(WINDOW)
     return Rule(
         name=got.get("name", at),
         tier=tier,
@@ -144,7 +157,7 @@ def _rule(value: Any, at: str) -> Rule:
         present=tuple(got.get("present", ())),
         pattern=got.get("commandPattern"),
         keys=tuple(KeyTemplate(**one) for one in got.get("contextKey", ())),
-        window=HOUR if window is None else window * _MILLISECOND,
+        window=usual if window is None else window * _MILLISECOND,
         verdict=Verdict(got["verdict"]) if "verdict" in got else None,
         cells=got.get("cells") or None,
         effect=got.get("effect", "write" if tier else "read"),

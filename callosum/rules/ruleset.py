@@ -17,7 +17,7 @@ from callosum.model import HOUR, Call, Classification, Content, Key, Mode, Tier,
 from callosum.redact import SecretDigests, secrets_in
 from callosum.redact.lines import is_harmless
 from callosum.redact.shapes import is_plain
-from callosum.rules import keys, shell
+from callosum.rules import acts, commitments, keys, shell
 from callosum.rules import lexicon as lex
 from callosum.rules import shape as shapes
 from callosum.rules.content import Hasher, brief
@@ -26,9 +26,9 @@ from callosum.rules.judge import Judgement, holds, judge, look
 from callosum.rules.keys import APPEND
 from callosum.rules.match import NOTHING, Index
 from callosum.rules.opposites import about_itself
-from callosum.rules.parse import KeyTemplate, Rule, default_rules, parse_rules
+from callosum.rules.parse import KeyTemplate, Rule, default_rules, parse_file
 from callosum.rules.protected import GUARDS
-from callosum.rules.template import Derive, compile_template
+from callosum.rules.template import Derive, compile_template, thread_alone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +50,9 @@ SHELLS: Final = frozenset(
 _MOVES: Final = frozenset(lex.DESTROYS | lex.REMOVES | set("move rename mv trash relocate link symlink".split()))
 """Verbs of tools that take away what they name, with all that lies below it."""
 _GUARD_KEYS: Final = (Key("callosum:guard"),)
+_GUARD: Final = "self-guard"
+_DEEPEST: Final = 4
+"""How deep calls are followed that call others."""
 _NO_HINTS: Final[Mapping[str, Any]] = {}
 _TOO_MANY: Final = "more keys than a call can have: the first and the alphabetically next are kept"
 _READ: Final = 4096
@@ -70,6 +73,7 @@ class _Compiled:
         self.floor = floor
         self.commands = commands  # what it matches is judged as a command line
         self.derive: list[tuple[Derive, Mode | None]] = [_compiled(one) for one in rule.keys]
+        self.derive += [(one, APPEND) for key in rule.keys if (one := thread_alone(key.key)) is not None]
         self.why: tuple[str, ...] = (f"rule {rule.name}",)
 
 
@@ -80,7 +84,7 @@ def _compiled(template: KeyTemplate) -> tuple[Derive, Mode | None]:
 class RuleSet:
     """Rules, ready to classify calls. Immutable, and safe to share between threads."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what a file and the settings say, each by its name
         self,
         rules: tuple[Rule, ...],
         *,
@@ -91,10 +95,12 @@ class RuleSet:
         strict: bool,
         shell_policy: shell.ShellPolicy = shell.DEFAULT_POLICY,
         fold_plus_tags: bool = False,
+        window: int = HOUR,
     ) -> None:
         """Use ``RuleSet.parse``. ``user`` is how many of ``rules`` are the user's own."""
         self.rules = rules
-        self.longest_window = max([HOUR, *(rule.window for rule in rules)])
+        self._window = window  # of calls that no rule decides
+        self.longest_window = max([HOUR, window, *(rule.window for rule in rules)])
         self._hasher = Hasher(secret)
         self._secrets = SecretDigests(secret)
         self._guard = Guard(protected, ports)
@@ -142,8 +148,10 @@ class RuleSet:
         default set and the look of the call may raise, unless it says ``"judge": false`` or
         ``defaults`` is False.
         """
-        own = () if user is None else parse_rules(user, source)
+        own, window = ((), None) if user is None else parse_file(user, source)
         shipped = default_rules() if defaults else ()
+        if window is not None:
+            shipped = tuple(rule if rule.window != HOUR else replace(rule, window=window) for rule in shipped)
         return cls(
             own + shipped,
             user=len(own),
@@ -153,6 +161,7 @@ class RuleSet:
             strict=not defaults,
             shell_policy=shell_policy,
             fold_plus_tags=fold_plus_tags,
+            window=HOUR if window is None else window,
         )
 
     def classify(self, call: Call) -> Classification:
@@ -226,8 +235,13 @@ class RuleSet:
         """Return the classification of a call that the guard blocks for a reason that only the disk tells."""
         return self._guarded(call, call.params, shapes.of(call.params), reason)
 
-    def _classify(self, call: Call, params: Mapping[str, Any]) -> Classification:
+    def _classify(
+        self, call: Call, params: Mapping[str, Any], *, depth: int = 0, alone: bool = False
+    ) -> Classification:
+        """``alone``: without the calls of other tools in it, which are ``depth`` deep."""
         shape = shapes.of(params)
+        if shape.calling and not alone and (made := acts.calls(call.tool, params)):
+            return self._calling(call, params, made, depth)
         hints = _NO_HINTS
         if shape.agent:  # nothing is judged by them: what an agent says beside the call must hide nothing in it
             hints = {name: params[name] for name in shapes.AGENT if name in params}
@@ -250,6 +264,47 @@ class RuleSet:
             return self._judged(call, params, shape, hints, None, line, compiled)
         return self._ruled(call, params, shape, hints, compiled)
 
+    def _calling(
+        self, call: Call, params: Mapping[str, Any], made: list[tuple[str, Mapping[str, Any]]], depth: int
+    ) -> Classification:
+        """Classify a call of a tool that calls others: it is as grave as the gravest of those calls.
+
+        A rule of the user's that names the tool decides alone, as ever, except where a call would harm the gate.
+        """
+        found = self._classify(call, params, alone=True)
+        if depth >= _DEEPEST:
+            tier = max(found.tier, Tier.HIGH)
+            return replace(
+                found, tier=tier, effect="write", why=(*found.why, "calls within calls, too deep to be read")
+            )
+        inner = [
+            self._classify(
+                replace(call, tool=tool, params=given, action=None, description=None, schema=None, annotations=None),
+                given,
+                depth=depth + 1,
+            )
+            for tool, given in made
+        ]
+        at = max(range(len(inner)), key=lambda one: (inner[one].tier, inner[one].rule == _GUARD))
+        gravest = inner[at]
+        place = self._index.first(call.tool, params)
+        ruled = place != NOTHING and place < self._user and not self._compiled[place].floor
+        if gravest.rule != _GUARD and (ruled or gravest.tier < found.tier):
+            return found
+        touched = keys.merge([key for one in sorted(inner, key=lambda one: -one.tier) for key in one.keys])[0]
+        effect = "write" if gravest.tier else found.effect
+        content = self._content(
+            call,
+            params,
+            shapes.of(params),
+            repeats=gravest.content.repeats,
+            stance=gravest.content.stance,
+            keys=touched if effect != "read" else (),
+        )
+        why = (f'it calls "{keys.clean(made[at][0])[:64]}"', *gravest.why)
+        gap = gravest.tier >= Tier.MEDIUM and effect != "read" and keys.only_read(touched)
+        return replace(gravest, keys=touched, effect=effect, content=content, gap=gap, why=why)
+
     def _danger(
         self, call: Call, params: Mapping[str, Any], shape: Shape, found: tuple[str, str] | None
     ) -> tuple[str, Judgement | None]:
@@ -270,9 +325,11 @@ class RuleSet:
             others = [] if shells and len(shape.commands) == 1 else self._lines(params, shape)
             line = None
             if shells or others:
-                line = shell.of_call(params, call.cwd, self._shell, call.worktree, self._guard)
+                line = shell.of_call(
+                    params, call.cwd, self._shell, call.worktree, self._guard, call.tool, call.home, call.worktrees
+                )
             if line is not None:
-                tier, effect, touched, repeats, stance, why, danger = line
+                tier, effect, touched, repeats, stance, why, danger, _ = line
                 if danger:
                     return danger, None
                 judged = Judgement(tier, effect, touched, repeats, stance, whole=False, why=why)
@@ -294,7 +351,7 @@ class RuleSet:
         return Classification(
             Tier.CRITICAL,
             _GUARD_KEYS,
-            "self-guard",
+            _GUARD,
             "write",
             self._content(call, params, shape, repeats=False, stance=""),
             HOUR,
@@ -338,8 +395,7 @@ class RuleSet:
             why = (*why, f"raised to tier {tier} by the rule for all tools")
         found: list[Key] = []
         if hints:
-            if "_tier" in hints:
-                tier, effect, why = _raised(hints["_tier"], tier, effect, why)
+            tier, effect, why = _raised(hints, tier, effect, why)
             if "_contextKey" in hints:
                 why = _named(found, hints["_contextKey"], call.cwd, effect, why)
         read = effect == "read"
@@ -351,8 +407,8 @@ class RuleSet:
                 why = (*why, _TOO_MANY)
         else:
             merged = tuple(found)
-        if self._fold:
-            merged = keys.untagged(merged)
+        if self._fold or call.home is not None:
+            merged = self._spelled(merged, call)
         merged = self._without_secrets(merged, params, shape)
         gap = not merged and tier >= 2 and not read
         repeats, stance, whole = rule.repeats, rule.stance, False
@@ -373,7 +429,8 @@ class RuleSet:
             repeats=bool(repeats) and not read,
             stance=stance or "",
             whole=whole,
-            talk=_talk(merged),
+            keys=merged if not read else (),
+            declared=hints.get("_commitment"),
         )
         return Classification(tier, merged, rule.name, effect, content, rule.window, rule.cells, rule.verdict, gap, why)
 
@@ -391,7 +448,7 @@ class RuleSet:
         if seen is None:
             seen = judge(call, params, shape)
         tier, effect, why = seen.tier, seen.effect, seen.why
-        name, window, cells, verdict = "", HOUR, None, None
+        name, window, cells, verdict = "", self._window, None, None
         if matched is not None and (
             matched.rule.tier == tier or (matched.rule.pattern is None and tier < matched.rule.tier)
         ):
@@ -408,8 +465,7 @@ class RuleSet:
             if rule.tier > tier:
                 tier, effect = rule.tier, rule.effect
         if hints:
-            if "_tier" in hints:
-                tier, effect, why = _raised(hints["_tier"], tier, effect, why)
+            tier, effect, why = _raised(hints, tier, effect, why)
             if "_contextKey" in hints:
                 why = _named(found, hints["_contextKey"], call.cwd, effect, why)
         if floor is not None:
@@ -422,8 +478,8 @@ class RuleSet:
             derived, cut = keys.merge([*found, *derived])
             if cut:
                 why = (*why, _TOO_MANY)
-        if self._fold:
-            derived = keys.untagged(derived)
+        if self._fold or call.home is not None:
+            derived = self._spelled(derived, call)
         derived = self._without_secrets(derived, params, shape)
         gap = tier >= 2 and effect != "read" and keys.only_read(derived)
         repeats = seen.repeats and effect != "read" and not (call.annotations and _harmless_twice(call, tier, derived))
@@ -434,9 +490,15 @@ class RuleSet:
             repeats=repeats,
             stance=about_itself(seen.stance, derived) if seen.stance else "",
             whole=seen.whole,
-            talk=repeats and _talk(derived),
+            keys=derived if effect != "read" else (),
+            declared=hints.get("_commitment"),
         )
         return Classification(tier, derived, name, effect, content, window, cells, verdict, gap, why)
+
+    def _spelled(self, found: tuple[Key, ...], call: Call) -> tuple[Key, ...]:
+        if self._fold:
+            found = keys.untagged(found)
+        return keys.homed(found, call.home, call.homes) if call.home is not None else found
 
     def _without_secrets(self, found: tuple[Key, ...], params: Mapping[str, Any], shape: Shape) -> tuple[Key, ...]:
         """Replace the secrets in keys by digests: what a summary hides in the params, no key shows."""
@@ -463,7 +525,8 @@ class RuleSet:
         repeats: bool,
         stance: str,
         whole: bool = False,
-        talk: bool = False,
+        keys: tuple[Key, ...] = (),
+        declared: Any = None,
     ) -> Content:
         hasher = self._hasher
         full = b""
@@ -475,10 +538,13 @@ class RuleSet:
                     break
         origin = hasher.origin(call.origin) if call.origin else b""
         digest = hasher.digest(call.tool, params, whole=shape.said)
+        commitment = None
+        if keys and (call.commits is not None or declared is not None or commitments.may_be_made(stance, keys)):
+            stance, commitment = commitments.made(call, params, stance, keys, declared)
         if not repeats:
-            return Content(digest=digest, whole=full, stance=stance, origin=origin)
+            return Content(digest=digest, whole=full, stance=stance, origin=origin, commitment=commitment)
         words, numbers = hasher.words(params)
-        short = not words and talk and brief(params)
+        short = not words and _talk(keys) and brief(params)
         return Content(
             digest=digest,
             whole=full,
@@ -488,6 +554,7 @@ class RuleSet:
             repeats=True,
             stance=stance,
             origin=origin,
+            commitment=commitment,
         )
 
 
@@ -523,8 +590,22 @@ def _harmless_twice(call: Call, tier: int, found: tuple[Key, ...]) -> bool:
     return tier < Tier.HIGH and not any(key.name.startswith(_TALKS) for key in found)
 
 
-def _raised(said: Any, tier: int, effect: str, why: tuple[str, ...]) -> tuple[int, str, tuple[str, ...]]:
-    """Applies ``_tier``: it raises or does nothing. A number above 4 means 4."""
+def _raised(hints: Mapping[str, Any], tier: int, effect: str, why: tuple[str, ...]) -> tuple[int, str, tuple[str, ...]]:
+    """Apply what the agent says of the tier, which only raises it: ``_tier``, ``_commitment``, ``_irreversible``."""
+    if "_tier" in hints:
+        tier, effect, why = _raised_to(hints["_tier"], tier, effect, why)
+    for name, least in _AT_LEAST:
+        if hints.get(name) and tier < least:
+            tier, effect, why = least, "write", (*why, f"raised to tier {least} by {name}")
+    return tier, effect, why
+
+
+_AT_LEAST: Final = (("_commitment", Tier.HIGH), ("_irreversible", Tier.CRITICAL))
+"""The least tier of a call whose params have this, and not as false, null or nothing."""
+
+
+def _raised_to(said: Any, tier: int, effect: str, why: tuple[str, ...]) -> tuple[int, str, tuple[str, ...]]:
+    """Applies ``_tier``. A number above 4 means 4."""
     if isinstance(said, str) and len(said) <= 8 and said.strip().isdecimal():
         said = int(said)
     if isinstance(said, bool) or not isinstance(said, (int, float)) or not said >= 0:

@@ -24,8 +24,8 @@ _LONGEST: Final = 1024
 _TELLING: Final = opposites.ANSWERING | acts.NAMING | {"name"}
 _SPOKEN: Final = frozenset(lex.SQL_PARAMS) | opaque.DOCUMENTED | opaque.PIPELINED
 _COMMANDS: Final = frozenset(command.PARAMS)
-AGENT: Final = frozenset(("_tier", "_contextKey"))
-"""What an agent may say beside a call's params: it raises the tier, or names what is affected."""
+AGENT: Final = frozenset(("_tier", "_contextKey", "_commitment", "_irreversible"))
+"""What an agent may say beside a call's params: it raises the tier, names what is affected or declares a commitment."""
 _TITLED: Final = frozenset(lex.TITLES)
 
 
@@ -35,16 +35,15 @@ class Shape:
     ``roles``: what each holds that may name something; ``guarded``: those at which the guard looks,
     ``commands`` and ``programs``: those of them that may hold command lines and program text.
     The others tell whether a param is there that wraps the others (``wrapped``), may say what is done
-    (``telling``), holds a statement of a language (``spoken``), speaks for the agent itself
-    (``agent``), names a table (``stored``), a title (``titled``), where a file is left (``leaving``),
+    (``telling``), names a tool that is called (``calling``), holds a statement of a language (``spoken``), speaks for
+    the agent itself (``agent``), names a table (``stored``), a title (``titled``), where a file is left (``leaving``),
     a secret (``secret``), or an amount, an account it can go to and somebody who gets it (``money``).
     ``said``: all of them say what the call does. ``composed``: one may hold a text of which keys are parts.
     """
 
     __slots__ = (
-        "agent", "commands", "composed", "guarded", "leaving", "money", "programs", "roles", "said", "secret", "spoken",
-        "stored", "telling",
-        "titled", "wrapped",
+        "agent", "calling", "commands", "composed", "guarded", "leaving", "money", "programs", "roles", "said",
+        "secret", "spoken", "stored", "telling", "titled", "wrapped",
     )  # fmt: skip
 
     def __init__(self, names: tuple[Any, ...], looked_at: tuple[Any, ...]) -> None:
@@ -55,6 +54,7 @@ class Shape:
         self.programs: tuple[str, ...] = programs(self.guarded)
         given = set(names)
         self.wrapped = not opaque.WRAPPERS.isdisjoint(given)
+        self.calling = acts.may_call(given)
         self.telling = not _TELLING.isdisjoint(given)
         self.spoken = not _SPOKEN.isdisjoint(given)
         self.composed = self.spoken or self.wrapped or not _COMMANDS.isdisjoint(given)

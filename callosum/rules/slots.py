@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
@@ -135,3 +135,38 @@ def _day(value: Any) -> date | None:
     except ValueError:
         return None
     return found if found.year < _LAST else None
+
+
+_ENDS: Final = "check_out checkout return_date return_time dropoff drop_off arrival arrival_date arrival_time ends"
+_STARTS: Final = (
+    "check_in checkin departure departure_date departure_time pickup pick_up event_date event_time appointment_date "
+    "appointment_time appointment_datetime scheduled_at scheduled_for delivery_date delivery_time starts"
+)
+_DATES: Final = {**dict.fromkeys(_STARTS.split(), _START), **dict.fromkeys(_ENDS.split(), _END)}
+
+
+def end_of(said: Mapping[str, Any]) -> datetime | None:
+    """Returns when what is told of here ends: by its end, else by its start and duration, else by its day.
+
+    Without an offset where the text has none. None where no date is told.
+    """
+    told: dict[int, Any] = {}
+    for name, value in islice(said.items(), _MOST):
+        if isinstance(name, str) and len(name) <= 64 and isinstance(value, (str, Mapping)):
+            means = _meaning(name) or _DATES.get("_".join(words(name)), 0)
+            if means and (_moment(value) is not None or _day(value) is not None):
+                told.setdefault(means, value)
+    for means in (_END, _START, _DAY):
+        value = told.get(means)
+        if value is None:
+            continue
+        moment = _moment(value)
+        if moment is None:
+            day = _day(value)
+            return datetime.combine(day, time.max) if day is not None else None
+        if means == _END or moment.year >= _LAST:
+            return moment
+        minutes = next((one for name, one in said.items() if isinstance(name, str) and _meaning(name) == _LENGTH), 30)
+        plain = isinstance(minutes, (int, float)) and not isinstance(minutes, bool) and 0 < minutes <= 10_000
+        return moment + timedelta(minutes=minutes if plain else 30)
+    return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from callosum.model import Call, Key, Mode
-from callosum.rules import checkout, keys, many, slots, tables
+from callosum.rules import arguments, keys, many, slots, tables
 from callosum.rules import lexicon as lex
 from callosum.rules.arguments import Arguments, short
 from callosum.rules.keys import APPEND, READ, WRITE
@@ -79,14 +79,12 @@ def derive(
 
 def stands_apart(name: Name) -> bool:
     """Tells whether the keys of a tool may be others than its params say; ``alone`` says which."""
-    return name.verb in _ENTERS or (bool(name.words) and name.words[0] in _STANDS)
+    return name.verb in _ENTERS or (bool(name.words) and name.words[0] in _STANDS) or name.words[1:2] == ("git",)
 
 
-def alone(call: Call, params: Mapping[str, Any], name: Name) -> tuple[Key, ...] | None:
-    """Returns the keys of a call that changes only its own session, or stands for a command; None for any other."""
-    if name.verb in _ENTERS or _moves_itself(name):
-        return ()
-    return checkout.derive(call, params, name) or None
+def alone(name: Name) -> tuple[Key, ...] | None:
+    """Returns no keys for a tool that changes only its own session, None for any other."""
+    return () if name.verb in _ENTERS or _moves_itself(name) else None
 
 
 _TOLD: Final = {
@@ -154,15 +152,17 @@ def _read(
         else:
             made += [Key(one, READ) for one in _file(path, found, cwd)]
     if found.threads:
-        made += _thread(found, READ)
+        made += _threads(params, found, READ, mail=_is_mail(name))
     for entity, values in _about(found, name.nouns):
         thing = many.of(name, entity or name.head or "id")
         facet = _facet(name, entity)
-        made += [Key(_scoped(thing, one, found, facet), READ) for one in values]
+        looked_at = [Key(_scoped(thing, one, found, facet), READ) for one in values]
+        made += _placed(looked_at, found) if entity in found.bare or entity in _COUNTED else looked_at
         if facet and entity == "project" and not found.repo:  # those in it that it counts for itself
             made += [Key(keys.fit(f"{name.head}:{keys.clean(one).lower()}/"), READ) for one in values]
     if not made and name.head and verb not in lex.SEARCHES:
-        made = [Key(_scoped(name.head, one, found), READ) for one in found.names] or [
+        made = [Key(_scoped(name.head, one, found), READ) for one in found.names]
+        made = (_placed(made, found) if found.held else made) or [
             Key(_scoped(name.nouns[0], one, found), READ) for one in (_titled(params) if shape.titled else ())
         ]
     if not made and found.repo and (not name.head or name.head == "repo"):
@@ -193,11 +193,61 @@ def _facet(name: Name, entity: str) -> str:
     return f"|{head}" if entity and head and head != entity and head not in lex.ASPECTS and entity != "file-id" else ""
 
 
-def _thread(found: Arguments, mode: Mode) -> list[Key]:
-    where = found.ids.get("channel") or found.ids.get("chat", [])
-    if where:
-        return [Key(keys.fit(f"thread:{keys.clean(one)}:{keys.clean(found.threads[0])}"), mode) for one in where]
-    return [one for thread in found.threads for one in _keys("email:thread:", thread, mode)]
+_MAILBOXES: Final = lex.MAILS - {"sms", "call"} | {"inbox", "mailbox", "outlook", "imap", "smtp"}
+
+
+def _is_mail(name: Name) -> bool:
+    return not _MAILBOXES.isdisjoint(name.words) or "email" in name.nouns
+
+
+def _threads(
+    params: Mapping[str, Any], found: Arguments, mode: Mode, *, mail: bool, replied: Sequence[str] = ()
+) -> list[Key]:
+    """The keys of threads: with whom they are where the call says so, and each thread alone.
+
+    A thread that is named alone may be one of mails. Messages may be counted in each chat: two sessions that name the
+    same number and different chats are not in one thread, so there the thread alone is only appended to.
+    """
+    threads = replied or found.threads
+    where = () if mail or replied else _where(params, found)
+    made = [Key(keys.fit(f"thread:{keys.clean(one)}:{keys.clean(threads[0])}"), mode) for one in where]
+    alone = APPEND if made and mode is WRITE else mode
+    for thread in threads:
+        if not mail:
+            made += [Key(one, alone) for one in keys.thread(thread)]
+        if not where:
+            made += _keys("email:thread:", thread, mode)
+    return made
+
+
+def _where(params: Mapping[str, Any], found: Arguments) -> Sequence[str]:
+    """Where a message goes: a channel or a room, else whom it is for."""
+    ids = found.ids
+    rooms = ids.get("channel") or ids.get("room") or _first_of(params, _ROOMS)
+    if rooms:
+        return [spelling for one in rooms for spelling in keys.channels(one)]
+    return ids.get("recipient") or found.mails or ids.get("phone") or ids.get("user") or ()
+
+
+_ROOMS: Final = (
+    "channel", "channel_name", "channelName", "room", "room_name", "roomName", "chat", "chat_name", "chatName", "group",
+    "group_name", "groupName", "conversation", "stream", "target",
+)  # fmt: skip
+"""Params that say where a message goes, by a name."""
+_PEOPLE: Final = (
+    "user", "username", "user_name", "userName", "contact", "contact_name", "contactName", "person", "person_name",
+    "handle", "screen_name", "phone_number", "phoneNumber", "phone", "number", "name",
+)  # fmt: skip
+"""Params that say who gets a message, by a name."""
+_SCALAR: Final = frozenset((str, int, list))
+
+
+def _first_of(params: Mapping[str, Any], names: tuple[str, ...]) -> Sequence[str]:
+    """The texts of the first of some params that has any."""
+    for one in names:
+        if type(value := params.get(one)) in _SCALAR and (texts := short(value)):
+            return texts
+    return ()
 
 
 def _file(path: str, found: Arguments, cwd: str | None, *, tree: bool = False) -> tuple[str, ...]:
@@ -209,14 +259,63 @@ def _file(path: str, found: Arguments, cwd: str | None, *, tree: bool = False) -
 def _write(
     call: Call, params: Mapping[str, Any], found: Arguments, name: Name, verb: str, tier: int, shape: Shape
 ) -> list[Key]:
-    return (
+    replied = _replied(params, found) if verb in lex.SPEAKS and not found.threads and is_reply(name, verb) else ()
+    made = (
         (tier == 4 and _paid(params, found, name, verb))
         or (shape.stored and tables.changed(params, found, name, verb))
-        or (verb in _SENDING and _sent(found, name, verb))
+        or (verb in _SENDING and _sent(params, found, name, verb))
         or _changed(call, params, found, name, verb, shape)
+    )
+    if tier >= 3 and ("amount" in params if verb in lex.ADDS else tier == 4 and not lex.MONEY.isdisjoint(name.nouns)):
+        made = [*made, *_references(params)]  # what a credit note is about, which payment is cancelled
+    if replied or found.threads:
+        return _in_thread(params, made or [], found, name, verb, replied)
+    return (
+        made
         or _entry(params, name, APPEND if verb in lex.PUSHES else WRITE)
         or many.changes(found, name, verb, params, adds=verb in lex.ADDS)
     )
+
+
+def _replied(params: Mapping[str, Any], found: Arguments) -> Sequence[str]:
+    """What a reply answers that names no thread: a message, a ticket, a conversation."""
+    for entity in ("message", "email", "ticket", ""):
+        if entity in found.ids:
+            return found.ids[entity]
+    if "channel" in found.ids and any(type(one) is str and "conversation" in one.lower() for one in params):
+        return found.ids["channel"]
+    return ()
+
+
+def is_reply(name: Name, verb: str) -> bool:
+    """Tells whether a call answers something: ``reply_to_mail``, ``send_response``."""
+    return verb in lex.REPLIES or (verb in lex.SPEAKS and not _REPLY.isdisjoint(name.nouns))
+
+
+_REPLY: Final = frozenset(("reply", "response"))
+
+
+def says_in_thread(made: tuple[Key, ...], name: Name, verb: str) -> bool:
+    """Tells whether a call says something in a thread, as a reply does whatever its tool is called."""
+    if verb not in lex.SPEAKS or not _ASIDE.isdisjoint(name.nouns):
+        return False
+    return any(key.mode is WRITE and key.name.startswith(_THREADED) for key in made)
+
+
+_THREADED: Final = ("thread:", "email:thread:")
+_ASIDE: Final = frozenset("comment draft reaction review note".split())
+"""What is put into a thread without being a reply in it."""
+
+
+def _in_thread(
+    params: Mapping[str, Any], made: list[Key], found: Arguments, name: Name, verb: str, replied: Sequence[str]
+) -> list[Key]:
+    """The keys of a call that names a thread: the thread first, unless it is one of mails with an addressee."""
+    says = verb in lex.SENDS or is_reply(name, verb) or (verb in lex.SPEAKS and not _SAID.isdisjoint(name.nouns))
+    mode = WRITE if (says and "draft" not in name.nouns) or verb not in lex.ADDS else APPEND
+    addressed = [key for key in made if key.name[:6] == "email:"]
+    threads = _threads(params, found, mode, mail=bool(addressed) or _is_mail(name), replied=replied)
+    return [*made, *threads] if addressed or not says else [*threads, *made]
 
 
 def _entry(params: Mapping[str, Any], name: Name, mode: Mode) -> list[Key]:
@@ -237,6 +336,7 @@ def _paid(params: Mapping[str, Any], found: Arguments, name: Name, verb: str) ->
     if not (verb in lex.ADDS or lex.VERBS.get(verb, _UNKNOWN)[0] == 4):
         return []
     paid = _payment(params, found)
+    paid += [one for one in _references(params) if one not in paid]
     if not paid:
         own = name.head in ("fund", "money", "cash") and not found.ids
         return [Key(many.own("account", found), APPEND)] if own else []
@@ -244,9 +344,15 @@ def _paid(params: Mapping[str, Any], found: Arguments, name: Name, verb: str) ->
     return [Key(keys.fit(f"{key.name}|planned"), key.mode) for key in paid] + planned if planned else paid
 
 
-def _sent(found: Arguments, name: Name, verb: str) -> list[Key]:
+def _references(params: Mapping[str, Any]) -> list[Key]:
+    return [key for one in arguments.references(params) for key in _keys("payment:", one, WRITE)]
+
+
+def _sent(params: Mapping[str, Any], found: Arguments, name: Name, verb: str) -> list[Key]:
     nouns = name.nouns
-    addressed = verb in lex.ADDRESSED or not _SAID.isdisjoint(nouns)
+    addressed = (
+        verb in lex.ADDRESSED or not _SAID.isdisjoint(nouns) or (verb == "post" and bool(_first_of(params, _ROOMS)))
+    )
     if not (verb in lex.SENDS and addressed) and not (
         verb in ("create", "schedule") and not lex.MAILS.isdisjoint(nouns)
     ):
@@ -257,7 +363,7 @@ def _sent(found: Arguments, name: Name, verb: str) -> list[Key]:
     if made:
         replied = found.threads or (found.ids.get("message", []) if verb in ("reply", "forward", "respond") else [])
         return made + [one for thread in replied for one in _keys("email:thread:", thread, WRITE)]
-    return _talk(found, verb, nouns)
+    return _talk(params, found, verb, nouns)
 
 
 def _changed(call: Call, params: Mapping[str, Any], found: Arguments, name: Name, verb: str, shape: Shape) -> list[Key]:
@@ -340,6 +446,8 @@ def _booked(params: Mapping[str, Any], found: Arguments, name: Name) -> list[Key
             booked = slots.derive(params, f"{entity}-{thing}")
             if booked:
                 made += [Key(slot, WRITE) for slot in booked]
+            if entity == "booking":  # the booking itself is made or confirmed; the facet is its old spelling
+                made.append(Key(_scoped(entity, one, found), WRITE))
             made.append(Key(_scoped(entity, one, found, "|booking"), APPEND))
     if made:
         persons = [(entity, one) for entity, values in found.ids.items() if entity in _BOOKING for one in values]
@@ -366,18 +474,18 @@ def _payment(params: Mapping[str, Any], found: Arguments) -> list[Key]:
     return [key for values in list(found.ids.values())[:1] for one in values for key in _keys("payment:", one, WRITE)]
 
 
-def _talk(found: Arguments, verb: str, nouns: tuple[str, ...]) -> list[Key]:
-    """A message goes into a channel or, as a reply, into a thread."""
-    ids = found.ids
-    where = next((ids[one] for one in ("channel", "room", "recipient") if one in ids), found.mails)
-    where = where or ids.get("phone") or ids.get("user", [])
-    if not where:
-        return []
-    if found.threads and (verb in ("reply", "respond") or "reply" in nouns or "message" in nouns):
-        return [Key(keys.fit(f"thread:{keys.clean(one)}:{keys.clean(found.threads[0])}"), WRITE) for one in where]
-    if not _SAID.isdisjoint(nouns) or verb in ("dm", "message", "text", "notify", "tweet"):
-        return _messages(where, APPEND)
+def _talk(params: Mapping[str, Any], found: Arguments, verb: str, nouns: tuple[str, ...]) -> list[Key]:
+    """A message goes into a channel, to a person or, as a reply, into a thread."""
+    where = _where(params, found)
+    if where and found.threads and (verb in ("reply", "respond") or "reply" in nouns or "message" in nouns):
+        return _threads(params, found, WRITE, mail=False)
+    where = where or _first_of(params, _PEOPLE)
+    if where and (not _SAID.isdisjoint(nouns) or verb in _TALKING):
+        return _messages(where, APPEND if lex.MAILS.isdisjoint(nouns) else WRITE)
     return []
+
+
+_TALKING: Final = frozenset("dm message text notify tweet post".split())
 
 
 def _messages(where: Sequence[str], mode: Mode) -> list[Key]:
@@ -404,7 +512,68 @@ def _files(found: Arguments, name: Name, verb: str, cwd: str | None, params: Map
 
 
 def _things(found: Arguments, name: Name, verb: str) -> list[Key]:
-    """The target rule."""
+    """The target rule, with what the target lies in."""
+    made = _targeted(found, name, verb)
+    if found.held or not lex.CONTAINERS.isdisjoint(found.ids) or not lex.CONTAINERS.isdisjoint(found.scopes):
+        made = _placed(made, found)
+    if verb in lex.DESTROYS or verb in _TAKES_ALONG:
+        made += [
+            Key(f"{key.name}/", WRITE)
+            for key in made
+            if key.mode is WRITE and _kind(key.name) in lex.CONTAINERS and "|" not in key.name
+        ]
+    return made
+
+
+_TAKES_ALONG: Final = frozenset(("remove", "archive"))
+"""Verbs that do to what a container holds what they do to the container, beside those that destroy."""
+
+
+def _kind(name: str) -> str:
+    """What kind of thing a key names: ``base:app1/record:rec1`` a record."""
+    return name.rpartition("/")[2].partition(":")[0] if name.rfind(":") > name.rfind("/") else name.partition(":")[0]
+
+
+def _placed(made: list[Key], found: Arguments) -> list[Key]:
+    """Keys with those of the same things below what they lie in: ``base:app1/record:rec1``.
+
+    What is counted in each container anew, a row or a name, is meant there alone. Its key without the container is the
+    spelling of the version before, to which this one only appends: the next release drops it.
+    """
+    containers = [
+        (kind, values[0])
+        for kinds in (found.ids, found.scopes)
+        for kind, values in kinds.items()
+        if kind in lex.CONTAINERS and len(values) == 1
+    ]
+    containers += [(kind, value) for kind, value in found.held.items() if kind not in found.ids]
+    if not containers:
+        return made
+    placed: list[Key] = []
+    for key in made:
+        kind = key.name[: key.name.find(":")]
+        above = [one for one in containers if one[0] != kind]
+        if not above or (kind in lex.CONTAINERS and "|" in key.name):
+            placed.append(key)
+            continue
+        named = kind in found.ids or kind in found.scopes or "" in found.ids
+        own = not found.repo and (kind in _COUNTED or kind in found.bare or not named)
+        inner = [
+            Key(keys.fit(f"{one}:{keys.clean(value).rstrip('/ ')}/{key.name}"), key.mode)
+            for one, value in above[:_NESTED]
+        ]
+        old = Key(key.name, APPEND) if own and key.mode is WRITE else key
+        placed += [*inner, old] if own else [key, *inner]
+    return placed
+
+
+_COUNTED: Final = frozenset("row column cell object blob".split())
+"""Things whose ids are their own among those of one container."""
+_NESTED: Final = 3
+"""So many containers of one thing are among its keys."""
+
+
+def _targeted(found: Arguments, name: Name, verb: str) -> list[Key]:
     if found.paths and not found.ids:
         return []
     head = name.head
@@ -443,15 +612,7 @@ def _things(found: Arguments, name: Name, verb: str) -> list[Key]:
     if found.ids and not (adds and found.repo):
         if "recipient" in found.ids and not _SAID.isdisjoint(name.nouns):
             return _messages(found.ids["recipient"], WRITE)
-        meant = {one: values for one, values in found.ids.items() if one not in _PLACES} or found.ids
-        return [
-            Key(
-                _scoped(thing or "id", one, found, f"|{head}" if head and (adds or thing in _HOLDS) else ""),
-                APPEND if adds and not _booked_for(thing, head) else WRITE,
-            )
-            for thing, values in meant.items()
-            for one in values
-        ]
+        return _unspoken(found, head, adds=adds)
     if found.repo:
         if ("repo" in name.nouns and head == "repo") or not head:
             return [Key(_repo(found), WRITE)]
@@ -459,6 +620,22 @@ def _things(found: Arguments, name: Name, verb: str) -> list[Key]:
     if found.names and head:
         return [Key(_scoped(head, one, found), WRITE) for one in found.names]
     return []
+
+
+def _unspoken(found: Arguments, head: str, *, adds: bool) -> list[Key]:
+    """The keys of what the name does not speak of: all ids, but what holds others only where none of them is named."""
+    meant = {one: values for one, values in found.ids.items() if one not in _PLACES} or found.ids
+    if not adds and len(meant) > 1:
+        inner = [one for one in meant if one not in lex.CONTAINERS and one not in found.bare] or list(meant)[-1:]
+        meant = {one: meant[one] for one in inner}
+    return [
+        Key(
+            _scoped(thing or "id", one, found, f"|{head}" if head and (adds or thing in _HOLDS) else ""),
+            APPEND if adds and not _booked_for(thing, head) else WRITE,
+        )
+        for thing, values in meant.items()
+        for one in values
+    ]
 
 
 def _innermost(found: Arguments, name: Name, verb: str, outer: str) -> str:
@@ -504,13 +681,14 @@ def _booked_for(entity: str, head: str) -> bool:
 def _target(found: Arguments, name: Name, verb: str) -> str | None:
     """Returns which of the ids is the thing that is changed, None where no noun of the name tells.
 
-    ``add_user_to_channel`` changes the channel, wherever the name's first noun stands.
+    ``add_user_to_channel`` changes the channel, wherever the name's first noun stands; ``set_label`` gives another
+    thing a label, which is a value there.
     """
     if verb in lex.INTO and name.place in found.ids:
         return name.place
     ids = found.ids
     for noun in name.nouns:
-        if noun in ids:
+        if noun in ids and not (noun == name.head and noun in found.bare and verb in _GIVES and len(ids) > 1):
             return noun if len(ids) == 1 else _innermost(found, name, verb, noun)
     if "file" in name.nouns and "file-id" in found.ids:
         return "file-id"

@@ -61,6 +61,21 @@ def compile_template(template: str) -> Derive:
     return _general(prefix, parts, written_tree=template.endswith("/"))
 
 
+def thread_alone(template: str) -> Derive | None:
+    """Returns what derives the thread alone (``thread:|msg-500``) where a template says with whom it is, else None.
+
+    So a call that a rule names meets one that names its thread only.
+    """
+    match = _THREAD.fullmatch(template)
+    if match is None:
+        return None
+    values = _placeholder(match.group(1))
+    return lambda call, params: [name for value in values(call, params) for name in keys.thread(value)]
+
+
+_THREAD: Final = re.compile(r"thread:.*:\{([^{}]+)\}")
+
+
 def _split(template: str) -> list[Any]:
     """Cuts a template into literal strings and functions."""
     parts: list[Any] = []

@@ -38,16 +38,23 @@ def judge(
     policy: ShellPolicy = DEFAULT_POLICY,
     worktree: Worktree | None = None,
     guard: Guard | None = None,
+    home: str | None = None,
+    worktrees: Mapping[str, Worktree | None] | None = None,
 ) -> Judgement:
     """Returns what a command line does. Never raises; what cannot be read is judged the graver way.
 
     ``cwd`` is the working folder, ``start`` the folder the line starts in if that is another one.
     ``worktree`` is what ``cwd`` lies in; without it ``cwd`` counts as the root of a repository of its own.
+    ``worktrees`` tells the same of other folders, None of one outside of any. ``home`` is that of who runs the line.
     ``guard`` says in ``Judgement.danger`` what the line would do to the gate itself.
     """
     from callosum.rules.shell import line  # noqa: PLC0415 - most processes never see a command line
+    from callosum.rules.shell.run import Known  # noqa: PLC0415
 
-    return line.judge(text, cwd, start or cwd, policy, worktree, guard)
+    known = line.NOTHING
+    if worktree is not None or home is not None or worktrees:
+        known = Known(worktree, home, tuple(worktrees.items()) if worktrees else ())
+    return line.judge(text, cwd, start or cwd, policy, known, guard)
 
 
 def runs_commands(tool: str) -> bool:
@@ -58,7 +65,13 @@ def runs_commands(tool: str) -> bool:
 @lru_cache(maxsize=4096)
 def _runs_commands(tool: str) -> bool:
     said = name.read_name(tool).words
-    return not _SHELLS.isdisjoint(said) or ("command" in said and not _RUNS.isdisjoint(said))
+    return not _SHELLS.isdisjoint(said) or ("command" in said and "git" not in said and not _RUNS.isdisjoint(said))
+
+
+@lru_cache(maxsize=256)
+def _speaks_powershell(tool: str) -> bool:
+    low = tool[:256].lower()
+    return "powershell" in low or "pwsh" in low
 
 
 def of_call(
@@ -67,16 +80,47 @@ def of_call(
     policy: ShellPolicy = DEFAULT_POLICY,
     worktree: Worktree | None = None,
     guard: Guard | None = None,
+    tool: str = "",
+    home: str | None = None,
+    worktrees: Mapping[str, Worktree | None] | None = None,
 ) -> Judgement | None:
-    """Returns what the command line among a call's params does, None where there is none."""
+    """Returns what the command line among a call's params does, None where there is none.
+
+    ``tool`` says by its name whether the line is PowerShell.
+    """
     text = _line(params)
     if not text:
         return None
+    if tool and _speaks_powershell(tool):
+        text = f"pwsh -c {_quoted([text])}"
+    cwd, start = _start(params, cwd)
+    return judge(text, cwd, start=start, policy=policy, worktree=worktree, guard=guard, home=home, worktrees=worktrees)
+
+
+def folders_of(params: Mapping[str, Any], cwd: str | None, home: str | None, tool: str = "") -> tuple[str, ...]:
+    """Return the folders other than ``cwd`` in which the command line among a call's params uses a repository."""
+    text = _line(params)
+    if tool and text and _speaks_powershell(tool):
+        text = f"pwsh -c {_quoted([text])}"
+    return _folders(text, *_start(params, cwd), home) if 0 < len(text) <= _MAX_LINE else ()
+
+
+_MAX_LINE: Final = 8192
+"""Longest command line that is read for the folders it goes to, in characters."""
+
+
+@lru_cache(maxsize=1024)
+def _folders(text: str, cwd: str | None, start: str | None, home: str | None) -> tuple[str, ...]:
+    return judge(text, cwd, start=start, home=home).folders
+
+
+def _start(params: Mapping[str, Any], cwd: str | None) -> tuple[str | None, str | None]:
+    """Return the working folder, and the folder in which the line starts if a param names one."""
     start = next((one for folder in _FOLDERS if type(one := params.get(folder)) is str and one.strip()), None)
     if start is not None:
         start = keys.path(keys.clean(start) or ".", cwd).rstrip("/") or "/"
         cwd = cwd or (start if start.count("/") > 1 else None)
-    return judge(text, cwd, start=start, policy=policy, worktree=worktree, guard=guard)
+    return cwd, start
 
 
 def danger_of_code(text: str, cwd: str | None, guard: Guard, policy: ShellPolicy = DEFAULT_POLICY) -> str:
@@ -108,4 +152,13 @@ def _quoted(value: list[Any] | tuple[Any, ...]) -> str:
     return " ".join(one if one.isalnum() else "'" + one.replace("'", "'\\''") + "'" for one in said)
 
 
-__all__ = ["DEFAULT_POLICY", "Judgement", "ShellPolicy", "danger_of_code", "judge", "of_call", "runs_commands"]
+__all__ = [
+    "DEFAULT_POLICY",
+    "Judgement",
+    "ShellPolicy",
+    "danger_of_code",
+    "folders_of",
+    "judge",
+    "of_call",
+    "runs_commands",
+]

@@ -25,12 +25,21 @@ _STRING: Final = re.compile(
     r"\s{0,8}(?:(?:(?:os\.path\.)?(?:expanduser|abspath|realpath)|(?:pathlib\.)?Path|str)\(\s{0,8}){0,3}[rbfuRBFU]{0,2}(?:\"([^\"\n]{0,4096})\"|'([^'\n]{0,4096})'|`([^`]{0,4096})`)"
 )
 _LIST: Final = re.compile(r"\s{0,8}\[([^\]]{0,2048})\]")
+_LISTED: Final = re.compile(r"\[([^\[\]]{1,2048})\]")
+_REPLACES: Final = re.compile(r"os\.(?:exec|spawn|posix_spawn)")
+"""Calls by which a program becomes another, or starts one."""
 _STRINGS: Final = re.compile(r"\"([^\"\n]{0,4096})\"|'([^'\n]{0,4096})'|`([^`]{0,4096})`")
 _MODE: Final = re.compile(r"\s{0,8},\s{0,8}(?:mode\s*=\s*)?[\"']([a-z+]{1,4})[\"']")
 _SQL: Final = re.compile(
     r"[\"'`]{1,3}\s{0,8}(?=(?:select|insert|update|delete|drop|truncate|alter|create|grant)\s)", re.IGNORECASE
 )
 
+_QUERIES: Final = re.compile(
+    r"\b(?:execute\w{0,24}|query\w{0,24}|\w{1,24}_query|prepare\w{0,16}|read_sql\w{0,16}|sql)\s{0,4}[(`]"
+    r"|(?:\.|->|::)\$?(?:exec|run|do|all|each|raw|unsafe|command|mutate|statement|queryRaw\w{0,8}|executeRaw\w{0,8})\s{0,4}[(`]",
+    re.IGNORECASE,
+)
+"""Calls that hand a statement to a database."""
 _UNLINKS: Final = re.compile(r"\bunlink\s{1,4}(?:glob\b\s{0,4}\(?\s{0,4})?[\"'<]([^\"'<>\n]{1,1024})[\"'>]")
 """Perl's, without brackets."""
 _TREES: Final = frozenset(
@@ -46,6 +55,8 @@ _RUNS: Final = frozenset(
     "proc_open subprocess.run subprocess.call subprocess.check_call subprocess.check_output subprocess.popen "
     "subprocess.getoutput check_call check_output child_process.exec kernel.system io.popen".split()
 )
+_RUNS_ANYWHERE: Final = frozenset("system popen execsync spawnsync check_output check_call".split())
+"""Those that mean the same whatever they are called on: ``__import__("os").system(...)``."""
 _WRITES: Final = frozenset(
     "writefile writefilesync write_text write_bytes file_put_contents file.write createwritestream outputfile".split()
 )
@@ -68,6 +79,11 @@ _FETCHES: Final = re.compile(
     re.IGNORECASE,
 )
 _EVALUATES: Final = re.compile(r"(?<![\w.])(?:(?:eval|instance_eval|runInThisContext)\b|(?:exec|Function)\s{0,4}\()")
+_DECODES: Final = re.compile(
+    r"\b(?:[ab]\d\dz?decode|atob|fromhex|unhexlify|decode_?base64|base64_decode|decode64|gzinflate|str_rot13|marshal\.loads"
+    r"|codecs\.decode|zlib\.decompress|fromCharCode)\b|[\"'](?:base64|hex)[\"']"
+)
+"""Calls that turn another encoding into text."""
 _CAMEL: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _HARMLESS: Final = frozenset(
     "print len range str int float list dict set tuple sorted min max sum abs round json.dumps json.loads "
@@ -94,18 +110,23 @@ def judge(run: Run, text: str, *, database: bool = False) -> None:
             run.key(3, f"email:{keys.clean(one)}")
     if _EVALUATES.search(text) and _FETCHES.search(text):
         run.note(4, "runs what it fetches from the net, unseen")
+    if _EVALUATES.search(text) and _DECODES.search(text):
+        run.note(4, "runs what is hidden in another encoding")
     outside = _OUTSIDE.search(text) is not None
+    called = dict(_alias(match) for match in islice(_IMPORTED.finditer(text), 64)) if "import" in text else {}
     for match in islice(_CALL.finditer(text), _MAX_CALLS):
         name = match.group(1) or "." + match.group(2)
         name = name.replace("::", ".").replace("->", ".")
         low = name.lower()
+        if called and (known := called.get(low.partition(".")[0])) is not None:
+            low = ".".join([known, *low.split(".")[1:]])
         last = low.rsplit(".", 1)[-1]
         if low not in _HARMLESS and last not in _HARMLESS and last not in verbs.READS:
             harmless = False
         _call(run, name, low, text, match.end(), database=database or (outside and name[0] == "."))
     for match in islice(_UNLINKS.finditer(text), 64):
         run.removes(match.group(1), deep=False)
-    for match in islice(_SQL.finditer(text), 16):
+    for match in islice(_SQL.finditer(text), 16) if _queries(text, outside=outside) else ():
         statement = sql.statement({"sql": text[match.end() : match.end() + 4096]}, loosely=True)
         if statement is not None:
             run.note(statement.tier, f"SQL: {statement.verb}")
@@ -115,19 +136,43 @@ def judge(run: Run, text: str, *, database: bool = False) -> None:
         run.note(0 if harmless else 1, "runs code" if not harmless else "runs code that only looks")
 
 
+_IMPORTED: Final = re.compile(
+    r"\bimport\s{1,8}(os|subprocess|shutil)\s{1,8}as\s{1,8}(\w{1,64})"
+    r"|\bfrom\s{1,8}(os|subprocess|shutil)\s{1,8}import\s{1,8}(\w{1,64})(?:\s{1,8}as\s{1,8}(\w{1,64}))?"
+)
+
+
+def _alias(match: re.Match[str]) -> tuple[str, str]:
+    """Returns the name that an import gives to a module or to a function of one, and what it stands for."""
+    if match.group(1):
+        return match.group(2).lower(), match.group(1)
+    return (match.group(5) or match.group(4)).lower(), f"{match.group(3)}.{match.group(4)}"
+
+
+def _queries(text: str, *, outside: bool) -> bool:
+    """Tells whether program text hands statements to a database that lasts: elsewhere one is a text like any other."""
+    if not outside and _QUERIES.search(text) is None:
+        return False
+    return len(_PASSING.findall(text)) != 1 or len(_CONNECTS.findall(text)) > 1
+
+
+_PASSING: Final = re.compile(r"[\"'`](?:file:)?:memory:[^\"'`]{0,64}[\"'`]")
+"""The name of a database that ends with the program."""
+_CONNECTS: Final = re.compile(r"\b(?:connect|open|Database(?:Sync)?|create_engine|createConnection)\s{0,4}\(")
+
+
 def _call(run: Run, name: str, low: str, text: str, at: int, *, database: bool) -> None:
     last = low.rsplit(".", 1)[-1]
     if last in _TREES or low == "fileutils.rm":
         run.removes(_argument(text, at) or "$x", deep=True)
     elif low in _FILES or (last == "unlink" and "." in low):
         run.removes(_argument(text, at) or "$x", deep=False)
-    elif low in _RUNS or last in ("execsync", "spawnsync", "check_output", "check_call"):
-        words = _LIST.match(text, at)
-        inner = " ".join(_quoted(one) for one in _STRINGS.findall(words.group(1))) if words else _argument(text, at)
+    elif _REPLACES.match(low) or low in _RUNS or last in _RUNS_ANYWHERE or (low == ".exec" and "child_process" in text):
+        inner = _command(low, text, at)
         if inner:
             run.within(inner)
         else:
-            run.note(2, "runs a command that its text does not tell")
+            run.note(3, "runs a command that its text does not tell")
     elif low == "open" or low.endswith(".open"):
         target = _argument(text, at)
         match = _STRING.match(text, at)
@@ -149,6 +194,16 @@ def _call(run: Run, name: str, low: str, text: str, at: int, *, database: bool) 
         run.note(_HTTP[last], f"HTTP {last.upper()}")
     else:
         _verb(run, name, low, database=database)
+
+
+def _command(low: str, text: str, at: int) -> str:
+    """Returns the command line that a call runs, ``""`` where its text does not tell it."""
+    if _REPLACES.match(low):  # the program first, then its words, a list or one by one
+        words = _LISTED.search(text, at, at + 512)
+        named = _STRINGS.findall(words.group(1) if words else text[at : text.find(")", at, at + 512) + 1])
+        return " ".join(map(_quoted, named if words else named[1:]))
+    words = _LIST.match(text, at)
+    return " ".join(map(_quoted, _STRINGS.findall(words.group(1)))) if words else _argument(text, at)
 
 
 def _verb(run: Run, name: str, low: str, *, database: bool) -> None:

@@ -99,6 +99,10 @@ def sql_client(run: Run, argv: list[str], command: Command) -> None:
         or (command.piped and not plain)
     ):
         run.note(2, "runs SQL that the command does not show")
+    if program in _FILED and found.args[:1] in ([], [":memory:"]) and texts and not _REACHES.search("".join(texts)):
+        said = [sql.statement({"sql": one}, loosely=True) for one in texts[:32]]
+        run.note(int(any(one is not None and one.tier for one in said)), "works on a database that ends with it")
+        return
     here = run.place(found.args[0]).path if program in _FILED and found.args else ""
     for one in texts[:32]:
         if not statement(run, one, here) and not _own(run, one.strip()):
@@ -112,6 +116,10 @@ def sql_client(run: Run, argv: list[str], command: Command) -> None:
         run.note(0, "only looks")
 
 
+_REACHES: Final = re.compile(
+    r"(?:^|;)\s*[.\\]|\b(?:attach|copy|load\w{0,16}|export|vacuum)\b|\b(?:writefile|edit)\s*\(", re.IGNORECASE
+)
+"""What in SQL reaches beyond a database that is in memory alone."""
 _OWN: Final = re.compile(
     r"(?P<copy>\\copy)\s+(?P<what>\([^)]{0,1024}\)|[\w.\"]+)\s*(?:\([^)]{0,1024}\)\s*)?"
     r"(?P<way>from|to)\s+'?(?P<file>[^'\s]{1,512})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from callosum.model import Mode
@@ -77,16 +78,28 @@ def edit(run: Run, argv: list[str], command: Command) -> None:
     in_place = any(one[:2] == "-i" or one in ("--in-place", "--inplace") for one in found.flags)
     if argv[0] in _AWKS:
         in_place = "inplace" in argv
-        text = " ".join(re.findall(r"system\(\s*\"([^\"]{0,2000})\"", "".join(found.args[:1])))
-        if text:
-            run.within(text)
-        elif "system(" in "".join(found.args[:1]):
-            run.note(2, "runs a command that its text does not tell")
+        _awk_runs(run, "".join(found.args[:1]))
     if not in_place:
         look(run, argv, command)
         return
     for one in found.args[0 if scripted else 1 :]:
         run.makes(one, "edits a file in place")
+
+
+def _awk_runs(run: Run, text: str) -> None:
+    """Judges the commands that a program of awk runs: by ``system``, and at either end of a pipe."""
+    told = True
+    for match in islice(_AWK_TEXT.finditer(text, 0, 32_768), 64):
+        before, after = text[max(0, match.start() - 16) : match.start()].rstrip(), text[match.end() : match.end() + 16]
+        if before.endswith("system(") or (before.endswith("|") and not before.endswith("||")) or _GETS.match(after):
+            run.within(match.group(1).replace('\\"', '"'))
+            told = told and not before.endswith("system(")
+    if told and "system(" in text:
+        run.note(3, "runs what the command does not tell")
+
+
+_AWK_TEXT: Final = re.compile(r"\"((?:[^\"\\]|\\.){0,2000})\"")
+_GETS: Final = re.compile(r"\s{0,8}\|&?\s{0,8}getline\b")
 
 
 def remove(run: Run, argv: list[str], _command: Command) -> None:
@@ -153,7 +166,7 @@ def copy(run: Run, argv: list[str], _command: Command) -> None:
     sources, target, found = _sources(argv)
     if program == "install" and found.has("-d", "--directory"):
         for one in [*sources, target]:
-            run.makes(one, "makes a folder")
+            run.makes(one, "makes a folder", empty=True)
         return
     if program == "ln" and not sources:
         sources, target = [target], target.rsplit("/", 1)[-1]
@@ -216,7 +229,7 @@ def make(run: Run, argv: list[str], _command: Command) -> None:
     else:
         found = options.read(argv[1:], _set("-m -d -t -r --mode --date --reference"))
         for one in found.args[:64]:
-            run.makes(one, "makes files", Mode.APPEND if program in ("mkdir", "touch") else Mode.WRITE)
+            run.makes(one, "makes files", Mode.WRITE if program == "split" else Mode.APPEND, empty=True)
         if not found.args:
             run.note(1, "makes files")
 
@@ -256,15 +269,29 @@ def change_mode(run: Run, argv: list[str], _command: Command) -> None:
         run.note(1, "changes who may use files")
 
 
+_TAR_RUNS: Final = (
+    "-I", "-F", "--checkpoint-action", "--to-command", "--use-compress-program", "--info-script", "--new-volume-script",
+    "--rsh-command",
+)  # fmt: skip
+"""Options of tar that name a command."""
+
+
 def archive(run: Run, argv: list[str], _command: Command) -> None:
     """``tar``, ``unzip``, ``zip``, ``gzip``: what is packed is read, what is unpacked is added to a folder."""
     program = argv[0].rsplit("/", 1)[-1]
     words = argv[1:]
     if program == "tar" and words and words[0][:1] != "-":
         words = ["-" + words[0], *words[1:]]
-    takes = _set("-f -C -T -X --file --directory --exclude --files-from") if program == "tar" else _set("-d -x -P")
+    takes = (
+        (_set("-f -C -T -X --file --directory --exclude --files-from") | set(_TAR_RUNS))
+        if program == "tar"
+        else _set("-d -x -P")
+    )
     found = options.read(words, takes)
     if program == "tar":
+        for option in _TAR_RUNS:
+            for one in found.values.get(option, []):
+                wrap.runs_as_told(run, one.removeprefix("exec="))
         file = found.value("-f", "--file")
         if found.has("-c", "-r", "-u", "--create", "--append"):
             run.makes(file, "packs files")
@@ -312,6 +339,7 @@ def synchronise(run: Run, argv: list[str], _command: Command) -> None:
     if program == "scp":
         takes = _set("-P -i -F -c -J -l -o -S -D")
     found = options.read(argv[1:], takes)
+    wrap.runs_as_told(run, found.value("-e", "--rsh") if program == "rsync" else found.value("-S"))
     args = found.args
     if len(args) < 2:
         run.note(0 if program == "rsync" else 1, "copies files")
@@ -384,17 +412,28 @@ def patch(run: Run, argv: list[str], command: Command) -> None:
             run.makes(one, "patches a file")
 
 
+MAX_PUSHED: Final = 32
+"""Number of folders of ``pushd`` that are remembered."""
+
+
 def change_folder(run: Run, argv: list[str], _command: Command) -> None:
     """``cd``, ``pushd``: where the rest of the line happens."""
     target = next((one for one in argv[1:] if one[:1] != "-" or one == "-"), "~")
     run.note(0, "goes to a folder")
-    run.goes("-" if argv[0] == "popd" else target)
+    if argv[0] == "pushd" and len(run.pushed) < MAX_PUSHED:
+        run.pushed.append(run.where)
+    if argv[0] == "popd" and run.pushed:
+        run.where = run.pushed.pop()
+    else:
+        run.goes("-" if argv[0] == "popd" else target)
 
 
 HANDLERS: Final[dict[str, Handler]] = {
     **dict.fromkeys(VIEWERS, look),
     **dict.fromkeys(("sed", "yq", *_AWKS), edit),
-    **dict.fromkeys("rm rmdir unlink shred srm wipe rimraf rd del erase remove-item trash trash-put".split(), remove),
+    **dict.fromkeys(
+        "rm rmdir unlink shred srm wipe rimraf rd del erase remove-item trash trash-put del-cli".split(), remove
+    ),
     **dict.fromkeys(("mv", "rename", "move", "ren"), move),
     **dict.fromkeys("cp install ln link copy xcopy".split(), copy),
     **dict.fromkeys("touch mkdir truncate tee mkfifo md".split(), make),

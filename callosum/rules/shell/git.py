@@ -1,18 +1,21 @@
 """``git``: what each command changes of HEAD, index, stash, branches, remotes and working tree.
 
-The repository is the one of the call's worktree where the command runs in it, else the folder it runs in
-(``-C`` and ``cd`` are followed): nothing here may look for ``.git``. Stash, branches, tags and remotes are
-shared by all worktrees of a repository.
+The repository is the one of the folder that the command runs in (``cd``, ``-C``, ``--git-dir`` and ``GIT_DIR`` are
+followed). Nothing here may look for ``.git``: the call names the worktree of its own folder, and ``Run.folders`` tells
+whoever can look which others the line goes to. Stash, branches, tags and remotes are shared by all worktrees of a
+repository.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
-from callosum.model import Mode
+from callosum.model import Mode, Tier
 from callosum.rules import command as patches
 from callosum.rules import keys
 from callosum.rules.shell import options, places, wrap
+from callosum.rules.shell.words import expand
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,24 +77,20 @@ _TAKES: Final = {
 
 def git(run: Run, argv: list[str], command: Command) -> None:
     """Judges a git command."""
-    at, where = 1, run.where
-    while at < min(len(argv), 64) and argv[at][:1] == "-":
-        word = argv[at]
-        value = argv[at + 1] if at + 1 < len(argv) else ""
-        if word in ("-C", "--work-tree"):
-            run.goes(value or ".")
-        elif word.startswith("--work-tree="):
-            run.goes(word.partition("=")[2] or ".")
-        elif word == "-c" and value.lower().startswith("alias.") and "=!" in value:
-            run.within(value.partition("=!")[2])
-        at += 2 if word in _GLOBAL else 1
+    where = run.where
+    at = _settle(run, argv, command)
     name = argv[at] if at < len(argv) else ""
     rest = argv[at + 1 :]
+    if name in _RUNNERS:
+        _handed(run, name, rest)
     if not name or name in ("help", "version") or "--help" in rest:
         run.note(0, "only tells of itself")
     elif name in _READS:
         run.note(0, "only looks")
-        if name in ("status", "log", "diff", "show"):
+        if name == "ls-remote":
+            named = options.read(rest, _LS_REMOTE).args
+            _looks_at(run, named[:1] or ["origin"], named[1:])
+        elif name in ("status", "log", "diff", "show"):
             run.git(0, "HEAD", Mode.READ)
             if name in ("status", "diff"):
                 run.git(0, "index", Mode.READ)
@@ -104,12 +103,89 @@ def git(run: Run, argv: list[str], command: Command) -> None:
     run.where = where
 
 
+def _settle(run: Run, argv: list[str], command: Command) -> int:
+    """Go to the folder and the repository that git's options and variables name; return where its command stands."""
+    at = 1
+    directory, tree = _variable(run, command, "GIT_DIR"), _variable(run, command, "GIT_WORK_TREE")
+    while at < min(len(argv), 64) and argv[at][:1] == "-":
+        word = argv[at]
+        value = argv[at + 1] if at + 1 < len(argv) else ""
+        if word == "-C":
+            run.goes(value or ".")
+        elif word == "--git-dir":
+            directory = value
+        elif word == "--work-tree":
+            tree = value
+        elif word.startswith("--git-dir="):
+            directory = word[10:]
+        elif word.startswith("--work-tree="):
+            tree = word[12:]
+        elif word == "-c":
+            _setting(run, *value.partition("=")[::2])
+        at += 2 if word in _GLOBAL else 1
+    if tree and not directory and (here := run.repository()):
+        run.where = run.where._replace(repository=here)  # it is sought from here, not from the worktree
+    if directory:
+        run.in_repository(directory)
+    if tree:
+        run.goes(tree)
+    return at
+
+
+def _variable(run: Run, command: Command, name: str) -> str:
+    """Return what a variable of git's holds for a command: set before it in the line, or for it alone."""
+    start = f"{name}="
+    for word in command.words:
+        if word.startswith(start):  # of ``env``; what the shell itself sets is a variable
+            return expand([word[len(start) :]], run.variables)[0]
+        if word.rpartition("/")[2] == "git":
+            break
+    return next(iter(run.variables.get(name, ())), "") if run.variables else ""
+
+
+_RUN_BY_SETTING: Final = re.compile(
+    r"(?:core\.(?:pager|editor|sshcommand|askpass|fsmonitor|gitproxy|alternaterefscommand)|pager\.[^.]+|sequence\.editor"
+    r"|diff\.external|interactive\.difffilter|credential\.(?:.+\.)?helper|gpg\.(?:.+\.)?program|sendemail\..*cmd"
+    r"|(?:diff|difftool|merge|mergetool|filter|browser|man|trailer|remote|tar)\..+\."
+    r"(?:command|cmd|textconv|driver|clean|smudge|process|uploadpack|receivepack))",
+    re.IGNORECASE,
+)
+"""Settings of git whose value is a command."""
+_RUNNERS: Final = _set("grep difftool fetch pull push clone ls-remote archive submodule remote")
+_RUNNING: Final = _set("--upload-pack --receive-pack --exec --extcmd --open-files-in-pager")
+
+
+def _setting(run: Run, name: str, value: str) -> None:
+    """Judges what a setting makes git run."""
+    if name[:6].lower() == "alias.":
+        run.within(value[1:] if value[:1] == "!" else f"git {value}")
+    elif _RUN_BY_SETTING.fullmatch(name, 0, 256):
+        wrap.runs_as_told(run, value.lstrip("!"))
+
+
+def _handed(run: Run, name: str, words: list[str]) -> None:
+    """Judges the programs that options and addresses make a git command run."""
+    for at, word in enumerate(words[:64]):
+        option, equals, value = word.partition("=")
+        if option in _RUNNING:
+            wrap.runs_as_told(run, value if equals else "".join(words[at + 1 : at + 2]))
+        elif (name == "grep" and word[:2] == "-O") or (name == "difftool" and word[:2] == "-x"):
+            wrap.runs_as_told(run, word[2:] or "".join(words[at + 1 : at + 2]))
+        elif word[:5] == "ext::":
+            run.within(word[5:].replace("% ", "\\ "))
+        elif name == "clone" and word in ("-c", "--config"):
+            _setting(run, *"".join(words[at + 1 : at + 2]).partition("=")[::2])
+
+
 def _tree(run: Run, tier: int) -> None:
     """All files of the working tree may change; where nobody said how far it reaches, those from here on."""
-    root = run.repository()
-    if root is not None:
-        root = run.home(root) if run.shared is not None else root
-        run.key(tier, f"file:{root.rstrip('/')}/")
+    here = run.repository()
+    if run.where.repository:  # then the worktree begins where git runs
+        here = None if run.where.lost or run.where.here is None else run.where.here.rstrip("/") or "/"
+    elif here is not None and (root := run.home(here)) in run.repositories:
+        here = root
+    if here is not None:
+        run.key(tier, f"file:{here.rstrip('/')}/")
 
 
 def _state(run: Run, tier: int, *parts: str) -> None:
@@ -149,7 +225,7 @@ def _push(run: Run, found: options.Options, _rest: list[str], _command: Command)
     if found.has("-n", "--dry-run"):
         run.note(0, "only tells what it would do")
         return
-    remote, *specs = found.args or ["origin"]
+    remote, *specs = found.args or [found.value("--repo") or "origin"]
     force = found.has("-f", "--force", "--force-with-lease", "--mirror", "--prune") or any(
         one[:1] == "+" for one in specs
     )
@@ -158,7 +234,7 @@ def _push(run: Run, found: options.Options, _rest: list[str], _command: Command)
     if found.has("--mirror", "--prune", "--all", "--branches") or not specs:
         if force:
             tier, what = max(policy.force_push, tier), "replaces what others may have pushed"
-        _remote(run, tier, remote, "", all_of_it=bool(specs) or found.has(*_ALL))
+        _pushed(run, tier, remote, "", force=force, all_of_it=bool(specs) or found.has(*_ALL))
     for spec in specs[:32]:
         source, _, target = spec.lstrip("+").partition(":")
         branch = (target or source).removeprefix("refs/heads/")
@@ -172,7 +248,7 @@ def _push(run: Run, found: options.Options, _rest: list[str], _command: Command)
             grave, doing = (
                 (policy.push_protected, "pushes to a protected branch") if guarded else (policy.push, "pushes")
             )
-        _remote(run, grave, remote, branch)
+        _pushed(run, grave, remote, branch, force=force or grave >= Tier.CRITICAL)
         if grave >= tier:
             tier, what = grave, doing
     run.note(tier, what)
@@ -181,15 +257,42 @@ def _push(run: Run, found: options.Options, _rest: list[str], _command: Command)
 _ALL: Final = ("--mirror", "--prune", "--all", "--branches", "--tags", "--follow-tags")
 
 
-def _remote(run: Run, tier: int, remote: str, branch: str, *, all_of_it: bool = True) -> None:
-    """A branch of a remote; without a name all that the remote has, or the branch that this worktree is on."""
+def _pushed(run: Run, tier: int, remote: str, branch: str, *, force: bool, all_of_it: bool = True) -> None:
+    """A push to a branch of a remote; without a name to all that the remote has, or the branch of this worktree.
+
+    Behind a fetch or a pull in the same line it adds to what was there, as git takes no other push without force.
+    """
     if "$" in remote or "$" in branch:
         branch = "" if "$" in branch else branch
         remote = "origin" if "$" in remote else remote
     if branch in ("HEAD", "@"):
         branch, all_of_it = "", False
-    # Two worktrees are never on one branch.
-    run.git(tier, f"remote:{remote}/{branch}", common=bool(branch) or all_of_it)
+    whole, common = f"remote:{remote}", bool(branch) or all_of_it  # two worktrees are never on one branch
+    part = f"{whole}/{branch}"
+    adds = not force and (run.has_read(part, common=common) or run.has_read(whole, common=True))
+    run.git(tier, part, Mode.APPEND if adds else Mode.WRITE, common=common)
+
+
+_LS_REMOTE: Final = _set("-o --upload-pack --server-option --sort")
+
+
+def _looks_at(run: Run, remotes: list[str], named: list[str]) -> None:
+    """Read what remotes have: the branches that are ``named``, else all of them."""
+    branches = [one.lstrip("+").partition(":")[0].removeprefix("refs/heads/") for one in named[:32]]
+    plain = [one for one in branches if one and _PATTERN.isdisjoint(one)]
+    for remote in remotes[:8]:
+        if "$" in remote:
+            continue
+        whole = f"remote:{remote}"
+        for branch in plain:
+            run.git(0, f"{whole}/{branch}", Mode.READ, common=True)
+        if not plain or len(plain) < len(branches):
+            for common in (False, True):  # what a push without a branch changes, and one with
+                run.git(0, f"{whole}/", Mode.READ, common=common)
+                run.git(0, whole, Mode.READ, common=common)
+
+
+_PATTERN: Final = frozenset("*?[$`")
 
 
 def _reset(run: Run, found: options.Options, rest: list[str], _command: Command) -> None:
@@ -366,13 +469,20 @@ def _rewrites(what: str) -> Part:
 def _fetch(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
     run.note(1, "fetches")
     run.git(1, "remotes", Mode.APPEND, common=True)
+    if found.has("--all", "--multiple"):
+        _looks_at(run, found.args or ["origin"], [])
+    else:
+        _looks_at(run, found.args[:1] or ["origin"], found.args[1:])
     for one in found.args[1:33]:
         _branch(run, 1, one.partition(":")[2])
 
 
-def _pull(run: Run, _found: options.Options, _rest: list[str], _command: Command) -> None:
+def _pull(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
     run.note(1, "fetches and merges")
     _state(run, 1, "HEAD", "index", "tree")
+    _looks_at(run, found.args[:1] or ["origin"], found.args[1:])
+    if len(found.args) > 1 and "$" not in found.args[0]:  # what it merges is the branch that this worktree is on now
+        run.git(0, f"remote:{found.args[0]}/", Mode.READ)
 
 
 def _gc(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
@@ -419,7 +529,10 @@ def _worktree(run: Run, found: options.Options, _rest: list[str], _command: Comm
 
 def _submodule(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
     if found.args[:1] == ["foreach"]:
+        where = run.where
+        run.where = where._replace(below=True)
         run.within(" ".join(found.args[1:]))
+        run.where = where
     elif found.args[:1] in ([], ["status"], ["summary"]):
         run.note(0, "only looks")
     elif found.args[0] == "deinit" and found.has("-f", "--force", "--all"):
@@ -457,6 +570,8 @@ def _config(run: Run, found: options.Options, _rest: list[str], _command: Comman
     if asks or (len(found.args) == 1 and not found.has("--unset", "--unset-all", "--remove-section", "-e", "--edit")):
         run.note(0, "only looks")
         return
+    if len(found.args) > 1 and (found.args[1][:1] == "!" or found.args[0][:6].lower() != "alias."):
+        _setting(run, *found.args[:2])
     far = found.has("--global", "--system")
     run.note(2 if far else 1, "changes the configuration of git" + (" for all repositories" if far else ""))
     if far:
@@ -467,10 +582,16 @@ def _config(run: Run, found: options.Options, _rest: list[str], _command: Comman
 
 def _remotes(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
     what = found.args[0] if found.args else "show"
-    if what in ("show", "get-url") or found.has("-v", "--verbose"):
+    if what == "update":
+        run.note(1, "fetches")
+        run.git(1, "remotes", Mode.APPEND, common=True)
+        _looks_at(run, found.args[1:] or ["origin"], [])
+    elif what in ("show", "get-url") or found.has("-v", "--verbose"):
         run.note(0, "only looks")
+        if what == "show" and len(found.args) > 1 and not found.has("-n"):
+            _looks_at(run, found.args[1:2], [])
     else:
-        run.note(1 if what in ("add", "update", "prune", "set-head") else 2, "changes remotes")
+        run.note(1 if what in ("add", "prune", "set-head") else 2, "changes remotes")
         _state(run, 1, "remotes")
 
 
@@ -507,6 +628,7 @@ def _mailbox(run: Run, found: options.Options, rest: list[str], command: Command
 
 def _begin(run: Run, found: options.Options, _rest: list[str], _command: Command) -> None:
     run.note(1, "makes a repository")
+    run.begins(found.args[0] if found.args else ".")
     for one in found.args[:1] or ["."]:
         run.file(1, run.place(f"{one.rstrip('/')}/.git"), Mode.WRITE, tree=True)
 
@@ -535,7 +657,7 @@ def _large(run: Run, found: options.Options, _rest: list[str], _command: Command
     looks = found.args[:1] in ([], ["ls-files"], ["status"], ["env"], ["locks"], ["logs"], ["version"])
     run.note(0 if looks else 1, "only looks" if looks else "works on large files")
     if found.args[:1] == ["push"]:
-        _remote(run, 2, found.args[1] if len(found.args) > 1 else "origin", "", all_of_it=False)
+        _pushed(run, 2, found.args[1] if len(found.args) > 1 else "origin", "", force=False, all_of_it=False)
         run.note(run.policy.push, "pushes")
     elif not looks:
         _tree(run, 1)
@@ -545,6 +667,8 @@ def _clone(run: Run, found: options.Options, _rest: list[str], _command: Command
     args = found.args
     target = args[1] if len(args) > 1 else args[0].rstrip("/").rsplit("/", 1)[-1].removesuffix(".git") if args else ""
     run.makes(keys.clean(target) or "", "makes a repository", tree=True)
+    if target:
+        run.begins(target)
 
 
 _COMMANDS: Final[dict[str, Part]] = {

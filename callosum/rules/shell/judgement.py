@@ -13,7 +13,8 @@ class Judgement(NamedTuple):
 
     ``effect`` is ``read`` or ``write``. ``repeats``: the act happens again when it is repeated (a
     mail). ``stance`` is the side it takes. ``why`` says in words which commands decided, gravest
-    first, with secrets left out. ``danger`` is what it would do to the gate itself, ``""`` for nothing.
+    first, with secrets left out. ``danger`` is what it would do to the gate itself, ``""`` for nothing. ``folders`` are
+    the folders in which it uses a repository that nobody has named yet.
     """
 
     tier: int
@@ -23,3 +24,4 @@ class Judgement(NamedTuple):
     stance: str
     why: tuple[str, ...]
     danger: str = ""
+    folders: tuple[str, ...] = ()

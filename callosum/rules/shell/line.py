@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Final
 from callosum.model import Mode
 from callosum.redact import redact_text
 from callosum.rules import keys
-from callosum.rules.shell import code, data, files, git, leaks, machine, options, table, verbs, web, wrap
+from callosum.rules.shell import code, data, files, git, leaks, machine, options, powershell, table, verbs, web, wrap
 from callosum.rules.shell.judgement import Judgement
 from callosum.rules.shell.parser import MAX_TEXT, Command, parse
-from callosum.rules.shell.run import Run, shown
+from callosum.rules.shell.run import Known, Run, shown
 from callosum.rules.shell.selfguard import Watch
 from callosum.rules.shell.words import assignment, expand
 
 if TYPE_CHECKING:
-    from callosum.model import Worktree
     from callosum.rules.guard import Guard
     from callosum.rules.shell.policy import ShellPolicy
     from callosum.rules.shell.run import Handler
 
+NOTHING: Final = Known()
 MAX_KEPT: Final = 512
 """Lines up to this length are judged once and remembered."""
 
@@ -31,19 +31,19 @@ def judge(
     cwd: str | None,
     start: str | None,
     policy: ShellPolicy,
-    worktree: Worktree | None,
+    known: Known = NOTHING,
     guard: Guard | None = None,
 ) -> Judgement:
     """Return what a command line does; see ``callosum.rules.shell.judge``."""
     if len(text) <= MAX_KEPT:
-        return _kept(text, cwd, start, policy, worktree, guard)
-    return _judge(text, cwd, start, policy, worktree, guard)
+        return _kept(text, cwd, start, policy, known, guard)
+    return _judge(text, cwd, start, policy, known, guard)
 
 
 def program_text(text: str, cwd: str | None, policy: ShellPolicy, guard: Guard) -> str:
     """Return what program text would do to the gate itself, ``""`` for nothing."""
     watch = Watch(guard)
-    run = Run(cwd, cwd, policy, None, _text, _dispatch, watch)
+    run = Run(cwd, cwd, policy, NOTHING, _text, _dispatch, watch)
     code.judge(run, text)
     return watch.danger
 
@@ -53,11 +53,11 @@ def _judge(
     cwd: str | None,
     start: str | None,
     policy: ShellPolicy,
-    worktree: Worktree | None,
+    known: Known,
     guard: Guard | None,
 ) -> Judgement:
     watch = None if guard is None else Watch(guard)
-    run = Run(cwd, start, policy, worktree, _text, _dispatch, watch)
+    run = Run(cwd, start, policy, known, _text, _dispatch, watch)
     if len(text) > MAX_TEXT:
         text = text.strip()
         if len(text) > MAX_TEXT:
@@ -89,7 +89,8 @@ def _settled(run: Run) -> Judgement:
     if cut:
         why = (*why, "more keys than a call can have: the gravest are kept")
     danger = "" if run.watch is None else run.watch.danger
-    return Judgement(run.tier, "write" if run.writes else "read", merged, run.repeats, run.stance, why, danger)
+    effect = "write" if run.writes else "read"
+    return Judgement(run.tier, effect, merged, run.repeats, run.stance, why, danger, tuple(run.folders))
 
 
 def _text(run: Run, text: str) -> None:
@@ -128,11 +129,15 @@ def _text(run: Run, text: str) -> None:
 
 
 _SPOKEN: Final = (["echo"], ["printf"])
+_TOLD: Final = (*_SPOKEN, ["cat"])
 _APPENDING: Final = frozenset((">>", "&>>"))
 _WRITING: Final = frozenset((">", ">|", "&>", ">&", "<>"))
 
 
 def _command(run: Run, command: Command) -> None:
+    if command.words and (first := command.words[0])[:1] == "$" and len(run.variables.get(first.strip("${}"), ())) > 1:
+        _each(run, first.strip("${}"), command)
+        return
     words = expand(command.words, run.variables)
     run.command = words
     watch = run.watch
@@ -146,8 +151,12 @@ def _command(run: Run, command: Command) -> None:
         elif sign in _WRITING:
             _redirected(run, target, Mode.WRITE)
             leaks.redirected(run, words, target, command)
+            if words[:1] in _TOLD:
+                text = " ".join(words[1:]).replace("\\n", "\n") if command.stdin is None else command.stdin
+                run.writes_text(target, text)
             if not wrap.FETCHERS.isdisjoint(words[:4]):
                 run.brings(target)
+    before = dict(run.variables) if words and "=" in words[0] else run.variables
     at = _assigned(run, words)
     if at == len(words):
         run.note(0, "only redirects" if command.redirects or not words else "sets variables")
@@ -164,6 +173,17 @@ def _command(run: Run, command: Command) -> None:
     _dispatch(run, argv, command)
     if at and "PORT" in run.variables and machine.is_server(first):
         machine.serves(run, first, argv, run.variables["PORT"][0])
+    if at:
+        run.variables = before  # what is set before a command is set for it alone
+
+
+def _each(run: Run, name: str, command: Command) -> None:
+    """Judges a command whose program is a variable of several values, once with each."""
+    several = run.variables[name]
+    for one in several[:16]:
+        run.variables[name] = (one,)
+        _command(run, command)
+    run.variables[name] = several
 
 
 _DECLARING: Final = frozenset("export declare local typeset readonly".split())
@@ -179,6 +199,7 @@ def _assigned(run: Run, words: list[str]) -> int:
             name, value = given
             before = run.variables.get(name, ()) if word[len(name)] == "+" else ()
             run.variables[name] = ((before[0] + value if before else value)[:4096],)
+            wrap.sets(run, name, value)
     return len(words)
 
 
@@ -195,7 +216,8 @@ def _redirected(run: Run, target: str, mode: Mode) -> None:
 
 
 HANDLERS: Final[dict[str, Handler]] = {
-    **wrap.HANDLERS, **files.HANDLERS, **web.HANDLERS, **data.HANDLERS, **machine.HANDLERS, "git": git.git,
+    **wrap.HANDLERS, **files.HANDLERS, **web.HANDLERS, **data.HANDLERS, **machine.HANDLERS,
+    **powershell.HANDLERS, "git": git.git,
 }  # fmt: skip
 _CONTAINERS: Final = frozenset("docker podman nerdctl kubectl oc k docker-compose podman-compose".split())
 _SUMS: Final = frozenset("sha256sum sha512sum sha384sum sha1sum b2sum shasum".split())
@@ -217,10 +239,15 @@ def _dispatch(run: Run, argv: list[str], command: Command) -> None:
             return
         first = argv[0]
         program = first.rsplit("/", 1)[-1].lower() if "/" in first or not first.islower() else first
+        if first[:1] == "$" and program[-1:] in (")", "}"):
+            program = first  # the slash stands in a substitution
+        if run.variables and (kept := run.variables.get(f"{first}()")) is not None:
+            _called(run, kept[0], argv, command)
+            return
         if program in files.SILENT:
             run.note(0, "only looks")
-            if run.watch is not None and program in _LATER:
-                run.watch.silent(run, program, argv)
+            if program in _LATER:
+                _later(run, program, argv)
             if run.brought and program in _SUMS and not _CHECKS.isdisjoint(argv):
                 run.brought.clear()  # the line knows what it has fetched
             return
@@ -228,6 +255,10 @@ def _dispatch(run: Run, argv: list[str], command: Command) -> None:
         if inner is None:
             _program(run, program.removesuffix(".exe"), argv, command)
             return
+        if program in wrap.SETTING:
+            for word in argv[1 : len(argv) - len(inner)]:
+                if "=" in word and (given := assignment(word)):
+                    wrap.sets(run, *given)
         argv = inner
     run.note(4, "prefixes without end")
 
@@ -235,6 +266,8 @@ def _dispatch(run: Run, argv: list[str], command: Command) -> None:
 def _program(run: Run, program: str, argv: list[str], command: Command) -> None:
     if run.watch is not None:
         run.watch.command(run, program, argv, command)
+    if "@" in program[1:]:
+        program = program[: program.index("@", 1)]  # ``npx rimraf@5``
     handler = HANDLERS.get(program)
     if handler is None and program[-1:].isdigit():
         handler = HANDLERS.get(_VERSION.sub("", program))
@@ -242,10 +275,10 @@ def _program(run: Run, program: str, argv: list[str], command: Command) -> None:
         handler = machine.disk
     if handler is not None:
         handler(run, [program, *argv[1:]], command)
-    elif "$" in program or "`" in program:
-        _unnamed(run, argv, command)
     elif program[:2] == "((":
         run.note(0, "a sum")
+    elif _OPEN.search(program):
+        _unnamed(run, argv, command)
     elif not (program in _CONTAINERS and wrap.in_container(run, argv, command)) and not table.apply(run, program, argv):
         _other(run, program, argv, command)
     if machine.is_server(program):
@@ -255,10 +288,63 @@ def _program(run: Run, program: str, argv: list[str], command: Command) -> None:
 
 
 def _unnamed(run: Run, argv: list[str], command: Command) -> None:
-    """A program whose name the text does not tell: by what it is given."""
+    """A program whose name the text does not tell: by what it is given, else graver than any that can be read."""
+    first = argv[0]
+    if match := _FOUND.fullmatch(first, 0, 256):
+        run.inner([match.group(1), *argv[1:]], command)
+        return
+    name = first.strip("${}")
+    if name in _BY_NAME:
+        run.inner([_BY_NAME[name], *argv[1:]], command)
+        return
+    if command.inside and name in _GIVEN:
+        run.variables[f"{command.inside}()"] = (first,)
+        run.note(1, "runs what it is given")
+        return
     if any(one[:1] == "-" and one[1:2] != "-" and {"r", "f"} <= set(one.lower()) and len(one) < 6 for one in argv[1:3]):
         files.remove(run, ["rm", *argv[1:]], command)
-    run.note(4 if wrap.fetched(argv[0]) else 1, "runs a program that it does not name")
+    if verbs.asks_for_help(argv):
+        run.note(1, "asks a program that it does not name what it is")
+    else:
+        run.note(*wrap.unread(first))
+
+
+_OPEN: Final = re.compile(r"[$`*?\[]")
+"""What a word has that is no name as it stands: a variable, a substitution, a pattern."""
+_FOUND: Final = re.compile(r"\$\((?:which|whence|command -v|type -[pP]|pyenv which|rbenv which|xcrun -f) ([\w.+-]+)\)")
+"""Substitutions that put the path of a program in their place."""
+_BY_NAME: Final = {
+    "SHELL": "sh", "BASH": "bash", "PYTHON": "python", "PYTHON3": "python", "PIP": "pip", "NODE": "node", "NPM": "npm",
+    "npm_execpath": "npm", "npm_node_execpath": "node", "CC": "cc", "CXX": "c++", "MAKE": "make", "GO": "go",
+    "CARGO": "cargo", "JAVA": "java", "EDITOR": "vi", "VISUAL": "vi", "PAGER": "less", "GIT": "git", "DOCKER": "docker",
+    "KUBECTL": "kubectl",
+}  # fmt: skip
+"""Variables that by custom hold the program of that name."""
+_GIVEN: Final = frozenset("@*123456789")
+"""Variables that hold what a function is called with."""
+
+
+def _called(run: Run, kept: str, argv: list[str], command: Command) -> None:
+    """Judges a call of an alias, or of a function that runs its arguments, both of the same line."""
+    run.variables = {name: value for name, value in run.variables.items() if name != f"{argv[0]}()"}
+    name = kept.strip("${}")
+    if name in _GIVEN:
+        run.inner(argv[int(name) if name.isdecimal() else 1 :], command)
+    else:
+        run.within(" ".join([kept, *argv[1:]]))
+
+
+def _later(run: Run, program: str, argv: list[str]) -> None:
+    """Follows the text that ``trap`` and ``alias`` keep; for the guard also what ``pgrep`` and its like look for."""
+    if run.watch is not None:
+        run.watch.silent(run, program, argv)
+    if program == "trap" and len(argv) > 2 and argv[1] not in ("-", ""):
+        run.within(argv[1])
+    elif program == "alias":
+        for one in argv[1:17]:
+            name, equals, text = one.partition("=")
+            if equals:
+                run.variables[f"{name}()"] = (text[:4096],)
 
 
 def _other(run: Run, program: str, argv: list[str], command: Command) -> None:

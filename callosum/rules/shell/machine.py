@@ -145,6 +145,11 @@ _LIBRARIES: Final = ("-M", "-m", "-I", "-r")
 """Options of Perl and Ruby that a library or a folder follows, in the same word or the next."""
 
 
+_BACKQUOTE: Final = _set("perl ruby php")
+_BACKQUOTED: Final = re.compile(r"`([^`\n]{1,1024})`|\b(?:qx|%x)[({\[]([^)}\]\n]{1,1024})[)}\]]")
+"""What these languages hand to a shell."""
+
+
 def interpreter(run: Run, argv: list[str], command: Command) -> None:
     """``python``, ``node``, ``perl`` and so on: a text after ``-c`` or ``-e``, a module, a script, what it reads."""
     program = re.sub(r"[\d.]+$", "", argv[0].rsplit("/", 1)[-1])
@@ -168,20 +173,13 @@ def interpreter(run: Run, argv: list[str], command: Command) -> None:
             at += 2 if len(word) == 2 else 1
             continue
         if word[:1] == "-" and word != "-":
-            inline = program in ("perl", "ruby") and "e" in word[1:] and word[:2] != "--"
-            coded = (word in _CODE_OPTIONS and program != "php") or inline or word in ("-r", "--eval")
-            if coded and at + 1 < len(argv):
-                short = [one for one in argv[1 : at + 1] if one[:2] not in ("--", *_LIBRARIES)]
-                if program in ("perl", "ruby") and any("i" in one for one in short):
-                    for one in argv[at + 2 :]:
-                        run.makes(one, "edits a file in place")
-                if wrap.fetched(argv[at + 1]):
-                    run.note(4, "runs what it fetches from the net, unseen")
-                code.judge(run, argv[at + 1])
+            text = _code_behind(run, program, argv, at)
+            if text is not None:
+                _code(run, program, text)
                 return
             at += 1
             continue
-        if word == "-":
+        if word == "-" or word in wrap.STDIN:
             break
         if word == "eval" and program in ("deno", "bun") and at + 1 < len(argv):
             code.judge(run, argv[at + 1])
@@ -192,6 +190,33 @@ def interpreter(run: Run, argv: list[str], command: Command) -> None:
         run.note(1, "opens an interpreter")
     else:
         wrap.runs_source(run, command, lines=False)
+
+
+def _code_behind(run: Run, program: str, argv: list[str], at: int) -> str | None:
+    """Returns the program text that an option gives, None where it gives none."""
+    word = argv[at]
+    if word.startswith(("--eval=", "--print=")):
+        return word.partition("=")[2]
+    inline = program in ("perl", "ruby") and "e" in word[1:] and word[:2] != "--"
+    coded = (word in _CODE_OPTIONS and program != "php") or inline or word in ("-r", "--eval")
+    if not coded or at + 1 >= len(argv):
+        return None
+    short = [one for one in argv[1 : at + 1] if one[:2] not in ("--", *_LIBRARIES)]
+    if program in ("perl", "ruby") and any("i" in one for one in short):
+        for one in argv[at + 2 :]:
+            run.makes(one, "edits a file in place")
+    return argv[at + 1]
+
+
+def _code(run: Run, program: str, text: str) -> None:
+    if wrap.hidden(text):
+        run.note(*wrap.unread(text.strip()))
+    elif wrap.fetched(text):
+        run.note(4, "runs what it fetches from the net, unseen")
+    code.judge(run, text)
+    if program in _BACKQUOTE:
+        for match in _BACKQUOTED.finditer(text, 0, code.MAX_CODE):
+            run.within(match.group(1) or match.group(2))
 
 
 def _module(run: Run, words: list[str], command: Command) -> None:
@@ -229,7 +254,7 @@ def _script(run: Run, program: str, words: list[str], command: Command) -> None:
         run.inner([name, *words[1:]], command)
     else:
         run.note(1, "runs a script")
-        run.starts(words[0])
+        run.starts(words[0], code.judge)
 
 
 def java(run: Run, argv: list[str], command: Command) -> None:

@@ -66,6 +66,8 @@ _NAMED_ESCAPES: Final = {
 _LEADING: Final = frozenset("if then elif else while until do ! { coproc".split())
 _CLOSING: Final = frozenset("fi done esac }".split())
 _KEYWORDS: Final = _LEADING | _CLOSING | {"case", "function"}
+_TESTS: Final = frozenset(("[[", "for"))
+_BODIES: Final = frozenset(("do", "then", "{"))
 _LITERAL: Final = frozenset(("echo", "printf", "cat"))
 _NEVER_CLOSED: Final = "something is opened and never closed"
 
@@ -368,7 +370,12 @@ class _Parser:
             at += 1
         del words[:at]
         first = words[0] if words else ""
-        if first == "case":
+        if first in _TESTS or first[:2] == "((":
+            at = _end_of_test(words)
+            if words[at : at + 1] and words[at] in _BODIES:  # a body needs no separator behind brackets
+                del words[:at]
+                self._keywords(words)
+        elif first == "case":
             self.cases += 1
             self.pattern = True
             words.clear()
@@ -454,6 +461,9 @@ class _Parser:
     def _paren(self, pos: int) -> int:
         if self.test or (self.pattern and not self._case_end()):
             return pos
+        if not self.has and self._case_header():  # the bracket that may stand before a pattern
+            self.command.words.clear()
+            return pos
         if self.has:
             last = self.parts[-1]
             if _LIST_VALUE.search("".join(self.parts[-2:])[-256:]) or (last and last[-1] in "?*+@!"):
@@ -464,6 +474,10 @@ class _Parser:
             if match:
                 return self._define(match.end())
             self.out.odd = "a parenthesis where none can be"
+        elif self.command.words[-1:] == ["for"] and self.text[pos : pos + 1] == "(":
+            self._push("))", pos + 1)
+            self.parts.append("((")
+            return pos + 1
         elif any(one not in _LEADING for one in self.command.words):
             match = _NO_PARAMS.match(self.text, pos)
             if match:
@@ -521,6 +535,8 @@ class _Parser:
                 self.parts.append("}")
             elif closer == "))":
                 self.parts.append("))")
+            else:
+                end = pos + 1  # of two brackets the first ends the list, the second what is around it
             self.has = True
         elif kind == 3:
             char = match.group(3)
@@ -612,6 +628,15 @@ class _Parser:
             self.out.odd = self.out.odd or "a function without a body"
 
 
+def _end_of_test(words: list[str]) -> int:
+    """Returns how many words a sum, a ``[[`` or the head of a ``for ((`` takes at the beginning of a command."""
+    if words[0] == "[[":
+        return words.index("]]") + 1 if "]]" in words else len(words)
+    if words[0] == "for":
+        return 2 if words[1:2] and words[1][:2] == "((" else len(words)
+    return 1
+
+
 _EMBEDDED: Final = {'"': _QUOTED, "here": _HERE, "}": _PARAM, "))": _SUM, ")list": _SUM}
 
 
@@ -660,9 +685,10 @@ def _output(inner: list[Command]) -> str:
         first = words[0] if words else ""
         if first in _LITERAL:
             if first == "echo":
-                return " ".join(one for one in words[1:] if one not in ("-n", "-e"))
+                said = " ".join(one for one in words[1:] if one not in ("-n", "-e", "-ne", "-en"))
+                return _ESCAPE.sub(_escaped, said) if "\\" in said else said
             if first == "printf" and len(words) > 1 and "%" not in words[1]:
-                return words[1]
+                return _ESCAPE.sub(_escaped, words[1])
             if first == "cat" and len(words) == 1 and inner[0].stdin is not None:
                 return inner[0].stdin.rstrip("\n")
         elif first == "pwd" or (first == "git" and "--show-toplevel" in words):

@@ -27,9 +27,26 @@ MAX_DEPTH: Final = 8
 """How deep commands are followed that run the text of others (``sh -c``, ``ssh``)."""
 MAX_COMMANDS: Final = 1024
 """How many commands of a line are judged, those within others included."""
+MAX_WRITTEN: Final = 16
+"""How many files are remembered that a line writes."""
+MAX_SCRIPT: Final = 32_768
+"""How many characters of each of them are."""
+MAX_FOLDERS: Final = 16
+"""How many folders of a line are looked at for their repository."""
 MAX_FOUND: Final = 512
 """How many keys of a line are collected before the strongest are chosen."""
 _SHOWN: Final = 72
+
+
+class Known(NamedTuple):
+    """What a call tells of the disk: the worktree of its folder, the home of who runs it, and other worktrees.
+
+    ``worktrees`` are folders, each with the worktree it lies in, None outside of any.
+    """
+
+    worktree: Worktree | None = None
+    home: str | None = None
+    worktrees: tuple[tuple[str, Worktree | None], ...] = ()
 
 
 class Where(NamedTuple):
@@ -37,25 +54,33 @@ class Where(NamedTuple):
 
     ``here``: absolute, or relative to an unknown folder, None where nothing is known. ``lost``: the
     line went to a folder that it does not name. ``machine`` is ``""`` for this one, else the start
-    of a key such as ``host:web1`` or ``container:db``.
+    of a key such as ``host:web1`` or ``container:db``. ``repository``: a folder of the repository that git uses there,
+    ``""`` where it is the one that ``here`` lies in. ``below``: each of the repositories that lie in that one.
     """
 
     here: str | None
     lost: bool = False
     machine: str = ""
+    repository: str = ""
+    below: bool = False
 
 
 class Run:
     """What is known of a line so far. ``tier``, ``why`` and keys only ever grow.
 
     ``cwd`` is the working folder. ``tree`` is the root of the worktree it lies in (by its name where nobody said
-    it, else ``cwd``), ``shared`` the repository of that worktree, None where nobody said it. ``brought`` are the files
-    that the line has fetched from the net, so that nobody could look at them.
+    it, else ``cwd``). ``repositories`` maps the root of each known worktree to its repository, ``roots`` each folder
+    that somebody has looked at to the root of its worktree, or to itself outside of any. ``folders`` are those whose
+    worktree nobody has told. ``user_home`` is the home of who runs the line, ``before`` where it was before the last
+    ``cd``, ``pushed`` what ``popd`` goes back to. ``begun`` are repositories that the line itself makes. ``brought``
+    are the files that the line has fetched from the net, so that nobody could look at them; ``written`` are
+    those whose text it tells.
     """
 
     __slots__ = (
-        "brought", "command", "commands", "cwd", "depth", "dispatch", "found", "nested", "policy", "repeats", "said",
-        "shared", "stance", "tier", "tokens", "tree", "variables", "watch", "where", "writes",
+        "before", "begun", "brought", "command", "commands", "cwd", "depth", "dispatch", "folders", "found", "nested",
+        "policy", "pushed", "repeats", "repositories", "roots", "said", "stance", "tier", "tokens", "tree",
+        "user_home", "variables", "watch", "where", "writes", "written",
     )  # fmt: skip
 
     def __init__(
@@ -63,24 +88,35 @@ class Run:
         cwd: str | None,
         start: str | None,
         policy: ShellPolicy,
-        worktree: Worktree | None,
+        known: Known,
         nested: Callable[[Run, str], None],
         dispatch: Callable[[Run, list[str], Command], None],
         watch: Watch | None = None,
     ) -> None:
+        worktree = known.worktree
         self.cwd = _folder(cwd)
         self.policy = policy
-        self.tree, self.shared = self.cwd, None
-        if worktree is not None and self.cwd is not None and _below(self.cwd, root := _folder(worktree.root)):
-            self.tree, self.shared = root, _folder(worktree.repository)
+        self.tree = self.cwd
+        self.repositories: dict[str, str] = {}
+        self.roots: dict[str, str] = {}
+        self.folders: dict[str, None] = {}
+        if worktree is not None and self.cwd is not None and _below(self.cwd, _folder(worktree.root)):
+            self.tree = self._knows(worktree)
         elif self.cwd is not None and (own := _WORKTREES.search(self.cwd)):
             self.tree = self.cwd[: own.end()]
+        for folder, one in known.worktrees:
+            self.roots[folder] = folder if one is None else self._knows(one)
+        self.user_home = known.home
+        self.before: Where | None = None
+        self.pushed: list[Where] = []
+        self.begun: list[str] = []
         self.nested = nested
         self.dispatch = dispatch
         self.watch = watch
         self.where = Where(self.cwd if start == cwd else _folder(start))
         self.variables: Variables = {}
         self.brought: set[str] = set()
+        self.written: dict[str, str] = {}
         self.tier = 0
         self.writes = False
         self.repeats = False
@@ -91,6 +127,11 @@ class Run:
         self.found: list[tuple[int, Key]] = []
         self.said: list[tuple[int, list[str], str]] = []
         self.command: list[str] = []
+
+    def _knows(self, worktree: Worktree) -> str:
+        root = _folder(worktree.root) or worktree.root
+        self.repositories[root] = _folder(worktree.repository) or worktree.repository
+        return root
 
     # What a command does
 
@@ -152,8 +193,8 @@ class Run:
             if not found.tree:
                 self.file(0, found, Mode.READ)
 
-    def makes(self, word: str, what: str, mode: Mode = Mode.WRITE, *, tree: bool = False) -> None:
-        """A file or tree that is written."""
+    def makes(self, word: str, what: str, mode: Mode = Mode.WRITE, *, tree: bool = False, empty: bool = False) -> None:
+        """A file or tree that is written. ``empty``: a folder or an empty file, which replaces nothing."""
         if not word or word == "-":
             self.note(0, what)
             return
@@ -169,6 +210,8 @@ class Run:
             tier = self.policy.system
         elif kind == places.HISTORY:
             tier = 2
+        if kind != places.DEVICE and (empty or (mode is Mode.APPEND and places.is_log(found.path))):
+            tier = min(tier, 2)
         self.note(tier, what if tier == 1 else f"{what} {kind}" if kind != places.DEVICE else "writes to a device")
         if found.part and mode is Mode.WRITE and not any(one in word for one in "*?["):
             mode = Mode.APPEND  # a new name in a folder (``run-$(date).log``) is not all that lies there
@@ -180,10 +223,30 @@ class Run:
         if found.path and len(self.brought) < MAX_FOUND:
             self.brought.add(self.on_machine(found.path))
 
-    def starts(self, word: str) -> None:
-        """A file that is run: one that the same line has fetched is run unseen."""
-        if self.brought and self.on_machine(self.place(word).path) in self.brought:
+    def fetched(self, word: str) -> bool:
+        """Tells whether the line has fetched a file from the net."""
+        return bool(self.brought) and self.on_machine(self.place(word).path) in self.brought
+
+    def starts(self, word: str, reads: Callable[[Run, str], None] | None = None) -> None:
+        """A file that is run: one that the same line has fetched is run unseen, one that it has written is judged.
+
+        ``reads`` judges the text of another language than a shell's.
+        """
+        if self.fetched(word):
             self.note(4, "runs what it has fetched from the net, unseen")
+        elif self.written and (path := self.on_machine(self.place(word).path)) in self.written:
+            text = self.written.pop(path)  # it may run itself
+            if reads is not None:
+                reads(self, text)
+            elif text[:2] != "#!" or "sh" in text.partition("\n")[0]:
+                self.within(text)
+            self.written[path] = text
+
+    def writes_text(self, word: str, text: str) -> None:
+        """A file whose text the line tells: it may be a script that the line runs."""
+        path = self.place(word).path
+        if path and len(self.written) < MAX_WRITTEN:
+            self.written[self.on_machine(path)] = text[:MAX_SCRIPT]
 
     def removes(self, word: str, *, deep: bool, verb: str = "removes") -> None:
         """A file or tree that will be gone."""
@@ -221,6 +284,10 @@ class Run:
     def goes(self, word: str) -> None:
         """Follows ``cd``: what comes after happens in that folder."""
         where = self.where
+        if word == "-" and self.before is not None:
+            self.where, self.before = self.before, where
+            return
+        self.before = where
         found = self.place(word)
         if found.kind == places.SHORT_LIVED and not found.path:
             self.where = where._replace(here=f"{self.policy.temporary_folders[0]}/$", lost=False)
@@ -280,19 +347,59 @@ class Run:
     # git
 
     def repository(self) -> str | None:
-        """Returns the folder whose HEAD and index a git command uses, None where it is not known."""
+        """Returns a folder of the repository whose HEAD and index a git command uses, None where it is not known."""
         where = self.where
-        return None if where.lost or where.machine or where.here is None else where.here.rstrip("/") or "/"
+        here = where.repository or (None if where.lost else where.here)
+        if where.machine or here is None:
+            return None
+        if self.user_home and (here == "~" or here[:2] == "~/"):
+            here = keys.at_home(here, self.user_home)
+        return here.rstrip("/") or "/"
+
+    def in_repository(self, folder: str) -> None:
+        """From here on git uses the repository that ``folder`` holds: ``/r/.git``, ``/r.git``."""
+        found = self.place(folder)
+        if not found.path or found.part:
+            self.where = self.where._replace(lost=True)
+        else:
+            path = "." if found.path == ".git" else found.path.removesuffix("/.git") or "/"
+            self.where = self.where._replace(repository=path)
+
+    def begins(self, folder: str) -> None:
+        """A repository that the line makes: what lies below belongs to it, whatever was there before."""
+        if found := self.place(folder).path:
+            self.begun.append(found)
 
     def git(self, tier: int, part: str, mode: Mode = Mode.WRITE, *, common: bool = False) -> None:
         """Adds a key of the repository; ``common`` parts are shared by all its worktrees."""
         here = self.repository()
-        if here is not None:
-            root = self.home(here)
+        if here is None:
+            return
+        root = self.home(here)
+        if self.where.below:
+            for one in dict.fromkeys((root, self.common(root))):
+                self.key(tier, f"git:{keys.clean(one)}/", mode)
+        else:
             self.key(tier, f"git:{keys.clean(self.common(root) if common else root)}|{keys.clean(part)}", mode)
+
+    def has_read(self, part: str, *, common: bool) -> bool:
+        """Return True if an earlier command of the line has read a part of the repository; ``common`` as in ``git``."""
+        here = self.repository()
+        if here is None or not any(key.mode is Mode.READ for _, key in self.found):
+            return False
+        root = self.home(here)
+        name = keys.fit(f"git:{keys.clean(self.common(root) if common else root)}|{keys.clean(part)}")
+        return any(key.mode is Mode.READ and key.name == name for _, key in self.found)
 
     def home(self, here: str) -> str:
         """Returns the root of the worktree a folder lies in, as far as its name and the call tell; else the folder."""
+        for begun in self.begun:
+            if _below(here, begun):
+                return begun
+        if here in self.roots:
+            return self.roots[here]
+        if here != self.cwd and (here[0] in "/~" or here[1:2] == ":") and len(self.folders) < MAX_FOLDERS:
+            self.folders[here] = None
         tree = self.tree if _below(here, self.tree) else None
         inner = _WORKTREES.search(here, len(tree or ""))
         if inner is not None:
@@ -301,10 +408,11 @@ class Run:
 
     def common(self, root: str) -> str:
         """Returns what names the repository of a worktree from all of its worktrees."""
-        if root != self.tree or self.shared is None:
-            own = _WORKTREES.search(root)
-            root = (root[: own.start()] or "/") if own else root
-        return self.shared if root == self.tree and self.shared is not None else root
+        if root in self.repositories:
+            return self.repositories[root]
+        own = _WORKTREES.search(root)
+        root = (root[: own.start()] or "/") if own else root
+        return self.repositories.get(root, root)
 
     def project(self) -> str | None:
         """Returns the folder at hand as all worktrees of its repository would call it: for what they share."""
@@ -312,7 +420,8 @@ class Run:
         if here is None:
             return None
         root = self.home(here)
-        return self.common(root).rstrip("/") + here[len(root.rstrip("/")) :] or "/"
+        below = here[len(root.rstrip("/")) :] if _below(here, root) else ""
+        return self.common(root).rstrip("/") + below or "/"
 
 
 _WORKTREES: Final = re.compile(r"/(?:\.[\w-]+/)?\.?worktrees/[^/]+")

@@ -94,6 +94,7 @@ _NAMES_IT: Final = re.compile(r"(?<![\w.-])callosum(?![\w./-])")
 _PROCESS: Final = re.compile(r"callosum(?![\w-])")
 _MODULE: Final = re.compile(r"-[A-Za-z]{0,8}m$")
 _HOOK: Final = "callosum-hook"
+"""How the names of hooks in a state folder begin: the script, the native client, the script that asks a server."""
 _LAUNCHER: Final = "/callosum/launch.py"
 """The file that starts every process of Callosum: see `callosum.launch`."""
 _INSIDE: Final = re.compile(r"[^\s()`$;|&<>\"']+")
@@ -126,6 +127,11 @@ _CONNECTS: Final = re.compile(
 _STARTS: Final = re.compile(r"exec|spawn|system|popen|subprocess|check_|shell|Command|`", re.IGNORECASE)
 _WORD_SEARCH: Final = re.compile(r"(?:^|[\s;&|(){}`/])callosum\s{1,8}([\w$-]{1,32})")
 """How a line that is too long to be read is searched: Callosum as a word, and the word behind it."""
+
+
+def _is_hook(word: str) -> bool:
+    """Return whether a word is the path of a hook."""
+    return " " not in word and word.rsplit("/", 1)[-1].startswith(_HOOK)
 
 
 class Watch:
@@ -292,7 +298,8 @@ class Watch:
 
     def _own(self, program: str, bare: str, words: list[str]) -> str:
         """Return why a command decides or switches off through Callosum, ``""`` if it does not."""
-        if program == _HOOK:
+        script = next((word for word in words if word[:1] != "-"), "") if bare in _SHELLS else ""
+        if _is_hook(program) or _is_hook(script):
             return "it speaks to Callosum as a host's hook does"
         if program == "callosum":
             return _decides(words)
@@ -304,7 +311,7 @@ class Watch:
                     return _decides(words[at + 1 :])
                 if word.endswith(_LAUNCHER):
                     return _decides(_arguments(words[at + 1 :]))
-                if word.endswith(f"/{_HOOK}"):
+                if "/" in word and _is_hook(word):
                     return "it speaks to Callosum as a host's hook does"
                 if word in ("-c", "-"):
                     break
@@ -479,7 +486,8 @@ class Watch:
                     if self.danger:
                         return
             for at, one in enumerate(strings[:-1]):
-                if one.rsplit("/", 1)[-1] in ("callosum", _HOOK) and strings[at + 1] not in ("callosum", *_SHOWS):
+                ours = one.rsplit("/", 1)[-1] == "callosum" or _is_hook(one)
+                if ours and strings[at + 1] not in ("callosum", *_SHOWS):
                     self.danger = _decides([strings[at + 1]])
                     return
         if _is_here(run) and _WRITES.search(text):

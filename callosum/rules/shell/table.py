@@ -9,7 +9,8 @@ row of its program goes by the generic rule (``verbs``). Columns, separated by b
 * options, one of which must be given; ``!`` before one: it must not; ``$()``: some words are another command's output
 * the tier, or the name of a setting of ``ShellPolicy``
 * keys: ``entity:{1}`` (first word after the first words), ``{*}`` (each of them), ``{0}`` (the first word of all),
-  ``{--opt}`` (an option's value), ``{cwd}`` (the folder), ``{project}`` (the folder as all worktrees of its
+  ``{--opt}`` (an option's value), ``{cwd}`` (the folder), ``{worktree}`` (the root of the
+  worktree it lies in), ``{project}`` (the folder as all worktrees of its
   repository would call it: for what lies outside of them), ``{repo}`` (the hosted repository that an option names,
   else that of the folder), ``{space}`` (the cluster and the namespace that options name); ``+`` before one: an
   append, ``?``: a read
@@ -57,14 +58,18 @@ hg svn jj | * | | 1 | checkout:{project} | changes a working copy or its history
 mix | ecto.drop, ecto.reset | | 4 | database:{project} migration:{cwd} | empties a database
 mix | ecto.migrate, ecto.rollback, ecto.setup, ecto.create, ecto.load | | migrate | database:{project} migration:{cwd} |
     changes the schema of a database
-dotnet | ef database drop | !--dry-run | 4 | database:{project} migration:{cwd} | empties a database
+dotnet | ef database drop | | 4 | database:{project} migration:{cwd} | empties a database
 dotnet | ef database update | | migrate | database:{project} migration:{cwd} | changes the schema of a database
 npm pnpm yarn | publish, unpublish, deprecate, dist-tag add, dist-tag rm, owner add, owner rm, npm publish, npm
     unpublish, stage publish, access grant, access revoke, access public, access restricted, access set, token
-    create, token revoke, team add, team rm | !--dry-run | publish | package:{project} | changes what others fetch from
+    create, token revoke, team add, team rm | | publish | package:{project} | changes what others fetch from
     the registry
 npm pnpm | org set, org rm, team rm, team destroy, profile set | | 4 | | changes access
-npm pnpm yarn | publish, pack | | 0 | | only tells what it would do
+npm pnpm yarn bun | pack, pm pack | | 1 | | packs the package into a file
+lerna | version | | push | file:{cwd}/package.json | sets the versions of the packages, commits, tags and pushes
+npm pnpm | version * | | 1 | file:{cwd}/package.json | sets the version of the package, commits and tags it
+yarn changeset | version | | 1 | file:{cwd}/package.json | sets the version of the package
+poetry pdm hatch uv rye | version * | | 1 | file:{cwd}/pyproject.toml | sets the version of the project
 npm pnpm yarn bun | config set, config delete, config rm | | 2 | setting:npm | changes from where all projects of the
     user fetch packages, and how
 pip pip3 | config set, config unset, config edit | | 2 | setting:pip | changes from where all projects of the user fetch
@@ -93,7 +98,7 @@ pip pip3 uv poetry pdm pipenv conda mamba micromamba | list, show, freeze, check
     tree, search, info, env list, config list, cache dir, index versions, debug, version, self show | | 0 | | only
     looks
 pip pip3 uv poetry pdm hatch pipenv pipx rye tox nox pytest | * | | 1 | | works on the project's environment
-cargo | publish, yank, owner | !--dry-run | publish | | changes what others fetch from the registry
+cargo | publish, yank, owner | | publish | | changes what others fetch from the registry
 gem | push, yank, owner | | publish | | changes what others fetch from the registry
 @builders | uninstall, remove, rm, clean, cache clean, update, upgrade, delete | | 1 | packages:{cwd} | changes
     packages
@@ -272,7 +277,7 @@ gh glab | pr close, pr reopen, pr edit, pr ready, mr close, mr reopen, mr update
     request to merge
 gh glab | issue close, issue reopen, issue edit, issue lock, issue pin, issue update, issue transfer | | 2 |
     issue:{repo}/{1} | changes an issue
-gh glab | pr checkout, mr checkout | | 1 | git:{cwd}|HEAD | goes to another branch
+gh glab | pr checkout, mr checkout | | 1 | git:{worktree}|HEAD | goes to another branch
 gh glab | release create, release upload, release edit | | publish | release:{repo}/{1} | publishes a release
 gh glab | run rerun, run cancel, workflow run, workflow enable, workflow disable, ci run, ci retry, ci cancel, gist
     create, repo create, repo fork, repo sync, label create | | 2 | | changes something others will see
@@ -656,6 +661,13 @@ def _matches(row: Row, words: list[str], argv: list[str]) -> int | None:
     return None
 
 
+def _place(run: Run, name: str) -> str:
+    if name == "cwd":
+        return "" if run.where.lost or run.where.here is None else run.where.here
+    here = run.repository()
+    return run.project() or "" if name == "project" else run.home(here) if here else ""
+
+
 def _key(
     run: Run, tier: int, template: str, mode: Mode, words: tuple[list[str], list[str]], found: options.Options
 ) -> None:
@@ -674,10 +686,8 @@ def _key(
     def fill(match: re.Match[str]) -> str:
         nonlocal missing
         name = match.group(1)
-        if name == "cwd":
-            text = "" if run.where.lost or run.where.here is None else run.where.here
-        elif name == "project":
-            text = run.project() or ""
+        if name in ("cwd", "worktree", "project"):
+            text = _place(run, name)
         elif name == "repo":
             here = run.repository()
             named = keys.repository(found.value("-R", "--repo")).lower()

@@ -38,7 +38,7 @@ UNDOES: Final = _set(
 )
 STOPS: Final = _set(
     "stop deallocate kill restart reboot cancel abort suspend pause close uninstall prune unmount evacuate clear empty "
-    "down"
+    "down poweroff shutdown"
 )
 READS: Final = _set(
     "get list ls describe show info view lookup search find cat inspect tail check validate diff help version "
@@ -60,6 +60,11 @@ _WEAK: Final = _set(
     "backup snapshot restore release deploy deployment run build config log test set tag label image import "
     "export open mount start login dev sync clone patch move format merge push add copy upload"
 )
+_FOLDERS: Final = _set(
+    "src lib dist docs doc bin public assets scripts packages out target tests test spec specs logs log config "
+    "env examples tools vendor tmp include"
+)
+"""What folders are usually called."""
 ACCESS: Final = _set(
     "secret secrets password passwords credential credentials token tokens permission permissions role roles "
     "policy policies iam acl acls certificate certificates cert certs mfa grant grants apikey apikeys keyring kms "
@@ -115,7 +120,12 @@ def tokens(word: str) -> list[str]:
     """Returns the parts of a word: ``delete-dbInstance`` is ``delete``, ``db``, ``instance``."""
     if word.islower() and word.isalpha():
         return [word]
-    return [one.lower() for one in _SPLIT.findall(word, 0, MAX_WORD)]
+    found = [one.lower() for one in _SPLIT.findall(word, 0, MAX_WORD)]
+    return ["stop", *found[2:]] if found[1:2] and (found[0], found[1]) in _OFF else found
+
+
+_OFF: Final = frozenset({("power", "off"), ("power", "down"), ("power", "cycle"), ("shut", "down"), ("turn", "off")})
+"""Verbs of two words that end what runs."""
 
 
 def is_dry(argv: list[str]) -> bool:
@@ -133,11 +143,26 @@ def is_dry(argv: list[str]) -> bool:
 def asks_for_help(argv: list[str]) -> bool:
     """Tells whether a command is only asked what it is."""
     if len(argv) > 1:
-        if argv[1] in ("help", "version", "--version", "-V", "-version", "--help"):
+        if argv[1] in ("help", "--version", "-V", "-version", "--help"):
             return True
+        if argv[1] == "version":
+            return not _sets_version(argv)
         if argv[-1] in ("-h", "-help", "help") and len(argv) <= 4:
-            return True
+            return argv[0] != "shutdown"  # where it is the letter for "halt"
     return "--help" in argv
+
+
+def _sets_version(argv: list[str]) -> bool:
+    """Tells whether the command ``version`` may be given one, or a part to raise: ``npm version patch``."""
+    if argv[0].rsplit("/", 1)[-1] in _VERSIONERS:
+        return True
+    return any(word[:1] != "-" or word.lstrip("-").partition("=")[0] in _RAISED for word in argv[2:])
+
+
+_VERSIONERS: Final = _set("yarn lerna changeset")
+"""Programs whose command ``version`` sets it in any case."""
+_RAISED: Final = _set("patch minor major prepatch preminor premajor prerelease new-version bump from-git")
+_NUMBER: Final = re.compile(r"v?\d+\.\d")
 
 
 def generic(run: Run, program: str, argv: list[str], _command: Command) -> None:
@@ -149,13 +174,9 @@ def generic(run: Run, program: str, argv: list[str], _command: Command) -> None:
         run.note(0, "only tells what it would do")
         return
     words, flags = _first(argv)
-    verb, parts, place = _verb(words)
-    own = tokens(program)
-    if not verb and len(own) > 1:
-        verb = next((one for one in own if one in DESTROYS or one in REMOVES or one in READS or one == "uninstall"), "")
-        parts = own
+    verb, parts, place = _named(program, words)
     named = {part for word in words[: place + 1] for part in _nouns(word)} | set(parts)
-    tier, what = _tier(program, verb, named, flags, deep=place > 0)
+    tier, what = tier_of(program, verb, named, flags, deep=place > 0)
     if tier == 4 and parts[1:] and (verb in DESTROYS or verb in REMOVES) and _MARKS.issuperset(parts[1:]):
         tier, what = 2, f'"{verb}" takes off what is soon put on again'
     for flag in flags:
@@ -181,6 +202,21 @@ def generic(run: Run, program: str, argv: list[str], _command: Command) -> None:
             run.key(3, f"email:{keys.clean(address)}")
     elif tier >= 2 and (program in OUTWARD or tier == 4):
         _keyed(run, program, words, place, argv, tier)
+
+
+def _named(program: str, words: list[str]) -> tuple[str, list[str], int]:
+    """Returns what ``_verb`` does; where the words only look, a verb in the program's own name counts (``rm-list``)."""
+    verb, parts, place = _verb(words, outward=program in OUTWARD)
+    own = tokens(program)
+    if len(own) > 1 and (not verb or verb in READS or verb in _WEAK_READS):
+        said = own[0] if own[0] in STOPS else ""
+        said = said or next((one for one in own if one in DESTROYS or one in REMOVES or one == "uninstall"), "")
+        said = said or ("" if verb else next((one for one in own if one in READS), ""))
+        if said or not verb:
+            return said, own, place
+    if verb == "version" and any(one in _RAISED or _NUMBER.match(one) for one in words[place + 1 : place + 2]):
+        return "set", parts, place
+    return verb, parts, place
 
 
 def _keyed(run: Run, program: str, words: list[str], place: int, argv: list[str], tier: int) -> None:
@@ -286,9 +322,14 @@ def _is_verb(word: str) -> bool:
     return bool(first) and (first[0] in DESTROYS or first[0] in REMOVES or first[0] in READS or first[0] in UNDOES)
 
 
-def _verb(words: list[str]) -> tuple[str, list[str], int]:
-    """Returns the verb, the parts of its word, and which word that is."""
+def _verb(words: list[str], *, outward: bool) -> tuple[str, list[str], int]:
+    """Returns the verb, the parts of its word, and which word that is.
+
+    Where the first word is a folder, or a later one may be, it is taken for an operand and not for a look. Programs for
+    other machines (``outward``) have no such operands.
+    """
     weak: tuple[str, list[str], int] = ("", [], 0)
+    operands = not outward and bool(words) and words[0] in _FOLDERS
     for place, word in enumerate(words[:5]):
         if not _WORD.match(word) or "::" in word or _names_file(word):  # ``repository::archive`` is a name
             if place:
@@ -299,6 +340,8 @@ def _verb(words: list[str]) -> tuple[str, list[str], int]:
             return "delete", parts, place
         for at, part in enumerate(parts[:3] if len(parts) < 4 else parts[:2]):
             # What follows a hyphen may be a noun (``product-search``): a look there yields to a verb of its own.
+            if not outward and place and (part in _FOLDERS or (operands and (part in READS or part in _WEAK_READS))):
+                continue
             if part in _WEAK or part in _WEAK_READS or (at and part in READS):
                 if not weak[0] or (weak[0] not in WRITES and part in WRITES):
                     weak = (part, parts, place)
@@ -314,7 +357,7 @@ def _verb(words: list[str]) -> tuple[str, list[str], int]:
     return weak
 
 
-def _tier(program: str, verb: str, named: set[str], flags: list[str], *, deep: bool) -> tuple[int, str]:
+def tier_of(program: str, verb: str, named: set[str], flags: list[str], *, deep: bool) -> tuple[int, str]:
     """Returns how grave a verb is; ``deep``: it follows a noun, so that its program has many verbs."""
     if not verb:
         return 1, "nothing tells what it does"

@@ -9,7 +9,9 @@ MAX_WORDS: Final = 4096
 """How many words a command can have after expansion."""
 MAX_WORD: Final = 65_536
 """How long a word can get by its variables, in characters."""
-_VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_]\w*|\d)(?::?[-=]([^{}$`]*))?\}|([A-Za-z_]\w*|\d))")
+_VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_]\w*|\d)(?:\[[@*]\]|:?[-=]([^{}$`]*))?\}|([A-Za-z_]\w*|\d))")
+_SEPARATED: Final = re.compile(r"\$(?:\{IFS\}|IFS)(?:\$9)?")
+"""What stands for a blank."""
 _BRACES: Final = re.compile(r"(?<!\$)\{([^{}\s\"':$]*+)\}")  # the comma is looked for behind it: in linear time
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)(?:\[[^\]]*\])?\+?=")
 _KNOWN: Final = {
@@ -41,15 +43,26 @@ def expand(words: list[str], variables: Variables) -> list[str]:
         if "$" not in word and "{" not in word:
             made.append(word)
             continue
+        if "IFS" in word and len(parts := _SEPARATED.split(word)) > 1:
+            made += expand(parts, variables)
+            continue
         for one in _braces(word):
             values = _variables(one, variables)
             if one[:1] == "$" and len(values) == 1 and values[0] != one and (not place or values[0][:1] == "-"):
-                made += values[0].split() or [""]
+                made += _parted(values[0], variables) or [""]
             else:
                 made += values
         if len(made) > MAX_WORDS:
             break
     return made
+
+
+def _parted(value: str, variables: Variables) -> list[str]:
+    """Returns the words of a variable's value, parted by what the line says parts words; a substitution stays whole."""
+    if value[:2] == "$(":
+        return [value]
+    signs = variables.get("IFS")
+    return value.translate({ord(one): " " for one in signs[0][:8]}).split() if signs else value.split()
 
 
 def _variables(word: str, variables: Variables) -> list[str]:

@@ -6,10 +6,12 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from callosum.model import Mode
-from callosum.rules.shell import code, leaks, options, table, verbs
+from callosum.rules.shell import code, leaks, options, places, table, verbs
 from callosum.rules.shell.words import assignment
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from callosum.rules.shell.parser import Command
     from callosum.rules.shell.run import Handler, Run
     from callosum.rules.shell.selfguard import Watch
@@ -117,7 +119,36 @@ def _read_prefixes() -> dict[str, dict[str, tuple[int, frozenset[str]]]]:
 
 _BY_PROGRAM: Final = _read_prefixes()
 _ASKS: Final = {"command": ("-v", "-V"), "sudo": ("-l", "-v", "-k", "-K")}
-_SETTING: Final = frozenset(("sudo", "env", "doas", "cross-env", "cross-env-shell"))
+SETTING: Final = frozenset(("sudo", "env", "doas", "cross-env", "cross-env-shell"))
+"""Prefixes that take settings of variables."""
+_NAME: Final = re.compile(r"[\w.+-]+")
+
+
+def runs_as_told(run: Run, text: str) -> None:
+    """Judges a command that another program runs because a setting or a variable says so.
+
+    A name alone is that of a pager, an editor or their like.
+    """
+    if text and not _NAME.fullmatch(text):
+        run.within(text.lstrip("|- "))
+
+
+_TELLING: Final = frozenset(
+    "GIT_PAGER GIT_EDITOR GIT_SEQUENCE_EDITOR GIT_SSH_COMMAND GIT_SSH GIT_ASKPASS GIT_EXTERNAL_DIFF GIT_PROXY_COMMAND "
+    "PAGER MANPAGER EDITOR VISUAL KUBE_EDITOR BROWSER SSH_ASKPASS SUDO_ASKPASS LESSOPEN LESSCLOSE PROMPT_COMMAND "
+    "RSYNC_RSH FZF_DEFAULT_COMMAND".split()
+)
+"""Variables whose value is a command that programs run."""
+_LOADED: Final = frozenset("LD_PRELOAD LD_AUDIT DYLD_INSERT_LIBRARIES".split())
+"""Variables that name libraries which every program loads."""
+
+
+def sets(run: Run, name: str, value: str) -> None:
+    """Judges what the value of a variable makes other programs run."""
+    if name in _TELLING:
+        runs_as_told(run, value)
+    elif name in _LOADED and value and (run.place(value).kind == places.SHORT_LIVED or run.fetched(value)):
+        run.note(4, "puts code that nobody keeps into every program")
 
 
 def unwrap(program: str, argv: list[str]) -> list[str] | None:
@@ -148,7 +179,7 @@ def _behind(program: str, argv: list[str], at: int, skip: int, takes: frozenset[
             if word in ("-S", "--split-string") and program == "env":
                 return " ".join(argv[at + 1 : at + 2]).split() + argv[at + 2 :]
             at += 2 if word in takes else 1
-        elif program in _SETTING and assignment(word):
+        elif program in SETTING and assignment(word):
             at += 1
         elif skip:
             skip -= 1
@@ -201,8 +232,46 @@ def fetched(text: str) -> bool:
     return "$(" in text and _FETCHED.search(text, 0, 65_536) is not None
 
 
-def runs_source(run: Run, command: Command, *, lines: bool) -> None:
-    """A shell or interpreter that runs what it reads."""
+def unread(text: str) -> tuple[int, str]:
+    """Returns how grave it is to run a text of which only a variable or a substitution is known, and why."""
+    if fetched(text + " "):
+        return 4, "runs what it fetches from the net, unseen"
+    said = [one.split() for one in text[:MAX_UNREAD].strip("$()\"' ").split("|")]
+    programs = [one[0].rsplit("/", 1)[-1] for one in said if one]
+    if not _DECODERS.isdisjoint(programs):
+        return 4, "runs what is hidden in another encoding"
+    if text[:2] == "$(" and len(said) == 1 and (programs[:1] <= [""] or _sets_up(programs[0], said[0])):
+        return 1, "sets up this shell as another program says"
+    return 3, "runs what the command does not tell"
+
+
+MAX_UNREAD: Final = 4096
+"""How far a substitution is read for the programs in it, in characters."""
+
+
+def _sets_up(program: str, words: list[str]) -> bool:
+    """Tells whether a program's output is made to be run by the shell that asks for it: ``ssh-agent -s``."""
+    return program in _AGENTS or (program not in _SAYS and any(one in _SETS_UP for one in words[1:4]))
+
+
+_AGENTS: Final = frozenset("ssh-agent gpg-agent keychain dircolors lesspipe lesspipe.sh resize tset luarocks".split())
+_SETS_UP: Final = frozenset(
+    "init env shellenv hook shell-hook shell.bash completion completions activate docker-env docker-machine alias "
+    "--alias --print-bin --shellenv virtualenv-init configure bash zsh".split()
+)
+_SAYS: Final = frozenset("echo printf cat head tail sed awk grep cut jq yq ssh python python3 node".split())
+"""Programs that say what somebody else wrote."""
+_WHOLE: Final = re.compile(r"\$(?:\w+|\{\w+\}|\(.*\))", re.DOTALL)
+
+
+def hidden(text: str) -> bool:
+    """Tells whether program text is no more than a variable or a substitution."""
+    text = text.strip()
+    return text[:1] == "$" and _WHOLE.fullmatch(text, 0, 65_536) is not None
+
+
+def runs_source(run: Run, command: Command, *, lines: bool, reads: Callable[[Run, str], None] | None = None) -> None:
+    """A shell (``lines``) or an interpreter that runs what it reads; ``reads`` judges a language of its own."""
     text, programs, plain = source(command)
     if programs & FETCHERS or fetched(text):
         run.note(4, "runs what it fetches from the net, unseen")
@@ -213,7 +282,9 @@ def runs_source(run: Run, command: Command, *, lines: bool) -> None:
     elif not plain and programs:
         run.note(3, "runs what another command says")
     if text:
-        if lines:
+        if reads is not None:
+            reads(run, text)
+        elif lines:
             run.within(text)
         else:
             code.judge(run, text)
@@ -238,6 +309,8 @@ def shell(run: Run, argv: list[str], command: Command) -> None:
         if word == "-":
             at += 1
             continue
+        if word in STDIN:
+            break
         if word[:1] in "-+":
             if "c" in word[1:] or word == "--command":
                 rest = argv[at + 1 :]
@@ -256,9 +329,7 @@ def shell(run: Run, argv: list[str], command: Command) -> None:
                 return
             at += 1
             continue
-        if fetched(word + " "):
-            run.note(4, "runs what it fetches from the net, unseen")
-        run.note(1, "runs a script")
+        run.note(*(unread(word) if word[:2] == "$(" else (1, "runs a script")))
         run.starts(word)
         return
     runs_source(run, command, lines=True)
@@ -272,15 +343,21 @@ def _arguments(text: str, words: list[str]) -> str:
     return text.replace('"$@"', said, 64).replace("$@", said, 64).replace("$*", said, 64)
 
 
-def evaluate(run: Run, argv: list[str], _command: Command) -> None:
+STDIN: Final = frozenset(("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"))
+"""Names of what a command reads."""
+
+
+def evaluate(run: Run, argv: list[str], command: Command) -> None:
     """``eval`` and ``source``."""
     text = " ".join(argv[1:])
     if fetched(text + " "):
         run.note(4, "runs what it fetches from the net, unseen")
     if argv[0] == "eval":
         run.within(text)
+    elif not STDIN.isdisjoint(argv[1:2]):
+        runs_source(run, command, lines=True)
     else:
-        run.note(1, "runs a script in this shell")
+        run.note(*(unread(argv[1]) if text[:2] == "$(" else (1, "runs a script in this shell")))
         run.starts(argv[1] if len(argv) > 1 else "")
 
 
@@ -328,6 +405,10 @@ def remote(run: Run, argv: list[str], command: Command) -> None:
     """``ssh host command``: what runs there is judged as if the other machine's folders were not ours."""
     takes = frozenset("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w -B".split())
     found = options.read(argv[1:], takes, until=True)
+    for one in found.values.get("-o", []):
+        option, *told = re.split("[ =]", one, maxsplit=1)
+        if told and option.lower() in ("proxycommand", "localcommand", "knownhostscommand"):
+            runs_as_told(run, told[0])
     if found.args and not leaks.is_here(found.args[0]) and leaks.fed(run, command, kept=True):
         run.note(4, leaks.SENDS)
     if len(found.args) > 1:
@@ -433,8 +514,7 @@ def terminals(run: Run, argv: list[str], command: Command) -> None:
 
 
 _XARGS_TAKES: Final = frozenset(
-    "-I -n -P -L -d -E -s -a -j -S --max-args --max-procs --delimiter --replace --arg-file --max-lines --jobs "
-    "--colsep".split()
+    "-I -J -n -P -L -d -E -s -a -j -S --max-args --max-procs --delimiter --arg-file --jobs --colsep".split()
 )
 
 
@@ -462,9 +542,10 @@ def xargs(run: Run, argv: list[str], command: Command) -> None:
             at = words.index(sign)
             words, given = words[:at], words[at + 1 :]
     operands = given or piped_operands(command)
-    hole = found.value("-I", "--replace") or "{}"
+    hole = found.value("-I", "-J", "--replace") or next((one[2:] for one in found.flags if one[:2] == "-i"), "") or "{}"
     if argv[0] == "parallel" and len(words) == 1 and " " in words[0]:
-        run.within(words[0].replace(hole, operands[0]) if hole in words[0] else f"{words[0]} {' '.join(operands)}")
+        for operand in operands[:_MOST_OPERANDS] if hole in words[0] else [" ".join(operands)]:
+            run.within(_filled(words[0] if hole in words[0] else f"{words[0]} {hole}", hole, operand))
         return
     if not words:
         if argv[0].endswith("parallel"):
@@ -482,8 +563,7 @@ def xargs(run: Run, argv: list[str], command: Command) -> None:
                 run.inner([word.replace(hole, one) for word in words], command)
     if any(hole in one for one in words):
         for operand in operands:
-            last = operand.rsplit("/", 1)[-1]  # behind a folder of the command's own
-            run.inner([one.replace(hole, last if one.find(hole) > 0 else operand) for one in words], command)
+            run.inner([_filled(one, hole, operand) for one in words], command)
     else:
         run.inner(words + operands, command)
     if run.watch is not None and searched is not None:
@@ -491,6 +571,21 @@ def xargs(run: Run, argv: list[str], command: Command) -> None:
         _hand_over(
             run, run.watch, searched, words if any(hole in one for one in words) else [*words, hole], hole, command
         )
+
+
+_MOST_OPERANDS: Final = 16
+"""How many operands the text of ``parallel`` is judged with, one after another."""
+
+
+def _filled(word: str, hole: str, operand: str) -> str:
+    """Returns a word with an operand in each hole; behind a folder of the command's own with its name alone."""
+    if operand == _PIPED and " " in word:  # in a text that is run it is no command of its own
+        operand = "$piped"
+    return word.replace(f"/{hole}", f"/{operand.rsplit('/', 1)[-1]}").replace(hole, operand)
+
+
+_PIPED: Final = "$(piped)"
+"""Stands for operands of which nothing is known."""
 
 
 _SHOWS: Final = frozenset(
@@ -543,7 +638,7 @@ def piped_operands(command: Command) -> list[str]:
         if program in ("lsof", "docker", "podman", "pgrep", "ps", "kubectl", "fuser"):
             return ["$(" + " ".join(words)[:200] + ")"]
         at = at.piped
-    return ["$(piped)"]
+    return [_PIPED]
 
 
 def starts(words: list[str]) -> list[str]:

@@ -134,7 +134,11 @@ KEYS: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ("create_issue", {"owner": "O", "repo": "R", "title": "t"}, [("repo:o/r|issue", A)]),
     ("create_branch", {"owner": "O", "repo": "R", "branch": "b"}, [("branch:o/r/b", W)]),
     ("slack_post_message", {"channel_id": "C1", "text": "x"}, [("channel:C1|message", A)]),
-    ("slack_reply_to_thread", {"channel_id": "C1", "thread_ts": "1.2", "text": "x"}, [("thread:C1:1.2", W)]),
+    (
+        "slack_reply_to_thread",
+        {"channel_id": "C1", "thread_ts": "1.2", "text": "x"},
+        [("thread:C1:1.2", W), ("thread:|1.2", A)],
+    ),
     (
         "send_email",
         {"to": ["Al <A@x.org>"], "cc": "b@x.org", "threadId": "t9"},

@@ -200,7 +200,7 @@ def test_the_contrary_of_another_session_is_told(
     decision = desk.ask("doug", other, others)
     assert not decision.proceed
     assert Kind.OPPOSED in kinds(decision)
-    assert "contrary" in (decision.warning or "")
+    assert "; this call " in (decision.warning or "")
 
 
 def test_the_same_session_may_change_its_mind(desk: Desk) -> None:

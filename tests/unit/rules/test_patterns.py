@@ -20,7 +20,6 @@ import callosum
 from callosum.hosts import noting
 from callosum.model import MAX_KEY
 from callosum.rules.shell.parser import MAX_TEXT
-from tests.support.cpu import slowness
 from tests.support.hostile import TEXTS
 
 PACKAGES: Final = (
@@ -99,6 +98,38 @@ def test_patterns_are_found() -> None:
     assert len(PATTERNS) > 100
 
 
+def _text(piece: str, length: int) -> str:
+    return (piece * (length // len(piece) + 1))[:length]
+
+
+def _is_slow(pattern: re.Pattern[Any], piece: str, length: int, *, searches: bool) -> bool:
+    """Return True if a pattern takes longer on a text than a linear one may.
+
+    A busy machine slows all measurements alike, so a pattern that misses the limit is compared with itself on an eighth
+    of the text, in turn and several times: linear time grows eightfold, quadratic time 64-fold.
+    """
+    text, eighth = _text(piece, length), _text(piece, length // 8)
+    if _seconds(pattern, text, searches=searches) <= LIMIT:
+        return False
+    short = long = float("inf")
+    for _ in range(5):
+        short = min(short, _seconds(pattern, eighth, searches=searches))
+        long = min(long, _seconds(pattern, text, searches=searches))
+        if long <= LIMIT:
+            return False
+        if long > MOST:  # what takes minutes is not measured five times
+            return True
+    return long > GROWTH * max(short, LIMIT / 64)
+
+
+LIMIT: Final = 0.05
+"""Seconds of processor time that a pattern may take on any text."""
+MOST: Final = 1.0
+"""Seconds that no pattern takes on any machine, however busy it is."""
+GROWTH: Final = 24
+"""How much longer a pattern that misses the limit may take on a text than on an eighth of it."""
+
+
 @pytest.mark.parametrize("name", PATTERNS)
 def test_pattern_takes_bounded_time_on_hostile_text(name: str) -> None:
     pattern, searches = PATTERNS[name], _searches(name)
@@ -106,9 +137,11 @@ def test_pattern_takes_bounded_time_on_hostile_text(name: str) -> None:
     for piece in PIECES:
         length = 1024
         while length <= most:  # in steps, so that a pattern that takes minutes fails early
-            text = (piece * (length // len(piece) + 1))[:length]
-            took = _seconds(pattern, text, searches=searches)
-            if took > 0.05:
-                took = min(_seconds(pattern, text, searches=searches) for _ in range(3)) / slowness()
-            assert took <= 0.05, (name, piece, length)
+            assert not _is_slow(pattern, piece, length, searches=searches), (name, piece, length)
             length = most if length < most <= 8 * length else 8 * length
+
+
+def test_pattern_that_takes_quadratic_time_is_found() -> None:
+    quadratic = re.compile(r"a*b")
+    assert _is_slow(quadratic, "a", 16 * 1024, searches=True)
+    assert not _is_slow(quadratic, "a", 16 * 1024, searches=False)

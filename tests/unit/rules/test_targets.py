@@ -57,14 +57,14 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ("list_issues", {**REPO, "state": "open"}, [("issue:acme/site/", R), ("repo:acme/site|issue", R)]),
     ("list_issues", {**REPO, "state": "closed"}, [("issue:acme/site/|some", R)]),
     # a project that counts its things for itself
-    ("update_issue", {"project_id": "G/p", "issue_iid": 7, "title": "x"}, [("issue:g/p/7", W)]),
-    ("merge_merge_request", {"project_id": "g/p", "merge_request_iid": 7}, [("pr:g/p/7", W)]),
-    ("create_merge_request_note", {"project_id": "g/p", "merge_request_iid": 7, "body": "b"}, [("pr:g/p/7|note", A)]),
+    ("update_issue", {"project_id": "G/p", "issue_iid": 7, "title": "x"}, [("issue:g/p/7", W), ("project:G/p/issue:g/p/7", W)]),
+    ("merge_merge_request", {"project_id": "g/p", "merge_request_iid": 7}, [("pr:g/p/7", W), ("project:g/p/pr:g/p/7", W)]),
+    ("create_merge_request_note", {"project_id": "g/p", "merge_request_iid": 7, "body": "b"}, [("pr:g/p/7|note", A), ("project:g/p/pr:g/p/7|note", A)]),
     ("list_merge_requests", {"project_id": "g/p"}, [("project:g/p|pr", R), ("pr:g/p/", R)]),
-    ("update_task", {"project_id": "p", "task_id": "t"}, [("task:t", W)]),
+    ("update_task", {"project_id": "p", "task_id": "t"}, [("task:t", W), ("project:p/task:t", W)]),
     # what lies in another thing is the one that is changed, but several are parts of what holds them
     ("update_issue_note", {"issue_id": 7, "note_id": 9, "body": "x y"}, [("note:9", W), ("issue:7|note", A), ("issue:7|note/9", W)]),
-    ("delete_calendar_event", {"calendarId": "c", "eventId": "e"}, [("event:e", W), ("calendar:c|event", A), ("calendar:c|event/e", W)]),
+    ("delete_calendar_event", {"calendarId": "c", "eventId": "e"}, [("event:e", W), ("calendar:c/event:e", W), ("calendar:c|event", A), ("calendar:c|event/e", W)]),
     ("exchange_order_items", {"order_id": "W1", "item_ids": ["5"], "payment_method_id": "p"}, [("order:W1", W)]),
     ("update_order_item", {"order_id": "W1", "item_id": "5"}, [("order:W1|item", A), ("order:W1|item/5", W)]),
     ("remove_order_item", {"order_id": "W1", "item_id": "5"}, [("order:W1|item", A), ("order:W1|item/5", W)]),
@@ -74,9 +74,9 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ("create_team_channel", {"teamId": "t"}, [("team:t|channel", A)]),
     ("create_child_folder", {"folder_id": "f"}, [("directory:f|directory", A)]),
     ("create_label", {"project_id": "P", "name": "bug"}, [("project:P|label", A), ("project:P|label/bug", W)]),
-    ("create_branch", {"project_id": "P", "branch": "main"}, [("branch:p/main", W)]),
+    ("create_branch", {"project_id": "P", "branch": "main"}, [("branch:p/main", W), ("project:P/branch:p/main", W)]),
     ("delete_release", {"project_id": "P", "tag_name": "v1"}, [("project:P|release", W)]),
-    ("format_range", {"driveId": "d", "driveItemId": "i"}, [("item:i", W)]),
+    ("format_range", {"driveId": "d", "driveItemId": "i"}, [("item:i", W), ("drive:d/item:i", W)]),
     # whom it is for; what is said is no key, nor what nobody may read
     ("send_message", {"receiver_id": "U2", "message": "see you there"}, [("channel:U2|message", A)]),
     ("send_message", {"receiver_id": "U2", "message": "ok"}, [("channel:U2|message", A)]),
@@ -121,8 +121,8 @@ CASES: list[tuple[str, dict[str, Any], list[tuple[str, Mode]]]] = [
     ("update_person", {"person_id": 4, "first_name": "x"}, [("user:4", W)]),
     # mail
     ("delete_email", {"email_id": 7}, [("message:7", W)]),
-    ("get_thread", {"thread_id": "t9"}, [("email:thread:t9", R)]),
-    ("get_thread_replies", {"channel_id": "C", "thread_ts": "1.2"}, [("thread:C:1.2", R), ("channel:C|reply", R)]),
+    ("get_thread", {"thread_id": "t9"}, [("thread:|t9", R), ("email:thread:t9", R)]),
+    ("get_thread_replies", {"channel_id": "C", "thread_ts": "1.2"}, [("thread:C:1.2", R), ("thread:|1.2", R), ("channel:C|reply", R)]),
     ("invite_people", {"attendees": ["A@x.org", "b@x.org"]}, [("email:a@x.org", W), ("email:b@x.org", W)]),
     # times
     ("get_calendar_events", {"day": "2026-05-19"}, [("slot:primary/2026-05-19/", R)]),

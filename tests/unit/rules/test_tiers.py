@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from callosum.errors import ConfigError
 from callosum.model import HOUR, Call, Mode, Verdict
 from callosum.rules import RuleSet
 
@@ -71,8 +72,13 @@ def test_the_original_catch_all_is_a_floor_over_the_default_set() -> None:
 
 DEFAULTS = [
     # tool, params, tier, keys
-    ("message", {"action": "send", "target": "andy", "replyTo": "msg-500"}, 3, [("thread:andy:msg-500", W)]),
-    ("message", {"action": "thread-reply", "channel": "c", "replyTo": "7"}, 3, [("thread:c:7", W)]),
+    (
+        "message",
+        {"action": "send", "target": "andy", "replyTo": "msg-500"},
+        3,
+        [("thread:andy:msg-500", W), ("thread:|msg-500", A)],
+    ),
+    ("message", {"action": "thread-reply", "channel": "c", "replyTo": "7"}, 3, [("thread:c:7", W), ("thread:|7", A)]),
     ("message", {"action": "send", "target": "andy", "replyTo": " "}, 2, [("channel:andy", A)]),
     ("message", {"action": "send", "target": " #general "}, 2, [("channel:#general", A)]),
     ("message", {"action": "send", "target": "unknown"}, 2, []),
@@ -269,3 +275,39 @@ def test_exact_params_tell_one_from_true_and_take_lists() -> None:
     assert rules.classify(call("x", {"a": None})).rule == "n"
     assert rules.classify(call("x", {"a": [1]})).rule == ""
     assert rules.classify(call("x", {})).rule == ""
+
+
+@pytest.mark.parametrize("tool", ["message", "update_document", "read", "exec"])
+@pytest.mark.parametrize(
+    ("hint", "least"),
+    [
+        ({"_commitment": True}, 3),
+        ({"_commitment": "accept"}, 3),
+        ({"_irreversible": True}, 4),
+        ({"_irreversible": True, "_commitment": True, "_tier": 1}, 4),
+        ({"_irreversible": False, "_commitment": None}, 0),
+        ({"_irreversible": ""}, 0),
+    ],
+)
+def test_the_agents_word_raises_the_tier_and_never_lowers_it(tool: str, hint: dict[str, Any], least: int) -> None:
+    params = {"action": "send", "target": "a", "path": "/a", "command": "ls", "document_id": "d"}
+    before = RULES.classify(call(tool, params))
+    after = RULES.classify(call(tool, {**params, **hint}))
+    assert after.tier == max(before.tier, least)
+    assert after.effect == ("write" if least > before.tier else before.effect)
+
+
+def test_a_window_for_all_rules_holds_where_a_rule_names_none() -> None:
+    rules = [
+        {"name": "own", "tool": "own", "tier": 3},
+        {"name": "short", "tool": "short", "tier": 3, "recentWindowMs": 5},
+    ]
+    found = RuleSet.parse(json.dumps({"recentWindowMs": 600_000, "rules": rules}))
+    windows = {tool: found.classify(call(tool, {"action": "send", "target": "a"})).window for tool in ("own", "short")}
+    assert windows == {"own": 600_000_000, "short": 5000}
+    for tool in ("message", "no_rule_names_this_tool"):
+        assert found.classify(call(tool, {"action": "send", "target": "a"})).window == 600_000_000
+    assert found.longest_window == 3_600_000_000
+    assert RuleSet.parse(json.dumps({"recentWindowMs": 7_200_000, "rules": []})).longest_window == 7_200_000_000
+    with pytest.raises(ConfigError, match="recentWindowMs"):
+        RuleSet.parse('{"recentWindowMs": "long", "rules": []}')

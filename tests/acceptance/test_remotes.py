@@ -1,0 +1,191 @@
+"""What was fetched was looked at: after a look at the remote nobody is told once more of what others pushed before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum.gate import LocalGate
+from callosum.model import Call, Decision, Mode, Verdict, Worktree
+from callosum.policy.evidence import remote_of
+from callosum.settings import Settings
+from callosum.stores.memory import MemoryStore
+from callosum.testing import ManualClock
+
+REPO = "/srv/app"
+FORCE = "git push --force origin main"
+LOOKS = ["git fetch", "git fetch origin main", "git pull --rebase", "git ls-remote origin", "git remote update"]
+
+
+class Team:
+    """Sessions in one repository, behind one gate whose clock moves by ten seconds with each call."""
+
+    def __init__(self, gate: LocalGate, clock: ManualClock) -> None:
+        self.gate, self.clock = gate, clock
+
+    def ask(self, who: str, command: str, **more: Any) -> Decision:
+        self.clock.advance(10)
+        return self.gate.intercept(Call(who, "Bash", {"command": command}, **{"cwd": REPO, "pause": True, **more}))
+
+    def runs(self, who: str, command: str, outcome: str = "done", **more: Any) -> Decision:
+        decision = self.ask(who, command, **more)
+        assert decision.proceed, decision.warning
+        self.clock.advance(1)
+        self.gate.complete(who, id=decision.id, outcome=outcome)
+        return decision
+
+
+@pytest.fixture
+def team(tmp_path: Path) -> Iterator[Team]:
+    clock = ManualClock()
+    with LocalGate(
+        settings=Settings(state=tmp_path / "state"), store=MemoryStore(clock=clock), sleep=clock.sleep
+    ) as gate:
+        yield Team(gate, clock)
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_blocked_force_push_goes_through_after_a_look_at_the_remote(team: Team, look: str) -> None:
+    team.runs("a", FORCE)
+    blocked = team.ask("b", FORCE)
+    assert (blocked.tier, blocked.verdict) == (4, Verdict.BLOCK)
+    assert not team.ask("b", FORCE).proceed, "asking again is no look"
+    team.runs("b", look)
+    assert team.ask("b", FORCE).verdict is Verdict.ALLOW
+
+
+def test_look_before_the_others_change_was_finished_lifts_nothing(team: Team) -> None:
+    team.runs("b", "git fetch")
+    running = team.ask("a", FORCE)
+    team.runs("b", "git fetch")
+    assert [one.kind.value for one in team.ask("b", FORCE).conflicts][-1] == "held"
+    team.gate.complete("a", id=running.id, outcome="done")
+    assert team.ask("b", FORCE).verdict is Verdict.BLOCK, "what was fetched was not yet what a pushed"
+    team.runs("b", "git fetch")
+    assert team.ask("b", FORCE).proceed
+
+
+@pytest.mark.parametrize(
+    "look", ["git fetch fork", "git fetch origin dev", "git -C /srv/other fetch", "git status", "git log"]
+)
+def test_look_at_something_else_lifts_nothing(team: Team, look: str) -> None:
+    team.runs("a", FORCE)
+    team.runs("b", look)
+    assert team.ask("b", FORCE).verdict is Verdict.BLOCK
+
+
+def test_look_of_another_session_lifts_nothing(team: Team) -> None:
+    team.runs("a", FORCE)
+    team.runs("c", "git fetch")
+    assert team.ask("b", FORCE).verdict is Verdict.BLOCK
+
+
+def test_failed_look_lifts_nothing(team: Team) -> None:
+    team.runs("a", FORCE)
+    team.runs("b", "git fetch", outcome="failed")
+    assert team.ask("b", FORCE).verdict is Verdict.BLOCK
+
+
+def test_look_in_the_line_of_the_force_push_lifts_nothing(team: Team) -> None:
+    """Nobody has seen what came when the line goes on."""
+    team.runs("a", FORCE)
+    assert team.ask("b", f"git fetch && {FORCE}").verdict is Verdict.BLOCK
+
+
+def test_unknown_force_push_is_lifted_by_no_look(team: Team) -> None:
+    team.runs("a", FORCE, outcome="unknown")
+    team.runs("b", "git fetch")
+    assert [one.kind.value for one in team.ask("b", FORCE).conflicts] == ["unknown"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git pull --rebase && git push",
+        "git pull --rebase origin main && git push origin main",
+        "git fetch && git rebase origin/main && git push",
+        "git pull --rebase; git push",
+        "git pull --rebase && npm test && git push origin HEAD",
+    ],
+)
+@pytest.mark.parametrize("theirs", ["git push", "git push origin main"])
+def test_pull_and_push_in_one_line_are_not_paused_by_anothers_push(team: Team, line: str, theirs: str) -> None:
+    for space in ("b", "c"):
+        team.runs(space, "git fetch" if space == "b" else "ls", namespace=space)
+        team.runs("a", theirs, namespace=space)
+    for who in ("b", "c"):  # one that had looked before, and one that has never looked
+        decision = team.ask(who, line, namespace=who)
+        assert decision.verdict is Verdict.ALLOW
+
+
+@pytest.mark.parametrize("push", ["git push", "git push origin main", "git push -u origin HEAD"])
+@pytest.mark.parametrize("look", [*LOOKS[:1], *LOOKS[2:]])
+def test_push_after_a_look_is_not_paused_and_without_one_it_is(team: Team, look: str, push: str) -> None:
+    team.runs("b", look)
+    team.runs("a", "git push origin main")
+    assert team.ask("b", push).verdict is Verdict.CONFIRM
+    team.runs("b", look)
+    assert team.ask("b", push).verdict is Verdict.ALLOW
+
+
+def test_own_push_is_no_look_at_what_others_push_later(team: Team) -> None:
+    team.runs("b", "git pull --rebase && git push")
+    team.runs("a", "git fetch && git push")
+    assert [one.kind.value for one in team.ask("b", "git push").conflicts] == ["stale"]
+    assert team.ask("b", FORCE).verdict is Verdict.BLOCK
+
+
+def test_looks_from_two_worktrees_are_each_ones_own_and_of_one_remote(team: Team) -> None:
+    one: dict[str, Any] = {"cwd": "/wt/one", "worktree": Worktree("/wt/one", REPO)}
+    two: dict[str, Any] = {"cwd": "/wt/two", "worktree": Worktree("/wt/two", REPO)}
+    team.runs("a", "git push origin shared", **one)
+    assert team.ask("b", "git push origin shared", **two).verdict is Verdict.CONFIRM
+    team.runs("b", "git fetch", **two)
+    assert team.ask("b", "git push origin shared", **two).verdict is Verdict.ALLOW
+    team.runs("b", "git push", **two)
+    assert team.ask("a", "git push", **one).verdict is Verdict.ALLOW, "two worktrees are never on one branch"
+
+
+def test_two_pushes_behind_a_pull_are_told_apart_from_a_force_push(team: Team) -> None:
+    running = team.ask("a", FORCE)
+    assert team.ask("b", "git pull --rebase && git push origin main").verdict is Verdict.BLOCK
+    team.gate.complete("a", id=running.id, outcome="done")
+    team.runs("b", "git pull --rebase && git push origin main")
+    assert team.ask("a", FORCE).verdict is Verdict.BLOCK, "b pushed after a's last look"
+
+
+def test_branches_with_a_slash_are_of_their_remote(team: Team) -> None:
+    team.runs("a", "git push --force origin topic/one")
+    assert not team.ask("b", "git push --force origin topic/one").proceed
+    team.runs("b", "git fetch")
+    assert team.ask("b", "git push --force origin topic/one").proceed
+
+
+@pytest.mark.parametrize(
+    ("key", "remote"),
+    [
+        ("git:/r|remote:origin/main", "git:/r|remote:origin"),
+        ("git:/r|remote:origin/topic/one", "git:/r|remote:origin"),
+        ("git:/r|remote:origin/", "git:/r|remote:origin"),
+        ("git:/r|remote:origin", ""),
+        ("git:/r|remote:https://example.com/a/b/main", "git:/r|remote:https://example.com/a/b"),
+        ("git:/r|remote:git@example.com:a/b/main", "git:/r|remote:git@example.com:a/b"),
+        ("git:/r|remote:../other/main", "git:/r|remote:../other"),
+        ("git:/r|remotes", ""),
+        ("doc:x|remote:origin/main", ""),
+        ("git:/r|HEAD", ""),
+    ],
+)
+def test_remote_of_a_branch(key: str, remote: str) -> None:
+    assert remote_of(key) == remote
+
+
+def test_marks_of_looks_are_kept_on_a_key_that_disturbs_nobody(team: Team) -> None:
+    """Two sessions that push to two branches share nothing but the key of their looks, to which each adds."""
+    team.runs("a", "git push origin one")
+    assert team.ask("b", "git push --force origin two").verdict is Verdict.ALLOW
+    entry = team.gate.entries(limit=1)[0]
+    assert [(key.name, key.mode) for key in entry.keys][-1] == (f"git:{REPO}|remote:origin", Mode.APPEND)
