@@ -55,7 +55,7 @@ def values_in(text: bytes, most: int = MAX_VALUES) -> int:
     plain = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
     bones = plain.translate(None, _STRUCTURE)
     strings = bones.count(b'"') // 2
-    if strings > 4 * most:  # at most every second string is a name
+    if strings > 2 * most:  # at most every second string is a name
         return strings // 2
     outside = b"".join(bones.split(b'"')[::2])
     return outside.count(b",") + outside.count(b"[") + outside.count(b"{") + 1

@@ -23,6 +23,7 @@ import heapq
 import inspect
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,7 +35,7 @@ from msgspec.structs import replace
 from callosum.errors import Blocked, Expired, GateUnavailable, StoreUnavailable
 from callosum.gate import Gate, Standby
 from callosum.model import DEFAULT_NAMESPACE, Call, Decision, Outcome
-from callosum.process import this_process
+from callosum.process import own_session, this_process
 
 logger = logging.getLogger("callosum")
 
@@ -44,6 +45,8 @@ R = TypeVar("R")
 Name = str | Callable[[], str | None] | None
 """A name, or a function that is asked for it at each call (a context variable's ``get``)."""
 
+UNNAMED: Final = "agent"
+"""Instance of a guarded call that names none. The session, which is the process, keeps two programs apart."""
 RENEW_AT: Final = 3
 """A lease is renewed when a third of its time is over."""
 _LOST: Final = (
@@ -112,7 +115,11 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
 
     As a context manager (sync or async) give it a ``call``; ``decision`` then holds the answer and
     ``result`` may be set to what shall be journalled. As a decorator give ``instance`` and what else
-    names the actor; the tool is the function's name and its params are the arguments.
+    names the actor; the tool is the function's name and its params are the arguments. Without a ``session`` (or
+    where it is empty) the process is the session: its pid and start time, so that two runs of a program are two actors.
+
+    A call that runs with a warning is handed to ``warned`` before it runs (in a worker thread, if the guard is async);
+    without ``warned`` the warning is logged. What ``warned`` raises keeps the call from running.
 
     If the store is away, tiers 0 to 2 run all the same and are journalled once it is back; tiers 3
     and 4 raise ``GateUnavailable`` without running.
@@ -133,6 +140,7 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         wait: float = 0,
         timeout: float | None = None,
         blocked: Callable[[Decision], Any] | None = None,
+        warned: Callable[[Decision], object] | None = None,
     ) -> None:
         if (call is None) == (instance is None):
             raise TypeError("guard() takes either a call (for a block) or an instance (for a function)")
@@ -140,10 +148,17 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         self._call = call
         self._who = (instance, session, run)
         self._template = Call(
-            "?", tool or "?", namespace=namespace, description=description, pause=pause, wait=wait, timeout=timeout
+            UNNAMED,
+            tool or UNNAMED,
+            namespace=namespace,
+            description=description,
+            pause=pause,
+            wait=wait,
+            timeout=timeout,
         )
         self._tool = tool
         self._blocked = blocked
+        self._warned = warned
         self._turn = threading.Lock()
         self._entered = self._left = False
         self.decision: Decision | None = None
@@ -154,14 +169,28 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
     def __enter__(self) -> Self:
         if self._call is None:
             raise TypeError("guard() needs a call to run a block")
-        call = self._call if self._call.host is not None else replace(self._call, host=this_process())
+        call = self._call
+        if call.host is None or not call.session:
+            call = replace(call, host=call.host or this_process(), session=call.session or own_session())
         self._call = call
         self.decision = _ask(self._gate, call)
         if not self.decision.proceed:
             raise Blocked(self.decision)
         if self.decision.lease is not None:
             _renewer.add(self._gate, call, self.decision)
+        if self.decision.warning is not None:
+            self._warn(call, self.decision)
         return self
+
+    def _warn(self, call: Call, decision: Decision) -> None:
+        if self._warned is None:
+            logger.warning("%s of %s runs with a warning: %s", call.tool, call.actor, decision.warning)
+            return
+        try:
+            self._warned(decision)
+        except BaseException:
+            self._give_up()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -215,7 +244,10 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         instance, session, run = self._who
         if instance is None:
             raise TypeError("guard() around a function needs an instance")
+        if not callable(function):
+            raise TypeError(_no_function(function))
         signature = inspect.signature(function)
+        injected = _injected(signature)
         template = replace(
             self._template,
             tool=self._tool or _name_of(function),
@@ -225,12 +257,12 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         def guarded(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> guard:
             call = replace(
                 template,
-                instance=_value(instance) or "?",
-                session=_value(session),
-                run=_value(run),
-                params=_params(signature, args, kwargs),
+                instance=_value(instance) or UNNAMED,
+                session=_value(session) or None,
+                run=_value(run) or None,
+                params=_params(signature, injected, args, kwargs),
             )
-            return guard(self._gate, call)
+            return guard(self._gate, call, warned=self._warned)
 
         if _is_async(function):
 
@@ -262,6 +294,33 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         return self._blocked(no.decision)
 
 
+_MAKERS: Final[Mapping[str, str]] = {
+    "langchain_core": "StructuredTool.from_function",
+    "langchain": "StructuredTool.from_function",
+    "agents": "function_tool",
+    "pydantic_ai": "Tool",
+}
+"""What makes a tool of a function, by the package of the tool's class."""
+_INSIDE: Final = ("func", "function", "fn", "coroutine")
+"""Where frameworks keep the function of a tool."""
+
+
+def _no_function(tool: object) -> str:
+    """Say what to wrap in place of an object that cannot be called, such as a framework's tool."""
+    kind = type(tool)
+    package = (kind.__module__ or "").partition(".")[0]
+    found = f"expected a function, got {'an' if kind.__name__[:1] in 'AEIOU' else 'a'} {kind.__name__}"
+    if kind.__module__ == "builtins":
+        return found
+    make = _MAKERS.get(package, kind.__name__)
+    inside = next((name for name in _INSIDE if callable(getattr(tool, name, None))), None)
+    whose = f" (it is the tool's .{inside})" if inside else ""
+    return (
+        f"{found} of {package}. Put the gate around the function{whose} and make the tool of that: "
+        f"{make}(gated(function, gate=..., instance=..., session=...))"
+    )
+
+
 def gated(
     tool: Callable[P, R],
     *,
@@ -275,13 +334,15 @@ def gated(
     wait: float = 0,
     timeout: float | None = None,
     blocked: Callable[[Decision], Any] | None = None,
+    warned: Callable[[Decision], object] | None = None,
 ) -> Callable[P, R]:
     """Returns ``tool`` with the gate around it; sync stays sync, async stays async.
 
     ``name`` is the tool's name for the rules (default: the function's). ``blocked`` turns a "no" into
     what the tool returns (for frameworks that hand the text to the model); without it ``Blocked`` is
-    raised. ``pause`` makes a warning a pause that the agent confirms by repeating the call (set it
-    where nobody shows ``Decision.warning`` to the model). ``wait`` and ``timeout`` are in seconds.
+    raised. ``warned`` is given the decision of a call that runs with a warning (default: a line in the log). ``pause``
+    makes a warning a pause that the agent confirms by repeating the call (set it where nobody shows
+    ``Decision.warning`` to the model). ``wait`` and ``timeout`` are in seconds.
     """
     around = guard(
         gate,
@@ -294,6 +355,7 @@ def gated(
         wait=wait,
         timeout=timeout,
         blocked=blocked,
+        warned=warned,
     )
     return around(tool)
 
@@ -440,13 +502,33 @@ def _value(name: Name) -> str | None:
     return name() if callable(name) else name
 
 
-def _params(signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by name; ``self`` is left out, ``**kwargs`` are spread."""
+_INJECTED: Final = re.compile(
+    r"\b(RunContext|RunContextWrapper|ToolContext|ToolRuntime|InvocationContext|CallbackContext|RunnableConfig"
+    r"|Injected\w+|(fastmcp|mcp)\.[\w.]*Context)\b"
+)
+"""Annotations of arguments that a framework fills in and the model never sees: pydantic-ai, OpenAI Agents, LangChain,
+Google ADK, MCP."""
+
+
+def _injected(signature: inspect.Signature) -> frozenset[str]:
+    """Return the names of the arguments that the framework injects, by their annotations: they are no params."""
+    return frozenset(
+        name
+        for name, one in signature.parameters.items()
+        if one.annotation is not inspect.Parameter.empty
+        and _INJECTED.search(one.annotation if isinstance(one.annotation, str) else repr(one.annotation))
+    )
+
+
+def _params(
+    signature: inspect.Signature, injected: frozenset[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments by name; ``self`` and what a framework injects are left out, ``**kwargs`` are spread."""
     bound = signature.bind(*args, **kwargs)
     params: dict[str, Any] = {}
     for name, value in bound.arguments.items():
         if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
             params.update(value)
-        elif name not in ("self", "cls"):
+        elif name not in ("self", "cls") and name not in injected:
             params[name] = value
     return params

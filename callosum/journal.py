@@ -147,6 +147,12 @@ def fits(pattern: str | None, text: str) -> bool:
 # --- reading ------------------------------------------------------------------------------------------
 
 
+def entry_at(store: Store, seq: int) -> Entry | None:
+    """Return the entry with this ``seq`` from the store alone; None if it is not there."""
+    found = store.entries(after=seq - 1, limit=1)
+    return found[0] if found and found[0].seq == seq else None
+
+
 class Segment(NamedTuple):
     """A file of rotated entries. ``first`` and ``last`` are the ``seq`` of its first and last."""
 
@@ -217,6 +223,11 @@ class Journal:
             if end is None:
                 return
             after = max(after, end)
+
+    def entry(self, seq: int) -> Entry | None:
+        """Return the entry with this ``seq``; None if there is none, or none any more."""
+        found = entry_at(self.store, seq)
+        return found or next((entry for entry in self._rotated(seq - 1, seq) if entry.seq == seq), None)
 
     def last(self, count: int, wanted: Filter = ALL) -> list[Entry]:
         """Returns the newest ``count`` entries that are wanted, oldest first; none for a ``count`` below 1."""

@@ -203,6 +203,19 @@ class Worktree(Struct, frozen=True, gc=False, rename="camel"):
     repository: str
 
 
+class Commits(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """A commitment that a call declares for the keys that it writes.
+
+    ``side`` is a verb (``accept``, ``cancel``) or a word after ``+`` or ``-``. ``what`` is promised and ``to`` whom it
+    is promised are only shown. ``until`` is in Unix seconds; more than 400 days ahead counts as 400 days.
+    """
+
+    side: str
+    what: str = ""
+    to: str = ""
+    until: float | None = None
+
+
 class Call(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """One tool call that a session is about to make, as the host knows it.
 
@@ -212,8 +225,12 @@ class Call(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     that the host can replace the params of the call. ``after`` is the newest decision id whose
     answer the model had seen when it made the call, where the host can tell. ``task_id`` names the
     guarded run that the call belongs to, ``attempt`` counts its tries from 1. ``worktree`` is what ``cwd``
-    lies in, from whoever can see that disk; without it ``cwd`` itself counts as the repository.
+    lies in, from whoever can see that disk; without it ``cwd`` itself counts as the repository. ``worktrees`` says the
+    same of the other folders in which the call runs git, None for a folder outside of any. ``home`` is the caller's
+    home, an absolute path, and ``homes`` those of other users whom the call names (``~user``).
     ``deadline`` and ``timeout_ms`` say how long the client waits for the decision (``callosum.deadline``).
+    ``commits`` declares a commitment.
+    ``meta`` is the caller's own: the gate decides nothing by it, and the journal keeps a summary.
     """
 
     instance: str
@@ -242,11 +259,32 @@ class Call(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     worktree: Worktree | None = None
     deadline: str | None = None
     timeout_ms: int | None = None
+    commits: Commits | None = None
+    meta: Mapping[str, Any] | None = None
+    home: str | None = None
+    homes: Mapping[str, str] | None = None
+    worktrees: Mapping[str, Worktree | None] | None = None
 
     @property
     def actor(self) -> str:
         """Who acts: ``instance`` or ``instance/session``."""
         return f"{self.instance}/{self.session}" if self.session else self.instance
+
+
+class Commitment(Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
+    """A side that counts beyond the window of rules.
+
+    ``until`` is the moment at which it stops counting; in a classification 0 where no date is known. ``what`` and
+    ``to`` are shown as they were declared. ``thing`` is the key of what the call has made, once its result told the
+    id. ``left``: the session that took the side has ended, so any session of its instance is the owner.
+    """
+
+    until: int = 0
+    side: str = ""
+    what: str = ""
+    to: str = ""
+    thing: str = ""
+    left: bool = False
 
 
 class Content(Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
@@ -258,7 +296,7 @@ class Content(Struct, frozen=True, gc=False, array_like=True, omit_defaults=True
     is a text and it is a short phrase, whose repetition means nothing. ``repeats``: the act happens again when
     it is repeated (a mail), unlike a harmless repetition (a set). ``stance`` is a side taken
     (``+attend``), whose contrary (``-attend``) by another session is ``opposed``. ``origin`` is a
-    digest of what caused the call.
+    digest of what caused the call. ``commitment`` is set where the side outlives the window of rules.
     """
 
     digest: bytes = b""
@@ -269,6 +307,7 @@ class Content(Struct, frozen=True, gc=False, array_like=True, omit_defaults=True
     stance: str = ""
     origin: bytes = b""
     brief: bool = False
+    commitment: Commitment | None = None
 
 
 class Classification(Struct, frozen=True, gc=False):
@@ -297,10 +336,12 @@ class Mark(Struct, frozen=True, gc=False):
     """What one session knows of one key.
 
     ``read``: moment of the last look at the resource. ``told``: id of the newest action of others it
-    was told of, and ``told_kind`` the gravest kind (0 to 6). ``told_at``, ``told_call``, ``told_run``
-    say when, for which call and in which turn; ``before`` and ``before_kind`` are the mark as it
+    was told of, and ``told_kind`` the gravest kind (0 to 6). ``told_at``, ``told_call``,
+    ``told_run`` say when, for which call and in which turn; ``before`` and ``before_kind`` are the mark as it
     stood until then, which still counts for the call that was told and for its siblings.
-    ``pauses`` are the moments of the last pauses for ``recent`` or ``held``, oldest first.
+    ``pauses`` are the moments of the last pauses for ``recent`` or ``held``, oldest first; before them, negative, those
+    of the last pauses of calls that would have replaced a whole file which another session had changed; and before
+    those, small and negative, what the notices cover if that is not every kind (``callosum.policy.marks``).
     """
 
     read: int = 0
@@ -367,6 +408,14 @@ class Find(Struct, frozen=True, gc=False):
     digest: bytes | None = None
 
 
+class Asks(Struct, frozen=True, gc=False):
+    """What of a call decides which open actions are in its way in just the same manner."""
+
+    content: Content = Content()
+    run: str = ""
+    host: Host | None = None
+
+
 class Scope(Struct, frozen=True, gc=False):
     """What a step needs to see; the store serialises all steps whose keys overlap.
 
@@ -374,7 +423,8 @@ class Scope(Struct, frozen=True, gc=False):
     up on the keys, for sessions' acts of the same content, origin or contrary stance. ``floor`` is
     the lowest tier that counts in ``KeyView.latest`` (0: just the newest). ``live``: whether open, queued and unknown
     actions are needed. ``waits``: whether ``View.wanted`` is needed. ``durable``: the change must
-    survive power loss before ``transact`` returns.
+    survive power loss before ``transact`` returns. ``asks``: where it is given, ``KeyView.more`` may hold most of
+    the open actions of a key with very many.
     """
 
     namespace: str
@@ -389,13 +439,24 @@ class Scope(Struct, frozen=True, gc=False):
     parent: str = ""
     continues: str = ""
     durable: bool = False
+    asks: Asks | None = None
+
+
+class More(Struct, frozen=True, gc=False):
+    """Open actions that a view does not show: all are in the call's way as ``action``, one of them, is.
+
+    ``ids`` are theirs, oldest first. ``KeyView.live`` shows the oldest and the newest ``LATEST`` of that sort.
+    """
+
+    action: Action
+    ids: tuple[int, ...]
 
 
 class KeyView(Struct, frozen=True, gc=False):
     """One key of the scope, with every key that covers it or is covered by it.
 
-    ``mark`` is this session's. ``live``: all queued, asked and open actions of anybody, and of the
-    unknown ones at least the newest ``LATEST``.
+    ``mark`` is this session's. ``live``: all queued, asked and open actions of anybody but those in ``more``, and of
+    the unknown ones at least the newest ``LATEST``; oldest first. ``more``: others of many of one sort.
     ``latest``: the newest action of each other session that was neither failed nor cancelled, and
     behind it the newest that counts (tier ``floor`` or more, a mode that the key's meets) if that is
     another; newest change first, cut at ``LATEST``. ``own``: this session's newest; where nobody
@@ -411,10 +472,13 @@ class KeyView(Struct, frozen=True, gc=False):
     own: Action | None = None
     stale: tuple[Action, ...] = ()
     above: bool = False
+    more: tuple[More, ...] = ()
 
 
 LATEST: Final = 12
 """How many other sessions' newest actions a view holds for one key."""
+LAPSED: Final = 64
+"""How many actions on one key whose time ran out a view shows at least, the newest; a decision settles no more."""
 
 
 class View(Struct, frozen=True, gc=False):
@@ -442,7 +506,11 @@ class View(Struct, frozen=True, gc=False):
 class Conflict(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """Evidence that another session (or this one's own past) is in the way.
 
-    ``age`` is in seconds, ``expires_in`` in seconds until the lease of a ``held`` runs out.
+    ``age`` is in seconds since the other acted, or since it began where it is ``running`` still: no outcome is known
+    yet, and its time is not up. ``expires_in`` is in seconds until the lease of a ``held`` runs out.
+    An ``opposed`` names what was ``decided`` ("accepted", "accepts" while it is running) and what this call ``decides``
+    ("declines"); ``until``, in Unix seconds, is when a commitment stops counting, and ``what`` is how the other session
+    described it.
     """
 
     kind: Kind
@@ -455,6 +523,11 @@ class Conflict(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True
     age: float
     expires_in: float | None = None
     own: bool = False
+    running: bool = False
+    decided: str = ""
+    decides: str = ""
+    until: float | None = None
+    what: str = ""
 
 
 class Lease(Struct, frozen=True, gc=False, rename="camel"):
@@ -574,6 +647,17 @@ class Settle(Struct, frozen=True, gc=False):
     approved: int | None = None
 
 
+class Revision(Struct, frozen=True, gc=False):
+    """Replaces what is remembered of an action's content; its state stays.
+
+    ``also`` is one more key on which its commitment is found, ``""`` for none.
+    """
+
+    action: Action
+    content: Content
+    also: str = ""
+
+
 class Move(Struct, frozen=True, gc=False):
     """Sets this session's mark on a key."""
 
@@ -596,6 +680,7 @@ class Change(Struct, frozen=True, gc=False):
     observe_until: int | None = None
     content: Content | None = None
     answer: Any = None
+    revisions: tuple[Revision, ...] = ()
 
 
 class Applied(Struct, frozen=True, gc=False):
@@ -648,6 +733,25 @@ class Holding(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True)
     expires: float
     lock: bool = False
     approved: bool = False
+
+
+class Standing(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """A commitment that counts. ``id`` is its action's; ``at`` and ``until`` are in Unix seconds.
+
+    ``decided`` says in a word what the session did. ``owner`` is the instance once the session has ended.
+    """
+
+    id: int
+    instance: str
+    context_keys: tuple[str, ...]
+    side: str
+    decided: str
+    tool: str
+    at: float
+    until: float
+    owner: str
+    what: str = ""
+    to: str = ""
 
 
 class RecentAction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):

@@ -16,6 +16,7 @@ A setting is looked for in four places, the first that has it wins:
     store = "postgresql://db/agents"       # a URL; by default a SQLite file in the state folder
     namespace = "default"
     instance = "mira"
+    hook = "native"               # or "script": what `callosum install` has hosts start
     mode = "enforce"              # or "observe": decide and record everything, stop nothing
     rules = "tiers.json"
     notify = ["notify-send", "Callosum"]   # or one string, split as a shell would
@@ -92,7 +93,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     ``state``: the folder with the store and the journal's segments. ``store``: the URL of another store, see
     ``callosum.stores.opening``. ``namespace``: who shares a
-    memory. ``instance``: who acts, where a call does not say. ``mode``: ``observe`` decides and
+    memory. ``instance``: who acts, where a call does not say. ``hook``: what hosts with command hooks start, where
+    the installation has a native client. ``mode``: ``observe`` decides and
     records everything and stops nothing. ``lease_ttl``: in seconds. ``rules``: the user's rules file,
     judged before the default ones. ``notify``: the command that tells a person of a waiting approval,
     as arguments. ``journal_params``: what the journal keeps of a call's params. ``journal_age`` (in
@@ -111,6 +113,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     store: str = ""
     namespace: str = DEFAULT_NAMESPACE
     instance: str | None = None
+    hook: Literal["native", "script"] = "native"
     mode: Literal["enforce", "observe"] = "enforce"
     lease_ttl: float = 300.0
     rules: Path | None = None
@@ -414,13 +417,14 @@ def _tokens(value: Any, _: Path) -> int:
     return value
 
 
-_OF_ONE_PROCESS: Final = ("state", "instance", "notify")
+_OF_ONE_PROCESS: Final = ("state", "instance", "hook", "notify")
 """Settings that no process hands on to a gate that it starts."""
 _READ: Final[Mapping[str, _Reader]] = {
     "state": _path,
     "store": _url,
     "namespace": _name,
     "instance": _name,
+    "hook": _one_of("native", "script"),
     "mode": _one_of("enforce", "observe"),
     "lease_ttl": _seconds(1, 86400),
     "rules": _path,
@@ -465,8 +469,12 @@ def _take(given: Mapping[str, Any], name: str, place: str, base: Path) -> Path |
     return None if value in (None, "") else _read(_path, value, place, base)
 
 
+_OPTIONS: Final = {"server_hosts": "--allow-host", "server_origins": "--allow-origin"}
+"""The options of ``callosum serve`` that are not named as the setting is."""
+
+
 def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+    return _OPTIONS.get(name) or "--" + name.removeprefix("server_").replace("_", "-")
 
 
 def _no_such(name: str, names: Mapping[str, Any]) -> str:

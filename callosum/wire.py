@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct, field
 
 from callosum import budget
+from callosum.characters import escaped
 from callosum.errors import ConfigError
 from callosum.model import (
     DEFAULT_NAMESPACE,
@@ -42,7 +43,11 @@ MAX_LATE_KEYS: Final = 256
 Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 
 
-class Complete(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class Intercept(Call, frozen=True, gc=False, forbid_unknown_fields=True):
+    """``POST /intercept``: a call with no other fields. In a spool a call may have those of a later version."""
+
+
+class Complete(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
     """``POST /complete``: the outcome of an action, found by id, else by tool and params, else by key."""
 
     instance: str
@@ -57,7 +62,7 @@ class Complete(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=
     namespace: str = DEFAULT_NAMESPACE
 
 
-class Lock(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class Lock(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
     """``POST /lock``: a lease of ``ttl`` seconds without a tool call.
 
     ``host`` ties it to a process of the server's machine, as an intercepted call's. ``deadline`` and
@@ -75,7 +80,7 @@ class Lock(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True
     timeout_ms: int | None = None
 
 
-class Release(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class Release(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
     """``DELETE /lock/{key}``; ``force`` is a person's, named by ``by``."""
 
     instance: str = ""
@@ -85,7 +90,14 @@ class Release(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=T
     force: bool = False
 
 
-class Renew(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class ReleaseKey(Release, frozen=True, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
+    """``POST /release``: as ``DELETE /lock/{key}``, with the key in the body."""
+
+    instance: str
+    context_key: str
+
+
+class Renew(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
     """``POST /renew``: moves the end of a lease to ``ttl`` seconds from now."""
 
     instance: str
@@ -95,7 +107,7 @@ class Renew(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tru
     namespace: str = DEFAULT_NAMESPACE
 
 
-class Resolve(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class Resolve(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
     """``POST /resolve``: somebody looked, and an ``unknown`` action happened or it did not."""
 
     id: int
@@ -105,7 +117,7 @@ class Resolve(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=T
     namespace: str = DEFAULT_NAMESPACE
 
 
-class Answer(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class Answer(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
     """``POST /approvals/{id}``: a person's word on a call that was asked or blocked."""
 
     approve: bool
@@ -226,6 +238,28 @@ class Brief(Struct, frozen=True, rename="camel"):
     trimmed: int = 0
 
 
+FIELDS: Final = tuple(
+    sorted({name for kind in (Intercept, Complete, Lock) for name in kind.__struct_encode_fields__} - {"host"})
+)
+"""The fields that a call, a report or a request for a lease may have: ``fields`` of ``GET /health``."""
+OPTIONAL: Final[Mapping[str, tuple[str, Any]]] = {
+    "deadline": ("deadline", None),
+    "timeoutMs": ("timeout_ms", None),
+    "meta": ("meta", None),
+    "commits": ("commits", None),
+    "worktree": ("worktree", None),
+    "rewrite": ("rewrite", False),
+    "after": ("after", None),
+    "taskId": ("task_id", None),
+    "attempt": ("attempt", 1),
+    "timeout": ("timeout", None),
+    "host": ("host", None),
+}
+"""What a gate may not know and a client can do without: attribute and default, by the name on the wire."""
+NEWER: Final = ("meta", "commits")
+"""Those that only a gate is sent which lists them."""
+
+
 EXPIRED: Final = "deadline"
 """The place of the fault (408) where the client no longer waited when its request was to be decided."""
 OVERLOADED: Final = "load"
@@ -269,7 +303,7 @@ def read(decoder: msgspec.json.Decoder[T], body: bytes | bytearray, *, listed: b
             body = budget.all_listed(bytes(body)) if listed else budget.lighter(bytes(body))
         found = decoder.decode(body)
     except msgspec.ValidationError as error:
-        raise fault_of(error) from None
+        raise fault_of(error, decoder.type) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"no valid JSON: {error}", at="body") from None
     except budget.TooMany as error:
@@ -280,10 +314,17 @@ def read(decoder: msgspec.json.Decoder[T], body: bytes | bytearray, *, listed: b
     return found
 
 
-def fault_of(error: msgspec.ValidationError) -> BadRequest:
-    """Turns the words of the decoder into a message and a place."""
+UNKNOWN_FIELD: Final = "unknown field"
+"""How the error begins about a field that a request does not have."""
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`\Z", re.DOTALL)
+
+
+def fault_of(error: msgspec.ValidationError, kind: Any = None) -> BadRequest:
+    """Turns the words of the decoder into a message and a place. ``kind`` is what the request was to be."""
     text = str(error)
     match = _PLACE.search(text)
+    if match is None and (unknown := _UNKNOWN.fullmatch(text)):
+        return _unknown_field(unknown["name"], getattr(kind, "__struct_encode_fields__", ()))
     if match is None:
         missing = re.search(r"missing required field `([^`]+)`", text)
         return BadRequest(text, at=missing[1] if missing else "body")
@@ -293,6 +334,19 @@ def fault_of(error: msgspec.ValidationError) -> BadRequest:
     if missing:
         place = f"{place}.{missing[1]}" if place else missing[1]
     return BadRequest(text, at=place or "body")
+
+
+def _unknown_field(name: str, known: Iterable[str]) -> BadRequest:
+    """Name the field and the nearest known one."""
+    import difflib  # noqa: PLC0415 - for a request that is refused
+
+    spelled = {one.lower(): one for one in known}
+    near = difflib.get_close_matches(name[:MAX_NAME].lower().replace("_", ""), spelled, 1)
+    from callosum.redact import quote  # noqa: PLC0415 - a client starts without the redaction
+
+    shown = quote(escaped(name), 100)
+    hint = f'; the nearest known one is "{spelled[near[0]]}"' if near else ""
+    return BadRequest(f"{UNKNOWN_FIELD} {shown}{hint}", at=shown[1:-1])
 
 
 def _no_name_twice(body: bytes) -> None:

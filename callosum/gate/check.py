@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -13,14 +13,17 @@ from callosum import budget
 from callosum.characters import is_shown
 from callosum.deadline import expires_at
 from callosum.errors import ConfigError
-from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, MAX_NAME, Call, Key, Outcome, Worktree
+from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, MAX_NAME, Call, Commits, Key, Outcome, Worktree
 from callosum.policy.settle import Who
 from callosum.redact import SecretDigests, redact_text, summarise
+from callosum.rules.commitments import side_of
 from callosum.rules.keys import named
 
 MAX_ATTEMPT: Final = 1_000_000
 MAX_FOLDER: Final = 4096
-"""Longest path of a worktree, in characters."""
+"""Longest path of a worktree or a home, in characters."""
+MAX_PLACES: Final = 32
+"""Most folders, or homes, that a call tells of."""
 MAX_WAIT: Final = 60.0
 """Longest ``wait`` of a call, in seconds."""
 MAX_PARAMS: Final = 4_000_000
@@ -28,18 +31,46 @@ MAX_PARAMS: Final = 4_000_000
 MAX_TTL: Final = 24 * 3600.0
 """Longest lease, in seconds."""
 
+MAX_UNIX: Final = 2**33
+"""Before this a declared commitment ends, in Unix seconds; it counts for 400 days at most."""
+
 _encode = msgspec.json.Encoder(enc_hook=lambda value: f"<{type(value).__name__}>").encode
 
 
-def written(params: Mapping[str, Any]) -> bytes:
-    """The params as JSON; refuses what cannot be written so, or is too long."""
+def written(call: Call) -> tuple[Call, bytes]:
+    """Return the call with params that JSON can hold, and these as JSON; refuse what is too long."""
     try:
-        found = _encode(params)
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
-        raise ConfigError(f"cannot be written as JSON: {error}", at="params") from error
+        found = _encode(call.params)
+    except Exception:  # noqa: BLE001 - whatever an object of the caller's raises
+        call = replace(call, params=plain_params(call.params))
+        found = _encode(call.params)
     if len(found) > MAX_PARAMS:
         raise ConfigError(f"{len(found)} bytes as JSON, at most {MAX_PARAMS} are taken", at="params")
-    return found
+    return call, found
+
+
+def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return params that JSON can hold: what it cannot (a cycle, broken Unicode) is summarised, the rest stays."""
+    try:
+        items = list(params.items())
+    except Exception:  # noqa: BLE001 - a mapping of the caller's own
+        return {"params": f"<{type(params).__name__}>"}
+    return {
+        name if type(name) is str else f"<{type(name).__name__}>": _plain_value(value, str(name))
+        for name, value in items
+    }
+
+
+def _plain_value(value: Any, name: str) -> Any:
+    try:
+        _encode(value)
+        name.encode()
+    except Exception:  # noqa: BLE001 - whatever an object of the caller's raises
+        try:
+            return next(iter(summarise({name: value}, mode="full").values()))
+        except Exception:  # noqa: BLE001
+            return f"<{type(value).__name__}>"
+    return value
 
 
 def looked_into(call: Call, params: bytes) -> Call:
@@ -73,14 +104,32 @@ def check_call(call: Call) -> None:
         _check_times(call)
     if call.cwd is not None and type(call.cwd) is not str:
         raise ConfigError(f"expected text, got {type(call.cwd).__name__}", at="cwd")
-    if call.worktree is not None:
-        _check_worktree(call.worktree)
-    if call.task_id is not None:
-        check_name(call.task_id, "taskId")
-    if call.attempt != 1 and not (type(call.attempt) is int and 1 <= call.attempt <= MAX_ATTEMPT):
-        raise ConfigError(f"expected a number from 1, got {call.attempt!r}", at="attempt")
+    if (
+        call.worktree is not None
+        or call.commits is not None
+        or call.home is not None
+        or call.homes is not None
+        or call.worktrees is not None
+    ):
+        _check_parts(call)
+    if call.task_id is not None or call.attempt != 1:
+        _check_task(call)
     if call.after is not None and type(call.after) is not int:
         raise ConfigError(f"expected the id of a decision, got {call.after!r}", at="after")
+    if call.meta is not None:
+        _check_meta(call.meta)
+
+
+def _check_task(call: Call) -> None:
+    if call.task_id is not None:
+        check_name(call.task_id, "taskId")
+    if type(call.attempt) is not int or not 1 <= call.attempt <= MAX_ATTEMPT:
+        raise ConfigError(f"expected a number from 1, got {call.attempt!r}", at="attempt")
+
+
+def _check_meta(meta: object) -> None:
+    if not isinstance(meta, Mapping):
+        raise ConfigError(f"expected an object, got {type(meta).__name__}", at="meta")
 
 
 def _check_times(call: Call) -> None:
@@ -93,17 +142,63 @@ def _check_times(call: Call) -> None:
         expires_at(call.deadline, call.timeout_ms)
 
 
-def _check_worktree(found: object) -> None:
+def _check_parts(call: Call) -> None:
+    if call.commits is not None:
+        _check_commits(call.commits)
+    _check_places(call)
+
+
+def _check_commits(said: object) -> None:
+    if not isinstance(said, Commits):
+        raise ConfigError(f"expected a declared commitment, got {type(said).__name__}", at="commits")
+    for name in ("side", "what", "to"):
+        text = getattr(said, name)
+        if type(text) is not str or len(text) > MAX_NAME:
+            raise ConfigError(f"expected a text of at most {MAX_NAME} characters", at=f"commits.{name}")
+    if not side_of(said.side):
+        choices = "a verb such as accept, decline, book or cancel, or a word after + or -"
+        raise ConfigError(f"expected {choices}, got {said.side[:64]!r}", at="commits.side")
+    until = said.until
+    if until is None or (type(until) in (int, float) and 0 <= until < MAX_UNIX):
+        return
+    raise ConfigError(f"expected Unix seconds, got {str(until)[:64]!r}", at="commits.until")
+
+
+def _check_places(call: Call) -> None:
+    if call.worktree is not None:
+        _check_worktree(call.worktree, "worktree")
+    if call.home is not None:
+        _check_path(call.home, "home")
+    for name in ("homes", "worktrees"):
+        places = getattr(call, name)
+        if places is None:
+            continue
+        if not isinstance(places, Mapping):
+            raise ConfigError(f"expected an object, got {type(places).__name__}", at=name)
+        if len(places) > MAX_PLACES:
+            raise ConfigError(f"expected at most {MAX_PLACES}, got {len(places)}", at=name)
+        for place, found in places.items():
+            at = f"{name}.{place}"[:MAX_NAME] if is_shown(str(place)) else name
+            if type(place) is not str or not 0 < len(place) <= MAX_FOLDER:
+                raise ConfigError(f"expected names of 1 to {MAX_FOLDER} characters", at=name)
+            if name == "homes":
+                _check_path(found, at)
+            elif found is not None:
+                _check_worktree(found, at)
+
+
+def _check_worktree(found: object, at: str) -> None:
     if not isinstance(found, Worktree):
-        raise ConfigError(f"expected a worktree, got {type(found).__name__}", at="worktree")
-    for name in ("root", "repository"):
-        path = getattr(found, name)
-        if type(path) is not str or not 0 < len(path) <= MAX_FOLDER:
-            raise ConfigError(f"expected a path of at most {MAX_FOLDER} characters", at=f"worktree.{name}")
-        if not is_shown(path):
-            raise ConfigError(
-                "control characters, invisible ones and broken Unicode are not allowed", at=f"worktree.{name}"
-            )
+        raise ConfigError(f"expected a worktree, got {type(found).__name__}", at=at)
+    _check_path(found.root, f"{at}.root")
+    _check_path(found.repository, f"{at}.repository")
+
+
+def _check_path(path: object, at: str) -> None:
+    if type(path) is not str or not 0 < len(path) <= MAX_FOLDER:
+        raise ConfigError(f"expected a path of at most {MAX_FOLDER} characters", at=at)
+    if not is_shown(path):
+        raise ConfigError("control characters, invisible ones and broken Unicode are not allowed", at=at)
 
 
 def check_name(value: object, at: str) -> None:
@@ -235,9 +330,22 @@ def without_secrets(call: Call, secrets: SecretDigests) -> Call:
         and (call.call_id is None or _HOST_IDS.fullmatch(call.call_id) or name(call.call_id) is call.call_id)
         and call.parent is call.continues is call.task_id is call.origin is None
         and (tree is None or (name(tree.root) is tree.root and name(tree.repository) is tree.repository))
+        and call.home is None
+        and call.homes is None
+        and call.worktrees is None
     ):
         return call  # nearly all
     shown: dict[str, Any] = {at: name(value) for at in _NAMES if (value := getattr(call, at)) is not None}
     if tree is not None:
-        shown["worktree"] = replace(tree, root=name(tree.root), repository=name(tree.repository))
+        shown["worktree"] = _without(name, tree)
+    if call.home is not None:
+        shown["home"] = name(call.home)
+    if call.homes is not None:
+        shown["homes"] = {name(user): name(home) for user, home in call.homes.items()}
+    if call.worktrees is not None:
+        shown["worktrees"] = {name(at): one and _without(name, one) for at, one in call.worktrees.items()}
     return replace(call, **shown)
+
+
+def _without(name: Callable[[str], str], tree: Worktree) -> Worktree:
+    return replace(tree, root=name(tree.root), repository=name(tree.repository))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from hashlib import blake2b
@@ -51,6 +51,7 @@ from callosum.model import (
     SECOND,
     Action,
     Applied,
+    Asks,
     Call,
     Change,
     Classification,
@@ -78,7 +79,7 @@ from callosum.policy import arrival, settle
 from callosum.policy.admit import APPROVAL_TTL, admit, admit_or_doubt, expire
 from callosum.policy.answer import origin_of
 from callosum.policy.ask import Ask, Ruling, keys_of, scope_of
-from callosum.policy.evidence import lapsed
+from callosum.policy.evidence import lapsed, lost
 from callosum.policy.marks import saw
 from callosum.policy.settle import Who, visible
 from callosum.redact import summarise
@@ -98,6 +99,8 @@ _WITHOUT: Final = "ran while the gate could not be asked"
 
 Observer = Callable[[Observation], None]
 """Is handed each decision, each outcome and whatever else was journalled; what it raises is logged."""
+Tail = Callable[[Sequence[Applied]], object]
+"""Is handed each change that is in the store. It must not raise."""
 
 
 class Pause(NamedTuple):
@@ -112,6 +115,8 @@ class Look(NamedTuple):
     read: Callable[[], Any]
 
 
+_ENDS: Final = frozenset(("SessionEnd", "session_end"))
+"""What hosts call the end of a session: from then on any session of its instance owns what it has committed to."""
 _DONE, _LOOKS = Outcome.DONE, Mode.READ  # an enum's attributes are slow
 
 _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
@@ -134,6 +139,8 @@ class Courses:
         self.store = store
         self.rules = rules
         self.observers: tuple[Observer, ...] = (observer,) if observer is not None else ()
+        self.tail: Tail | None = None
+        """Is handed all that was journalled, before the observers and with as little ado as can be."""
         self._secrets = rules.secrets
         self._ttl = int(settings.lease_ttl * SECOND)
         self._observes = settings.mode == "observe"
@@ -174,8 +181,10 @@ class Courses:
             who = Who(ask.actor, call.namespace)
             raise (yield from self._expired(who, ask.keys, began, steps, decided=not ruling.expired))
         decision = ruling.decision
+        if self.tail is not None:
+            self.tail(steps)
         if self.observers:
-            self._observe(
+            self._tell(
                 Event.INTERCEPT,
                 Who(ask.actor, call.namespace),
                 began,
@@ -200,7 +209,7 @@ class Courses:
 
     def _ask(self, call: Call, *, here: bool = False) -> tuple[Ask, bytes | None]:
         check_call(call)
-        params = written(call.params)
+        call, params = written(call)
         if len(params) > SMALL:
             call = looked_into(call, params)
         rules = self.rules.current()
@@ -222,7 +231,7 @@ class Courses:
                 call,
                 actor,
                 found,
-                keys_of(found),
+                keys_of(found, call.tool),
                 call_print,
                 summarise(shown, mode=self.settings.journal_params) if shown else None,
                 self._ttl,
@@ -239,7 +248,7 @@ class Courses:
 
     def _step(self, ask: Ask, looked: set[int], expiry: Expiry | None) -> Step:
         """Return the step that decides the call, or journals it as expired if nobody waits for it by then."""
-        step = partial(admit, ask) if self.refused is None else partial(admit_or_doubt, ask, frozenset(looked))
+        step = partial(admit, ask) if self.refused is None else partial(admit_or_doubt, ask, looked)
         return step if expiry is None else partial(_in_time, expiry, step, partial(expire, ask))
 
     def _past_doubts(
@@ -375,16 +384,18 @@ class Courses:
         elif tool is not None:
             call = Call(instance, tool, params or {}, action=action, session=session, namespace=namespace)
             check_call(call)
-            if not _PLAIN.issuperset(map(type, call.params.values())):
-                call = looked_into(call, written(call.params))
+            if not all(type(one) in _PLAIN and (type(one) is not str or one.isascii()) for one in call.params.values()):
+                call = looked_into(*written(call))
             find = Find(digest=self.rules.current().classify(call).content.digest)
         else:
             find = Find(key=key_of(context_key, self._secrets).name if context_key else "")
         kept = kept_of(result, self.settings.journal_params)
-        applied: Applied = yield _scope(who, find), partial(settle.finish, who, ended, kept)
+        applied: Applied = yield _scope(who, find), partial(settle.finish, who, ended, kept, told=result)
         report: Report = applied.change.answer
+        if self.tail is not None:
+            self.tail((applied,))
         if self.observers:
-            self._observe(Event.COMPLETE, who, began, applied, report=report, outcome=ended, result=kept)
+            self._tell(Event.COMPLETE, who, began, applied, report=report, outcome=ended, result=kept)
         if result and ended is _DONE and report.ok and not report.late and applied.change.settles:
             look = applied.change.settles[0].action
             if look.keys and look.keys[0].mode is _LOOKS:
@@ -398,9 +409,9 @@ class Courses:
         """
         if look.session != who.session or any(key.mode is not _LOOKS for key in look.keys):
             return
-        found = self._spelled(harvest(look.tool, look.keys, result))
+        found = harvest(look.tool, look.keys, result)
         if found:
-            yield Scope(who.namespace, who.session, found), partial(saw, look.started)
+            yield Scope(who.namespace, who.session, self._spelled(found)), partial(saw, look.started)
 
     # --- what a spool holds ----------------------------------------------------------------------
 
@@ -448,7 +459,7 @@ class Courses:
             body["params"] = params
         arriving = arrival.Arrival(
             call,
-            keys_of(found),
+            keys_of(found, call.tool),
             found,
             body,
             outcome,
@@ -513,6 +524,11 @@ class Courses:
         body = {"what": check_note(what, "what"), "params": summarise(details, mode=self.settings.journal_params)}
         entry = Entry(Event.HOST, who.session, namespace, body=body)
         yield Scope(namespace, who.session), partial(_just, Change((entry,)))
+        if what in _ENDS:
+            made: list[Action] = yield Look(partial(self.store.commitments, namespace))
+            for action in made:
+                if action.session == who.session:
+                    yield _scope(who, Find(id=action.id)), settle.hand_on
 
     # --- leases ----------------------------------------------------------------------------------
 
@@ -534,7 +550,7 @@ class Courses:
         key = key_of(context_key, self._secrets)
         if type(tier) is not int or not 0 <= tier <= Tier.CRITICAL:
             raise ConfigError(f"expected an integer from 0 to 4, got {tier!r}", at="tier")
-        scope = Scope(namespace, who.session, with_old_spelling((key,)), floor=2, live=True, durable=True)
+        scope = Scope(namespace, who.session, with_old_spelling((key,)), floor=2, live=True, durable=True, asks=Asks())
         step: Step = partial(settle.lock, who, key, tier, self._duration(ttl), host)
         if expiry is not None:
             step = partial(_in_time, expiry, step, partial(settle.expire_lock, who, key, tier))
@@ -599,7 +615,7 @@ class Courses:
         # An action's keys never change, so looking before the transaction is safe.
         action: Action | None = yield Look(partial(self.store.action, namespace, id_of(id)))
         keys = action.keys if action is not None else ()
-        scope = Scope(namespace, who.session, keys, floor=2, live=True, find=Find(id=id), durable=True)
+        scope = Scope(namespace, who.session, keys, floor=2, live=True, find=Find(id=id), durable=True, asks=Asks())
         with _naming(id):
             applied: Applied = yield scope, partial(settle.renew, who, wanted)
         answer: Report = applied.change.answer
@@ -613,7 +629,7 @@ class Courses:
         actions: list[Action] = yield Look(partial(self.store.live, None, (State.OPEN, State.QUEUED, State.ASKED)))
         now: int = yield Look(self.store.now)
         for action in [one for one in actions if lapsed(one, now)][:limit]:
-            scope = Scope(action.namespace, action.session, action.keys, live=True)
+            scope = Scope(action.namespace, action.session, action.keys, live=True, asks=Asks())
             applied: Applied = yield scope, _sweep
             count += len(applied.ids)
             self._observe(Event.LAPSE, Who("", action.namespace), began, applied)
@@ -717,10 +733,15 @@ class Courses:
         return int(ttl * SECOND)
 
     def _observe(self, event: Event, who: Who, began: float, *steps: Applied, **facts: Any) -> None:
+        """Hands the tail and the observers what was journalled in these steps."""
+        if self.tail is not None:
+            self.tail(steps)
+        if self.observers:
+            self._tell(event, who, began, *steps, **facts)
+
+    def _tell(self, event: Event, who: Who, began: float, *steps: Applied, **facts: Any) -> None:
         """Hands the observers what was journalled in these steps, if anything or if it was a decision or a report."""
-        if not self.observers:
-            return
-        entries = tuple([entry for applied in steps for entry in _journalled(applied)])
+        entries = tuple([entry for applied in steps for entry in journalled(applied)])
         if not entries and not facts:
             return
         took = time.perf_counter() - began
@@ -732,7 +753,7 @@ class Courses:
                 logger.exception("the observer failed on %s", event)
 
 
-def _journalled(applied: Applied) -> list[Entry]:
+def journalled(applied: Applied) -> list[Entry]:
     """The entries as they stand in the journal, with their places."""
     change = applied.change
     last = len(change.entries) - 1 if change.open is not None else -1
@@ -816,11 +837,12 @@ def status_of(store: Store, namespace: str, key: str | None) -> Status:
     states = (State.OPEN, State.QUEUED, State.ASKED, State.UNKNOWN)
     actions = store.live(namespace, states, key)
     live = [_holding(action) for action in actions if action.approved >= 0]  # a refused question is answered
-    now = store.now() / SECOND
+    moment = store.now()
+    now = moment / SECOND
     until = store.observing() / SECOND
     return Status(
         locks=tuple(h for h in live if h.state is State.OPEN and h.expires > now),
-        recent_actions=tuple(_recent(action) for action in store.recent(namespace, key)),
+        recent_actions=tuple(_recent(action, moment) for action in store.recent(namespace, key)),
         unknown=tuple(
             replace(h, state=State.UNKNOWN)
             for h in live
@@ -854,13 +876,13 @@ def _holding(action: Action) -> Holding:
     )
 
 
-def _recent(action: Action) -> RecentAction:
+def _recent(action: Action, now: int) -> RecentAction:
     return RecentAction(
         context_key=_first(visible(action.keys)),
         instance=action.session,
         tool=action.tool,
         tier=action.tier,
-        state=action.state,
+        state=State.UNKNOWN if lost(action, now) else action.state,
         id=action.id,
         at=(action.ended or action.started) / SECOND,
         reported=bool(action.ended),

@@ -70,7 +70,7 @@ def check_record(record: LateCall, at: str = "") -> bool:
         return False
     try:
         check_call(record.call)
-        written(record.call.params)
+        written(record.call)
     except ConfigError as error:
         raise ConfigError(error.message, at=f"{at}call.{error.at}") from None
     check_seconds(record.started, f"{at}started")

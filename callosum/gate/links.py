@@ -20,6 +20,7 @@ KEPT: Final = 5.0
 """Seconds for which the resolved name of a path is kept."""
 _MOST: Final = 4096
 _FILE: Final = "file:"
+_READ: Final = Mode.READ  # an enum's attributes are slow
 
 _known: dict[str, tuple[float, str]] = {}
 
@@ -30,7 +31,7 @@ def guarded(rules: RuleSet, call: Call, found: Classification) -> Classification
         return found
     for key in found.keys:
         name = key.name
-        if key.mode is Mode.READ or name[:5] != _FILE:
+        if key.mode is _READ or name[:5] != _FILE:
             continue
         path = name[5:]
         known = _known.get(path)

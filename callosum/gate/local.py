@@ -17,6 +17,7 @@ from callosum.errors import CallosumError, GateUnavailable, NotAPerson, StoreErr
 from callosum.gate import intake
 from callosum.gate.check import outcome_of
 from callosum.gate.course import Course, Courses, Look, Observer, Pause
+from callosum.gate.daily import DailyCalls
 from callosum.journal import Rotation
 from callosum.model import (
     DEFAULT_NAMESPACE,
@@ -98,6 +99,8 @@ class LocalGate:
         self._backlog: deque[bytes] = deque(maxlen=_BACKLOG)
         """Records for which the spool had no room."""
         self._told_of_keys = False
+        self._daily: DailyCalls | None = None
+        self._keep_log()
 
     def __enter__(self) -> Self:
         return self
@@ -106,7 +109,8 @@ class LocalGate:
         self.close()
 
     def close(self) -> None:
-        """Closes the store's connections. Idempotent."""
+        """Write the daily log and close the store's connections. Idempotent."""
+        self._end_log()
         self.store.close()
 
     def add_observer(self, observer: Observer) -> Callable[[], None]:
@@ -121,6 +125,24 @@ class LocalGate:
                 courses.observers = tuple(left)
 
         return remove
+
+    def leave_log(self) -> Callable[[], None]:
+        """Leave the daily log to whoever tells of this gate's calls from now on; return what takes it up again."""
+        self._end_log()
+        return self._keep_log
+
+    def _keep_log(self) -> None:
+        """Write what is journalled from now on to the daily log, if the settings and the store want one."""
+        settings = self.settings
+        if self._daily is None and settings.corpus_log and getattr(self.store, "lasting", True):
+            self._daily = DailyCalls(self.store, Path(settings.state), size=settings.corpus_size)
+            self.courses.tail = self._daily.take
+
+    def _end_log(self) -> None:
+        daily, self._daily = self._daily, None
+        if daily is not None:
+            self.courses.tail = None
+            daily.close()
 
     located = staticmethod(located)
     """What of a call this machine's disk tells is added here, since its tools run here."""
@@ -173,6 +195,21 @@ class LocalGate:
             who = Call(instance, tool or intake.UNNAMED, params or {}, action, session, namespace)
             self._spool_report(who, outcome_of(result, outcome), id=id, key=context_key, known=tool is not None)
             raise StoreUnavailable(f"{error}; the report is kept and is entered before the next decision") from error
+
+    def heard(
+        self,
+        instance: str,
+        what: str,
+        details: Mapping[str, Any],
+        *,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> None:
+        """Journals what a host tells that is no call, such as ``SessionEnd``.
+
+        Once a session has ended, any session of its instance owns what it has committed to.
+        """
+        self._drive(self.courses.heard(instance, what, details, session=session, namespace=namespace))
 
     def lock(
         self,
@@ -351,10 +388,12 @@ class LocalGate:
     def _summary(self, call: Call) -> Mapping[str, Any]:
         return summarise(call.params, mode=self.settings.journal_params) or {} if call.params else {}
 
+    def keep(self, record: LateCall) -> bool:
+        """Spool a record, which is entered before the next decision. Return False if the spool takes none now."""
+        return self.spool.add(_line(record))
+
     def _keep(self, record: LateCall) -> None:
-        line = encode(record)
-        if len(line) > MAX_LINE:
-            line = encode(replace(record, call=replace(record.call, params={}, schema=None, description=None)))
+        line = _line(record)
         if not self.spool.add(line):
             self._backlog.append(line)
 
@@ -430,3 +469,11 @@ class LocalGate:
         if keys > 1 and not self._told_of_keys:
             logger.warning("%s", different_keys(keys))
         self._told_of_keys = keys > 1
+
+
+def _line(record: LateCall) -> bytes:
+    """Return a record as a line of the spool; one that is too long loses its summary."""
+    line = encode(record)
+    if len(line) <= MAX_LINE:
+        return line
+    return encode(replace(record, call=replace(record.call, params={}, schema=None, description=None)))

@@ -11,7 +11,9 @@ from callosum import wire
 from callosum.errors import ConfigError
 from callosum.gate.check import check_name, key_of
 from callosum.gate.course import status_of
-from callosum.model import Conflict, Holding
+from callosum.model import SECOND, Action, Commitment, Conflict, Holding, Mode, Standing
+from callosum.policy.commitments import found_on
+from callosum.policy.sentence import decided_by
 from callosum.redact import SecretDigests
 from callosum.stores.base import Store
 
@@ -33,6 +35,46 @@ def approvals_of(
         session = secrets.name(session) if secrets is not None else session
     asked = sorted(status_of(store, namespace, None).asked, key=_by_id)
     return tuple(_approval(store, one) for one in asked if session in (None, one.instance))
+
+
+def commitments_of(
+    store: Store,
+    namespace: str,
+    key: str | None = None,
+    session: str | None = None,
+    *,
+    secrets: SecretDigests | None = None,
+) -> tuple[Standing, ...]:
+    """Return the commitments that count, by session, first key and end.
+
+    ``key`` selects those found on that key, ``session`` those of an actor as the journal names it. Raises
+    ``ConfigError`` for what is no name or no key.
+    """
+    if session is not None:
+        check_name(session, "session")
+        session = secrets.name(session) if secrets is not None else session
+    keys = [key_of(key, secrets).name] if key is not None else None
+    found = store.commitments(namespace, keys)
+    told = [_standing(action) for action in found if session in (None, action.session)]
+    return tuple(sorted(told, key=lambda one: (one.instance, one.context_keys[:1], one.until)))
+
+
+def _standing(action: Action) -> Standing:
+    made = action.content.commitment or Commitment()
+    names = tuple(dict.fromkeys(key.name for key in found_on(action) if key.mode is not Mode.READ))
+    return Standing(
+        id=action.id,
+        instance=action.session,
+        context_keys=names,
+        side=made.side,
+        decided=decided_by(action.tool, action.content.stance or made.side, names[0] if names else ""),
+        tool=action.tool,
+        at=action.started / SECOND,
+        until=made.until / SECOND,
+        owner=action.session.partition("/")[0] if made.left else action.session,
+        what=made.what,
+        to=made.to,
+    )
 
 
 def _by_id(asked: Holding) -> int:

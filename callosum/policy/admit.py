@@ -14,6 +14,8 @@ A mark, not a token, is what confirms: models reword, so the repeat is known by 
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Set as AbstractSet
 from hashlib import blake2b
 from typing import Final
 
@@ -23,6 +25,7 @@ from msgspec.structs import replace
 from callosum.model import (
     DAY,
     HOUR,
+    NO_KEY,
     SECOND,
     Action,
     Change,
@@ -32,6 +35,7 @@ from callosum.model import (
     Event,
     Kind,
     Lease,
+    Mode,
     Opening,
     Settle,
     State,
@@ -40,10 +44,21 @@ from callosum.model import (
 )
 from callosum.policy.answer import again, body_of, conflicts_of, draft, entry_of
 from callosum.policy.ask import Ask, Case, Ruling, prints_of
-from callosum.policy.evidence import Asking, Evidence, gather, lost
-from callosum.policy.marks import lately_told, moved, paused, was_told
+from callosum.policy.commitments import dated, ended_by
+from callosum.policy.evidence import Asking, Evidence, gather, gather_more, lost
+from callosum.policy.marks import (
+    attempt_of,
+    lately_told,
+    moved,
+    paused,
+    shown_enough,
+    told_until,
+    until_repeat,
+    was_told,
+)
+from callosum.policy.sentence import no_key
 from callosum.policy.settle import EXPIRED, lapses
-from callosum.policy.table import cell, observe
+from callosum.policy.table import cell, committed, observe
 from callosum.rules.protected import GUARDS
 
 WAITER_TTL: Final = 3 * SECOND
@@ -74,7 +89,7 @@ def admit(ask: Ask, view: View) -> Change:
     return _weigh(ask, view)
 
 
-def admit_or_doubt(ask: Ask, looked: frozenset[int], view: View) -> Change:
+def admit_or_doubt(ask: Ask, looked: AbstractSet[int], view: View) -> Change:
     """Decide the call as ``admit`` does, unless an action in its way may have been refused by a person.
 
     Then nothing is written and the ``Ruling`` names these actions, except those in ``looked``: the gate looks at the
@@ -125,12 +140,20 @@ def _weigh(ask: Ask, view: View) -> Change:
     left = None
     if ask.waits and not ask.waiter and (left := _left_place(ask, view)) is not None:
         ask = replace(ask, waiter=left.id)
-    asking = Asking(ask.actor, call.run or "", call.host, found)
+    asking = Asking(ask.actor, call.run or "", call.host, found, call.instance)
     evidence = gather(asking, view, ask.waiter)
     earlier = view.earlier
     if earlier is not None and not any(one.action.id == earlier.id and one.kind is Kind.UNKNOWN for one in evidence):
         evidence.append(Evidence(earlier, Kind.UNKNOWN, 0, view.now - earlier.started, own=True))
-    cells = [(item, cell(found.tier, item.kind, item.action.tier, found.cells)) for item in evidence]
+    cells = [
+        (
+            item,
+            committed(found.tier, asks=call.pause, overlay=found.cells)
+            if item.committed
+            else cell(found.tier, item.kind, item.action.tier, found.cells),
+        )
+        for item in evidence
+    ]
     held = [item for item, verdict in cells if item.kind is Kind.HELD and verdict is not Verdict.ALLOW]
     note = ""
     if held and ask.waits:
@@ -139,18 +162,26 @@ def _weigh(ask: Ask, view: View) -> Change:
         note = "Waiting was refused: who is in the way waits for something this session holds."
     shown: list[tuple[Evidence, Verdict]] = []
     for item, verdict in cells:
-        if verdict is Verdict.ALLOW or was_told(ask, view, item):
+        if verdict is Verdict.ALLOW:
             continue
-        shown.append((item, paused(ask, view, item, verdict) if call.pause else verdict))
+        answer = paused(ask, view, item, verdict) if call.pause else verdict
+        if was_told(ask, view, item) and (answer is not Verdict.CONFIRM or shown_enough(ask, view, item)):
+            continue
+        shown.append((item, answer))
     verdict = max((v for _, v in shown), key=_gravity, default=Verdict.ALLOW)
     floor = found.verdict
     confirmed = floor is Verdict.CONFIRM and lately_told(ask, view)
     if floor is not None and floor.gravity > verdict.gravity and not confirmed:
         verdict = floor
         note = note or _asked(found)
+    more = 0
+    for item, ids in gather_more(asking, view, evidence, ask.waiter) if _is_crowded(view) else ():
+        if cell(found.tier, item.kind, item.action.tier, found.cells) is not Verdict.ALLOW:
+            more += len(ids) - bisect_right(ids, told_until(ask, view, item))
     shown.sort(key=lambda pair: (-pair[0].kind.gravity, -pair[0].action.id))
     items = tuple(item for item, _ in shown)
-    case = Case(verdict, items, conflicts_of(view, items[:MOST_CONFLICTS]), tuple(evidence), note)
+    conflicts = conflicts_of(view, items[:MOST_CONFLICTS], ask)
+    case = Case(verdict, items, conflicts, tuple(evidence), note, more)
     return _needs_a_person(ask, view, case) if verdict.gravity >= Verdict.ASK.gravity else _conclude(ask, view, case)
 
 
@@ -160,6 +191,14 @@ def _asked(found: Classification) -> str:
     if why.startswith(GUARDS):
         return f"Rule {found.rule!r} protects Callosum itself: {why.removeprefix(GUARDS)}. Only a person may do this."
     return f"Rule {found.rule!r} asks for this."
+
+
+def _is_crowded(view: View) -> bool:
+    """Whether the view holds actions as numbers only."""
+    for place in view.keys:  # noqa: SIM110 - on the way of most calls
+        if place.more:
+            return True
+    return False
 
 
 def _gravity(verdict: Verdict) -> int:
@@ -297,12 +336,14 @@ def _conclude(ask: Ask, view: View, case: Case) -> Change:
         case = replace(case, note="It runs once a person has approved it; ask again then, or do something else.")
     settles, entries = lapses(view)
     _give_up_place(ask, view, settles)
+    moves = tuple(moved(ask, view, verdict, case.items))
+    if verdict is Verdict.CONFIRM:
+        case = replace(case, wait=until_repeat(ask, view, moves), attempt=attempt_of(ask, view, case.items, moves))
     decision = draft(ask, case, view.now + len(entries))  # its entry follows what lapsed
     opening = None
     if verdict is Verdict.ASK:
         opening = Opening(State.ASKED, view.now + APPROVAL_TTL, content=ask.found.content, params=ask.params)
     entries.append(entry_of(ask, Event.INTERCEPT, verdict, body_of(ask, decision)))
-    moves = tuple(moved(ask, view, verdict, case.items))
     return Change(tuple(entries), opening, tuple(settles), moves, content=ask.found.content, answer=Ruling(decision))
 
 
@@ -319,6 +360,8 @@ def _open(ask: Ask, view: View, case: Case, *, used: Action | None = None, obser
         _give_up_place(ask, view, settles)
     if used is not None:
         settles.append(Settle(used, State.CANCELLED, ended=now))
+    if found.gap and _is_news(view):
+        case = replace(case, note=f"{case.note} {no_key(found.tier, call.tool)}".lstrip())
     leases = found.tier >= 3
     expires = now + ask.ttl
     limit = 0
@@ -327,6 +370,8 @@ def _open(ask: Ask, view: View, case: Case, *, used: Action | None = None, obser
     content, params = found.content, None
     if used is not None and call.rewrite and used.answer and used.content.digest != content.digest:
         content, params = used.content, msgspec.json.decode(used.answer)  # what others meet is what runs
+    if content.commitment is not None:
+        content = dated(content, now)
     opening = Opening(
         _OPENED if leases else _DONE,
         expires,
@@ -334,9 +379,11 @@ def _open(ask: Ask, view: View, case: Case, *, used: Action | None = None, obser
         call.host if leases else None,
         False,
         content,
-        prints_of(content) if found.tier >= 2 else (),
+        prints_of(content) if found.tier >= 2 or content.commitment is not None else (),
         _supersedes(ask, case.evidence) if case.evidence else (),
     )
+    if content.commitment is not None and view.twins and (ended := ended_by(found, view)):
+        opening = replace(opening, supersedes=(*opening.supersedes, *ended))
     id = now + len(entries)
     lease = Lease(id, max(expires, limit) / SECOND, (expires - id) / SECOND) if leases else None
     decision = draft(ask, case, id, observed, lease)
@@ -345,6 +392,14 @@ def _open(ask: Ask, view: View, case: Case, *, used: Action | None = None, obser
     entries.append(entry_of(ask, _INTERCEPT, case.verdict, body_of(ask, decision)))
     moves = tuple(moved(ask, view, _ALLOW if observed is not None else case.verdict, case.items))
     return Change(tuple(entries), opening, tuple(settles), moves, answer=Ruling(decision))
+
+
+def _is_news(view: View) -> bool:
+    """Return True if the session was not yet told that the tool's calls have no key; ``keys_of`` asks for the mark."""
+    place = view.keys[-1] if view.keys else None
+    return (
+        place is not None and place.key.mode is Mode.READ and place.key.name.startswith(NO_KEY) and not place.mark.read
+    )
 
 
 def _give_up_place(ask: Ask, view: View, settles: list[Settle]) -> None:

@@ -21,10 +21,11 @@ from callosum.model import (
     State,
     Verdict,
     View,
+    Worktree,
 )
 from callosum.policy.ask import Ask, Case
-from callosum.policy.evidence import Evidence, lost
-from callosum.policy.sentence import sentence
+from callosum.policy.evidence import Evidence, lost, unreported
+from callosum.policy.sentence import decided_by, decides_by, sentence
 from callosum.redact import summarise
 
 _ALLOW: Final = Verdict.ALLOW
@@ -81,7 +82,7 @@ def _lease(action: Action) -> Lease:
 
 def draft(ask: Ask, case: Case, id: int, observed: Verdict | None = None, lease: Lease | None = None) -> Decision:
     """The answer; ``id`` is the place of the entry that tells of it."""
-    verdict, count = case.verdict, len(case.items)
+    verdict, count = case.verdict, len(case.items) + case.more
     names = tuple([key.name for key in ask.found.keys])
     silent = observed is not None or (verdict is _ALLOW and not case.note)
     return Decision(
@@ -94,32 +95,51 @@ def draft(ask: Ask, case: Case, id: int, observed: Verdict | None = None, lease:
         ask.found.rule,
         case.conflicts,
         count,
-        None if silent else sentence(verdict, ask.found.tier, case.conflicts, count, case.note),
+        None
+        if silent
+        else sentence(verdict, ask.found.tier, case.conflicts, count, case.note, case.wait / SECOND, case.attempt),
         lease,
         observed,
     )
 
 
-def conflicts_of(view: View, items: tuple[Evidence, ...]) -> tuple[Conflict, ...]:
+def conflicts_of(view: View, items: tuple[Evidence, ...], ask: Ask) -> tuple[Conflict, ...]:
     """Evidence as it is shown, in its order."""
-    return tuple([_conflict(item, view.now) for item in items])
+    return tuple([_conflict(item, view.now, ask) for item in items])
 
 
-def _conflict(item: Evidence, now: int) -> Conflict:
+def _conflict(item: Evidence, now: int, ask: Ask) -> Conflict:
     """Evidence as it is shown: ages and remaining times in seconds."""
     action = item.action
     held = item.kind is Kind.HELD
+    running = unreported(action, now)
+    key = action.key
+    decided = decides = what = ""
+    until = None
+    if item.kind is Kind.OPPOSED:
+        theirs = action.content.commitment
+        key = ask.keys[item.place].name
+        side = action.content.stance or (theirs.side if theirs is not None else "")
+        decided = (decides_by if running else decided_by)(action.tool, side, key)
+        decides = decides_by(ask.call.tool, ask.found.content.stance or "+book", key)
+        if theirs is not None:
+            what, until = theirs.what, theirs.until / SECOND
     return Conflict(
         kind=item.kind,
         instance=action.session,
         tool=action.tool,
         tier=action.tier,
-        key="" if action.key.startswith(NO_KEY) else action.key,
+        key="" if key.startswith(NO_KEY) else key,
         id=action.id,
         state=State.UNKNOWN if lost(action, now) else action.state,
-        age=round((now - action.started if held else item.age) / SECOND, 3),
+        age=round((now - action.started if held or running else item.age) / SECOND, 3),
         expires_in=round((max(action.expires, action.limit) - now) / SECOND, 3) if held else None,
         own=item.own,
+        running=running,
+        decided=decided,
+        decides=decides,
+        until=until,
+        what=what,
     )
 
 
@@ -162,8 +182,22 @@ def origin_of(call: Call) -> dict[str, Any]:
     if call.cwd is not None and len(call.cwd) <= MAX_CWD and call.cwd.isprintable():
         body["cwd"] = call.cwd
         if call.worktree is not None and max(len(call.worktree.root), len(call.worktree.repository)) <= MAX_CWD:
-            body["worktree"] = {"root": call.worktree.root, "repository": call.worktree.repository}
+            body["worktree"] = _worktree(call.worktree)
+    if call.home is not None and len(call.home) <= MAX_CWD:
+        body["home"] = call.home
+    if call.homes:
+        body["homes"] = {user: home for user, home in call.homes.items() if len(home) <= MAX_CWD}
+    if call.worktrees:
+        body["worktrees"] = {
+            folder: one and _worktree(one) for folder, one in call.worktrees.items() if len(folder) <= MAX_CWD
+        }
+    if call.meta is not None:
+        body["meta"] = summarise(call.meta)
     return body
+
+
+def _worktree(found: Worktree) -> dict[str, str]:
+    return {"root": found.root, "repository": found.repository}
 
 
 def entry_of(ask: Ask, event: Event, verdict: Verdict | None, body: dict[str, Any]) -> Entry:

@@ -33,6 +33,7 @@ from callosum.model import (
 )
 from callosum.policy import settle
 from callosum.policy.ask import prints_of
+from callosum.policy.commitments import dated
 from callosum.policy.settle import Who
 
 NOTE: Final = "reported while the gate could not be asked"
@@ -91,8 +92,9 @@ def enter(arrival: Arrival, view: View) -> Change:
         keys=arrival.keys,
         body={**arrival.body, "started": started / SECOND},
     )
-    content = classification.content
-    opening = Opening(state, expires, content=content, prints=prints_of(content) if classification.tier >= 2 else ())
+    content = dated(classification.content, started)
+    found = classification.tier >= 2 or content.commitment is not None
+    opening = Opening(state, expires, content=content, prints=prints_of(content) if found else ())
     moves = []
     if outcome is None or outcome is Outcome.DONE:
         moves = [

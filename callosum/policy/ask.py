@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from callosum.model import (
     NO_KEY,
+    Asks,
     Call,
     Classification,
     Conflict,
@@ -17,10 +18,13 @@ from callosum.model import (
     Key,
     Mode,
     Scope,
+    Tier,
     Verdict,
 )
-from callosum.policy.evidence import Evidence
+from callosum.policy.commitments import COMMITTED
+from callosum.policy.evidence import REMOTE, Evidence, remote_of
 from callosum.rules.content import contrary
+from callosum.rules.keys import merge
 
 _FLOORS: Final = (0, 0, 0, 2, 1)
 """By tier: the lowest tier of an act that can be ``recent`` to it; none below tier 3 is told of any."""
@@ -52,7 +56,10 @@ class Ask(Struct, frozen=True, gc=False):
 class Case(Struct, frozen=True, gc=False):
     """What was weighed: the verdict, what is shown for it, all evidence, and a sentence of the gate's own.
 
-    ``items`` is the evidence the session is told of, gravest first; ``conflicts`` its first ten.
+    ``items`` is the evidence the session is told of, gravest first; ``conflicts`` its first ten. ``more`` is how much
+    milder or older evidence there is beside ``items``, of actions that the view holds as numbers. ``wait`` is how many
+    microseconds must pass before a repeat confirms. ``attempt`` counts the pauses of a call that would replace a
+    changed file unread, from 1; 0 for other calls.
     """
 
     verdict: Verdict
@@ -60,6 +67,9 @@ class Case(Struct, frozen=True, gc=False):
     conflicts: tuple[Conflict, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     note: str = ""
+    more: int = 0
+    wait: int = 0
+    attempt: int = 0
 
 
 class Ruling(Struct, frozen=True, gc=False):
@@ -90,7 +100,7 @@ def scope_of(ask: Ask, identity: bytes | None) -> Scope:
         ask.actor,
         ask.keys,
         identity,
-        _lookups(found.content) if tier >= 2 else (),
+        _lookups(found.content) if tier >= 2 or found.content.commitment is not None else (),
         _FLOORS[tier] or (2 if found.cells else 0),
         tier >= 2 or found.cells is not None or _may_need_a_person(found),
         ask.waits,
@@ -98,17 +108,29 @@ def scope_of(ask: Ask, identity: bytes | None) -> Scope:
         call.parent or "",
         call.continues or "",
         tier >= 3,
+        Asks(found.content, call.run or "", call.host),
     )
 
 
-def keys_of(found: Classification) -> tuple[Key, ...]:
+def keys_of(found: Classification, tool: str) -> tuple[Key, ...]:
     """The keys the store works with: the call's own, or the hidden one of its content.
 
-    Below tier 2 a call without keys is nobody's concern, unless what it was told must be found when it is repeated.
+    With a push comes the key on which looks at the whole remote are marked: ``callosum.policy.evidence``. Below tier 2
+    a call without keys is nobody's concern, unless what it was told must be found when it is repeated.
+    At tiers 3 and 4 a second hidden key, of the tool, is marked as read once the session was told that it has none.
     """
+    if found.tier >= 2 and found.keys:
+        for key in found.keys:
+            if REMOTE in key.name:
+                wholes = [remote_of(one.name) for one in found.keys if one.mode is not Mode.READ]
+                return merge([*found.keys, *[Key(name, Mode.APPEND) for name in wholes if name]])[0]
+        return found.keys
     if found.keys or (found.tier < 2 and found.verdict is not Verdict.CONFIRM and not _may_need_a_person(found)):
         return found.keys
-    return (Key(NO_KEY + found.content.digest.hex(), Mode.WRITE),)
+    hidden = Key(NO_KEY + found.content.digest.hex(), Mode.WRITE)
+    if found.gap and found.tier >= Tier.HIGH:
+        return (hidden, Key(NO_KEY + blake2b(tool.encode("utf-8", "replace"), digest_size=16).hexdigest(), Mode.READ))
+    return (hidden,)
 
 
 def _may_need_a_person(found: Classification) -> bool:
@@ -120,14 +142,16 @@ def _may_need_a_person(found: Classification) -> bool:
 
 def prints_of(content: Content) -> tuple[bytes, ...]:
     """The digests under which later calls can find this act."""
-    return (*_repeatable(content), _stance_print(content.stance)) if content.stance else _repeatable(content)
+    found = (*_repeatable(content), _stance_print(content.stance)) if content.stance else _repeatable(content)
+    return found if content.commitment is None else (*found, COMMITTED)
 
 
 def _lookups(content: Content) -> tuple[bytes, ...]:
     """The digests under which this call looks for earlier acts."""
-    if not content.stance:
-        return _repeatable(content)
-    return (*_repeatable(content), _stance_print(contrary(content.stance)))
+    found = _repeatable(content)
+    if content.stance:
+        found = (*found, _stance_print(contrary(content.stance)))
+    return found if content.commitment is None else (*found, COMMITTED)
 
 
 def _repeatable(content: Content) -> tuple[bytes, ...]:

@@ -1,21 +1,24 @@
 """Evidence: what in a view stands in a call's way, as conflicts with a kind (PROTOCOL section 4).
 
 Who counts
-    Other sessions, on any shared key; of the session's own past only an action without an outcome
-    and the same content. A second run of the session that is open at the same time is a stranger.
+    Other sessions, on any shared key, but not what an ancestor still runs; of the session's own past only an action
+    without an outcome and the same content. A second run of the session that is open at the same time is a stranger.
 What counts
     Every write for ``stale``; actions of tier 2 or more for the rest (of tier 1 where tier 4 asks).
     Reads are no evidence. Two appends do not meet. A failed or cancelled action is none either.
 When
     A change is dated by its report. Without one it is "still changing" until it can no longer be
     running (``Action.expires``), and dated by that moment from then on.
+    A running action that holds a lease is ``held``, not ``stale``, wherever the policy says something of ``held``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from callosum.model import (
     DAY,
@@ -29,9 +32,12 @@ from callosum.model import (
     Mode,
     State,
     Tier,
+    Verdict,
     View,
     overlap,
 )
+from callosum.policy.commitments import against, is_ended
+from callosum.policy.table import cell
 from callosum.rules.content import contrary, near
 
 SAME_CONTENT: Final = DAY
@@ -46,6 +52,10 @@ LONGEST_LOOK: Final = SAME_ORIGIN
 
 _WHILE_RUNNING: Final = "build:"
 """What disturbs only as long as it runs: the next run makes again what it leaves."""
+_COUNTED_IN_EACH: Final = "thread:|"
+"""A thread without its chat: two sessions that both name a chat as well (``append``) may mean two threads."""
+REMOTE: Final = "|remote:"
+"""What the keys of a remote's branches hold: ``git:/repo|remote:origin/main``, ``git:/repo|remote:origin/``."""
 _SETTLED_AWAY = frozenset({State.FAILED, State.CANCELLED, State.ASKED})
 
 
@@ -55,13 +65,15 @@ def horizon(now: int, window: int) -> int:
 
 
 class _Add(Protocol):
-    def __call__(self, action: Action, kind: Kind, place: int, *, own: bool = False) -> None: ...
+    def __call__(self, action: Action, kind: Kind, place: int, *, own: bool = False, unread: bool = False) -> None: ...
 
 
 class Evidence(Struct, frozen=True, gc=False):
     """One reason not to go on: ``action`` stands in the way as ``kind``, seen through ``place``.
 
     ``place`` is the number of the asking call's key. ``age`` is in microseconds since the other acted.
+    ``unread``: a ``stale`` of what this session never read. ``changes``: a ``held`` that would be ``stale`` if the
+    action had ended. ``committed``: it counts only as a commitment, for it is older than the rule's window.
     """
 
     action: Action
@@ -69,6 +81,9 @@ class Evidence(Struct, frozen=True, gc=False):
     place: int
     age: int
     own: bool = False
+    unread: bool = False
+    changes: bool = False
+    committed: bool = False
 
 
 class Asking(Struct, frozen=True, gc=False):
@@ -78,6 +93,7 @@ class Asking(Struct, frozen=True, gc=False):
     run: str
     host: Host | None
     found: Classification
+    instance: str = ""
 
 
 def lapsed(action: Action, now: int) -> bool:
@@ -102,6 +118,15 @@ def unreported(action: Action, now: int) -> bool:
     if action.state is State.OPEN:
         return not lapsed(action, now)
     return action.state is State.DONE and not action.ended and now < action.expires
+
+
+def shown_as_held(found: Classification, action: Action) -> bool:
+    """Return True if the call meets the action, while that holds a lease, as ``held`` and not as ``stale``.
+
+    It does unless the policy lets ``held`` pass or is stricter about ``stale``.
+    """
+    held = cell(found.tier, Kind.HELD, action.tier, found.cells)
+    return held is not Verdict.ALLOW and held.gravity >= cell(found.tier, Kind.STALE, 0, found.cells).gravity
 
 
 def lost(action: Action, now: int) -> bool:
@@ -133,8 +158,31 @@ def last_look(place: KeyView, window: int) -> int:
     return place.mark.read
 
 
+def remote_of(key: str) -> str:
+    """Return the key on which looks at all of a remote are marked, ``""`` for a key that is of no remote's branch.
+
+    ``git:/repo|remote:origin/main`` gives ``git:/repo|remote:origin``.
+    """
+    repository, found, branch = key.partition(REMOTE)
+    if not found or not repository.startswith("git:"):
+        return ""
+    is_address = "://" in branch or branch[:1] in ("/", ".", "~") or "@" in branch
+    remote = branch.rpartition("/")[0] if is_address else branch.partition("/")[0]
+    return f"{repository}{REMOTE}{remote}" if remote and remote != branch else ""
+
+
+def _last_look_at_remote(view: View, place: KeyView) -> int:
+    """When the session last looked at the branch or the whole of a remote, 0 if never or for any other key.
+
+    Its own push shows it nothing of what others have pushed.
+    """
+    if REMOTE not in place.key.name or not (whole := remote_of(place.key.name)):
+        return 0
+    return max([place.mark.read, *(other.mark.read for other in view.keys if other.key.name == whole)])
+
+
 def gather(asking: Asking, view: View, waiter: int = 0) -> list[Evidence]:
-    """All evidence against the call, in no order; ``recent`` left out where another kind fits.
+    """All evidence against the call, unordered. Another kind replaces ``recent``, and ``held`` replaces ``stale``.
 
     ``waiter`` is the id of the call's own place in the queue: only earlier waiters count then.
     """
@@ -142,16 +190,19 @@ def gather(asking: Asking, view: View, waiter: int = 0) -> list[Evidence]:
         return []
     heap: dict[tuple[int, Kind, int], Evidence] = {}
 
-    def add(action: Action, kind: Kind, place: int, *, own: bool = False) -> None:
-        heap[action.id, kind, place] = Evidence(action, kind, place, view.now - moment(action, view.now), own)
+    def add(action: Action, kind: Kind, place: int, *, own: bool = False, unread: bool = False) -> None:
+        heap[action.id, kind, place] = Evidence(action, kind, place, view.now - moment(action, view.now), own, unread)
 
     for number, place in enumerate(view.keys):
         if place.key.name.startswith(NO_KEY):
-            _hidden(asking, view, place, number, add)
+            if place.key.mode is not Mode.READ:
+                _hidden(asking, view, place, number, add)
             continue
         seen: set[int] = set()
         for action in (*place.live, *place.latest):
             if action.id in seen or action.id == waiter or not meets(place.key.mode, action.mode):
+                continue
+            if _of_family(view, action):
                 continue
             seen.add(action.id)
             if action.session == asking.actor:
@@ -159,11 +210,38 @@ def gather(asking: Asking, view: View, waiter: int = 0) -> list[Evidence]:
             else:
                 _other(asking, view, action, number, waiter, add)
         if place.key.mode is Mode.WRITE:
-            for action in _stale(asking, view, place):
-                add(action, Kind.STALE, number)
+            _stale(asking, view, place, number, add)
     _same_content(asking, view, add)
+    for id, kind, number in [at for at in heap if at[1] is Kind.STALE]:
+        held = heap.get((id, Kind.HELD, number))
+        if held is not None and shown_as_held(asking.found, held.action):
+            del heap[id, kind, number]
+            heap[id, Kind.HELD, number] = replace(held, changes=True)
+    if asking.found.content.commitment is not None:
+        _commitments(asking, view, heap)
     graver = {item.action.id for item in heap.values() if item.kind is not Kind.RECENT}
     return [e for e in heap.values() if e.kind is not Kind.RECENT or e.action.id not in graver]
+
+
+def gather_more(
+    asking: Asking, view: View, evidence: Sequence[Evidence], waiter: int = 0
+) -> list[tuple[Evidence, list[int]]]:
+    """Return the evidence of the actions that a view holds as numbers: one of each sort, and whose it is besides."""
+    found: list[tuple[Evidence, list[int]]] = []
+    counted: dict[tuple[Kind, int], set[int]] = {}
+    for number, place in enumerate(view.keys):
+        for more in place.more:
+            keys = [replace(other, live=(), latest=(), stale=(), more=()) for other in view.keys]
+            keys[number] = replace(keys[number], live=(more.action,))
+            for item in gather(asking, View(view.now, tuple(keys), ancestors=view.ancestors), waiter):
+                known = counted.get((item.kind, item.place))
+                if known is None:
+                    same = (e for e in evidence if e.kind is item.kind and e.place == item.place)
+                    known = counted[item.kind, item.place] = {e.action.id for e in same}
+                ids = [id for id in more.ids if id not in known]
+                known.update(ids)
+                found.append((item, ids))
+    return found
 
 
 def _hidden(asking: Asking, view: View, place: KeyView, number: int, add: _Add) -> None:
@@ -176,6 +254,11 @@ def _hidden(asking: Asking, view: View, place: KeyView, number: int, add: _Add) 
             add(action, Kind.UNKNOWN, number, own=own)
         elif not own and leased(action, view.now) and action.session not in view.ancestors:
             add(action, Kind.HELD, number)
+
+
+def _of_family(view: View, action: Action) -> bool:
+    """Return True if an ancestor of the session still runs the action: this session may be a part of it."""
+    return action.session in view.ancestors and (unreported(action, view.now) or leased(action, view.now))
 
 
 def _floor(asking: Asking) -> int:
@@ -207,11 +290,15 @@ def _other(asking: Asking, view: View, action: Action, number: int, waiter: int,
         return
     if leased(action, now):
         overtaken = waiter and action.state is State.QUEUED and action.id > waiter
-        if action.session not in view.ancestors and not overtaken:
+        if not overtaken:
             add(action, Kind.HELD, number)
     elif lost(action, now):
         add(action, Kind.UNKNOWN, number)
-    elif action.state is State.DONE and now - moment(action, now) < found.window:
+    elif (
+        action.state is State.DONE
+        and now - moment(action, now) < found.window
+        and moment(action, now) >= _last_look_at_remote(view, view.keys[number])
+    ):
         add(action, Kind.RECENT, number)
     _opposed(asking, view, action, number, add)
 
@@ -224,17 +311,22 @@ def _opposed(asking: Asking, view: View, action: Action, number: int, add: _Add)
             add(action, Kind.OPPOSED, number)
 
 
-def _stale(asking: Asking, view: View, place: KeyView) -> list[Action]:
+def _stale(asking: Asking, view: View, place: KeyView, number: int, add: _Add) -> None:
     """Others' changes to what this session read before them, or never read and would replace."""
     now, found = view.now, asking.found
     look = last_look(place, found.window)
     replaces = not found.content.repeats
     genuine = place.mark.read
-    if not look and len(view.keys) > 1:
+    looked = _last_look_at_remote(view, place)
+    if looked and looked >= look:
+        look = genuine = looked
+    elif not look and len(view.keys) > 1:
         look = genuine = _names_seen(view, place)
-    changes = [*place.stale]
+    for action in place.stale:
+        if not looked or moment(action, now) >= looked:
+            add(action, Kind.STALE, number)
     for action in (*place.latest, *(a for a in place.live if a.state in (State.OPEN, State.UNKNOWN))):
-        if action.session == asking.actor or action.lock or action.state in _SETTLED_AWAY:
+        if action.session == asking.actor or action.lock or action.state in _SETTLED_AWAY or _of_family(view, action):
             continue
         if found.content.whole and found.content.whole == action.content.whole:
             continue
@@ -242,7 +334,7 @@ def _stale(asking: Asking, view: View, place: KeyView) -> list[Action]:
         if not running and place.key.name.startswith(_WHILE_RUNNING):
             continue
         changed = now if running else moment(action, now)
-        seen = look and not (place.above and _hangs_on(action))
+        seen = look and (looked or not (place.above and _hangs_on(action)))
         if seen and look == genuine:
             stale = changed > look
         elif seen and replaces:
@@ -252,8 +344,7 @@ def _stale(asking: Asking, view: View, place: KeyView) -> list[Action]:
             young = now - changed < min(UNSEEN_CHANGE, found.window)
             stale = not seen and replaces and not action.content.repeats and young
         if stale and action.mode is not Mode.READ:
-            changes.append(action)
-    return changes
+            add(action, Kind.STALE, number, unread=not seen)
 
 
 def _names_seen(view: View, place: KeyView) -> int:
@@ -278,7 +369,7 @@ def _same_content(asking: Asking, view: View, add: _Add) -> None:
         pool.update((action.id, action) for action in (*place.live, *place.latest))
     floor, opposite = _floor(asking), contrary(found.content.stance)
     for action in pool.values():
-        if action.state in _SETTLED_AWAY or action.state is State.QUEUED or action.lock:
+        if action.state in _SETTLED_AWAY or action.state is State.QUEUED or action.lock or _of_family(view, action):
             continue
         own = action.session == asking.actor
         if action.tier < floor or (own and not found.content.repeats):
@@ -289,6 +380,21 @@ def _same_content(asking: Asking, view: View, add: _Add) -> None:
             _opposed(asking, view, action, met, add)
         if _repeats(found, action, now, own=own) and (number := _shared(view.keys, action)) is not None:
             add(action, Kind.DUPLICATE, number, own=own)
+
+
+def _commitments(asking: Asking, view: View, heap: dict[tuple[int, Kind, int], Evidence]) -> None:
+    """Add the commitments that the call contradicts; leave out those that a contrary action has ended."""
+    found, now = asking.found, view.now
+    ended = {action.id for action in view.twins if is_ended(action, view)}
+    for place in [place for place, item in heap.items() if item.kind is Kind.OPPOSED and item.action.id in ended]:
+        del heap[place]
+    for action, number in against(found, asking.actor, asking.instance, view):
+        age = now - moment(action, now)
+        committed = action.state is State.DONE and age >= found.window
+        if (action.id, Kind.DUPLICATE, number) in heap or (committed and not found.window) or _of_family(view, action):
+            continue  # a rule with a window of 0 says that the past does not matter
+        if not any(item.action.id == action.id and item.kind is Kind.OPPOSED for item in heap.values()):
+            heap[action.id, Kind.OPPOSED, number] = Evidence(action, Kind.OPPOSED, number, age, committed=committed)
 
 
 def _repeats(found: Classification, action: Action, now: int, *, own: bool) -> bool:
@@ -317,8 +423,9 @@ def _shared(places: tuple[KeyView, ...], action: Action, *, meeting: bool = Fals
     for number, place in enumerate(places):
         if place.key.mode is Mode.READ:
             continue
+        apart = meeting or place.key.name.startswith(_COUNTED_IN_EACH)
         for key in action.keys:
-            if key.mode is Mode.READ or (meeting and not meets(place.key.mode, key.mode)):
+            if key.mode is Mode.READ or (apart and not meets(place.key.mode, key.mode)):
                 continue
             if overlap(place.key.name, key.name):
                 return number

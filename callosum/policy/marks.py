@@ -5,6 +5,7 @@ A mark, not a token, is what confirms: models reword, so the repeat is known by 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from msgspec.structs import replace
@@ -23,12 +24,27 @@ from callosum.model import (
     View,
 )
 from callosum.policy.ask import Ask
-from callosum.policy.evidence import Evidence, moment, unreported
-from callosum.policy.table import pause
+from callosum.policy.evidence import Evidence, moment, shown_as_held, unreported
+from callosum.policy.table import cell, pause
 
+ORDER: Final = SECOND
+"""How much later than the answer a call must be made to count as made after it, where nothing else tells."""
 PAUSES: Final = 2
 PAUSE_SPAN: Final = 10 * MINUTE
 """After two pauses for ``recent`` or ``held`` on one key in ten minutes, tier 3 is only warned."""
+REPLACING: Final = 3
+"""Pauses that must have shown a change before a call that replaces the whole file goes through unread."""
+
+_APPENDS: Final = 1
+_AGAINST_NO: Final = 128
+_BITS: Final = 8
+_PACKED: Final = 1 << 2 * _BITS
+_EVERY: Final = (1 << _BITS) - 1
+"""All bits of what a mark covers: one for each kind, ``1 << gravity``, and ``_APPENDS`` for actions that append.
+
+What is ``opposed`` to a call that takes a side with ``-`` has the bit ``_AGAINST_NO`` instead: it is not what is
+opposed to the other side, which the same session may take next.
+"""
 
 _WARN, _CONFIRM = Verdict.WARN, Verdict.CONFIRM  # an enum's attributes are slow
 
@@ -36,15 +52,102 @@ _WARN, _CONFIRM = Verdict.WARN, Verdict.CONFIRM  # an enum's attributes are slow
 def was_told(ask: Ask, view: View, item: Evidence) -> bool:
     """Whether the session was told of it, no less gravely; tier 4 ignores what it was told.
 
-    So does whoever a lease of tier 4 holds off: that lease is lifted by its end alone.
+    So does whoever a lease of tier 4 holds off: that lease is lifted by its end alone. Who was told that an action is
+    ``held`` is told of its change too, once that has happened, if it had read the resource before.
+    A commitment beyond the rule's window is confirmed by a repeat at any tier where no person can be asked.
     """
-    if ask.found.tier >= Tier.CRITICAL or not view.keys:
-        return False
+    return item.action.id <= told_until(ask, view, item)
+
+
+def told_until(ask: Ask, view: View, item: Evidence) -> int:
+    """Return the id of the newest action of this kind or a graver one that the session was notified of; 0 for none."""
+    if (ask.found.tier >= Tier.CRITICAL and (not item.committed or ask.call.pause)) or not view.keys:
+        return 0
     if item.kind is Kind.HELD and item.action.tier >= Tier.CRITICAL:
-        return False
+        return 0
     mark = view.keys[item.place].mark
-    told, kind = (mark.told, mark.told_kind) if _after(ask, view, mark) else (mark.before, mark.before_kind)
-    return item.action.id <= told and item.kind.gravity <= kind
+    gravity = item.kind.gravity
+    if item.kind is Kind.STALE and item.action.tier >= Tier.HIGH and shown_as_held(ask.found, item.action):
+        if item.unread:
+            gravity = Kind.HELD.gravity
+        elif item.action.ended > mark.told_at:
+            return 0  # whatever it was told of this action was said while that was running
+    now, then = covers(mark)
+    if _after(ask, view, mark):
+        told, gravest, covered = mark.told, mark.told_kind, now
+    else:
+        told, gravest, covered = mark.before, mark.before_kind, then
+    if gravity > gravest or (covered != _EVERY and not _covers(ask, covered, item, gravity)):
+        return 0
+    return told
+
+
+def covers(mark: Mark) -> tuple[int, int]:
+    """Return the bits of what ``told`` and ``before`` of a mark cover: all, unless it says something else."""
+    packed = -mark.pauses[0] if mark.pauses else 0
+    return (packed & _EVERY, packed >> _BITS) if 0 < packed < _PACKED else (_EVERY, _EVERY)
+
+
+def with_covers(pauses: tuple[int, ...], told: int, before: int) -> tuple[int, ...]:
+    """Return the pauses of a mark with what its notices cover, which a gate of the version before does not read."""
+    bare = pauses[1:] if pauses and -_PACKED < pauses[0] < 0 else pauses
+    return bare if told == before == _EVERY else (-(before << _BITS | told), *bare)
+
+
+def _covers(ask: Ask, covered: int, item: Evidence, gravity: int) -> bool:
+    """Whether evidence of this sort was looked for when the session was told, as itself or as ``gravity`` says."""
+    if item.action.mode is Mode.APPEND and not covered & _APPENDS:
+        return False
+    return bool(covered & (_bit(ask, item.kind) | (1 << gravity if gravity != item.kind.gravity else 0)))
+
+
+def _bit(ask: Ask, kind: Kind) -> int:
+    """Return the bit of what is in the way of this call as this kind."""
+    if kind is Kind.OPPOSED and ask.found.content.stance[:1] == "-":
+        return _AGAINST_NO
+    return 1 << kind.gravity
+
+
+def _looked_for(ask: Ask, mode: Mode, mine: Iterable[Evidence]) -> int:
+    """Return the bits of what is shown to this call if it is in the way: not all that would stop a graver one.
+
+    What was shown is always among it, so that a repeat of the call confirms.
+    """
+    found = ask.found
+    bits = 0 if mode is Mode.APPEND else _APPENDS
+    for kind in Kind:
+        if cell(found.tier, kind, 0, found.cells) is not Verdict.ALLOW:
+            bits |= _bit(ask, kind)
+    if bits & 1 << Kind.OPPOSED.gravity and not found.content.stance:
+        bits |= _AGAINST_NO
+    for item in mine:
+        bits |= _bit(ask, item.kind) | (_APPENDS if item.action.mode is Mode.APPEND else 0)
+    return bits
+
+
+def replaces(ask: Ask, item: Evidence) -> bool:
+    """Return True if the call would replace a whole file that another session has changed, or is changing."""
+    return item.kind is Kind.STALE and bool(ask.found.content.whole) and ask.keys[item.place].name.startswith("file:")
+
+
+def pauses_that_showed(mark: Mark, item: Evidence) -> int:
+    """Return how many pauses have shown this change to a session that would replace the file, since it last read it."""
+    since = max(item.action.id, mark.read)
+    return sum(1 for pause in mark.pauses if -pause > max(since, _PACKED))
+
+
+def shown_enough(ask: Ask, view: View, item: Evidence) -> bool:
+    """Return False if a pause must show the conflict again, although the session was notified of it."""
+    if not view.keys or not replaces(ask, item):
+        return True
+    return pauses_that_showed(view.keys[item.place].mark, item) >= REPLACING
+
+
+def attempt_of(ask: Ask, view: View, items: Iterable[Evidence], moves: Iterable[Move]) -> int:
+    """Return which attempt to replace a file unread the paused call is, from 1; 0 if it replaces none."""
+    marks = {place.key.name: place.mark for place in view.keys} | {move.key: move.mark for move in moves}
+    replacing = [item for item in items if replaces(ask, item)]
+    return max((pauses_that_showed(marks[view.keys[item.place].key.name], item) for item in replacing), default=0)
 
 
 def _after(ask: Ask, view: View, mark: Mark) -> bool:
@@ -58,7 +161,21 @@ def _after(ask: Ask, view: View, mark: Mark) -> bool:
         return ask.call.after >= mark.told_at
     if ask.call.run and mark.told_run and ask.call.run != mark.told_run:
         return True
-    return view.now - mark.told_at >= SECOND
+    return view.now - mark.told_at >= ORDER
+
+
+def until_repeat(ask: Ask, view: View, moves: Iterable[Move]) -> int:
+    """Return how many microseconds must pass before a repeat of the paused call confirms it.
+
+    None have to where the host says what the model had seen when it called; a repeat of another turn need not wait
+    either. Otherwise a repeat that comes at once may be a second call of the turn in which the first was made.
+    """
+    if ask.call.after is not None:
+        return 0
+    told = max((move.mark.told_at for move in moves), default=0) or max(
+        (place.mark.told_at for place in view.keys), default=0
+    )
+    return max(0, told + ORDER - view.now)
 
 
 def lately_told(ask: Ask, view: View) -> bool:
@@ -74,11 +191,15 @@ def paused(ask: Ask, view: View, item: Evidence, verdict: Verdict) -> Verdict:
     result = pause(verdict, item.kind, item.age)
     if result is not Verdict.CONFIRM or ask.found.tier != Tier.HIGH:
         return result
-    mild = item.kind in (Kind.RECENT, Kind.HELD)
-    pauses = view.keys[item.place].mark.pauses if view.keys else ()
-    if mild and len(pauses) >= PAUSES and view.now - pauses[-PAUSES] < PAUSE_SPAN:
+    pauses = [pause for pause in view.keys[item.place].mark.pauses if pause > 0] if view.keys else []
+    if _mild(item) and len(pauses) >= PAUSES and view.now - pauses[-PAUSES] < PAUSE_SPAN:
         return verdict
     return result
+
+
+def _mild(item: Evidence) -> bool:
+    """Whether the evidence is no reason to pause a session again and again."""
+    return item.kind in (Kind.RECENT, Kind.HELD) and not item.changes
 
 
 def moved(ask: Ask, view: View, verdict: Verdict, items: tuple[Evidence, ...]) -> list[Move]:
@@ -89,7 +210,7 @@ def moved(ask: Ask, view: View, verdict: Verdict, items: tuple[Evidence, ...]) -
         if verdict is _WARN or verdict is _CONFIRM:
             mine = [item for item in items if item.place == number]
             if mine or (verdict is _CONFIRM and not items and number == 0):
-                mark = _tell(ask, view, mark, mine, verdict)
+                mark = _tell(ask, view, place, mine, verdict)
         if verdict.proceed and place.key.mode is Mode.READ and _worth_a_read(place, view):
             mark = replace(mark, read=view.now)
         if mark is not place.mark:
@@ -97,13 +218,21 @@ def moved(ask: Ask, view: View, verdict: Verdict, items: tuple[Evidence, ...]) -
     return moves
 
 
-def _tell(ask: Ask, view: View, mark: Mark, mine: list[Evidence], verdict: Verdict) -> Mark:
+def _tell(ask: Ask, view: View, place: KeyView, mine: list[Evidence], verdict: Verdict) -> Mark:
+    mark = place.mark
     told = max([mark.told, *(item.action.id for item in mine)])
     kind = max([mark.told_kind, *(item.kind.gravity for item in mine)])
+    now, then = covers(mark)
+    covered = _covered(ask, place, mine, told) if mine else now
     known = _after(ask, view, mark)
-    if mine and (told, kind) == (mark.told, mark.told_kind) and not (known and verdict is _CONFIRM):
+    same = (told, kind, covered) == (mark.told, mark.told_kind, now)
+    if mine and same and not (known and verdict is _CONFIRM):
         return mark  # a sibling of the call that was told; the second runs from the first telling
-    mild = verdict is Verdict.CONFIRM and bool(mine) and all(i.kind in (Kind.RECENT, Kind.HELD) for i in mine)
+    pauses = mark.pauses
+    if verdict is _CONFIRM and mine and all(map(_mild, mine)):
+        pauses = _with_pause(pauses, view.now)
+    elif verdict is _CONFIRM and (known or told > mark.told) and any(replaces(ask, item) for item in mine):
+        pauses = _with_pause(pauses, -view.now)
     return replace(
         mark,
         told=told,
@@ -113,14 +242,32 @@ def _tell(ask: Ask, view: View, mark: Mark, mine: list[Evidence], verdict: Verdi
         told_run=ask.call.run or "",
         before=mark.told if known else mark.before,
         before_kind=mark.told_kind if known else mark.before_kind,
-        pauses=(*mark.pauses, view.now)[-PAUSES:] if mild else mark.pauses,
+        pauses=with_covers(pauses, covered, now if known else then),
     )
+
+
+def _covered(ask: Ask, place: KeyView, mine: list[Evidence], told: int) -> int:
+    """Return the bits of what the mark covers after this answer, which tells of actions up to ``told``.
+
+    What an earlier answer covered beyond this one still counts as long as no newer action is told of.
+    """
+    bits = _looked_for(ask, place.key.mode, mine)
+    return bits | covers(place.mark)[0] if told == place.mark.told else bits
+
+
+def _with_pause(pauses: tuple[int, ...], pause: int) -> tuple[int, ...]:
+    """Return the pauses with one more, as far as they are needed. The mild ones come last, as an older gate expects."""
+    every = (*pauses, pause)
+    replacing, mild = [one for one in every if one <= -_PACKED], [one for one in every if one > 0]
+    return (*replacing[-REPLACING:], *mild[-PAUSES:])
 
 
 def _worth_a_read(place: KeyView, view: View) -> bool:
     """Whether this read says more than the last one did: something changed in between."""
     if not place.mark.read or place.key.name[-1:] == "/":
         return True  # what changed in a tree is not looked up for who only looks
+    if not (place.latest or place.live):
+        return False
     newest = max((moment(a, view.now) for a in (*place.latest, *place.live)), default=0)
     if any(unreported(action, view.now) for action in place.latest):
         return True

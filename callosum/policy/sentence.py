@@ -6,18 +6,24 @@ control characters and quoted, so that no session instructs another through the 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from callosum.characters import escaped
 from callosum.model import Conflict, Kind, State, Verdict
 from callosum.redact import quote
+from callosum.rules.name import read_name
+from callosum.rules.opposites import SIDES, stance
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._:-]+(?:/[A-Za-z0-9._:-]+)?")
 _LONGEST: Final = 40
 """Longest name that stands in a sentence without quotes, in characters."""
 _SHOWN: Final = 2
+_NTH: Final = ("first", "second", "third", "fourth")
+"""Attempts to replace a changed file unread; the last of them goes through."""
 
 _WHAT: Final = {
     Kind.HELD: "{who} has an active action on {key}",
@@ -28,8 +34,19 @@ _WHAT: Final = {
     Kind.UNKNOWN: "an action of {who} on {key} began {ago} ({tool}) and its outcome was never "
     "reported: it may or may not have happened",
 }
-_DOING: Final = "{who} is doing the same on {key} ({tool})"
+_RUNNING: Final = {
+    Kind.RECENT: "{who} is acting on {key} now ({tool}, began {ago})",
+    Kind.DUPLICATE: "{who} is doing the same on {key} now ({tool}, began {ago})",
+    Kind.STALE: "{who} is changing {key} now ({tool}, began {ago})",
+    Kind.OPPOSED: "{who} is committing to the contrary on {key} now ({tool}, began {ago})",
+}
+"""What is said of an action that has not ended: nothing that is not true yet."""
 _PERHAPS: Final = "{who} may have done the same on {key} {ago} ({tool}): its outcome was never reported"
+_OPPOSED: Final = "{who} already {decided} {key} {ago} ({tool}){what}; this call {decides} it"
+_OPPOSED_NOW: Final = "{who} {decided} {key} now ({tool}, began {ago}){what}; this call {decides} it"
+_OPPOSED_PERHAPS: Final = (
+    "{who} perhaps already {decided} {key} {ago} ({tool}){what}, its outcome was never reported; this call {decides} it"
+)
 _QUEUED: Final = "{who} is waiting for {key} already"
 
 _ADVICE: Final = {
@@ -40,11 +57,23 @@ _ADVICE: Final = {
     Kind.OPPOSED: "Settle which of the two holds, or ask a person.",
     Kind.UNKNOWN: "Look whether it happened before you try again.",
 }
+_ADVICE_RUNNING: Final = {
+    Kind.RECENT: "Wait until it is done, then check what was done.",
+    Kind.STALE: "Wait until it is done, then read it again.",
+}
 
 
 def ask_to_resolve(id: int) -> str:
     """Return what an agent is to ask its person for, so that an ``unknown`` action ends."""
     return f"ask the person to run `callosum resolve {id} --happened`, or `--not` if it did not happen"
+
+
+def no_key(tier: int, tool: str) -> str:
+    """Return what people are told, once for each tool and session, of a call from which no key was derived."""
+    return (
+        f"This tier {tier} call of {name(tool)} names nothing that other sessions could meet it on: only the same call "
+        "again would be noticed. A rule with a `contextKey` mends that; `callosum rules gaps` lists such tools."
+    )
 
 
 def ago(seconds: float) -> str:
@@ -66,18 +95,80 @@ def name(text: str) -> str:
     return text if len(text) <= _LONGEST and _PLAIN.fullmatch(text) else quote(text)
 
 
+_TAKEN: Final = {
+    "attend": ("accept", "decline"),
+    "book": ("book", "cancel"),
+    "exist": ("create", "delete"),
+    "claim": ("claim", "release"),
+    "approve": ("approve", "reject"),
+}
+_IRREGULAR: Final = {"buy": "bought", "sell": "sold", "leave": "left", "withdraw": "withdrew", "pay": "paid",
+                     "book": "booked", "hold": "held", "undo": "undid", "freeze": "froze", "unfreeze": "unfroze",
+                     "rollback": "rolled back"}  # fmt: skip
+
+
+@lru_cache(maxsize=512)
+def _verb(tool: str, side: str, key: str) -> str:
+    """The verb in which a side is told: the tool's own where that says it, else the side's."""
+    if side[1:] == "attend" and side[:1] == "+" and key.startswith("slot:"):
+        return "book"
+    own = read_name(tool if len(tool) <= 256 else tool[:256])
+    if own.verb in SIDES and stance(own.verb, own) == side:
+        return own.verb
+    pair = _TAKEN.get(side[1:])
+    if pair is not None:
+        return pair[0] if side[:1] == "+" else pair[1]
+    return next((verb for verb, said in SIDES.items() if said == side), "")
+
+
+def decided_by(tool: str, side: str, key: str) -> str:
+    """Return what a session did that took a side, in the past tense ("accepted"); ``""`` where no word is known."""
+    verb = _verb(tool, side, key)
+    if not verb or verb in _IRREGULAR:
+        return _IRREGULAR.get(verb, "")
+    if verb[-1] == "y" and verb[-2] not in "aeiou":
+        return f"{verb[:-1]}ied"
+    if verb[-1] == "e":
+        return f"{verb}d"
+    twice = verb[-1] in "bgmnpt" and verb[-2] in "aeiou" and (len(verb) < 5 or verb == "unban")
+    if verb == "cancel" or (twice and verb[-3] not in "aeiou" and verb not in ("open", "join")):
+        verb += verb[-1]
+    return f"{verb}ed"
+
+
+def decides_by(tool: str, side: str, key: str) -> str:
+    """Return what a call does that takes a side, in the present tense ("declines")."""
+    verb = _verb(tool, side, key)
+    if verb[-1:] == "y" and verb[-2] not in "aeiou":
+        return f"{verb[:-1]}ies"
+    return verb and (f"{verb}es" if verb.endswith(("s", "x", "ch", "sh")) else f"{verb}s")
+
+
 def describe(conflict: Conflict) -> str:
     """One conflict as a clause without a full stop."""
     form = _WHAT[conflict.kind]
-    if conflict.kind is Kind.DUPLICATE and conflict.state is State.OPEN:
-        form = _DOING
+    if conflict.running:
+        form = _RUNNING.get(conflict.kind, form)
     if conflict.kind is Kind.DUPLICATE and conflict.state is State.UNKNOWN:
         form = _PERHAPS
     if conflict.kind is Kind.HELD and conflict.state is State.QUEUED:
         form = _QUEUED
+    if conflict.kind is Kind.OPPOSED and conflict.decided and conflict.decides:
+        lost = conflict.state is State.UNKNOWN
+        form = _OPPOSED_NOW if conflict.running else _OPPOSED_PERHAPS if lost else _OPPOSED
+        if conflict.decides == "books" and conflict.decided in ("books", "booked"):
+            form += " for something else"
     who = "this session" if conflict.own else name(conflict.instance)
     key = quote(escaped(conflict.key), 160) if conflict.key else "the same content"
-    return form.format(who=who, key=key, ago=since(conflict.age), tool=name(conflict.tool))
+    return form.format(
+        who=who,
+        key=key,
+        ago=since(conflict.age),
+        tool=name(conflict.tool),
+        decided=conflict.decided,
+        decides=conflict.decides,
+        what=f", {quote(conflict.what, 120)}" if conflict.what else "",
+    )
 
 
 def sentence(
@@ -86,11 +177,15 @@ def sentence(
     conflicts: Sequence[Conflict],
     count: int,
     note: str = "",
+    wait: float = 0,
+    attempt: int = 0,
 ) -> str | None:
     """The whole paragraph; None where there is nothing to say.
 
     ``conflicts`` come gravest first, ``count`` is how many there are in all. ``note`` is a sentence
-    of the gate's own (about an approval, a deadlock), which comes before the advice.
+    of the gate's own (about an approval, a deadlock), which comes before the advice. ``wait`` is how many
+    seconds must pass before a repeat confirms. ``attempt``: the call would replace a changed file unread, for the
+    first to third time; a repeat alone does not confirm that yet.
     """
     if verdict is Verdict.ALLOW and not note:
         return None
@@ -117,7 +212,18 @@ def sentence(
         if lost and verdict in (Verdict.BLOCK, Verdict.ASK):
             parts.append(f"Look whether it happened, then {ask_to_resolve(gravest.id)}.")
         else:
-            parts.append(_ADVICE[Kind.UNKNOWN if lost else gravest.kind])
+            kind = Kind.UNKNOWN if lost else gravest.kind
+            advice = _ADVICE[kind]
+            parts.append(_ADVICE_RUNNING.get(kind, advice) if gravest.running else advice)
     if verdict is Verdict.CONFIRM:
-        parts.append("If it is still right, repeat the call to confirm it; otherwise skip it.")
+        seconds = f"{math.ceil(wait * 10) / 10:g} s"
+        then = f"wait {seconds}, then repeat" if wait > 0 else "repeat"
+        if attempt:
+            between = f" (wait {seconds} between attempts)" if wait > 0 else ""
+            parts.append(
+                f"A call made after a new read goes through. Unread, only the {_NTH[-1]} attempt does{between}, "
+                f"and this was the {_NTH[attempt - 1]}."
+            )
+        else:
+            parts.append(f"If it is still right, {then} the call to confirm it; otherwise skip it.")
     return "[Callosum] " + " ".join(parts)

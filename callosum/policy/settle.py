@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum.model import (
+    LAPSED,
     NO_KEY,
     SECOND,
     Action,
@@ -39,13 +40,16 @@ from callosum.model import (
     Opening,
     Outcome,
     Report,
+    Revision,
     Settle,
     State,
     Tier,
     Verdict,
     View,
 )
+from callosum.policy.commitments import ending, learned, left
 from callosum.policy.evidence import lapsed, leased, lost, meets
+from callosum.policy.marks import covers, with_covers
 from callosum.policy.sentence import ask_to_resolve
 
 _DONE, _OPEN, _UNKNOWN, _FAILED = State.DONE, State.OPEN, State.UNKNOWN, State.FAILED  # an enum's attributes are slow
@@ -72,14 +76,16 @@ def lapses(view: View) -> tuple[list[Settle], list[Entry]]:
     """What ran out of time among the live actions, each with its journal entry.
 
     Done by whoever sees it first, in the same transaction, so that a crashed session leaves no pile
-    of open actions behind: a lease becomes ``unknown``, a waiter or a question ``cancelled``.
+    of open actions behind: a lease becomes ``unknown``, a waiter or a question ``cancelled``. Of very many on one key
+    the newest ``LAPSED`` are settled, so that nobody pays for all; the others count as lost until their turn.
     """
     settles: list[Settle] = []
     entries: list[Entry] = []
     seen: set[int] = set()
     for place in view.keys:
-        for action in place.live:
-            if action.id in seen or action.state is State.UNKNOWN or not lapsed(action, view.now):
+        late = [a for a in place.live if a.state is not _UNKNOWN and lapsed(a, view.now)] if place.live else ()
+        for action in late[-LAPSED:]:
+            if action.id in seen:
                 continue
             seen.add(action.id)
             open_ = action.state is State.OPEN
@@ -139,14 +145,17 @@ def _entry(
 NOTHING_OPEN: Final = "nothing of this session is open there"
 
 
-def finish(who: Who, outcome: Outcome, result: Any, view: View, *, ended: int = 0, note: str = "") -> Change:
+def finish(
+    who: Who, outcome: Outcome, result: Any, view: View, *, ended: int = 0, note: str = "", told: Any = None
+) -> Change:
     """Records how an action ended and frees its lease. Answers a ``Report``.
 
     The first report stands and a second is told so; another session's is refused; a late one counts
     and says that it was late. An ``unknown`` is ended by any later definite report, also where it was itself reported.
 
     ``ended`` is the moment at which a spooled report says that the tool ended (0: now), and ``note`` says in the
-    journal why the report comes only now.
+    journal why the report comes only now. ``told`` is the result as the tool gave it: what it says about a commitment
+    is remembered.
     """
     action = view.found
     if action is None:
@@ -175,11 +184,26 @@ def finish(who: Who, outcome: Outcome, result: Any, view: View, *, ended: int = 
     entries = [_entry(action, _COMPLETE, outcome, note, who, result)]
     if view.superseded and outcome is _HAPPENED:
         for other in view.superseded:
-            if lost(other, view.now):
+            if lost(other, view.now) and _repeats(action, other):
                 settles.append(Settle(other, State.CANCELLED, ended=view.now))
                 entries.append(_entry(other, Event.RESOLVE, Outcome.CANCELLED, f"repeated by {action.id}", who))
     answer = Report(ok=True, id=action.id, state=state, late=late, note=note or None)
-    return Change(tuple(entries), None, tuple(settles), answer=answer)
+    revisions: tuple[Revision, ...] = ()
+    if outcome is _HAPPENED and action.content.commitment is not None:
+        revisions = (*ending(view, action), *learned(action, told, view.now))
+    return Change(tuple(entries), None, tuple(settles), answer=answer, revisions=revisions)
+
+
+def _repeats(action: Action, other: Action) -> bool:
+    """Return True if the action did again what the other may have done; a contrary one says nothing of that."""
+    own = action.session == other.session and action.tool == other.tool
+    return own or action.content.digest == other.content.digest
+
+
+def hand_on(view: View) -> Change:
+    """Hand the commitment of the action that was found on to the other sessions of its instance. Pure."""
+    revision = left(view.found) if view.found is not None else None
+    return Change(revisions=(revision,) if revision is not None else ())
 
 
 REFUSED_IN_DIALOG: Final = "refused in the host's permission dialog, says its transcript"
@@ -234,7 +258,8 @@ def take_back(opened: bool, moment: int, note: str, view: View) -> Change:
 
 def _without_notice(mark: Mark, moment: int) -> Mark:
     """The mark as if the session had not been notified at ``moment``."""
-    pauses = tuple(pause for pause in mark.pauses if pause != moment)
+    before = covers(mark)[1]
+    pauses = with_covers(tuple(pause for pause in mark.pauses if abs(pause) != moment), before, before)
     return replace(
         mark, told=mark.before, told_kind=mark.before_kind, told_at=0, told_call=b"", told_run="", pauses=pauses
     )
@@ -301,6 +326,7 @@ def held_by(action: Action, now: int) -> Conflict:
         state=action.state,
         age=round((now - action.started) / SECOND, 3),
         expires_in=round((max(action.expires, action.limit) - now) / SECOND, 3),
+        running=action.state is State.OPEN,
     )
 
 
@@ -311,13 +337,12 @@ def release(who: Who, key: str, id: int | None, view: View) -> Change:
     is never erased. ``who.force`` (a person) frees everybody's.
     """
     settles, entries = lapses(view)
-    gone = {settle.action.id for settle in settles}
     mine = [
         action
         for place in view.keys
         for action in place.live
         if action.state is State.OPEN
-        and action.id not in gone
+        and not lapsed(action, view.now)
         and action.key == key
         and id in (None, action.id)
         and (who.force or action.session == who.session)

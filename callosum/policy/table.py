@@ -37,6 +37,17 @@ def cell(tier: int, kind: Kind, holder: int = 0, overlay: Mapping[Kind, Verdict]
     return TABLE[tier].get(kind, Verdict.ALLOW)
 
 
+def committed(tier: int, *, asks: bool, overlay: Mapping[Kind, Verdict] | None = None) -> Verdict:
+    """The verdict of a commitment that is older than the rule's window: a pause, never a block (PROTOCOL 10.3).
+
+    ``asks``: the host can have a person asked, which a call of tier 4 does. ``overlay`` may soften it.
+    """
+    said = overlay.get(Kind.OPPOSED) if overlay else None
+    if said is not None and said.proceed:
+        return said
+    return Verdict.ASK if asks and tier >= Tier.CRITICAL else Verdict.CONFIRM
+
+
 def pause(verdict: Verdict, kind: Kind, age: int) -> Verdict:
     """For hosts that can show a warning only by not running the tool: ``warn`` becomes ``confirm``.
 

@@ -15,8 +15,10 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from callosum.brief import MAX_KEYS, MAX_PATH, Brief, Section, brief_of
 from callosum.characters import escaped
@@ -31,9 +33,10 @@ from callosum.corpus.events import (
 )
 from callosum.errors import ConfigError
 from callosum.gate.check import check_name, key_of
-from callosum.model import DAY, DEFAULT_NAMESPACE, HOUR, NO_KEY, SECOND, Action, State
+from callosum.model import DAY, DEFAULT_NAMESPACE, HOUR, NO_KEY, SECOND, Action, Commitment, State
+from callosum.policy.commitments import found_on
 from callosum.policy.evidence import lapsed, leased, lost, moment, unreported
-from callosum.policy.sentence import ago, name, since
+from callosum.policy.sentence import ago, decided_by, name, since
 from callosum.redact import SecretDigests, quote, redact_text
 from callosum.rules.intent import LOOKED_AT, intent_of
 from callosum.rules.keys import addresses, named, spell
@@ -248,6 +251,7 @@ class _Looked:
         sections = (  # the first that has an action tells it
             self._section(f"In hand now, {here}", self._in_hand(one.action for one in near), self._holding),
             self._section(f"Outcome unknown, {here}", self._unknown(near), self._lost),
+            self._section(f"Committed to by others, {here}", self._committed(keys), self._commitment),
             self._section("Done by others since this session last looked", self._done(near), self._acts),
             self._section("This session's own", self._own(mine.values()), self._own_line),
             self._section(f"In hand {elsewhere}", self._in_hand(others), self._holding, _ELSEWHERE),
@@ -289,6 +293,15 @@ class _Looked:
             and self._is_news(one.action)
         ]
         return self._together(fresh)
+
+    def _committed(self, keys: Collection[str]) -> list[Action]:
+        """Others' commitments on these keys, the newest first."""
+        made = self._store.commitments(self._namespace, list(keys)) if keys else []
+        return [
+            replace(one, key=next((key.name for key in found_on(one) if key.name in keys), _first(one)))
+            for one in reversed(made)
+            if one.session not in self._mine and self._is_news(one)
+        ]
 
     def _own(self, actions: Iterable[Action]) -> list[Action]:
         return [
@@ -361,6 +374,17 @@ class _Looked:
         until = max(action.expires, action.limit) if action.alive else action.expires
         left = f"begun {begun}, lease for {ago((until - self._now) / SECOND)} more"
         return f"{who} holds a lock{key} ({left})." if action.lock else f"{who} is at work{key} ({tool}, {left})."
+
+    def _commitment(self, action: Action) -> str:
+        made = action.content.commitment or Commitment()
+        key = action.key
+        did = decided_by(action.tool, action.content.stance or made.side, key) or "took a side"
+        what = f", {quote(made.what, 120)}" if made.what else ""
+        left = ago((made.until - self._now) / SECOND)
+        return (
+            f"{self._who(action.session)} {did} {_key(key)} {self._since(action.started)} "
+            f"({name(action.tool)}){what}; it counts for {left} more."
+        )
 
     def _lost(self, action: Action) -> str:
         return (

@@ -20,11 +20,10 @@ import asyncio
 import threading
 import time
 import uuid
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 from tenacity import (
@@ -37,7 +36,7 @@ from tenacity import (
 )
 
 from callosum.corpus.bus import Corpus
-from callosum.corpus.derive import events_of
+from callosum.corpus.calls import KnownCalls
 from callosum.corpus.events import (
     CorpusEvent,
     TaskCompleted,
@@ -53,11 +52,9 @@ from callosum.corpus.events import (
 from callosum.errors import Blocked, CallosumError, ConfigError, GateUnavailable
 from callosum.gate import Gate
 from callosum.guards import guard, outcome_of_error
-from callosum.model import Call, Decision, Entry, Event, Observation, Outcome
+from callosum.model import Call, Decision, Entry, Observation, Outcome
 from callosum.redact import redact_text
 
-_REMEMBERED: Final = 10_000
-"""Of so many calls it is known to which attempt of which task they belong."""
 _LONGEST: Final = 500
 
 R = TypeVar("R")
@@ -133,25 +130,18 @@ class Task:
             self._wake = None
 
 
-class _Attempt(NamedTuple):
-    """Which attempt of which task a call is, and the host's id of it."""
-
-    task: str | None
-    number: int
-    call_id: str | None
-
-
 class Motor:
     """Runs tools under ``gate``, and emits ``tool.*`` for what the gate has journalled.
 
     In a host whose tools run elsewhere it runs nothing and only tells: ``gate.add_observer(Motor(corpus).observe)``.
     """
 
-    def __init__(self, corpus: Corpus, gate: Gate | None = None) -> None:
+    def __init__(self, corpus: Corpus, gate: Gate | None = None, *, calls: KnownCalls | None = None) -> None:
+        """``calls`` knows the calls of earlier actions; without it those that this object has told of are known."""
         self._corpus = corpus
         self._gate = gate
+        self._calls = calls or KnownCalls()
         self._tasks: dict[str, Task] = {}
-        self._attempts: OrderedDict[int, _Attempt] = OrderedDict()
         self._guard = threading.RLock()
 
     # --- telling -------------------------------------------------------------------------------------
@@ -163,31 +153,9 @@ class Motor:
 
     def take(self, entry: Entry) -> None:
         """Tells of one entry of the journal; of a report also which attempt of which task it was."""
-        if entry.event is Event.INTERCEPT:
-            self._remember(entry)
-        for event in events_of(entry):
-            if isinstance(event, ToolCompleted | ToolFailed):
-                self._corpus.emit(self._placed(event))
-            elif isinstance(event, ToolCalled):
+        for event in self._calls.events_of(entry):
+            if isinstance(event, ToolCalled | ToolCompleted | ToolFailed):
                 self._corpus.emit(event)
-
-    def _remember(self, entry: Entry) -> None:
-        body = entry.body
-        task, number, call_id = body.get("taskId"), body.get("attempt", 1), body.get("callId")
-        if entry.action and (task or call_id or number != 1):
-            with self._guard:
-                self._attempts[entry.action] = _Attempt(task, number, call_id)
-                while len(self._attempts) > _REMEMBERED:
-                    self._attempts.popitem(last=False)
-
-    def _placed(self, event: ToolCompleted | ToolFailed) -> CorpusEvent:
-        with self._guard:
-            found = self._attempts.get(event.id or 0)
-        if found is None:
-            return event
-        if isinstance(event, ToolFailed):
-            return replace(event, task_id=found.task, attempt=found.number, call_id=found.call_id)
-        return replace(event, task_id=found.task, call_id=found.call_id)
 
     # --- running -------------------------------------------------------------------------------------
 

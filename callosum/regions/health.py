@@ -17,6 +17,8 @@ calls run without being decided. All of that rests on what the host says of itse
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import socket
 import threading
@@ -123,10 +125,17 @@ def memory_now() -> Space:
     return Space(found.total - found.available, found.total)
 
 
+def is_read_only(folder: Path) -> bool:
+    """Return whether the file system of a folder is mounted read-only. Raises ``OSError``."""
+    return hasattr(os, "statvfs") and bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+
+
 def disk_now(folder: Path) -> Space:
-    """The disk of a folder, or of the nearest one above it that exists. Raises ``OSError``."""
+    """The disk of a folder, or of the nearest one above it that exists. Raises ``OSError``, also if it is read-only."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
+    if is_read_only(folder):  # its room says nothing: many such file systems have none that is free
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(folder))
     found = shutil.disk_usage(folder)
     return Space(found.total - found.free, found.total)
 
@@ -277,7 +286,11 @@ class Hypothalamus:
         try:
             used, total = self._disk(self._state)
         except OSError as error:
-            yield "disk", HealthWarning("disk", error.strerror or str(error), "readable")
+            why = error.strerror or str(error)
+            if error.errno == errno.EROFS:
+                yield "disk read-only", HealthCritical("disk", why, "writable")
+            else:
+                yield "disk", HealthWarning("disk", why, "readable")
             return
         free = metrics["diskFreeBytes"] = total - used
         if free < self._limits.free:

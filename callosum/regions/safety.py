@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from callosum.corpus.bus import Corpus
-from callosum.corpus.derive import events_of
+from callosum.corpus.calls import KnownCalls
 from callosum.model import Entry, Observation
 
 
@@ -13,8 +13,10 @@ class Amygdala:
     Alone: ``gate.add_observer(Amygdala(corpus).observe)``.
     """
 
-    def __init__(self, corpus: Corpus) -> None:
+    def __init__(self, corpus: Corpus, *, calls: KnownCalls | None = None) -> None:
+        """``calls`` knows the calls that people's answers speak of; without it those told of by this object."""
         self._corpus = corpus
+        self._calls = calls or KnownCalls()
 
     def observe(self, seen: Observation) -> None:
         """Takes what the gate's observer is handed."""
@@ -23,7 +25,7 @@ class Amygdala:
 
     def take(self, entry: Entry) -> None:
         """Tells of one entry of the journal."""
-        for event in events_of(entry):
+        for event in self._calls.events_of(entry):
             if event.dotted.startswith("safety."):
                 self._corpus.emit(event)
 

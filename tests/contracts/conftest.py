@@ -16,8 +16,6 @@ from callosum.stores.redis import RedisStore  # noqa: E402
 from callosum.stores.sqlite import SqliteStore  # noqa: E402
 from callosum.testing import ManualClock  # noqa: E402
 from callosum.testing.script import Script  # noqa: E402
-from tests.support.postgres import postgres, postgres_url  # noqa: E402, F401
-from tests.support.redis_server import redis_server  # noqa: E402, F401
 
 
 @pytest.fixture

@@ -68,10 +68,10 @@ def test_call_that_differs_only_in_what_is_not_read_is_another_call() -> None:
 
 def test_embedded_gate_looks_into_as_many_values_as_the_server() -> None:
     call = Call("mira", "frob", {"rows": MANY})
-    shortened = looked_into(call, written(call.params))
+    shortened = looked_into(*written(call))
     assert shortened.params[UNREAD]["in"] == ["rows"]
     small = Call("mira", "frob", {"rows": MANY[:10]})
-    assert looked_into(small, written(small.params)) is small
+    assert looked_into(*written(small)) is small
 
 
 @pytest.mark.parametrize(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import datetime as dt
 import http.client
 import inspect
 import os
 import socket
+import subprocess
+import sys
 import threading
 import urllib.error
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import pytest
 
@@ -30,6 +34,7 @@ from callosum import (
 )
 from callosum.guards import outcome_of_error
 from callosum.model import Event
+from callosum.process import own_session
 from callosum.settings import Settings
 
 MAIL = {"to": "alice@example.com", "subject": "Friday", "body": "Friday works for me, see you at ten then."}
@@ -264,7 +269,7 @@ def test_a_lease_is_renewed_while_the_tool_runs(tmp_path: Path) -> None:
         with guard(gate, Call("mira", "send_email", MAIL)):
             for _ in range(3):
                 assert renewed.acquire(timeout=10)
-            assert [lock.instance for lock in gate.status().locks] == ["mira"]
+            assert [lock.instance for lock in gate.status().locks] == [f"mira/{own_session()}"]
         assert not gate.status().locks
         assert states(gate) == [State.DONE]
 
@@ -352,4 +357,231 @@ def test_a_report_that_cannot_be_made_leaves_a_lease_that_runs_out(gate: LocalGa
     with guard(gate, Call("mira", "send_email", MAIL)):
         away.gone = True
     away.gone = False
-    assert [lock.instance for lock in gate.status().locks] == ["mira"]
+    assert [lock.instance for lock in gate.status().locks] == [f"mira/{own_session()}"]
+
+
+# --- warnings ---------------------------------------------------------------------------------------------
+
+OTHER_MAIL = {**MAIL, "body": "Friday will not do, the whole team is away; please propose another day next week."}
+
+
+@pytest.fixture
+def told_no(gate: LocalGate) -> LocalGate:
+    """A gate at which another session has just written to the same person."""
+    with guard(gate, Call("doug", "send_email", MAIL, session="desk")):
+        pass
+    return gate
+
+
+def test_a_warning_is_logged_and_the_call_runs(told_no: LocalGate, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", "callosum"):
+        assert gated(send_email, gate=told_no, instance="mira", session="chat")(**OTHER_MAIL).startswith("sent")
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("send_email of mira/chat runs with a warning: [Callosum] Conflict: doug/desk acted on")
+
+
+def test_a_call_without_a_conflict_logs_nothing(gate: LocalGate, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", "callosum"):
+        gated(send_email, gate=gate, instance="mira")(**MAIL)
+    assert not caplog.records
+
+
+def test_a_warning_is_handed_to_the_callback_before_the_call_runs(
+    told_no: LocalGate, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+
+    def tool(to: str, subject: str, body: str) -> None:
+        seen.append("ran")
+
+    with caplog.at_level("WARNING", "callosum"):
+        gated(tool, gate=told_no, instance="mira", name="send_email", warned=lambda no: seen.append(no.verdict))(
+            **OTHER_MAIL
+        )
+    assert seen == ["warn", "ran"]
+    assert not caplog.records
+
+
+def test_a_guarded_block_has_the_warning_in_its_decision(told_no: LocalGate) -> None:
+    with guard(told_no, Call("mira", "send_email", OTHER_MAIL), warned=lambda _: None) as running:
+        assert running.decision is not None
+        assert running.decision.warning is not None
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_callback_that_raises_keeps_the_call_from_running(told_no: LocalGate, is_async: bool) -> None:
+    def refuse(decision: Decision) -> None:
+        raise PermissionError(decision.warning)
+
+    async def wait_for_it() -> None:
+        async with guard(told_no, Call("mira", "send_email", OTHER_MAIL), warned=refuse):
+            pytest.fail("it ran")
+
+    def run() -> None:
+        if is_async:
+            asyncio.run(wait_for_it())
+        gated(send_email, gate=told_no, instance="mira", warned=refuse)(**OTHER_MAIL)
+
+    with pytest.raises(PermissionError, match="doug/desk acted"):
+        run()
+    assert told_no.status().locks == ()
+    assert State.CANCELLED in states(told_no)
+
+
+# --- who acts ---------------------------------------------------------------------------------------------
+
+_TWICE = """
+import sys
+from callosum import LocalGate, gated
+def send_email(to, subject, body): pass
+with LocalGate(sys.argv[1]) as gate:
+    gated(send_email, gate=gate, instance={instance}, session={session})("alice@example.com", "Friday", sys.argv[2])
+    print(gate.entries(limit=1, newest=True)[-1].session)
+"""
+
+
+@pytest.mark.parametrize(("instance", "session"), [("'mira'", "None"), ("''", "''"), ("lambda: None", "lambda: None")])
+def test_two_processes_of_one_program_are_two_actors(tmp_path: Path, instance: str, session: str) -> None:
+    names = set()
+    for text in ("The first of two mails, about the car.", "Quite another one: lunch is in the garden."):
+        program = _TWICE.format(instance=instance, session=session)
+        done = subprocess.run(
+            [sys.executable, "-c", program, str(tmp_path), text], capture_output=True, text=True, check=True
+        )
+        names.add(done.stdout.strip())
+        if len(names) == 2:
+            assert "runs with a warning: [Callosum] Conflict:" in done.stderr
+    first, second = names
+    assert first != second
+    assert all("?" not in name and "/pid-" in name for name in names)
+
+
+def test_a_process_is_one_session_in_all_its_threads_and_guards(gate: LocalGate) -> None:
+    for tool in ("one", "two"):
+        with guard(gate, Call("mira", tool)):
+            pass
+    seen = [entry.session for entry in gate.entries(limit=10) if entry.event is Event.INTERCEPT]
+    assert len(seen) == 2
+    assert set(seen) == {f"mira/{own_session()}"}
+
+
+def test_a_session_that_is_given_is_kept(gate: LocalGate) -> None:
+    gated(send_email, gate=gate, instance="mira", session="chat")(**MAIL)
+    assert gate.entries(limit=1, newest=True)[-1].session == "mira/chat"
+
+
+# --- params that JSON cannot hold -------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Node:
+    """As a framework's context is: it leads back to itself."""
+
+    name: str
+    next: Any = None
+
+
+def _odd() -> dict[str, Any]:
+    node = Node("a")
+    node.next = node
+    cycle: dict[str, Any] = {}
+    cycle["self"] = cycle
+    row: list[Any] = []
+    row.append(row)
+    deep: dict[str, Any] = {}
+    inner = deep
+    for _ in range(5000):
+        inner["a"] = inner = {}
+    return {
+        "dataclass": Node("a"), "cycle of dataclasses": node, "cycle": cycle, "list in itself": row, "deep": deep,
+        "moment": dt.datetime(2026, 5, 19, tzinfo=dt.UTC), "bytes": b"\xff\x00", "set": {1, 2},
+        "object": object(), "function": _odd, "broken Unicode": "\ud800", "odd keys": {(1, 2): 3}, "not a number": float("nan"),
+        "huge number": 10**40, "path": Path("/a"), "error": ValueError("x"), "generator": (n for n in range(3)),
+        "nested": [{"a": [object(), cycle]}],
+    }  # fmt: skip
+
+
+ODD = _odd()
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_params_that_json_cannot_hold_end_no_run(gate: LocalGate, name: str) -> None:
+    def send_email(to: str, body: Any) -> str:
+        assert body is ODD[name] or name == "not a number", "the tool gets what it was given"
+        return "sent"
+
+    assert gated(send_email, gate=gate, instance="mira")(to="alice@example.com", body=ODD[name]) == "sent"
+    entry = next(one for one in gate.entries(limit=5) if one.event is Event.INTERCEPT)
+    assert entry.body["params"]["to"] == "alice@example.com"
+    assert "body" in entry.body["params"]
+    assert "email:alice@example.com" in [key.name for key in entry.keys]
+
+
+@pytest.mark.parametrize("name", ["cycle", "cycle of dataclasses", "broken Unicode", "nested"])
+def test_a_call_with_such_params_is_found_again_by_them(gate: LocalGate, name: str) -> None:
+    call = Call("mira", "send_email", {"to": "alice@example.com", "body": ODD[name]})
+    assert gate.intercept(call).proceed
+    assert gate.complete("mira", tool=call.tool, params=call.params).ok
+
+
+class RunContext:
+    """As pydantic-ai's."""
+
+
+class InjectedState:
+    """As LangGraph's mark of an argument."""
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_arguments_that_a_framework_injects_are_no_params(gate: LocalGate, as_text: bool) -> None:
+    def send_email(ctx: Any, state: Any, to: str, context: str) -> None:
+        assert type(ctx) is RunContext
+        assert state["messages"]
+
+    said: dict[str, Any] = {
+        "ctx": RunContext,
+        "state": Annotated[dict[str, Any], InjectedState],
+        "to": str,
+        "context": str,
+    }
+    if as_text:
+        said = {"ctx": "RunContext[Deps]", "state": "Annotated[dict, InjectedState]", "to": "str", "context": "str"}
+    send_email.__annotations__ = said
+    tool = gated(send_email, gate=gate, instance="mira")
+    tool(RunContext(), {"messages": ["a prompt"]}, "alice@example.com", context="the word of the model")
+    entry = next(one for one in gate.entries(limit=5) if one.event is Event.INTERCEPT)
+    assert entry.body["params"] == {"to": "alice@example.com", "context": "the word of the model"}
+
+
+class MailTool:
+    """A framework's tool: an object with the function in it."""
+
+    def __init__(self) -> None:
+        self.func = print
+        self.secret = "hunter2"
+
+
+def test_a_tool_object_is_refused_with_what_to_wrap_instead(gate: LocalGate) -> None:
+    with pytest.raises(TypeError, match=r"expected a function, got a MailTool of tests\. .*tool's \.func") as refused:
+        gated(MailTool(), gate=gate, instance="mira")  # type: ignore[arg-type]
+    assert "MailTool(gated(function, gate=..., instance=..., session=...))" in str(refused.value)
+    assert "hunter2" not in str(refused.value)
+    with pytest.raises(TypeError, match="expected a function, got a str"):
+        gated("send", gate=gate, instance="mira")  # type: ignore[arg-type]
+
+
+def test_the_tools_of_known_frameworks_are_refused_with_their_own_maker(gate: LocalGate) -> None:
+    tools = pytest.importorskip("langchain_core.tools")
+    agents = pytest.importorskip("agents")
+
+    def send(to: str) -> str:
+        """Send."""
+        return to
+
+    for tool, maker in (
+        (tools.StructuredTool.from_function(send), "StructuredTool.from_function(gated("),
+        (agents.function_tool(send), "function_tool(gated("),
+    ):
+        with pytest.raises(TypeError) as refused:
+            gated(tool, gate=gate, instance="mira")
+        assert maker in str(refused.value)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pkgutil
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +185,8 @@ def test_a_fault_in_the_file_names_its_place(home: dict[str, str], cwd: Path, te
         ({"lease_ttl": "soon"}, {}, "--lease-ttl: expected a number of seconds"),
         ({"lease_ttl": 1e9}, {}, "--lease-ttl: expected a number of seconds"),
         ({"mood": "x"}, {}, "--mood: there is no such setting, did you mean mode?"),
+        ({"server_port": 99999}, {}, "--port: expected a port from 0 to 65535, not 99999"),
+        ({"server_hosts": 5}, {}, "--allow-host: expected a list of names"),
         ({"config": "absent.toml"}, {}, "absent.toml: there is no such file"),
         ({}, {"CALLOSUM_CONFIG": "absent.toml"}, "absent.toml: there is no such file"),
         ({"instance": "x" * 300}, {}, "--instance: expected a name of at most 256 characters, not 'xxx"),
@@ -210,6 +214,25 @@ def test_every_setting_can_be_set_in_every_place() -> None:
     assert set(settings._READ) - of_the_policy == set(Settings.__struct_fields__) - {"config", "shell"}
     assert set(settings._READ) >= of_the_policy
     assert set(settings._WRITTEN.values()) == set(settings._READ)
+
+
+def test_page_lists_every_setting_with_its_variable_and_default(home: dict[str, str], cwd: Path) -> None:
+    page = Path(settings.__file__).parents[1] / "docs" / "settings.md"
+    rows = re.findall(r"^\| `([a-z_.]+)` \| `([A-Z_]+)` \| (.+?) \| .+ \|$", page.read_text("utf-8"), re.MULTILINE)
+    assert {written: variable for written, variable, _ in rows} == {
+        written: f"CALLOSUM_{name.upper()}" for written, name in settings._WRITTEN.items()
+    }
+    defaults = load(environ=home, cwd=cwd)
+    in_words = {"state", "rules"}
+    for written, _, shown in rows:
+        name = settings._WRITTEN[written]
+        policy = name.removeprefix("shell_")
+        default = getattr(ShellPolicy(), policy) if name != policy else getattr(defaults, name)
+        if shown == "none":
+            assert not default, written
+        elif written not in in_words:
+            value = tomllib.loads(f"it = {shown.strip('`')}")["it"]
+            assert value == default or settings._READ[name](value, cwd) == default, written
 
 
 def test_how_grave_command_lines_are(home: dict[str, str], cwd: Path) -> None:

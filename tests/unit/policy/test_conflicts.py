@@ -8,6 +8,7 @@ import pytest
 
 from callosum.model import Kind, State, Verdict
 from callosum.policy import evidence
+from callosum.policy.sentence import decided_by, decides_by
 from tests.support.world import World, kinds
 
 ALLOW, WARN, CONFIRM, ASK, BLOCK = Verdict
@@ -112,6 +113,26 @@ def test_a_descendant_is_not_held_by_its_ancestor(world: World) -> None:
     decision = world.ask("grandchild", "send4", ON, parent="child")
     assert Kind.HELD not in kinds(decision)
     assert Kind.HELD in kinds(world.ask("stranger", "send4", ON))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine"),
+    [("act4", "act1"), ("act1", "act1"), ("act1", "act3"), ("send3", "send3"), ("send2", "send3"), ("join3", "skip3")],
+)
+def test_what_an_ancestor_still_runs_is_no_conflict_of_any_kind(world: World, theirs: str, mine: str) -> None:
+    world.do("root", "look", "elsewhere")
+    for who, parent in (("child", "root"), ("stranger", None)):
+        world.do(who, "look", ON, parent=parent)
+    world.after(1)
+    running = world.ask("root", theirs, ON, params=TEXT)
+    world.after(1)
+    during = world.ask("child", mine, ON, params=TEXT, parent="root")
+    assert (during.verdict, kinds(during)) == (ALLOW, set())
+    assert world.ask("stranger", mine, ON, params=TEXT).verdict is not ALLOW, "the control"
+    world.end("child", during, "failed")
+    world.end("root", running)
+    world.after(1)
+    assert world.ask("child", mine, ON, params=TEXT, parent="root").verdict is not ALLOW, "what has ended counts"
 
 
 # --- held ---------------------------------------------------------------------------------------------
@@ -250,6 +271,145 @@ def test_the_contrary_is_found_behind_newer_acts(world: World) -> None:
     world.do("doug", "send3", ON, params=OTHER)
     world.after(5)
     assert Kind.OPPOSED in kinds(world.ask("mira", "skip3", ON))
+
+
+# --- a running action is held, not stale --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asker", ["act3", "act4", "send4"])
+@pytest.mark.parametrize("holder", ["act3", "act4"])
+@pytest.mark.parametrize("read", [True, False])
+def test_a_running_write_with_a_lease_is_held_and_not_stale(world: World, asker: str, holder: str, read: bool) -> None:
+    if read:
+        world.do("mira", "look", ON)
+    world.after(1)
+    change = world.ask("doug", holder, ON)
+    world.after(3)
+    during = world.ask("mira", asker, ON)
+    assert kinds(during) == {Kind.HELD}
+    assert during.warning is not None
+    assert "changed by" not in during.warning
+    assert "Read it again" not in during.warning
+    world.end("doug", change)
+    world.after(1)
+    after = world.ask("anna" if not read else "mira", asker, ON)
+    assert Kind.HELD not in kinds(after) or not read  # mira's own call may run
+    assert (Kind.STALE in kinds(after)) is (read or asker != "send4")
+
+
+@pytest.mark.parametrize(
+    ("asker", "holder"), [("act1", "act1"), ("act1", "act3"), ("act1", "act4"), ("act2", "act3"), ("act3", "act1")]
+)
+def test_where_held_means_nothing_a_running_write_is_still_stale_and_said_to_be_running(
+    world: World, asker: str, holder: str
+) -> None:
+    world.do("mira", "look", ON)
+    world.after(1)
+    change = world.ask("doug", holder, ON)
+    world.after(3)
+    during = world.ask("mira", asker, ON, pause=True)
+    assert (during.verdict, kinds(during)) == (CONFIRM, {Kind.STALE})
+    assert during.conflicts[0].running
+    assert during.warning is not None
+    assert f'doug is changing "doc:plan" now ({holder}, began 3 s ago)' in during.warning
+    assert "Wait until it is done, then read it again." in during.warning
+    world.end("doug", change)
+    world.after(1)
+    after = world.ask("anna", asker, ON)
+    assert after.warning is None or '"doc:plan" was changed by doug 1 s ago' in after.warning
+
+
+def test_a_write_of_tier_2_is_blocked_by_a_hard_lease_as_held(world: World) -> None:
+    world.do("mira", "look", ON)
+    world.after(1)
+    world.ask("doug", "act4", ON)
+    world.after(1)
+    decision = world.ask("mira", "act2", ON)
+    assert (decision.verdict, kinds(decision)) == (BLOCK, {Kind.HELD})
+
+
+def test_a_rule_that_lets_held_pass_or_forbids_stale_keeps_stale(world: World) -> None:
+    world.do("mira", "look", ON)
+    world.after(1)
+    world.ask("doug", "act3", ON)
+    world.after(1)
+    decision = world.ask("mira", "soft", ON)
+    assert (decision.verdict, kinds(decision)) == (BLOCK, {Kind.STALE})
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_who_was_told_held_is_told_stale_only_if_it_had_read(world: World, read: bool) -> None:
+    if read:
+        world.do("mira", "look", ON)
+        world.after(1)
+    change = world.ask("doug", "act3", ON)
+    world.after(3)
+    assert kinds(world.ask("mira", "act3", ON, pause=True)) == {Kind.HELD}
+    world.after(5)
+    world.end("doug", change)
+    world.after(5)
+    again = world.ask("mira", "act3", ON, pause=True)
+    assert kinds(again) == ({Kind.STALE} if read else set())
+    world.after(5)
+    assert world.ask("mira", "act3", ON, pause=True).verdict is ALLOW
+
+
+def test_who_was_told_held_is_told_stale_whatever_it_was_told_before(world: World) -> None:
+    """A mark keeps the gravest kind of all that was told: a change that came later is told all the same."""
+    world.do("mira", "look", ON)
+    world.after(1)
+    world.do("anna", "act3", ON)
+    world.after(1)
+    assert Kind.STALE in kinds(world.ask("mira", "act3", ON, pause=True))
+    world.after(5)
+    world.do("mira", "look", ON)
+    world.after(1)
+    change = world.ask("doug", "act3", ON)
+    world.after(3)
+    assert kinds(world.ask("mira", "act3", ON, pause=True)) == {Kind.HELD}
+    world.after(5)
+    world.end("doug", change)
+    world.after(5)
+    assert kinds(world.ask("mira", "act3", ON, pause=True)) == {Kind.STALE}
+
+
+def test_a_running_change_of_what_was_read_pauses_however_often(world: World) -> None:
+    world.do("mira", "look", ON)
+    for _ in range(4):
+        world.after(1)
+        change = world.ask("doug", "act3", ON)
+        world.after(1)
+        decision = world.ask("mira", "act3", ON, pause=True)
+        assert (decision.verdict, kinds(decision)) == (CONFIRM, {Kind.HELD})
+        world.end("doug", change)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "mine", "kind", "words"),
+    [
+        ("send2", "send3", Kind.DUPLICATE, "doug is doing the same on"),
+        ("join2", "skip3", Kind.OPPOSED, "doug joins"),
+        ("add2", "act3", Kind.STALE, "doug is changing"),
+        ("post2", "post3", Kind.DUPLICATE, "doug is doing the same on"),
+    ],
+)
+def test_no_sentence_says_that_a_running_action_has_happened(
+    world: World, theirs: str, mine: str, kind: Kind, words: str
+) -> None:
+    params = OTHER if kind is Kind.OPPOSED else TEXT
+    running = world.ask("doug", theirs, ON, params=params)
+    world.after(20)
+    said = world.ask("mira", mine, ON, params=TEXT)
+    assert kind in kinds(said)
+    assert said.warning is not None
+    assert f'{words} "doc:plan" now ({theirs}, began 20 s ago)' in said.warning
+    world.end("mira", said, "failed")
+    world.end("doug", running)
+    world.after(20)
+    said = world.ask("anna", mine, ON, params=TEXT)
+    assert said.warning is not None
+    assert " now (" not in said.warning
+    assert "20 s ago" in said.warning
 
 
 # --- stale ----------------------------------------------------------------------------------------------
@@ -563,3 +723,26 @@ def test_keys_are_compared_only_for_actions_of_the_same_content(world: World, mo
     assert Kind.DUPLICATE in kinds(decision)
     assert decision.conflict_count == 22  # each of 21 holds the key, and one is the same message
     assert len(compared) == 1
+
+
+@pytest.mark.parametrize(
+    ("tool", "side", "key", "decided", "decides"),
+    [
+        ("accept_invitation", "+attend", "event:e", "accepted", "accepts"),
+        ("respond_to_event", "-attend", "event:e", "declined", "declines"),
+        ("create_event", "+attend", "slot:primary/2027-01-01/10:00", "booked", "books"),
+        ("create_event", "+attend", "event:e", "created", "creates"),
+        ("cancel_order", "-book", "order:o", "cancelled", "cancels"),
+        ("approve_expense", "+approve", "expense:e", "approved", "approves"),
+        ("deny_request", "-approve", "request:r", "denied", "denies"),
+        ("publish_page", "+publish", "page:p", "published", "publishes"),
+        ("stop_server", "-run", "server:s", "stopped", "stops"),
+        ("open_issue", "+open", "issue:1", "opened", "opens"),
+        ("pay_invoice", "+pay", "invoice:1", "paid", "pays"),
+        ("ban_user", "+ban", "user:u", "banned", "bans"),
+        ("launch_vote", "+launch", "launch:1", "", ""),
+        ("x" * 5_000, "", "", "", ""),
+    ],
+)
+def test_what_each_side_decided_is_told_in_words(tool: str, side: str, key: str, decided: str, decides: str) -> None:
+    assert (decided_by(tool, side, key), decides_by(tool, side, key)) == (decided, decides)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from callosum.model import Applied, Event, Kind, State, Verdict
+from callosum.model import Applied, Commits, Event, Kind, State, Verdict
 from callosum.process import alive, host_of
 from callosum.stores.memory import MemoryStore
 from tests.support.world import Host, World, gate_time, kinds
@@ -252,6 +252,19 @@ def test_a_confirmed_repeat_that_is_done_ends_it(world: World) -> None:
     assert world.end("mira", again).ok
     world.after(5)
     assert Kind.UNKNOWN not in kinds(world.ask("anna", "send3", ON, params=TWO))
+
+
+def test_a_contrary_commitment_that_is_done_does_not_end_it(world: World) -> None:
+    """doug declined: that does not say whether mira accepted."""
+    accepted = world.ask("mira", "act3", ON, commits=Commits("accept"))
+    world.after(301)
+    declined = world.ask("doug", "act3", ON, params=TWO, commits=Commits("decline"))
+    assert {Kind.UNKNOWN, Kind.OPPOSED} <= kinds(declined)
+    assert world.end("doug", declined).ok
+    action = world.store.action("default", accepted.id)
+    assert action is not None
+    assert action.state is State.UNKNOWN
+    assert not any(event.event is Event.RESOLVE for event in world.gate.entries())
 
 
 def test_a_confirmed_repeat_that_fails_does_not(world: World) -> None:
@@ -637,3 +650,14 @@ def test_a_lease_ends_with_a_real_process(tmp_path: Path) -> None:
 
 def _with_real_probe(clock: Any) -> Any:
     return MemoryStore(clock=clock, probe=alive)
+
+
+def test_status_has_one_word_for_a_lease_that_ran_out(world: World) -> None:
+    """Before anybody has met it, too: the store still says ``open`` then."""
+    world.ask("mira", "act3", "plan")
+    assert [action.state for action in world.gate.status().recent_actions] == [State.OPEN]
+    world.after(400)
+    found = world.gate.status()
+    assert [holding.state for holding in found.unknown] == [State.UNKNOWN]
+    assert [action.state for action in found.recent_actions] == [State.UNKNOWN]
+    assert found.locks == ()

@@ -117,7 +117,7 @@ def test_a_day_of_several_sessions_as_a_person_reads_it(place: Place) -> None:
 2 sessions, 12 calls, 3 held back, 1 unknown outcome. Last entry at 09:18.
 
 - Calls: 3 of tier 0, 1 of tier 1, 1 of tier 2, 5 of tier 3, 2 of tier 4
-- Held back: 1 paused to be confirmed, 1 for a person to decide, 1 blocked
+- Held back: 1 confirm, 1 ask, 1 block
 - Ended otherwise than done: 1 failed, 1 with unknown outcome
 - People: 1 approved
 
@@ -132,7 +132,7 @@ These may or may not have happened:
 09:00 to 09:06, 8 calls, 1 held back, read 3 times, wrote once: `file:/repo/a.md`.
 
 - 09:03 `message` → `channel:#general` done
-- 09:04 `message` → `thread:andy:msg-500` paused: `doug` acted on it 40 s before
+- 09:04 `message` → `thread:andy:msg-500` confirm: `doug` acted on it 40 s before
 - 09:05 `message` → `thread:andy:msg-500` done
 - 09:06 `pay` → `account:acme` **outcome unknown**: `the lease ran out`
 
@@ -142,8 +142,8 @@ These may or may not have happened:
 
 - 09:04 `message` → `thread:andy:msg-500` done
 - 09:06 `email` → `email:alice@example.com` failed: `550 no such user`
-- 09:07 `pay` → `account:acme` blocked: `mira/chat` was at it
-- 09:08 `deploy` → `host:prod` asked a person (approved by `anna` through `cli`): rule `ask-first`
+- 09:07 `pay` → `account:acme` block: `mira/chat` was at it
+- 09:08 `deploy` → `host:prod` ask (approved by `anna` through `cli`): rule `ask-first`
 """
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import subprocess
@@ -33,7 +34,7 @@ from callosum.corpus.events import (
 from callosum.errors import StoreUnavailable
 from callosum.gate import LocalGate
 from callosum.model import Call
-from callosum.regions.health import REMIND, Hypothalamus, Space
+from callosum.regions.health import REMIND, Hypothalamus, Space, disk_now
 from callosum.stores.memory import MemoryStore
 
 ERROR = LlmError("anthropic", "529", True)
@@ -160,6 +161,20 @@ def test_low_memory_and_disk(bench: Bench) -> None:
     bench.disk = Space(10**9, 10**9 + 1000)
     assert bench.check()[0] == ("health.critical", {"resource": "disk", "value": 1000, "threshold": 64_000_000})
     assert isinstance(bench.told[0], HealthCritical)
+
+
+def test_a_read_only_disk_is_no_full_one(bench: Bench) -> None:
+    bench.disk = OSError(errno.EROFS, "Read-only file system")
+    told = ("health.critical", {"resource": "disk", "value": "Read-only file system", "threshold": "writable"})
+    assert bench.check() == [told]
+
+
+def test_the_room_of_a_read_only_disk_is_not_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert disk_now(tmp_path).total > 0
+    real = os.statvfs(tmp_path)
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result((*real[:8], os.ST_RDONLY, real[9])))
+    with pytest.raises(OSError, match="Read-only file system"):
+        disk_now(tmp_path / "deeper")
 
 
 def test_a_disk_that_cannot_be_looked_at(bench: Bench) -> None:

@@ -383,6 +383,25 @@ def test_the_digest_of_the_last_week_is_written_once(place: Place) -> None:
     assert "- `channel:#general`: 4 calls" in text
 
 
+def test_a_digest_counts_the_days_it_tells_of_whether_or_not_they_have_a_page(place: Place) -> None:
+    for day in (0, 2, 3):
+        place.on_day(day)
+        place.send("mira")
+    with Hippocampus(place.corpus, store=place.gate.store, state=place.folder) as hippocampus:
+        hippocampus.write()  # of the last of them alone: on the others nobody was there to write one
+    place.on_day(7, 1)
+    place.brainstem().run_job("digest")
+    (told,) = place.of(MemoryConsolidated)
+    assert isinstance(told, MemoryConsolidated)
+    assert (told.week, told.episode_count) == ("2027-W11", 3)
+    text = place.page(f"digests/{told.week}.md")
+    assert [line.partition(":")[0] for line in text.splitlines() if line.startswith(("- 2027", "- [2027"))] == [
+        "- 2027-03-15",
+        "- 2027-03-17",
+        "- [2027-03-18](../episodes/2027-03-18.md)",
+    ]
+
+
 def test_a_key_to_which_sessions_return_gets_a_page(place: Place) -> None:
     brainstem = place.brainstem()
     for day, who in enumerate(("mira", "doug")):

@@ -1,0 +1,157 @@
+"""Commitments of other sessions: which still count, which a call contradicts, and which it ends (PROTOCOL 10.3).
+
+A commitment is kept with the content of its action, found by one digest on each key that the action wrote, and looked
+up only by calls that make one themselves. It counts until the moment that its content names. That is moved to an
+earlier one when a contrary action went through, or when what was booked was moved elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Final
+
+from msgspec.structs import replace
+
+from callosum.model import DAY, Action, Classification, Content, Key, Mode, Revision, State, View
+from callosum.rules.commitments import contradicts, is_slot, takes, thing_of, told
+
+LASTS: Final = 30 * DAY
+"""How long a commitment counts whose end is not known."""
+MOST_AHEAD: Final = 400 * DAY
+COMMITTED: Final = blake2b(b"commitment", digest_size=8, person=b"stance").digest()
+"""The digest under which every commitment is found on its keys."""
+
+_MADE: Final = frozenset({State.OPEN, State.DONE, State.UNKNOWN})
+
+
+def dated(content: Content, now: int) -> Content:
+    """Return the content of an action that opens ``now``, with the end of its commitment."""
+    made = content.commitment
+    if made is None:
+        return content
+    until = min(made.until, now + MOST_AHEAD) if made.until else now + LASTS
+    return replace(content, commitment=replace(made, until=until))
+
+
+def counts(action: Action, now: int) -> bool:
+    """Return True if the action made a commitment that is neither over nor ended."""
+    made = action.content.commitment
+    return made is not None and now < made.until and action.state in _MADE and not action.lock
+
+
+def against(found: Classification, actor: str, instance: str, view: View) -> Iterator[tuple[Action, int]]:
+    """Return others' commitments that a call contradicts, each with the number of the key on which it does."""
+    for action in view.twins:
+        if not counts(action, view.now) or _owns(actor, instance, action) or is_ended(action, view):
+            continue
+        number = _contradicted(found, action)
+        if number is not None:
+            yield action, number
+
+
+def found_on(action: Action) -> tuple[Key, ...]:
+    """Return the keys on which an action is found by its digests: its own, and that of what it has made."""
+    made = action.content.commitment
+    return (*action.keys, Key(made.thing)) if made is not None and made.thing else action.keys
+
+
+def is_ended(action: Action, view: View) -> bool:
+    """Return True if a later action that went through contradicts the commitment."""
+    made = action.content.commitment
+    return made is not None and any(
+        later.id > action.id
+        and later.state is State.DONE
+        and later.content.commitment is not None
+        and contradicts(made.side, later.content.commitment.side)
+        and not _names(action).isdisjoint(_names(later))
+        for later in view.twins
+    )
+
+
+def ended_by(found: Classification, view: View) -> tuple[int, ...]:
+    """Return the ids of commitments, anybody's, that end once a call is done: it contradicts or moves them."""
+    mine = found.content.commitment
+    if mine is None:
+        return ()
+    return tuple(
+        action.id
+        for action in view.twins
+        if counts(action, view.now)
+        and (
+            _on(found.keys, action, found.content.stance) is not None
+            or (not found.content.stance and _same_thing(found.keys, action) and any(map(takes, action.keys)))
+        )
+    )
+
+
+def ending(view: View, by: Action) -> tuple[Revision, ...]:
+    """Return what ends the commitments that an action has contradicted, now that it is done."""
+    if by.content.commitment is None:
+        return ()
+    return tuple(_until(other, view.now) for other in view.superseded if counts(other, view.now))
+
+
+def learned(action: Action, result: object, now: int) -> tuple[Revision, ...]:
+    """Return what the result of a call tells about its commitment: when it is over, and the id of what was made."""
+    made = action.content.commitment
+    if made is None or not result:
+        return ()
+    until, thing = told(result), thing_of(action.keys, result)
+    after = replace(made, until=min(until, now + MOST_AHEAD) if until else made.until, thing=thing or made.thing)
+    if after == made:
+        return ()
+    return (Revision(action, replace(action.content, commitment=after), thing),)
+
+
+def left(action: Action) -> Revision | None:
+    """Return what hands a commitment on to the other sessions of its instance, once its own session has ended."""
+    made = action.content.commitment
+    if made is None or made.left:
+        return None
+    return Revision(action, replace(action.content, commitment=replace(made, left=True)))
+
+
+def _until(action: Action, now: int) -> Revision:
+    made = action.content.commitment
+    assert made is not None  # noqa: S101 - who calls has looked
+    return Revision(action, replace(action.content, commitment=replace(made, until=now)))
+
+
+def _owns(actor: str, instance: str, action: Action) -> bool:
+    made = action.content.commitment
+    if action.session == actor:
+        return True
+    return made is not None and made.left and action.session.partition("/")[0] == instance.partition("/")[0]
+
+
+def _contradicted(found: Classification, action: Action) -> int | None:
+    number = _on(found.keys, action, found.content.stance)
+    if number is not None or found.content.stance[:1] == "-" or _same_thing(found.keys, action):
+        return number
+    made = action.content.commitment
+    if made is None or made.side[:1] == "-":
+        return None
+    for place, key in enumerate(found.keys):
+        if takes(key) and is_slot(key.name) and any(key.name == other.name and takes(other) for other in action.keys):
+            return place
+    return None
+
+
+def _on(keys: tuple[Key, ...], action: Action, side: str) -> int | None:
+    """Return the number of the key on which an action took the contrary of a side, None if on none."""
+    made = action.content.commitment
+    if made is None or not contradicts(made.side, side):
+        return None
+    names = _names(action)
+    return next((n for n, key in enumerate(keys) if key.mode is not Mode.READ and key.name in names), None)
+
+
+def _same_thing(keys: tuple[Key, ...], action: Action) -> bool:
+    """Return True if a call names the very thing that an action booked."""
+    names = _names(action)
+    return any(key.mode is Mode.WRITE and not is_slot(key.name) and key.name in names for key in keys)
+
+
+def _names(action: Action) -> set[str]:
+    return {key.name for key in found_on(action) if key.mode is not Mode.READ}

@@ -1,0 +1,226 @@
+"""A key with very many open actions: a view holds most of them as numbers, and decisions are the same as with all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from callosum.model import (
+    LAPSED,
+    MINUTE,
+    SECOND,
+    Asks,
+    Call,
+    Change,
+    Classification,
+    Content,
+    Host,
+    Key,
+    Mark,
+    Mode,
+    Scope,
+    State,
+    View,
+)
+from callosum.policy import settle
+from callosum.policy.admit import admit
+from callosum.policy.ask import Ask, Ruling, prints_of, scope_of
+from callosum.policy.settle import Who, lapses
+from callosum.process import this_process
+from callosum.stores.crowd import BOUND
+from callosum.testing import ManualClock
+from callosum.testing.script import Script
+
+# The store in memory is the model: it shows all.
+pytestmark = pytest.mark.parametrize("script", ["sqlite", "redis", "postgres"], indirect=True)
+
+KEY, FACET, TREE, BELOW = "doc:plan", "doc:plan|title", "file:/repo/", "file:/repo/a.py"
+CROWD = 1_000
+SENT = Content(b"sent" * 4, words=b"aaaabbbb", numbers=b"12", repeats=True, origin=b"origin", stance="+attend")
+SAVED = Content(b"save" * 4, whole=b"whole" * 3)
+MODES = (Mode.WRITE, Mode.APPEND, Mode.READ)
+
+
+def content(number: int) -> Content:
+    """Something else each time."""
+    return Content(b"%016d" % number, words=b"%08d" % number, repeats=number % 2 == 0)
+
+
+def crowd(script: Script, key: str = KEY, count: int = CROWD, **more: Any) -> list[int]:
+    """Opens an action of tier 3 each by so many sessions."""
+    more = {"tier": 3, "state": State.OPEN, "lease": 60 * MINUTE, "live": False, **more}
+    return [script.act(f"s{number}", key, content=content(number), **more) for number in range(count)]
+
+
+def ask(key: Key, *, who: str = "mira", tier: int = 3, of: Content = SENT, waiter: int = 0, **call: Any) -> Ask:
+    """A call."""
+    found = Classification(tier, (key,), content=of)
+    return Ask(Call(who, "tool", {}, **call), who, found, (key,), b"call", None, MINUTE, waiter=waiter)
+
+
+def views(script: Script, scope: Scope) -> tuple[View, View]:
+    """What the scope's step sees, and what it would see if all open actions were shown."""
+    seen: list[View] = []
+
+    def step(view: View) -> Change:
+        seen.append(view)
+        return Change()
+
+    script.run(scope, step)
+    few = seen[-1]
+    script.run(replace(scope, asks=None), step)
+    full = seen[-1]
+    assert few.now == full.now
+    assert not any(place.more for place in full.keys)
+    return few, full
+
+
+def alike(script: Script, asked: Ask) -> Change:
+    """Decides a call both ways and compares all of it; returns what would be written."""
+    few, full = views(script, scope_of(asked, None))
+    mine, theirs = admit(asked, few), admit(asked, full)
+    assert mine == theirs
+    return mine
+
+
+def count_of(change: Change) -> int:
+    """How many conflicts a decision counts."""
+    ruling: Ruling = change.answer
+    return ruling.decision.conflict_count
+
+
+def old_ones(script: Script) -> Iterator[int]:
+    """The oldest actions of a crowd: one of each sort that must not be lost among a thousand."""
+    here = this_process()
+    dead = Host(2**22 + 7, 1.0, here.machine)
+    lasting: dict[str, Any] = {"state": State.OPEN, "lease": 60 * MINUTE}
+    for number in range(4):
+        yield script.act(f"oldest{number}", KEY, tier=3, content=content(number), **lasting)
+    yield script.act("hard", KEY, tier=4, **lasting)
+    yield script.act("mira", KEY, tier=3, **lasting)
+    yield script.act("mira", KEY, tier=3, content=SENT, prints=prints_of(SENT), host=here, **lasting)
+    against = replace(content(1), stance="-attend")
+    yield script.act("no", KEY, tier=3, content=against, prints=prints_of(against), **lasting)
+    yield script.act("twin", KEY, tier=3, content=replace(SENT, stance=""), **lasting)
+    yield script.act("text", KEY, tier=3, content=replace(SENT, digest=b"x" * 16, origin=b"", stance=""), **lasting)
+    yield script.act("source", KEY, tier=3, content=replace(content(2), origin=b"origin", repeats=True), **lasting)
+    yield script.act("same", KEY, tier=3, content=SAVED, **lasting)
+    yield script.act("boss", KEY, tier=3, content=content(3), **lasting)
+    yield script.act("lock", KEY, tier=3, lock=True, **lasting)
+    yield script.act("append", Key(KEY, Mode.APPEND), tier=3, **lasting)
+    yield script.act("reader", Key(KEY, Mode.READ), tier=3, **lasting)
+    yield script.act("late", KEY, tier=3, state=State.OPEN, lease=SECOND)
+    yield script.act("mira", KEY, tier=3, state=State.OPEN, lease=SECOND)
+    yield script.act("dies", KEY, tier=3, host=dead, **lasting)
+    yield script.act("lives", KEY, tier=3, state=State.OPEN, lease=SECOND, limit=9 * 10**18, host=here)
+    yield script.act("asker", KEY, tier=3, state=State.ASKED, lease=60 * MINUTE)
+    yield script.act("mira", KEY, tier=3, state=State.ASKED, lease=60 * MINUTE, content=SENT)
+    yield script.act("waiter", KEY, tier=4, state=State.QUEUED, lease=60 * MINUTE)
+    yield script.act("doug", KEY, tier=1, **lasting)
+
+
+def test_a_crowd_decides_as_if_all_were_shown(script: Script, clock: ManualClock) -> None:
+    """Whatever is the oldest of a thousand: verdict, conflicts, their number, marks and what is settled are the same."""
+    old = list(old_ones(script))
+    ids = crowd(script)
+    clock.advance(5)
+    asked = ask(Key(KEY))
+    few, _ = views(script, scope_of(asked, None))
+    assert len(few.keys[0].live) < 100
+    assert {few.keys[0].live[0].id, few.keys[0].live[-1].id} == {old[0], ids[-1]}
+    marks = [Mark(), Mark(told=ids[500], told_kind=2, told_at=1), Mark(told=ids[-1], told_kind=2, told_at=1)]
+    marks.append(Mark(read=1, told=ids[-1], told_kind=3, told_at=1))
+    counts = set()
+    for mark in marks:
+        script.move("mira", KEY, mark)
+        for tier, mode, of in product(range(1, 5), MODES, (SENT, SAVED, Content(), replace(SENT, brief=True))):
+            counts.add(count_of(alike(script, ask(Key(KEY, mode), tier=tier, of=of, pause=tier == 2))))
+        alike(script, ask(Key(KEY), run="2", host=this_process()))
+        alike(script, ask(Key(KEY), tier=4, parent="boss"))
+        alike(script, ask(Key(KEY), tier=4, waiter=old[-2] + 1))
+        alike(script, ask(Key(FACET)))
+        alike(script, ask(Key(KEY), who="boss", run="3"))
+    assert min(counts) == 0
+    assert any(100 < count < CROWD for count in counts)  # of which a part was told
+    assert max(counts) > CROWD
+
+
+def test_a_crowd_above_or_below_a_tree_decides_alike(script: Script, clock: ManualClock) -> None:
+    """A thousand on a tree meet who acts below it."""
+    script.act("hard", TREE, tier=4, state=State.OPEN, lease=60 * MINUTE)
+    crowd(script, TREE)
+    clock.advance(5)
+    for key, tier in product((BELOW, TREE), (1, 3, 4)):
+        alike(script, ask(Key(key), tier=tier, of=SAVED))
+    script.read("mira", BELOW)
+    alike(script, ask(Key(BELOW), tier=1, of=SAVED))
+
+
+def test_a_crowd_whose_time_ran_out_is_settled_a_part_at_a_time(script: Script, clock: ManualClock) -> None:
+    """The newest first; all count as unknown meanwhile, and none is ever lost."""
+    crowd(script, count=300, lease=MINUTE)
+    clock.advance(90)
+    asked = ask(Key(KEY))
+    change = alike(script, asked)
+    assert len(change.settles) == LAPSED
+    assert count_of(change) == 300
+    scope = script.scope("mira", (KEY,), asks=Asks())
+    for left in (236, 172, 108, 44, 0):
+        alike(script, ask(Key(KEY), tier=4))
+        script.run(scope, lambda view: Change(tuple((found := lapses(view))[1]), settles=tuple(found[0])))
+        assert len(script.store.live("default", (State.OPEN,), KEY)) == left
+    assert len(script.store.live("default", (State.UNKNOWN,), KEY)) == 300
+
+
+def test_a_crowd_changes_between_two_looks(script: Script, clock: ManualClock) -> None:
+    """What is remembered of a crowd never outlives what the store says: reports, lapses, renewals, new ones."""
+    ids = crowd(script, count=BOUND * 4)
+    asked = ask(Key(KEY))
+    assert count_of(alike(script, asked)) == len(ids)
+    for id in ids[:10]:
+        script.end(f"s{ids.index(id)}", id)
+    script.end("s20", ids[20], State.UNKNOWN)
+    assert count_of(alike(script, asked)) == len(ids)  # twelve are held and ten recent: see latest
+    newer = crowd(script, count=5)
+    alike(script, asked)
+    clock.advance(59 * 60)
+    script.settle(ids[15], State.OPEN, expires=clock.now + 60 * MINUTE)
+    script.settle(ids[20], State.OPEN, expires=clock.now + 60 * MINUTE)
+    clock.advance(90)
+    alike(script, asked)
+    assert views(script, scope_of(asked, None))[0].keys[0].more
+    for id in (*ids[10:], *newer):
+        if script.store.action("default", id).state is State.OPEN:  # type: ignore[union-attr]
+            script.end("s", id)
+    few, full = views(script, scope_of(asked, None))
+    assert few == full
+
+
+def test_locks_and_renewals_meet_a_crowd_as_if_all_were_shown(script: Script) -> None:
+    """The conflict that a lock names is the same, and so is what is too late to renew."""
+    late = script.act("mira", KEY, tier=3, state=State.OPEN, lease=SECOND)
+    crowd(script, count=BOUND * 2)
+    for hard in (False, True):
+        if hard:
+            script.act("hard", KEY, tier=4, state=State.OPEN, lease=60 * MINUTE)
+            crowd(script, count=BOUND * 2)
+        few, full = views(script, script.scope("mira", (KEY,), asks=Asks()))
+        who = Who("mira", "default")
+        assert settle.lock(who, Key(KEY), 3, MINUTE, None, few) == settle.lock(who, Key(KEY), 3, MINUTE, None, full)
+        action = next(one for one in full.keys[0].live if one.id == late)
+        found = [replace(view, found=replace(action, state=State.UNKNOWN)) for view in (few, full)]
+        assert settle.renew(who, MINUTE, found[0]) == settle.renew(who, MINUTE, found[1])
+
+
+def test_a_crowd_on_two_keys_is_counted_as_if_all_were_shown(script: Script) -> None:
+    """An action that is met through both keys is held on each, and does the same once."""
+    keys = (Key(KEY), Key(BELOW))
+    same: dict[str, Any] = {"tier": 3, "state": State.OPEN, "content": SENT, "prints": prints_of(SENT), "live": False}
+    for number in range(BOUND * 2):
+        script.act(f"s{number}", *(keys if number % 3 else keys[:1]), **same)
+    for tier in (2, 3, 4):
+        assert count_of(alike(script, replace(ask(Key(KEY), tier=tier), keys=keys))) >= BOUND * 2
