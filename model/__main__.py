@@ -1,0 +1,5 @@
+"""``python -m model``."""
+
+from model.run import main
+
+raise SystemExit(main())
