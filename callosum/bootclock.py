@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _LINUX: Final = sys.platform.startswith("linux")
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
-_CLOCK: Final = time.CLOCK_BOOTTIME if _LINUX else time.CLOCK_MONOTONIC
+BOOT_CLOCK: Final = time.CLOCK_BOOTTIME if _LINUX else time.CLOCK_MONOTONIC
+"""The clock of ``boot_now``, for those to whom a call of a function counts."""
 
 _boot_id: str | None = None
 
@@ -37,9 +38,9 @@ def boot_id() -> str:
 
 def boot_now() -> float:
     """Return the seconds since this machine was booted, time asleep included. Setting the clock does not change it."""
-    return time.clock_gettime(_CLOCK)
+    return time.clock_gettime(BOOT_CLOCK)
 
 
 def boot_now_ns() -> int:
     """Return the same in nanoseconds."""
-    return time.clock_gettime_ns(_CLOCK)
+    return time.clock_gettime_ns(BOOT_CLOCK)

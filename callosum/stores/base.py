@@ -255,6 +255,13 @@ class Store(Protocol):
         """
         ...
 
+    def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
+        """Returns the actions whose commitments still count, oldest first; with ``keys`` those found on one of them.
+
+        ``namespace`` None means all, without ``keys``. Looks at all commitments there are, and at nothing else.
+        """
+        ...
+
     def kin(self, namespace: str, session: str) -> Kin:
         """Returns where a session comes from, as far as its own calls said so."""
         ...

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from callosum.stores.rows import scoped, stored_keys
+from callosum.stores.rows import content_of, scoped, stored_keys
 
 STAYS, LEAVES, ASKS, RECENT = range(4)
 """What an entry's row alone says. ``RECENT``: it asks, and stays as long as it is the newest on its key."""
@@ -70,6 +70,12 @@ def leaving(rows: Rows, held: Iterable[Held], looks: Moments, changes: Moments) 
             needed.add(one.seq)
     stays = {ASKS: needed, RECENT: newest}
     return [row for row in rows if row[1] != STAYS and row[0] not in stays.get(row[1], ())]
+
+
+def counting(rows: Iterable[Sequence[Any]], now: int) -> frozenset[int]:
+    """Returns the ids of the actions whose commitments still count, of rows of an id and what is stored of content."""
+    made = ((seq, content_of(content).commitment) for seq, content in rows if content)
+    return frozenset(seq for seq, commitment in made if commitment is not None and now < commitment.until)
 
 
 class Pass:

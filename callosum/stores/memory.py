@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 from msgspec import Struct
@@ -44,6 +44,7 @@ from callosum.model import (
     reach,
     sees,
 )
+from callosum.policy.commitments import COMMITTED, counts, found_on
 from callosum.process import alive
 from callosum.stores.base import KEY_USED, LOOK_BACK, NEARBY, Clock, Health, Kin, Nearby, Probe, Request
 
@@ -91,6 +92,9 @@ class _Held(Struct):
 
 class MemoryStore:
     """A store for tests and for sessions of one process. ``clock`` and ``probe`` as in the contract."""
+
+    lasting: ClassVar[bool] = False
+    """What is decided leaves no trace on the disk, so neither does its daily log."""
 
     def __init__(self, *, clock: Clock = lambda: time.time_ns() // 1000, probe: Probe = alive) -> None:
         self._clock = clock
@@ -202,6 +206,18 @@ class MemoryStore:
                 )
             ][:limit]
 
+    def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
+        with self._lock:
+            now = self._now()
+            return [
+                self._shown(act)
+                for _, act in sorted(self._held.acts.items())
+                if namespace in (None, act.action.namespace)
+                and COMMITTED in act.prints
+                and counts(act.action, now)
+                and (keys is None or not set(keys).isdisjoint(_names(found_on(act.action))))
+            ]
+
     def kin(self, namespace: str, session: str) -> Kin:
         with self._lock:
             known = self._held.sessions.get((namespace, session), _Session())
@@ -246,7 +262,10 @@ class MemoryStore:
             prints = [
                 id
                 for id, act in held.acts.items()
-                if act.prints and act.action.state not in _LIVE and _dated(act.action) < horizon
+                if act.prints
+                and act.action.state not in _LIVE
+                and _dated(act.action) < horizon
+                and not counts(act.action, now)
             ][:budget]
             for id in prints:
                 held.acts[id] = replace(held.acts[id], prints=())
@@ -292,7 +311,9 @@ class MemoryStore:
                 continue
             if act.action.state in _LIVE or act.call is not None:
                 return True
-            if act.action.id == entry.seq and (_dated(act.action) >= horizon or self._matters(act.action, horizon)):
+            if act.action.id == entry.seq and (
+                _dated(act.action) >= horizon or counts(act.action, self._now()) or self._matters(act.action, horizon)
+            ):
                 return True
         return False
 
@@ -517,7 +538,7 @@ class _Look:
             replace(act.action, key=key.name, mode=key.mode)
             for act in self.acts
             if set(act.prints).intersection(self.scope.prints) and _acted(act.action)
-            for key in act.action.keys
+            for key in found_on(act.action)
             if key.mode is not Mode.READ and key.name in _names(self.scope.keys)
         ]
 
@@ -564,6 +585,9 @@ class _Look:
 def _apply(held: _Held, scope: Scope, change: Change, view: View) -> Applied:
     for settle in change.settles:
         _settle(held, settle)
+    for revision in change.revisions:
+        act = held.acts[revision.action.id]
+        held.acts[revision.action.id] = replace(act, action=replace(act.action, content=revision.content))
     if change.observe_until is not None:
         held.observe = change.observe_until
     ids = tuple(range(view.now, view.now + len(change.entries)))

@@ -95,10 +95,43 @@ class GateContract:
             assert lease.token > 0
             assert lease.expires > clock.now / 1_000_000
 
+    def test_a_changed_file_is_replaced_unread_on_the_fourth_attempt(
+        self, gate: Gate, ask: Callable[..., Decision], clock: ManualClock
+    ) -> None:
+        """Unread, three pauses must have shown the other's change; after a read it goes through at once."""
+
+        def write(who: str, path: str) -> Decision:
+            clock.advance(2)
+            return ask(who, "Write", on=None, params={"file_path": path, "content": f"by {who}"}, pause=True)
+
+        def read(path: str) -> None:
+            clock.advance(2)
+            gate.complete("mira", id=ask("mira", "Read", on=None, params={"file_path": path}).id)
+
+        for path in ("/unread.md", "/read.md"):
+            read(path)
+            clock.advance(2)
+            assert gate.complete("doug", id=write("doug", path).id).ok
+        assert [write("mira", "/unread.md").verdict for _ in range(4)] == [*[Verdict.CONFIRM] * 3, Verdict.ALLOW]
+        assert write("mira", "/read.md").verdict is Verdict.CONFIRM
+        read("/read.md")
+        assert write("mira", "/read.md").verdict is Verdict.ALLOW
+
     def test_a_call_without_a_key(self, ask: Callable[..., Decision]) -> None:
         """Has none in its answer either."""
         decision = ask("mira", "bare", on=None)
         assert (decision.context_key, decision.context_keys) == (None, ())
+
+    def test_a_grave_call_without_a_key_says_so_once_for_each_tool_and_session(
+        self, ask: Callable[..., Decision]
+    ) -> None:
+        first = ask("mira", "bare", on=None, params={"text": "one"})
+        assert first.proceed
+        assert first.verdict is Verdict.ALLOW
+        assert first.warning
+        assert ask("mira", "bare", on=None, params={"text": "two"}).warning is None
+        assert ask("doug", "bare", on=None, params={"text": "three"}).warning
+        assert ask("doug", "mail", "plan").warning is None
 
     def test_a_no_is_a_value(self, ask: Callable[..., Decision]) -> None:
         """With the conflicts and a sentence."""
@@ -397,7 +430,7 @@ class GateContract:
             ("parent", ""), ("continues", "\x7f"), ("origin", ""), ("wait", -1), ("wait", 61), ("wait", float("nan")),
             ("wait", "5"), ("wait", None), ("timeout", 0), ("timeout", -5), ("timeout", 1e9), ("timeout", "5"),
             ("cwd", 5), ("after", "5"), ("instance", None), ("tool", 5), ("params", None), ("params", [1]),
-            ("params", {"text": "lone \udc80 surrogate"}), ("origin", 5),
+            ("origin", 5),
         ],
     )  # fmt: skip
     def test_a_call_that_cannot_be_used_names_the_field(self, gate: Gate, field: str, value: Any) -> None:

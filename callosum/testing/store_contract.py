@@ -497,7 +497,7 @@ class StoreContract:
 
     def test_a_mark_is_kept_whole(self, script: Script) -> None:
         """Every field of it, per session and key."""
-        mark = Mark(5, 6, 3, 7, b"call", "run", 4, 2, (1, 2))
+        mark = Mark(5, 6, 3, 7, b"call", "run", 4, 2, (-9, -3, -(2**52), 1, 2))
         script.move("mira", KEY, mark)
         assert script.place("mira", KEY).mark == mark
         assert unmarked(script.place("doug", KEY).mark)

@@ -48,7 +48,7 @@ from callosum.stores.postgres import store as store_module
 from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.turns import Turns
 from callosum.testing.script import Script, ids
-from tests.support.postgres import Server, binaries, postgres, postgres_url, schema_of, server  # noqa: F401
+from tests.support.postgres import Server, binaries, schema_of, server
 from tests.support.racing import Torn, caught, contend
 from tests.support.serving import hosted
 from tests.support.world import RULES
@@ -70,7 +70,7 @@ class TornStore(Torn, PostgresStore):
 
 
 @CASES
-def test_one_holder_at_a_time(tmp_path: Path, postgres_url: str, race: str, keys: list[str]) -> None:  # noqa: F811
+def test_one_holder_at_a_time(tmp_path: Path, postgres_url: str, race: str, keys: list[str]) -> None:
     attempts = 60
     seen = contend(tmp_path, race, keys, attempts, make=partial(PostgresStore, postgres_url))
     assert sum(one.together + one.lost for one in seen.values()) == 0
@@ -84,7 +84,7 @@ def test_one_holder_at_a_time(tmp_path: Path, postgres_url: str, race: str, keys
 
 
 @CASES
-def test_a_torn_store_is_caught(tmp_path: Path, postgres_url: str, race: str, keys: list[str]) -> None:  # noqa: F811
+def test_a_torn_store_is_caught(tmp_path: Path, postgres_url: str, race: str, keys: list[str]) -> None:
     """The negative control."""
     make = partial(TornStore, postgres_url)
     assert caught(tmp_path, lambda folder: contend(folder, race, keys, 40, make=make).values())
@@ -141,12 +141,12 @@ def _act_in_every_order(url: str) -> int:
         return deadlocks() - before
 
 
-def test_overlapping_keys_in_every_order_never_deadlock(postgres_url: str) -> None:  # noqa: F811
+def test_overlapping_keys_in_every_order_never_deadlock(postgres_url: str) -> None:
     assert _act_in_every_order(postgres_url) == 0
 
 
 def test_rows_taken_in_any_order_do_and_are_run_again(
-    postgres_url: str,  # noqa: F811
+    postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The negative control: nothing is lost even then."""
@@ -160,7 +160,7 @@ def test_rows_taken_in_any_order_do_and_are_run_again(
     assert _act_in_every_order(f"{postgres_url}&options=-c%20deadlock_timeout%3D5ms") > 0
 
 
-def test_a_reader_of_the_journal_skips_nothing_that_commits_late(postgres_url: str) -> None:  # noqa: F811
+def test_a_reader_of_the_journal_skips_nothing_that_commits_late(postgres_url: str) -> None:
     """The later moment is committed first; a reader that goes on from it still sees the earlier one."""
     slow, quick = _store(postgres_url), _store(postgres_url)
     looked, goes_on = threading.Event(), threading.Event()
@@ -191,7 +191,7 @@ def test_a_reader_of_the_journal_skips_nothing_that_commits_late(postgres_url: s
     quick.close()
 
 
-def test_a_notice_ends_a_wait(postgres_url: str) -> None:  # noqa: F811
+def test_a_notice_ends_a_wait(postgres_url: str) -> None:
     """A waiter on another server is woken as soon as the holder ends."""
     here, there = _store(postgres_url), _store(postgres_url)
     script = Script(there)
@@ -210,7 +210,7 @@ def test_a_notice_ends_a_wait(postgres_url: str) -> None:  # noqa: F811
     there.close()
 
 
-def test_stores_that_start_together_make_the_schema_once(postgres: Server, postgres_url: str) -> None:  # noqa: F811
+def test_stores_that_start_together_make_the_schema_once(postgres: Server, postgres_url: str) -> None:
     faults: list[BaseException] = []
     start = threading.Barrier(6)
 
@@ -229,7 +229,7 @@ def test_stores_that_start_together_make_the_schema_once(postgres: Server, postg
     assert not faults
 
 
-def test_a_newer_schema_is_used_if_it_says_that_it_can_be(postgres: Server, postgres_url: str) -> None:  # noqa: F811
+def test_a_newer_schema_is_used_if_it_says_that_it_can_be(postgres: Server, postgres_url: str) -> None:
     """A server of the version before goes on beside newer ones; one that is too old says so."""
     store = _store(postgres_url)
     schema = schema_of(postgres_url)
@@ -246,7 +246,7 @@ def test_a_newer_schema_is_used_if_it_says_that_it_can_be(postgres: Server, post
     other.close()
 
 
-def test_a_schema_of_somebody_else_is_left_alone(postgres: Server, postgres_url: str) -> None:  # noqa: F811
+def test_a_schema_of_somebody_else_is_left_alone(postgres: Server, postgres_url: str) -> None:
     schema = schema_of(postgres_url)
     with psycopg.connect(postgres.conninfo, autocommit=True) as connection:
         connection.execute(f"create schema {schema}")
@@ -262,8 +262,8 @@ def test_nobody_there_is_said_soon(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_who_stalls_in_a_step_is_ended_by_the_server_and_runs_it_again(
-    postgres: Server,  # noqa: F811
-    postgres_url: str,  # noqa: F811
+    postgres: Server,
+    postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Others who need its keys go on meanwhile, and its own step sees what they did."""
@@ -304,7 +304,7 @@ def _in_another_time(url: str, folder: str, who: str, days: int, asked: Any, tol
             told.put(answer.lease.token if isinstance(answer, LockResult) and answer.lease else bool(answer == word))
 
 
-def test_a_client_whose_clock_is_off_by_a_day_changes_nothing(tmp_path: Path, postgres_url: str) -> None:  # noqa: F811
+def test_a_client_whose_clock_is_off_by_a_day_changes_nothing(tmp_path: Path, postgres_url: str) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     told = context.SimpleQueue()
@@ -363,7 +363,7 @@ def trips(monkeypatch: pytest.MonkeyPatch) -> list[Line]:
     return waited
 
 
-def test_a_call_and_its_report_wait_three_times(postgres_url: str, trips: list[Line], tmp_path: Path) -> None:  # noqa: F811
+def test_a_call_and_its_report_wait_three_times(postgres_url: str, trips: list[Line], tmp_path: Path) -> None:
     (tmp_path / "rules.json").write_text(RULES)
     settings = Settings(state=tmp_path, rules=tmp_path / "rules.json", store=postgres_url)
     with LocalGate(settings=settings) as gate:
@@ -380,7 +380,7 @@ def test_a_call_and_its_report_wait_three_times(postgres_url: str, trips: list[L
 
 
 def test_a_report_that_was_sent_without_a_look_is_applied_only_if_nothing_was_changed(
-    postgres_url: str,  # noqa: F811
+    postgres_url: str,
     trips: list[Line],
 ) -> None:
     here, there = _store(postgres_url), _store(postgres_url)
@@ -413,8 +413,8 @@ def test_a_report_that_was_sent_without_a_look_is_applied_only_if_nothing_was_ch
 
 @pytest.mark.parametrize("entries", [2_000, 5_000, 20_000])  # which guess is wrong depends on how many there are
 def test_few_entries_are_read_of_a_journal_that_the_server_has_no_statistics_of(
-    postgres: Server,  # noqa: F811
-    postgres_url: str,  # noqa: F811
+    postgres: Server,
+    postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
     entries: int,
 ) -> None:
@@ -475,7 +475,7 @@ def test_few_entries_are_read_of_a_journal_that_the_server_has_no_statistics_of(
     store.close()
 
 
-def test_reports_of_a_batch_look_together(postgres_url: str, trips: list[Line]) -> None:  # noqa: F811
+def test_reports_of_a_batch_look_together(postgres_url: str, trips: list[Line]) -> None:
     """As many as are about different keys, beside calls on others: a server's batch takes two round trips."""
     store = _store(postgres_url)
     script = Script(store)
@@ -501,7 +501,7 @@ def test_reports_of_a_batch_look_together(postgres_url: str, trips: list[Line]) 
 
 
 def test_a_pool_that_is_used_up_says_so_and_recovers(
-    postgres_url: str,  # noqa: F811
+    postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(link, "PATIENCE", 0.3)
@@ -533,7 +533,7 @@ def test_a_pool_that_is_used_up_says_so_and_recovers(
 @pytest.mark.parametrize("arrives", [True, False], ids=["after-the-commit", "before-the-commit"])
 @pytest.mark.parametrize("reports", [True, False], ids=["report", "act"])
 def test_a_commit_that_was_not_confirmed_is_asked_about(
-    postgres_url: str,  # noqa: F811
+    postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
     reports: bool,
     arrives: bool,
@@ -625,7 +625,7 @@ class Load:
         self.store.close()
 
 
-def test_backends_that_are_killed_lose_and_double_nothing(postgres: Server, postgres_url: str) -> None:  # noqa: F811
+def test_backends_that_are_killed_lose_and_double_nothing(postgres: Server, postgres_url: str) -> None:
     with (
         psycopg.connect(postgres.conninfo, autocommit=True) as connection,
         Load(postgres_url, 6) as load,
@@ -640,8 +640,8 @@ def test_backends_that_are_killed_lose_and_double_nothing(postgres: Server, post
 
 
 def test_a_backend_that_hangs_is_given_up(
-    postgres: Server,  # noqa: F811
-    postgres_url: str,  # noqa: F811
+    postgres: Server,
+    postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As one does behind a network that drops everything and closes nothing: nobody may ask it whether it lives."""
@@ -681,7 +681,7 @@ def test_a_server_that_is_stopped_hard_under_load_loses_nothing_confirmed() -> N
 # --- servers ------------------------------------------------------------------------------------------
 
 
-def test_two_servers_on_one_store_are_one_gate(tmp_path: Path, postgres_url: str) -> None:  # noqa: F811
+def test_two_servers_on_one_store_are_one_gate(tmp_path: Path, postgres_url: str) -> None:
     """What one lets in, the other sees, tells of, and may be reported to; a waiter of the one is let in by the other."""
     (tmp_path / "rules.json").write_text(RULES)
     with ExitStack() as stack:

@@ -13,7 +13,7 @@ from callosum.stores.postgres import PostgresStore, schema
 from callosum.stores.postgres.parts import PARTS, Part, parts_of
 from callosum.testing import ManualClock
 from callosum.testing.script import Script
-from tests.support.postgres import Server, postgres, postgres_url, schema_of  # noqa: F401
+from tests.support.postgres import Server, schema_of
 
 
 def _parts(store: PostgresStore) -> list[Part]:
@@ -28,7 +28,7 @@ def _leave(store: PostgresStore, clock: ManualClock) -> list[Entry]:
     return gone
 
 
-def test_a_part_is_made_ahead_and_dropped_when_all_in_it_has_left(postgres_url: str) -> None:  # noqa: F811
+def test_a_part_is_made_ahead_and_dropped_when_all_in_it_has_left(postgres_url: str) -> None:
     clock = ManualClock()
     store = PostgresStore(postgres_url, clock=clock)
     script = Script(store)
@@ -67,7 +67,7 @@ def test_a_part_is_made_ahead_and_dropped_when_all_in_it_has_left(postgres_url: 
     store.close()
 
 
-def test_servers_that_make_parts_at_once_make_each_once(postgres_url: str) -> None:  # noqa: F811
+def test_servers_that_make_parts_at_once_make_each_once(postgres_url: str) -> None:
     """And nobody who acts meanwhile meets an error."""
     clock = ManualClock()
     stores = [PostgresStore(postgres_url, clock=clock) for _ in range(4)]
@@ -114,8 +114,8 @@ def test_servers_that_make_parts_at_once_make_each_once(postgres_url: str) -> No
 
 
 def test_an_older_server_goes_on_while_a_newer_one_migrates(
-    postgres: Server,  # noqa: F811
-    postgres_url: str,  # noqa: F811
+    postgres: Server,
+    postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It has its statements prepared for the tables as they were."""

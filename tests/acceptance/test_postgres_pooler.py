@@ -20,14 +20,14 @@ from callosum.errors import ConfigError
 from callosum.model import State
 from callosum.stores.postgres import PostgresStore
 from callosum.testing.script import Script
-from tests.support.postgres import Server, _as_nobody, postgres, postgres_url, schema_of  # noqa: F401
+from tests.support.postgres import Server, _as_nobody, schema_of
 
 PORT = 6432
 PGBOUNCER = shutil.which("pgbouncer", path="/usr/sbin:/usr/bin:/usr/local/bin:/opt/homebrew/bin")
 
 
 @pytest.fixture(params=["transaction", "session"])
-def pooler(request: pytest.FixtureRequest, postgres: Server) -> Iterator[tuple[str, Path]]:  # noqa: F811
+def pooler(request: pytest.FixtureRequest, postgres: Server) -> Iterator[tuple[str, Path]]:
     """How it pools, and the folder of its socket."""
     if PGBOUNCER is None:
         pytest.skip("no pgbouncer here: install it to run what concerns poolers")
@@ -57,7 +57,7 @@ def _url(folder: Path, url: str, more: str = "") -> str:
     )
 
 
-def test_one_that_pools_by_session_needs_no_word(pooler: tuple[str, Path], postgres_url: str) -> None:  # noqa: F811
+def test_one_that_pools_by_session_needs_no_word(pooler: tuple[str, Path], postgres_url: str) -> None:
     mode, folder = pooler
     url = _url(folder, postgres_url, "&pool=2")
     if mode == "transaction":
@@ -74,8 +74,8 @@ def test_one_that_pools_by_session_needs_no_word(pooler: tuple[str, Path], postg
 @pytest.mark.parametrize("pooler", ["transaction"], indirect=True)
 def test_one_that_pools_by_transaction_serves_more_connections_than_it_has(
     pooler: tuple[str, Path],
-    postgres: Server,  # noqa: F811
-    postgres_url: str,  # noqa: F811
+    postgres: Server,
+    postgres_url: str,
 ) -> None:
     _, folder = pooler
     direct = f"&pooler=transaction&direct={quote(f'{postgres.folder}:5432', safe='')}"

@@ -10,7 +10,6 @@ from callosum.model import SECOND, Applied, Change, Entry, Event, Key, Opening, 
 from callosum.stores.base import Request
 from callosum.stores.postgres import PostgresStore
 from callosum.stores.postgres.look import Look
-from tests.support.postgres import postgres, postgres_url, server  # noqa: F401
 
 TREE, BELOW = "file:/repo/", "file:/repo/a.py"
 
@@ -32,7 +31,7 @@ def taken(store: PostgresStore, *requests: Request) -> list[object]:
     return [answer.change.answer for answer in store.transact(requests) if isinstance(answer, Applied)]
 
 
-def test_a_tree_that_is_first_used_in_a_batch_is_known_to_all(postgres_url: str) -> None:  # noqa: F811
+def test_a_tree_that_is_first_used_in_a_batch_is_known_to_all(postgres_url: str) -> None:
     """Also where a later request of the batch lies below it, which is told of it in the same transaction."""
     one, other = PostgresStore(postgres_url), PostgresStore(postgres_url)
     assert taken(one, take("mira", TREE), take("doug", BELOW)) == [True, False]
@@ -42,7 +41,7 @@ def test_a_tree_that_is_first_used_in_a_batch_is_known_to_all(postgres_url: str)
 
 
 def test_what_another_thread_learns_is_not_taken_for_known(
-    postgres_url: str,  # noqa: F811
+    postgres_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One has asked before the tree was in use, and reads the answer after a second thread has learned that it is."""

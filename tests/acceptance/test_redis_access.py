@@ -13,7 +13,7 @@ from callosum.model import State
 from callosum.stores.redis import RedisStore
 from callosum.testing.script import Script
 from tests.support.certificates import certificate_in
-from tests.support.redis_server import RedisServer, free_port, redis_server, serving  # noqa: F401  a fixture
+from tests.support.redis_server import RedisServer, free_port, serving
 
 RIGHTS = "+@read +@write +@scripting +@pubsub +@connection +info +config|get +time +memory|usage"
 
@@ -89,6 +89,6 @@ def test_who_may_not_is_told_so(guarded: tuple[RedisServer, int, Path], tmp_path
 
 
 @pytest.mark.parametrize("query", ["pool=1", "pool=many", "replicas=-1", "no_such_parameter=1", "socket_timeout=soon"])
-def test_a_parameter_that_cannot_be_used_is_named(redis_server: RedisServer, query: str) -> None:  # noqa: F811
+def test_a_parameter_that_cannot_be_used_is_named(redis_server: RedisServer, query: str) -> None:
     with pytest.raises(ConfigError, match=query.partition("=")[0]):
         RedisStore(f"{redis_server.url()}&{query}")

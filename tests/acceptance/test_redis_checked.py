@@ -9,13 +9,13 @@ import pytest
 from callosum.model import HOUR, MINUTE, SECOND, Change, Key, Mode, Opening, State, View
 from callosum.stores.redis import RedisStore
 from callosum.testing.script import LEASE, Script, ids
-from tests.support.redis_server import RedisServer, redis_server, two_stores  # noqa: F401  a fixture
+from tests.support.redis_server import RedisServer, two_stores
 
 KEY = "doc:plan"
 
 
 @pytest.fixture
-def two(redis_server: RedisServer) -> Iterator[tuple[RedisStore, RedisStore]]:  # noqa: F811
+def two(redis_server: RedisServer) -> Iterator[tuple[RedisStore, RedisStore]]:
     yield from two_stores(redis_server)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import tempfile
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pytest
 from callosum.errors import ConfigError, StoreUnavailable
 from callosum.model import Change, Event, Opening, State, View
 from callosum.stores.redis import RedisStore
+from callosum.stores.redis.deadline import PATIENCE
 from callosum.testing.script import Script, ids
 from tests.support.redis_server import RedisServer
 
@@ -134,6 +135,81 @@ def test_a_cluster_must_sync_every_write(servers: list[RedisServer]) -> None:
             client.config_set("appendfsync", "always")
 
 
+NOTICED = 1.5 * PATIENCE
+"""Seconds within which a store notices that no server answers, on a machine with other work."""
+
+
+def stopped(servers: list[RedisServer], number: int) -> ExitStack:
+    """Stop the first servers; they continue when the stack is closed."""
+    stack = ExitStack()
+    for server in servers[:number]:
+        os.kill(server.pid, signal.SIGSTOP)
+        stack.callback(os.kill, server.pid, signal.SIGCONT)
+    return stack
+
+
+def seconds_refused(what: Callable[[], object]) -> float:
+    """Return how long it took until the store was found to be unavailable."""
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        what()
+    return time.monotonic() - began
+
+
+# The driver forgets connections to dead servers without closing them, and a collection may come at any time.
+FORGETS = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@FORGETS
+def test_frozen_servers_are_noticed_within_one_deadline(servers: list[RedisServer]) -> None:
+    """Whatever the driver tries again: the command, the nodes of all slots, a connection."""
+    store = RedisStore(servers[1].url())
+    for name in SPACES:
+        Script(store, name).act("mira", KEY)
+    with servers[0].client() as first:
+        name = next(name for name in SPACES if any(first.scan_iter(f"{store.link.prefix}:{{{name}}}:log")))
+    on_first = Script(store, name)
+    whats: list[Callable[[], object]] = [
+        lambda: on_first.act("mira", KEY, state=State.OPEN, tier=4, durable=True),
+        lambda: on_first.act("mira", KEY),
+        store.entries,
+    ]
+    with stopped(servers, 1):
+        for what in whats:
+            assert seconds_refused(what) < NOTICED
+    with stopped(servers, 3):
+        for what in (store.now, partial(RedisStore, servers[1].url())):
+            assert seconds_refused(what) < NOTICED
+    _until(lambda: _answers(on_first), 30)
+    store.close()
+    gc.collect()  # here, and not in the next test
+
+
+def _answers(script: Script) -> bool:
+    with suppress(StoreUnavailable):
+        return bool(script.act("mira", KEY, state=State.OPEN, tier=4, durable=True))
+    return False
+
+
+@FORGETS
+def test_cluster_of_which_no_server_runs_is_unavailable(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        found = []
+        for number in range(3):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            found.append(RedisServer(folder, "--cluster-enabled", "yes"))
+            stack.callback(found[-1].stop)
+        _formed(found)
+        store = RedisStore(found[0].url())
+        for server in found:
+            server.kill()
+        for what in (store.now, store.entries, partial(Script(store).act, "mira", KEY)):
+            assert seconds_refused(what) < NOTICED
+        store.close()
+        gc.collect()
+
+
 # --- fail-over ------------------------------------------------------------------------------------------
 
 
@@ -220,6 +296,3 @@ def test_a_replica_takes_over_with_what_it_has(with_replica: tuple[list[RedisSer
     assert entries[-1].seq > lost
     script.end("mira", kept)
     store.close()
-    with warnings.catch_warnings():  # the driver forgets its connections to the dead server without closing them
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()

@@ -23,7 +23,7 @@ from callosum.stores.redis.transactions import APPLY
 from callosum.testing.script import Script
 from chaos.proxy import Proxy
 from tests.support.lossy import Lossy
-from tests.support.redis_server import RedisServer, recent_binary, redis_server, serving  # noqa: F401  a fixture
+from tests.support.redis_server import RedisServer, recent_binary, serving
 from tests.support.world import RULES, Call
 
 KEY = "doc:plan"
@@ -123,7 +123,7 @@ def test_nothing_acknowledged_is_lost_when_the_server_is_killed(own_server: Redi
 
 
 @pytest.mark.parametrize("crowded", [False, True])
-def test_a_change_whose_answer_is_lost_is_stored_once(redis_server: RedisServer, *, crowded: bool) -> None:  # noqa: F811
+def test_a_change_whose_answer_is_lost_is_stored_once(redis_server: RedisServer, *, crowded: bool) -> None:
     """It is sent again, and answered as the first one would have been; also when the server forgot the script meanwhile.
 
     ``crowded``: its moment may be moved on.
@@ -163,7 +163,7 @@ def test_a_server_that_is_away_is_unavailable_and_comes_back(own_server: RedisSe
     store.close()
 
 
-def test_scripts_that_the_server_forgot_are_sent_again(redis_server: RedisServer) -> None:  # noqa: F811
+def test_scripts_that_the_server_forgot_are_sent_again(redis_server: RedisServer) -> None:
     store = RedisStore(redis_server.url())
     script = Script(store)
     for _ in range(3):
@@ -195,7 +195,7 @@ def test_a_server_that_kept_nothing_is_looked_at_anew(tmp_path: Path) -> None:
 
 
 def test_a_pool_that_stays_exhausted_is_unavailable_and_says_which_setting(
-    redis_server: RedisServer,  # noqa: F811
+    redis_server: RedisServer,
 ) -> None:
     store = RedisStore(redis_server.url(pool="2"))
     script = Script(store)
@@ -215,7 +215,7 @@ def test_a_pool_that_stays_exhausted_is_unavailable_and_says_which_setting(
     assert store.pool().open == 0
 
 
-def test_more_threads_than_connections_take_turns(redis_server: RedisServer) -> None:  # noqa: F811
+def test_more_threads_than_connections_take_turns(redis_server: RedisServer) -> None:
     store = RedisStore(redis_server.url(pool="2"))
     most = [0]
 
@@ -234,7 +234,7 @@ def test_more_threads_than_connections_take_turns(redis_server: RedisServer) -> 
     store.close()
 
 
-def test_a_connection_that_nobody_answers_on_is_given_up(redis_server: RedisServer) -> None:  # noqa: F811
+def test_a_connection_that_nobody_answers_on_is_given_up(redis_server: RedisServer) -> None:
     """As when a firewall has forgotten it: it ends by its timeout, and the call is done over a new one, once."""
     with Proxy(("127.0.0.1", redis_server.port)) as proxy:
         store = RedisStore(f"redis://127.0.0.1:{proxy.port}/0?{redis_server.url().partition('?')[2]}")
@@ -253,7 +253,7 @@ def test_a_connection_that_nobody_answers_on_is_given_up(redis_server: RedisServ
 
 
 def test_a_client_whose_clock_is_a_day_off_takes_the_servers_time(
-    redis_server: RedisServer,  # noqa: F811
+    redis_server: RedisServer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whether it knows the key or has to look."""
@@ -384,7 +384,7 @@ def test_a_durable_batch_waits_for_replicas(own_server: RedisServer) -> None:
     store.close()
 
 
-def test_a_foreign_schema_and_a_bad_url_are_refused(redis_server: RedisServer) -> None:  # noqa: F811
+def test_a_foreign_schema_and_a_bad_url_are_refused(redis_server: RedisServer) -> None:
     url = redis_server.url()
     store = RedisStore(url)
     with redis_server.client() as client:
@@ -400,7 +400,7 @@ def test_a_foreign_schema_and_a_bad_url_are_refused(redis_server: RedisServer) -
     store.close()
 
 
-def test_the_settings_name_it_by_its_url(redis_server: RedisServer, tmp_path: Path) -> None:  # noqa: F811
+def test_the_settings_name_it_by_its_url(redis_server: RedisServer, tmp_path: Path) -> None:
     for url in (redis_server.url(), redis_server.url().replace("redis://", "valkey://")):
         store = open_store(Settings(state=tmp_path, store=url))
         assert isinstance(store, RedisStore)
@@ -423,7 +423,7 @@ def test_the_password_is_in_no_text(own_server: RedisServer) -> None:
 # --- many at once ---------------------------------------------------------------------------------------
 
 
-def test_a_crowd_on_one_key_is_served_to_the_last(redis_server: RedisServer) -> None:  # noqa: F811
+def test_a_crowd_on_one_key_is_served_to_the_last(redis_server: RedisServer) -> None:
     """Every one of sixteen changes the same key thirty times; each change sees the one before it."""
     store = RedisStore(redis_server.url())
     longest = [0.0]
@@ -451,7 +451,7 @@ def test_a_crowd_on_one_key_is_served_to_the_last(redis_server: RedisServer) -> 
     store.close()
 
 
-def test_ids_are_true_when_moments_are_taken_meanwhile(redis_server: RedisServer, tmp_path: Path) -> None:  # noqa: F811
+def test_ids_are_true_when_moments_are_taken_meanwhile(redis_server: RedisServer, tmp_path: Path) -> None:
     """Many on keys of their own: every answer names the entry that the journal has, and time only grows."""
     (tmp_path / "rules.json").write_text(RULES)
     store = RedisStore(redis_server.url())
@@ -477,7 +477,7 @@ def test_ids_are_true_when_moments_are_taken_meanwhile(redis_server: RedisServer
         assert store.live(None, list(State)) == []
 
 
-def test_a_reader_that_goes_on_misses_nothing(redis_server: RedisServer) -> None:  # noqa: F811
+def test_a_reader_that_goes_on_misses_nothing(redis_server: RedisServer) -> None:
     """While eight write in four namespaces."""
     store = RedisStore(redis_server.url())
     done = threading.Event()
@@ -505,7 +505,7 @@ def test_a_reader_that_goes_on_misses_nothing(redis_server: RedisServer) -> None
     store.close()
 
 
-def test_a_ticket_of_one_who_died_ends(redis_server: RedisServer) -> None:  # noqa: F811
+def test_a_ticket_of_one_who_died_ends(redis_server: RedisServer) -> None:
     """The others wait for it, two seconds at the most."""
     store = RedisStore(redis_server.url())
     script = Script(store)

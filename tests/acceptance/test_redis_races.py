@@ -10,7 +10,7 @@ import pytest
 from callosum.model import State
 from callosum.stores.redis import RedisStore
 from tests.support.racing import Torn, caught, contend
-from tests.support.redis_server import RedisServer, redis_server  # noqa: F401  a fixture
+from tests.support.redis_server import RedisServer
 
 PROCESSES = 8
 FLAT = ["/repo/a.py"] * PROCESSES
@@ -33,7 +33,7 @@ class TornStore(Torn, RedisStore):
 @CASES
 def test_one_holder_at_a_time(
     tmp_path: Path,
-    redis_server: RedisServer,  # noqa: F811
+    redis_server: RedisServer,
     race: str,
     keys: list[str],
     attempts: int,
@@ -53,7 +53,7 @@ def test_one_holder_at_a_time(
 @CASES
 def test_a_torn_store_is_caught(
     tmp_path: Path,
-    redis_server: RedisServer,  # noqa: F811
+    redis_server: RedisServer,
     race: str,
     keys: list[str],
     attempts: int,

@@ -14,7 +14,7 @@ from callosum.model import Change, Key, Mode, State, View
 from callosum.settings import Settings
 from callosum.stores.redis import RedisStore, draft, transactions
 from callosum.testing.script import Script
-from tests.support.redis_server import RedisServer, redis_server, two_stores  # noqa: F401  a fixture
+from tests.support.redis_server import RedisServer, two_stores
 from tests.support.world import RULES, Call
 
 KEY = "file:/r/a"
@@ -23,7 +23,7 @@ FACET = "file:/r/a|x"
 
 
 @pytest.fixture
-def two(redis_server: RedisServer) -> Iterator[tuple[RedisStore, RedisStore]]:  # noqa: F811
+def two(redis_server: RedisServer) -> Iterator[tuple[RedisStore, RedisStore]]:
     yield from two_stores(redis_server)
 
 
@@ -32,7 +32,7 @@ def evalshas(server: RedisServer) -> int:
         return int(client.info("commandstats").get("cmdstat_evalsha", {"calls": 0})["calls"])
 
 
-def test_a_call_on_a_known_key_takes_two_round_trips(redis_server: RedisServer, tmp_path: Path) -> None:  # noqa: F811
+def test_a_call_on_a_known_key_takes_two_round_trips(redis_server: RedisServer, tmp_path: Path) -> None:
     """One to open and one to report, as a bare lock does; a key that the process does not know takes three."""
     (tmp_path / "rules.json").write_text(RULES)
     store = RedisStore(redis_server.url())

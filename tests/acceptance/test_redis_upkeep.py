@@ -12,7 +12,7 @@ from callosum.stores.redis import RedisStore, retention
 from callosum.stores.redis.link import Script as LuaScript
 from callosum.testing import ManualClock
 from callosum.testing.script import Script, ids
-from tests.support.redis_server import RedisServer, redis_server  # noqa: F401
+from tests.support.redis_server import RedisServer
 
 KEY = "doc:plan"
 
@@ -23,7 +23,7 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def script(redis_server: RedisServer, clock: ManualClock) -> Iterator[Script]:  # noqa: F811
+def script(redis_server: RedisServer, clock: ManualClock) -> Iterator[Script]:
     store = RedisStore(redis_server.url(), clock=clock)
     yield Script(store)
     store.close()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import resource
 import shutil
 import sqlite3
 import tempfile
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,8 +25,9 @@ from callosum.stores.sqlite import SqliteStore, connection
 from callosum.testing.script import Script
 from tests.acceptance.command import at_terminal, run
 from tests.acceptance.test_server_faults import a_call, rules_in
-from tests.support.previous import Previous, previous  # noqa: F401  a fixture
-from tests.support.serving import Server, serving, until
+from tests.support.faultydisk import FaultyDisk
+from tests.support.previous import Previous
+from tests.support.serving import Server, launch, serving, until
 
 A = {"instance": "mira", "tool": "act4", "params": {"on": "k0"}, "callId": "a1"}
 B = {"instance": "doug", "tool": "act4", "params": {"on": "k0"}, "callId": "b1"}
@@ -121,11 +125,16 @@ def test_store_changed_while_no_gate_runs_is_refused(tmp_path: Path, change: Cal
         assert server.post("/intercept", LOW)["proceed"]
 
 
-@pytest.fixture
-def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalGate]:
+@pytest.fixture(params=[False, True], ids=["a folder that just changed", "a quiet folder"])
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[LocalGate]:
+    """A gate that looks at the files of its store only where it acknowledges."""
     monkeypatch.setattr(connection, "LOOK_EVERY", 1e9)  # nothing is noticed by looking now and then
     monkeypatch.setattr(connection, "_ASK_AGAIN", 0.0)
     with LocalGate(settings=settings(tmp_path)) as gate:
+        if request.param:
+            os.utime(gate.settings.state, (1, 1))
+            for _ in range(2):  # from now on its files are not asked for by name, until something in it changes
+                gate.complete("mira", id=lease(gate, on="before").id)
         yield gate
 
 
@@ -156,6 +165,36 @@ def test_embedded_gate_acknowledges_nothing_that_went_into_a_removed_file(
     assert gate.store.accept()
     assert lease(gate, "doug").proceed
     assert gate.store.check().problems == ()
+
+
+@pytest.mark.parametrize("change", LOGS)
+def test_connection_that_has_acknowledged_nothing_yet_notices_that_the_log_was_cut(
+    gate: LocalGate, change: Callable[[Path], None]
+) -> None:
+    """It knows the log from the moment it was opened, not only from its first durable call."""
+    for number in range(20):
+        assert lease(gate, on=f"k{number}").proceed
+    with ThreadPoolExecutor(1) as other:  # a thread has its own connection
+        assert other.submit(gate.intercept, Call("ana", "act1", {"on": "low"})).result().proceed
+        change(gate.settings.state)
+        with pytest.raises(StoreUnavailable):
+            other.submit(lease, gate, "ana", "k30").result()
+        with pytest.raises(StoreChanged, match=SAYS):
+            other.submit(lease, gate, "doug").result()
+
+
+@pytest.mark.parametrize("change", LOGS)
+def test_gate_that_opens_a_store_whose_log_was_cut_acknowledges_nothing(
+    gate: LocalGate, change: Callable[[Path], None]
+) -> None:
+    """Another gate keeps the log's index, so SQLite looks for pages behind the cut."""
+    for number in range(20):
+        assert lease(gate, on=f"k{number}").proceed
+    change(gate.settings.state)
+    with pytest.raises(StoreUnavailable), LocalGate(settings=gate.settings) as second:
+        lease(second, "ana", "k30")
+    with pytest.raises(StoreUnavailable):
+        lease(gate, "ana", "k30")
 
 
 def test_hole_in_the_log_does_not_reach_the_database(gate: LocalGate) -> None:
@@ -220,7 +259,7 @@ def test_truncated_receipt_is_made_anew_and_a_foreign_one_must_be_accepted(tmp_p
         assert any(SAYS in problem for problem in store.check().problems)
 
 
-def test_previous_version_and_this_one_share_a_store(tmp_path: Path, previous: Previous) -> None:  # noqa: F811
+def test_previous_version_and_this_one_share_a_store(tmp_path: Path, previous: Previous) -> None:
     """Its database is taken without a word, and what it writes beside this version is not missed."""
     state, environ = tmp_path / "state", rules_in(tmp_path)
     with previous.serving(state, environ=environ) as old:
@@ -362,3 +401,61 @@ def test_health_of_a_store_with_damaged_pages_is_not_ok(tmp_path: Path) -> None:
         assert answer.status == 503
         health = until(lambda: found if (found := server.ask("GET", "/health")).status == 503 else None)
         assert health.body["store"]
+
+
+def test_server_started_on_a_read_only_database_recovers_once_it_can_be_written(tmp_path: Path) -> None:
+    """All its threads opened the database for reading, and share an index that stays so while one of them has it open."""
+    state, environ = tmp_path / "state", rules_in(tmp_path)
+    with serving(state, environ=environ) as server:
+        assert server.post("/intercept", A)["proceed"]
+        server.kill()
+    disk = FaultyDisk(state)
+    server = launch(state, environ=environ | disk.environ)
+    server.kill()
+    with disk.failing("read-only"):
+        server = launch(state, environ=environ | disk.environ)
+        for _ in range(5):
+            assert server.ask("POST", "/intercept", B).status == 503
+            assert server.ask("GET", "/status").status == 200
+            assert server.ask("GET", "/health").status == 503
+    try:
+        until(lambda: server.ask("POST", "/intercept", a_call(1, "act4")).status == 200, 10)
+        until(lambda: server.ask("GET", "/health").status == 200, 10)
+        assert server.ask("POST", "/intercept", B).body["proceed"] is False
+        assert server.stop() == 0
+    finally:
+        if server.process.poll() is None:
+            server.kill()
+
+
+def _work_while_connections_are_closed(file: Path) -> None:
+    store = SqliteStore(file)
+    ends = time.monotonic() + 2
+
+    def work(number: int) -> None:
+        script = Script(store)
+        while time.monotonic() < ends:
+            id = script.act(f"s{number}", f"doc:{number}", state=State.OPEN, tier=4, durable=True)
+            script.end(f"s{number}", id)
+            assert store.entries(limit=100)
+
+    def reopen() -> None:
+        while time.monotonic() < ends:
+            store.now()
+            store.prove()
+            store._connections.reopen()
+
+    with ThreadPoolExecutor(4) as pool:
+        for done in [*(pool.submit(work, number) for number in range(3)), pool.submit(reopen)]:
+            done.result()
+    assert store.check().problems == ()
+
+
+def test_connections_are_closed_under_no_thread_that_uses_them(tmp_path: Path) -> None:
+    """In a process of its own: a statement that is freed while it runs ends the process."""
+    process = multiprocessing.get_context("spawn").Process(
+        target=_work_while_connections_are_closed, args=(tmp_path / "gate.db",)
+    )
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0

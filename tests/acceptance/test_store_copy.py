@@ -29,8 +29,8 @@ from callosum.stores.carrying import Carrier, Page, Sort, Stamp, Written
 from callosum.stores.opening import open_store
 from callosum.testing.script import Script
 from tests.acceptance.command import run
-from tests.support.postgres import Server, postgres, schema_of  # noqa: F401
-from tests.support.redis_server import RedisServer, redis_server  # noqa: F401
+from tests.support.postgres import Server, schema_of
+from tests.support.redis_server import RedisServer
 
 KINDS = ("sqlite", "postgresql", "redis")
 
@@ -38,7 +38,7 @@ KINDS = ("sqlite", "postgresql", "redis")
 class Places:
     """Empty stores of every kind; ``state`` is the folder of the embedded ones."""
 
-    def __init__(self, state: Path, postgres: Server, redis: RedisServer) -> None:  # noqa: F811
+    def __init__(self, state: Path, postgres: Server, redis: RedisServer) -> None:
         self.state, self._postgres, self._redis = state, postgres, redis
         self._count = 0
         self.schemas: list[str] = []
@@ -61,7 +61,7 @@ class Places:
 
 
 @pytest.fixture
-def places(tmp_path: Path, postgres: Server, redis_server: RedisServer) -> Iterator[Places]:  # noqa: F811
+def places(tmp_path: Path, postgres: Server, redis_server: RedisServer) -> Iterator[Places]:
     places = Places(tmp_path, postgres, redis_server)
     yield places
     for schema in places.schemas:

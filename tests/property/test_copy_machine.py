@@ -23,8 +23,8 @@ from callosum.stores.sqlite import SqliteStore
 from callosum.stores.sqlite.carry import Carrier as OfSqlite
 from callosum.testing import ManualClock
 from tests.property.test_machine import Gates, sequences
-from tests.support.postgres import Server, postgres, schema_of  # noqa: F401
-from tests.support.redis_server import RedisServer, redis_server  # noqa: F401
+from tests.support.postgres import Server, schema_of
+from tests.support.redis_server import RedisServer
 from tests.support.world import World, gate_time
 
 _KINDS: dict[str, Any] = {
@@ -101,7 +101,7 @@ class MovingGates(Gates):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _servers(postgres: Server, redis_server: RedisServer) -> None:  # noqa: F811
+def _servers(postgres: Server, redis_server: RedisServer) -> None:
     MovingGates.postgres, MovingGates.redis = postgres, redis_server
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from callosum.model import SECOND, Decision, Entry, Event, Host, Report, State
+from callosum.model import SECOND, Action, Commits, Decision, Entry, Event, Host, Report, State
 from callosum.stores.sqlite import SqliteStore
 from callosum.stores.sqlite.connection import Connections
 from callosum.testing import ManualClock
@@ -59,7 +60,7 @@ def shown(decision: Decision) -> Any:
         decision.observed,
         decision.lease is not None,
         decision.conflict_count,
-        sorted((c.kind, c.instance, c.key, c.id, c.state, c.own) for c in decision.conflicts),
+        sorted((c.kind, c.instance, c.key, c.id, c.state, c.own, c.decided, c.until) for c in decision.conflicts),
         decision.params,
     )
 
@@ -77,6 +78,10 @@ def line(entry: Entry) -> Any:
 
 def lapses(entries: list[Entry]) -> list[int]:
     return sorted(entry.action for entry in entries if entry.event is Event.LAPSE)
+
+
+def _commitments(keys: list[str] | None, world: World) -> list[Action]:
+    return world.store.commitments("default", keys)
 
 
 def within_a_day(gates: Gates) -> bool:
@@ -161,6 +166,29 @@ class Gates(RuleBasedStateMachine):
     @rule(target=opened, who=SESSIONS, tool=TREE_TOOLS, on=PATHS, text=TEXTS, pause=st.booleans())
     def ask_on_a_tree(self, who: str, tool: str, on: str, text: str, pause: bool) -> Any:
         return self.intercept(self.call(who, tool, on, text, pause=pause))
+
+    @rule(
+        target=opened,
+        who=SESSIONS,
+        tool=st.sampled_from(["act1", "act3", "act4", "send3"]),
+        on=ON,
+        text=TEXTS,
+        pause=st.booleans(),
+        side=st.sampled_from(["accept", "decline"]),
+        days=st.sampled_from([None, 1, 60]),
+    )
+    def commit(self, who: str, tool: str, on: str, text: str, pause: bool, side: str, days: int | None) -> Any:
+        until = self.clock.now / SECOND + days * 86_400 if days else None
+        return self.intercept(self.call(who, tool, on, text, pause=pause, commits=Commits(side, until=until)))
+
+    @rule(who=SESSIONS)
+    def end_session(self, who: str) -> None:
+        self.both(lambda world: world.gate.heard(who, "SessionEnd", {}), lambda _: None)
+
+    @rule(on=ON)
+    def list_commitments(self, on: str) -> None:
+        for keys in (None, [f"doc:{on}"]):
+            self.both(partial(_commitments, keys), lambda found: [(one.id, one.content.commitment) for one in found])
 
     @rule(target=opened, who=SESSIONS, tier=st.integers(1, 4), text=TEXTS)
     def ask_without_a_key(self, who: str, tier: int, text: str) -> Any:
@@ -312,7 +340,7 @@ class Gates(RuleBasedStateMachine):
             if dead or now >= until or not (action.tier == 4 or action.lock) or action.verdict == "warn":
                 continue
             for key in action.keys:
-                if key.mode != "append":
+                if key.mode == "write":
                     held.setdefault(key.name, set()).add(action.session)
         family = {"mira", "child"}
         assert all(len(who) <= 1 or who <= family for who in held.values()), held

@@ -15,7 +15,7 @@ from callosum.stores.postgres import PostgresStore
 from callosum.stores.postgres.look import Memory
 from callosum.testing import ManualClock
 from tests.property.test_machine import Gates, sequences
-from tests.support.postgres import Server, postgres, schema_of  # noqa: F401
+from tests.support.postgres import Server, schema_of
 from tests.support.world import World, gate_time
 
 
@@ -57,7 +57,7 @@ class PostgresGates(Gates):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _server(postgres: Server) -> None:  # noqa: F811
+def _server(postgres: Server) -> None:
     PostgresGates.server = postgres
 
 

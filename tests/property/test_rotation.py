@@ -18,8 +18,8 @@ from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
 from callosum.testing.script import Script
 from tests.property.test_machine import sequences
-from tests.support.postgres import Server, postgres, schema_of  # noqa: F401
-from tests.support.redis_server import RedisServer, redis_server  # noqa: F401
+from tests.support.postgres import Server, schema_of
+from tests.support.redis_server import RedisServer
 
 SESSIONS = st.sampled_from(["mira", "doug", "anna"])
 KEYS = st.lists(
@@ -108,13 +108,13 @@ def test_sqlite(steps: list[tuple[Any, ...]], tmp_path_factory: pytest.TempPathF
 
 @sequences(40)
 @given(steps=STEPS)
-def test_redis(steps: list[tuple[Any, ...]], redis_server: RedisServer) -> None:  # noqa: F811
+def test_redis(steps: list[tuple[Any, ...]], redis_server: RedisServer) -> None:
     run(steps, lambda clock: RedisStore(redis_server.url(), clock=clock))
 
 
 @sequences(15)
 @given(steps=STEPS)
-def test_postgres(steps: list[tuple[Any, ...]], postgres: Server) -> None:  # noqa: F811
+def test_postgres(steps: list[tuple[Any, ...]], postgres: Server) -> None:
     url = postgres.url()
     try:
         run(steps, lambda clock: PostgresStore(url, clock=clock))

@@ -16,11 +16,13 @@ from callosum.model import (
     Mode,
     Move,
     Opening,
+    Revision,
     Scope,
     Settle,
     State,
     View,
 )
+from callosum.policy.commitments import COMMITTED
 from callosum.stores.postgres.line import Line
 from callosum.stores.postgres.look import Look, Memory
 from callosum.stores.postgres.wake import notice
@@ -152,6 +154,8 @@ class Apply:
         else:
             for settle in change.settles:
                 self._settle(settle)
+        for revision in change.revisions:
+            self._revise(revision)
         if change.observe_until is not None:
             self._line.send(_PARAMS, ("observe", str(change.observe_until).encode()))
         for row in rows:
@@ -265,6 +269,13 @@ class Apply:
         params = (scope.namespace, scope.session, self._view.now, scope.parent or None, scope.continues or None)
         self._line.send(_SESSION, params)
         self._memory.sessions.pop((scope.namespace, scope.session), None)
+
+    def _revise(self, revision: Revision) -> None:
+        action = revision.action
+        self._line.send("update journal set content = %s where seq = %s", (encode(revision.content), action.id))
+        if revision.also:
+            names = [scoped(action.namespace, revision.also)]
+            self._line.send(_SET_PRINTS, {"seq": action.id, "print_names": names, "prints": [COMMITTED]})
 
     # --- settling ---
 

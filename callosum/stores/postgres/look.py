@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -25,11 +26,13 @@ from callosum.model import (
     Key,
     KeyView,
     Mode,
+    More,
     Scope,
     State,
     View,
 )
 from callosum.stores.base import Probe
+from callosum.stores.crowd import BOUND, Asker, Crowds
 from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.link import Row
 from callosum.stores.rows import (
@@ -53,6 +56,7 @@ from callosum.stores.rows import (
     wanted,
 )
 
+_numbers: Final = msgspec.json.Decoder(list[int]).decode
 REMEMBERED: Final = DAY
 """How long a call's identity is remembered."""
 NOW: Final = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
@@ -82,17 +86,23 @@ _AROUND: Final = (
     f"order by changed desc limit {LATEST}) m) m "
     "left join journal j on j.seq = m.acted where m.session = %(me)s or j.seq is not null"
 )
+_PARAMS: Final = (
+    "case when j.approved > 0 and j.session = %(me)s then (select value from meta where name = 'params:' || j.seq) end"
+)
 _LIVING: Final = (
     f"select 'l', l.key, null::text, null::bigint, null::bigint, null::int, null::bytea, null::bigint, {ACTION}, "
-    "case when j.approved > 0 and j.session = %(me)s then "
-    "(select value from meta where name = 'params:' || j.seq) end from ("
+    f"{_PARAMS} from ("
 )
 _THEIRS: Final = ") l join journal j on j.seq = l.id"
 _LIVE: Final = (
-    f"{_LIVING}select key, id from live where key = any(%(names)s::text[]) and open > 0 "
+    f"{_LIVING}select key, id from live where key = any(%(names)s::text[]) and open = 2 "
+    "union all select l.key, l.id from unnest(%(names)s::text[]) k(name) cross join lateral (select key, id from live "
+    "where key = k.name and open = 1 order by id desc limit %(most)s) l "
     "union all select l.key, l.id from unnest(%(names)s::text[]) k(name) cross join lateral (select key, id from live "
     f"where key = k.name and open = 0 order by id desc limit {LATEST}) l{_THEIRS}"
 )
+_OPEN_IDS: Final = "select string_agg(id::text, ',' order by id) from live where key = %s and open > 0"
+_BY_NUMBERS: Final = f"select {ACTION}, {_PARAMS} from journal j where j.seq = any(%(ids)s::bigint[])"
 _BELOW_LIVE: Final = (
     f"{_LIVING}select key, id from live where key >= %(low)s and key < %(high)s "
     f"order by open desc, id desc limit 1000{_THEIRS}"
@@ -166,7 +176,7 @@ class Memory:
     ``turn``. ``actions``: the keys, with their namespace, of actions that were seen and repeat no other.
     ``sessions``: sessions without parent and predecessor, with the moment of that and when the session was last
     noted, believed for a minute. ``opened``: actions that were opened here. ``observe``: until when the gate only
-    observes, when somebody looked last.
+    observes, when somebody looked last. ``crowds``: the open actions of keys with very many.
     """
 
     def __init__(self) -> None:
@@ -176,6 +186,7 @@ class Memory:
         self.sessions: dict[tuple[str, str], tuple[int, int]] = {}
         self.opened: dict[tuple[str, int], Opened] = {}
         self.observe = 0
+        self.crowds = Crowds()
 
     def add_action(self, id: int, names: tuple[str, ...]) -> None:
         """Notes the keys of an action."""
@@ -237,7 +248,9 @@ class Look:
             "above": self._above,
             "keys": self.names,
             "prints": list(scope.prints),
+            "most": BOUND + 1 if scope.asks is not None else None,
         }
+        self._asker: Asker | None = None
         self._sent: list[Answer] = []
         self._below: list[tuple[Key, Answer]] = []
 
@@ -308,6 +321,9 @@ class Look:
         if found is not None and found.supersedes and not scope.keys:
             rows = self.line.fetch(_BY_IDS, (list(found.supersedes),))
             superseded = tuple(a for row in rows if (a := self._action_found(row)) is not None)
+        waiting = self._wanted(now) if self._queues is not None else ()
+        if scope.asks is not None:
+            self._asker = Asker(scope.session, scope.asks, now, parents, waiting, self._probe)
         return View(
             now,
             self._places() if scope.keys else (),
@@ -315,7 +331,7 @@ class Look:
             found,
             self._twins() if self._same is not None else (),
             parents,
-            self._wanted(now) if self._queues is not None else (),
+            waiting,
             superseded,
             self._observe,
         )
@@ -394,7 +410,9 @@ class Look:
                 own = action_of(row, _ACTION_AT, key.name, self._probe)
         for row in inherited:
             mark = inherit(mark, row[_MARK_AT:])
-        live = [self._living(row, key.name) for row in living.get(name, ())]
+        live: list[Action] = []
+        more: list[More] = []
+        self._live(name, key.name, living, live, more)
         covering = self.covers
         related = [other for other in above(name) if other[-1] == "/" and other in covering]
         if "|" in name and (whole := name[: name.index("|")]) not in related:
@@ -407,7 +425,7 @@ class Look:
                     mark, last = looked(key.name, shown, row[_MARK_AT + 1], mark, last)
                 else:
                     self._add(latest, row, shown, key, walks)
-            live += [self._living(row, shown) for row in living.get(other, ())]
+            self._live(other, shown, living, live, more)
         stale: list[Action] = []
         for row in below:
             if row[1] == name:
@@ -424,11 +442,39 @@ class Look:
         if from_above:
             mark = replace(mark, read=last)
         live.sort(key=lambda action: action.id)
-        return KeyView(key, mark, tuple(live), (), own, tuple(stale), from_above), latest
+        return KeyView(key, mark, tuple(live), (), own, tuple(stale), from_above, tuple(more)), latest
+
+    def _live(self, name: str, shown: str, living: dict[str, list[Row]], live: list[Action], more: list[More]) -> None:
+        """Adds what is live on a key."""
+        rows = living.get(name, ())
+        if self._asker is not None and len(rows) > BOUND:
+            lost = [row for row in rows if row[_ACTION_AT + 6] == "unknown"]
+            if len(rows) - len(lost) > BOUND:
+                found, others = self._crowd(name, shown, self._asker)
+                live += found
+                more += others
+                rows = lost
+        live += [self._living(row, shown) for row in rows]
+
+    def _crowd(self, name: str, shown: str, asker: Asker) -> tuple[list[Action], tuple[More, ...]]:
+        """What is shown of very many open actions on a key."""
+
+        def fetch(ids: Sequence[int]) -> list[Action]:
+            rows = self.line.fetch(_BY_NUMBERS, {"ids": list(ids), "me": self.scope.session}) if ids else ()
+            return [self._with_params(action_of(row, 0, shown, self._probe), row[ACTION_WIDTH]) for row in rows]
+
+        ((ids,),) = self.line.fetch(_OPEN_IDS, (name,))
+        crowd = self.memory.crowds.take(name)
+        found = crowd.view(asker, _numbers(f"[{ids or ''}]"), fetch)
+        self.memory.crowds.keep(name, crowd)
+        return found
 
     def _living(self, row: Row, shown: str) -> Action:
-        action = action_of(row, _ACTION_AT, shown, self._probe)
-        return action if row[_MORE_AT] is None else replace(action, answer=row[_MORE_AT])
+        return self._with_params(action_of(row, _ACTION_AT, shown, self._probe), row[_MORE_AT])
+
+    def _with_params(self, action: Action, params: bytes | None) -> Action:
+        """An approved question with the params it may run with."""
+        return action if params is None else replace(action, answer=params)
 
     def _add(self, latest: list[Action], row: Row, shown: str, asking: Key, walks: list[_Walk]) -> None:
         """A session's newest action; where it does not count, what may count behind it is looked for later."""

@@ -27,6 +27,7 @@ from psycopg.errors import DivisionByZero
 from callosum.errors import StoreError, StoreUnavailable, Unconfirmed
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.person import ACCEPTING, require_person
+from callosum.policy.commitments import COMMITTED, counts
 from callosum.process import alive
 from callosum.stores.base import (
     GATE,
@@ -42,7 +43,20 @@ from callosum.stores.base import (
     Request,
     each_alone,
 )
-from callosum.stores.leaving import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS, Held, Pass, Rows, leaving, places
+from callosum.stores.leaving import (
+    ASKS,
+    AT_ONCE,
+    FOREVER,
+    LEAVES,
+    RECENT,
+    STAYS,
+    Held,
+    Pass,
+    Rows,
+    counting,
+    leaving,
+    places,
+)
 from callosum.stores.postgres.apply import Apply, keys_of
 from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.link import Connections, address_of, explain, explained, lost, to_repeat
@@ -309,10 +323,12 @@ class PostgresStore:
                 try:
                     return self._once(requests, run)
                 except Again as again:
+                    self._memory.crowds.forget()  # may hold what was just undone
                     run.more |= again.names
                     if reruns >= _RERUNS:
                         raise StoreUnavailable("the keys of a transaction change as fast as it runs") from again
                 except Exception as error:
+                    self._memory.crowds.forget()
                     if not to_repeat(error) or reruns >= _RERUNS:
                         raise
                     run.shift = random.randrange(1, 1000)  # noqa: S311  it keeps apart, it hides nothing
@@ -427,7 +443,8 @@ class PostgresStore:
             except Exception as error:  # noqa: BLE001 - a step that raises fails alone
                 done.answers.append(error)
                 continue
-            if not (change.entries or change.settles or change.moves or change.observe_until is not None):
+            wants = change.entries or change.settles or change.moves or change.revisions
+            if not wants and change.observe_until is None:
                 done.answers.append(Applied(change, (), view.now))
                 continue
             self._must_hold(done.turns, [settle.action for settle in change.settles])
@@ -571,6 +588,16 @@ class PostgresStore:
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
         return Around(self._read, namespace, sessions, self._probe).underway(floor, limit)
 
+    def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
+        where, params = "p.print = %(print)s", dict[str, Any](print=COMMITTED)
+        if keys is not None:
+            where += " and p.key = any(%(keys)s::text[])"
+            params["keys"] = [scoped(namespace or DEFAULT_NAMESPACE, key) for key in keys]
+        query = f"select {ACTION} from journal j where j.seq in (select p.id from print p where {where}) order by j.seq"
+        rows, now = self._read(query, params), self.now()
+        found = [action_of(row, 0, "", self._probe) for row in rows if namespace is None or row[1] == namespace]
+        return [action for action in found if counts(action, now)]
+
     def kin(self, namespace: str, session: str) -> Kin:
         rows = self._read(
             "select parent, continues from session where namespace = %s and name = %s", (namespace, session)
@@ -688,9 +715,18 @@ class PostgresStore:
         rows = self._read(_PRINTS, {"key": key, "print": print_, "id": id, "horizon": horizon, "budget": budget})
         self._swept["print"] = tuple(rows[-1][:3]) if len(rows) == budget else ("", b"", 0)
         old = [row[:3] for row in rows if row[3]]
+        stays = self._counting([id for _, print_, id in old if bytes(print_) == COMMITTED])
+        old = [row for row in old if bytes(row[1]) != COMMITTED or row[2] not in stays]
         if old:
             self._read(_FORGET_PRINTS, _columns(old))
         return len(old)
+
+    def _counting(self, ids: Collection[int]) -> frozenset[int]:
+        """Those of these actions whose commitments still count."""
+        if not ids:
+            return frozenset()
+        rows = self._read("select seq, content from journal where seq = any(%s::bigint[])", (sorted(ids),))
+        return counting(rows, self._moments()[0])
 
     def _forget_marks(self, horizon: int, budget: int) -> int:
         """Marks live as long as their session's last call plus the longest window.
@@ -797,7 +833,9 @@ class PostgresStore:
             held = [Held(*row) for row in self._read(_HELD, of)]
         looks = self._moments_of(_LOOKS, params, {one.key for one in held})
         changes = self._moments_of(_CHANGES, params, {one.key for one in held if one.looked})
-        return leaving(rows, held, looks, changes)
+        free = leaving(rows, held, looks, changes)
+        stays = self._counting([row[0] for row in free if row[1] != LEAVES])
+        return [row for row in free if row[0] not in stays]
 
     def _moments_of(
         self, query: str, params: Mapping[str, Any], keys: Collection[str]

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from callosum.errors import StoreError
 from callosum.model import Content, Host, Mark, State
+from callosum.policy.commitments import COMMITTED
 from callosum.stores.carrying import (
     ACTED,
     LIVE,
@@ -33,7 +34,7 @@ from callosum.stores.carrying import Known as KnownRecord
 from callosum.stores.redis import records
 from callosum.stores.redis.link import Link, Script
 from callosum.stores.redis.names import Space, cover
-from callosum.stores.redis.records import Known, Record, encode, entry_of, known_of, line_of, record_of
+from callosum.stores.redis.records import Known, Record, content_of, encode, entry_of, known_of, line_of, record_of
 
 _STAMP: Final = Script("stamp")
 _STONE: Final = 500
@@ -309,7 +310,9 @@ class Carrier:
                     record.prints = (*record.prints, one.print)
                 member = f"{one.print.hex()}:{one.id:016d}:{record.session}"
                 pipe.zadd(space.key("p", one.key), {member: 0})
-                pipe.zadd(space.key("prints"), {f"{one.key}\0{member}": one.id})
+                made = content_of(record.content).commitment if one.print == COMMITTED else None
+                until = made.until if made is not None else one.id  # upkeep forgets it by this moment
+                pipe.zadd(space.key("prints"), {f"{one.key}\0{member}": until})
             for id, record in found.items():
                 pipe.hset(space.key("a"), f"{id:016d}", record.blob())
 
@@ -347,14 +350,10 @@ class Carrier:
                         pipe.zrem(space.key("c", one.key), one.session)
                         pipe.zrem(space.key("sk", one.session), one.key)
                     case Print():
-                        pipe.zremrangebylex(
-                            space.key("p", one.key),
-                            f"[{one.print.hex()}:{one.id:016d}:",
-                            f"({one.print.hex()}:{one.id:016d};",
-                        )
-                        for member in self.link.client.zrangebyscore(space.key("prints"), one.id, one.id):
-                            if member.startswith(f"{one.key}\0{one.print.hex()}:".encode()):
-                                pipe.zrem(space.key("prints"), member)
+                        low, high = f"[{one.print.hex()}:{one.id:016d}:", f"({one.print.hex()}:{one.id:016d};"
+                        for member in self.link.client.zrangebylex(space.key("p", one.key), low, high):
+                            pipe.zrem(space.key("prints"), f"{one.key}\0".encode() + member)
+                        pipe.zremrangebylex(space.key("p", one.key), low, high)
                     case Session():
                         pipe.zrem(space.key("seen"), one.name)
                         pipe.delete(space.key("s", one.name))

@@ -7,7 +7,8 @@ from typing import Final
 from msgspec import Raw
 from msgspec.structs import replace
 
-from callosum.model import HOUR, Change, Content, Entry, Event, Key, Mode, Opening, Scope, Settle, State
+from callosum.model import HOUR, Change, Content, Entry, Event, Key, Mode, Opening, Revision, Scope, Settle, State
+from callosum.policy.commitments import COMMITTED
 from callosum.stores.redis.names import (
     QUEUE,
     Space,
@@ -20,7 +21,18 @@ from callosum.stores.redis.names import (
     of_kin,
     of_reports,
 )
-from callosum.stores.redis.records import NOTHING, Act, Known, Own, Record, acts_on, encode, line_of, text_of
+from callosum.stores.redis.records import (
+    NOTHING,
+    Act,
+    Known,
+    Own,
+    Record,
+    acts_on,
+    content_of,
+    encode,
+    line_of,
+    text_of,
+)
 from callosum.stores.redis.view import Seen
 
 _ENDED: Final = frozenset({State.FAILED, State.CANCELLED})
@@ -42,6 +54,7 @@ def missing(seen: Seen, scope: Scope, change: Change) -> tuple[set[int], set[tup
     places = {(move.key, me) for move in change.moves}
     if change.open is not None:
         places.update((key.name, me) for key in change.entries[-1].keys)
+    acts.update(revision.action.id for revision in change.revisions)
     for settle in change.settles:
         if settle.ended or settle.state in _ENDED:
             places.update((key.name, settle.action.session) for key in settle.action.keys)
@@ -80,6 +93,8 @@ class Write:
         """Writes all of it. Raises what cannot be stored."""
         for settle in change.settles:
             self._settle(settle)
+        for revision in change.revisions:
+            self._revise(revision)
         self.own.count = max(self.own.count, self.first - self.own.base + len(change.entries))
         last = self.first + len(change.entries) - 1
         opening = change.open
@@ -183,6 +198,33 @@ class Write:
             self._do("ZADD", self.space.key("p", key.name), *(part for one in members for part in (0, one)))
             dated = (part for one in members for part in (at, f"{key.name}\0{one}"))
             self._do("ZADD", self.space.key("prints"), *dated)
+            if COMMITTED in record.prints:
+                self._commit(at, record, key.name)
+
+    def _commit(self, at: str, record: Record, name: str) -> None:
+        """Lets a commitment be found on a key until it is over: upkeep forgets digests by their moment here."""
+        made = content_of(record.content).commitment
+        if made is not None:
+            member = f"{COMMITTED.hex()}:{at}:{record.session}"
+            self._do("ZADD", self.space.key("p", name), 0, member)
+            self._do("ZADD", self.space.key("prints"), made.until, f"{name}\0{member}")
+
+    def _revise(self, revision: Revision) -> None:
+        id = revision.action.id
+        before = self.settled.get(id) or self.seen.records[id]
+        after = replace(before, content=encode(revision.content))
+        at = f"{id:016d}"
+        self._do("HSET", self.space.key("a"), at, text_of(after.blob()))
+        self.settled[id] = after
+        self.changed.update((of_action(id), of_reports(before.session)))
+        self.depends.add(of_action(id))
+        made = revision.content.commitment
+        names = [key.name for key in after.keys if acts_on(after, key)]
+        if made is not None and made.thing:
+            names.append(made.thing)
+        for name in names:
+            self.changed.update(changed_by(name))
+            self._commit(at, after, name)
 
     # --- settling ---
 

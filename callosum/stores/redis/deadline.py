@@ -1,7 +1,9 @@
 """One deadline for everything an operation does, however often the driver tries again inside it.
 
 redis-py retries on three levels, one inside the other: a command, the connection it needs, that connection's handshake.
-On a server that does not answer each try lasts until its timeout, and the levels multiply.
+On a server that does not answer each try lasts until its timeout, and the levels multiply. In a cluster there are more:
+each node is asked for the nodes of all slots, before each try of a command. There the connections themselves know the
+deadline, and none begins anything after it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+import redis
+from redis import exceptions as faults
 from redis.backoff import ExponentialWithJitterBackoff
 from redis.retry import Retry
 
@@ -102,3 +106,100 @@ class _Ended(Exception):
     def __init__(self, error: Exception) -> None:
         super().__init__()
         self.error = error
+
+
+# --- clusters -----------------------------------------------------------------------------------------
+
+
+class Cluster(redis.RedisCluster):  # type: ignore[misc]
+    """A cluster's client whose commands end at the deadline of their operation, and raise the driver's own errors."""
+
+    def __init__(self, **settings: Any) -> None:
+        with _ending():
+            super().__init__(connection_pool_class=ClusterPool, **settings)
+
+    def execute_command(self, *words: Any, **named: Any) -> Any:
+        with _ending():
+            return super().execute_command(*words, **named)
+
+    def pipeline(self, *words: Any, **named: Any) -> Any:
+        pipe = super().pipeline(*words, **named)
+        execute = pipe.execute
+
+        def bounded_execute(*words: Any, **named: Any) -> Any:
+            with _ending():
+                return execute(*words, **named)
+
+        pipe.execute = bounded_execute
+        return pipe
+
+
+@contextmanager
+def _ending() -> Iterator[None]:
+    with bounded() as until:
+        try:
+            yield
+        except _Ended as end:
+            raise end.error from None
+        except faults.RedisClusterException as error:  # this is no RedisError, and its text alone says what it is
+            if time.monotonic() >= until:
+                raise _late() from error
+            raise faults.ConnectionError(str(error)) from error
+
+
+def _late() -> Exception:
+    late: Exception = faults.TimeoutError(f"no answer within {PATIENCE:.0f} s")
+    return late
+
+
+class _Limited:
+    """A connection whose timeouts end with the operation under way; to be put before one of the driver's classes."""
+
+    _sock: Any
+
+    @property
+    def socket_timeout(self) -> float:
+        return min(TIMEOUT, _left())
+
+    @socket_timeout.setter
+    def socket_timeout(self, _: float) -> None:
+        """Leave it: the driver sets what it was given, and this class knows better."""
+
+    @property
+    def socket_connect_timeout(self) -> float:
+        return min(CONNECT, _left())
+
+    @socket_connect_timeout.setter
+    def socket_connect_timeout(self, _: float) -> None:
+        """Leave it, as above."""
+
+    def send_packed_command(self, *words: Any, **named: Any) -> Any:
+        if self._sock is not None:
+            self._sock.settimeout(self.socket_timeout)
+        return super().send_packed_command(*words, **named)  # type: ignore[misc]
+
+
+class _Connection(_Limited, redis.Connection):  # type: ignore[misc]
+    """Over TCP."""
+
+
+class _SecureConnection(_Limited, redis.SSLConnection):  # type: ignore[misc]
+    """Over TLS."""
+
+
+class ClusterPool(redis.ConnectionPool):  # type: ignore[misc]
+    """Connections to one node of a cluster."""
+
+    def __init__(self, connection_class: type[Any] = redis.Connection, **settings: Any) -> None:
+        secure = issubclass(connection_class, redis.SSLConnection)
+        super().__init__(connection_class=_SecureConnection if secure else _Connection, **settings)
+
+
+def _left() -> float:
+    """Return the seconds left to this thread's operation. Raises ``_Ended``, after which the driver tries nothing."""
+    if not _operation.until:
+        return PATIENCE
+    left = _operation.until - time.monotonic()
+    if left <= 0:
+        raise _Ended(_late())
+    return max(LEAST, left)

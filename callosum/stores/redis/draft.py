@@ -190,4 +190,5 @@ def _shape(change: Change) -> tuple[Any, ...]:
         opening and (opening.state, opening.supersedes, opening.lock),
         [(settle.action.id, settle.state) for settle in change.settles],
         [(move.key, move.mark.told, move.mark.told_kind) for move in change.moves],
+        [(revision.action.id, revision.also) for revision in change.revisions],
     )

@@ -17,7 +17,7 @@ from redis import exceptions as faults
 from callosum.errors import ConfigError, StoreError, StoreUnavailable
 from callosum.stores.base import Pool
 from callosum.stores.receipt import IDENTITY, new_identity
-from callosum.stores.redis.deadline import CONNECT, LEAST, TIMEOUT, Bounded, bounded
+from callosum.stores.redis.deadline import CONNECT, LEAST, TIMEOUT, Bounded, Cluster, bounded
 from callosum.stores.redis.names import PREFIX
 from callosum.stores.redis.pool import CONNECTIONS, Exhausted, Lines
 
@@ -115,7 +115,7 @@ class Link:
         if self._secret is not None:
             more["password"] = self._secret
         if self.cluster:
-            return redis.RedisCluster.from_url(self.url, max_connections=self.limit, **more)
+            return Cluster(url=self.url, max_connections=self.limit, **more)
         more["retry"] = Bounded()
         client = redis.Redis.from_pool(Lines.from_url(self.url, limit=self.limit, wait=TIMEOUT, **more))
         if client.info("cluster").get("cluster_enabled"):
@@ -313,7 +313,7 @@ class Link:
         """Turns the driver's errors into the store's."""
         try:
             yield
-        except faults.RedisError as error:
+        except (faults.RedisError, faults.RedisClusterException) as error:
             raise self.told(error) from error
 
     def told(self, error: Exception) -> StoreError | StoreUnavailable:

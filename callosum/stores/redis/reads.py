@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 from callosum.model import Action, Key, Scope, State
+from callosum.policy.commitments import COMMITTED, counts
 from callosum.stores.base import LOOK_BACK, NEARBY, Kin, Nearby, Probe
 from callosum.stores.redis.names import Space, above
 from callosum.stores.redis.records import Known, Record, encode, known_of, record_of
@@ -165,6 +166,26 @@ class Reads:
                 for action in self._opened_of(space, ids)
                 if action.session in sessions or (action.tier >= floor and action.state in (State.OPEN, State.QUEUED))
             ][:limit]
+
+    def commitments(self, namespace: str | None, now: int, keys: Sequence[str] | None = None) -> list[Action]:
+        client = self._link.client
+        found: dict[int, Action] = {}
+        with self._link.explained():
+            spaces = self._spaces.all() if namespace is None else [self._spaces.of(namespace)]
+            for space in spaces:
+                mark = f"{COMMITTED.hex()}:".encode()
+                if keys is None:
+                    places = client.zrangebyscore(space.key("prints"), now, "+inf")
+                    members = [place.partition(b"\0")[2] for place in places]
+                else:
+                    ends = b"[" + mark, b"(" + mark[:-1] + b";"
+                    members = [one for key in keys for one in client.zrangebylex(space.key("p", key), *ends)]
+                ids = {member.split(b":", 2)[1] for member in members if member.startswith(mark)}
+                for id, record in self.records(space, sorted(ids)).items():
+                    action = record.action(id, space.namespace, self._probe)
+                    if counts(action, now):
+                        found[id] = action
+        return [found[id] for id in sorted(found)]
 
     def kin(self, namespace: str, session: str) -> Kin:
         with self._link.explained():

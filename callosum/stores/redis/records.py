@@ -25,7 +25,7 @@ _READS: Final = 32
 _STATES: Final = {state.value: state for state in State}
 _VERDICTS: Final = {verdict.value: verdict for verdict in Verdict}
 encode: Final = msgspec.msgpack.Encoder().encode
-_content_of: Final = msgspec.msgpack.Decoder(Content).decode
+content_of: Final = msgspec.msgpack.Decoder(Content).decode
 _entry_of: Final = msgspec.json.Decoder(Entry).decode
 _encode_json: Final = msgspec.json.Encoder().encode
 
@@ -113,7 +113,7 @@ class Record(Struct, array_like=True, gc=False):
             self.lock,
             host,
             probe(host) if host is not None and self.state == "open" else None,
-            _content_of(self.content),
+            content_of(self.content),
             self.keys,
             first.name,
             first.mode,

@@ -6,11 +6,12 @@ from collections.abc import Collection
 from typing import Final
 
 from callosum.model import DAY, HOUR, Entry, State
+from callosum.policy.commitments import COMMITTED
 from callosum.stores.redis.journal import Journal
 from callosum.stores.redis.link import Script
 from callosum.stores.redis.names import Space
 from callosum.stores.redis.reads import PAGE, Reads
-from callosum.stores.redis.records import Record, acts_on
+from callosum.stores.redis.records import Record, acts_on, content_of
 from callosum.stores.redis.spaces import Spaces
 from callosum.stores.redis.view import LIVE
 
@@ -174,10 +175,11 @@ class Retention:
         moments = self._link.client.zmscore(space.key("calls"), calls) if calls else []
         remembered = {call for call, moment in zip(calls, moments, strict=True) if moment is not None}
         free: list[tuple[Entry, Record | None]] = []
+        now = self._journal.now()
         for entry in entries:
             own, about = records.get(entry.seq), records.get(entry.action)
             recent = own is not None and own.opened and _dated(entry.seq, own) >= horizon
-            if not (recent or _wanted(own, remembered) or _wanted(about, remembered)):
+            if not (recent or _wanted(own, remembered) or _wanted(about, remembered) or _commits(own, now)):
                 free.append((entry, own))
         needed = self._needed(space, free, horizon)
         return [(entry, own) for entry, own in free if entry.seq not in needed]
@@ -205,6 +207,14 @@ def _wanted(record: Record | None, remembered: set[str]) -> bool:
     if record is None or not record.opened:
         return False
     return State(record.state) in LIVE or record.call.hex() in remembered
+
+
+def _commits(record: Record | None, now: int) -> bool:
+    """Whether an action's commitment still counts."""
+    if record is None or COMMITTED not in record.prints:
+        return False
+    made = content_of(record.content).commitment
+    return made is not None and now < made.until
 
 
 def _dated(id: int, record: Record) -> int:

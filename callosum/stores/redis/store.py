@@ -139,6 +139,9 @@ class RedisStore:
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
         return self._reads.underway(namespace, sessions, floor, limit)
 
+    def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
+        return self._reads.commitments(namespace, self.now(), keys)
+
     def kin(self, namespace: str, session: str) -> Kin:
         return self._reads.kin(namespace, session)
 

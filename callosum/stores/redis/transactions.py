@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -25,16 +26,17 @@ from msgspec import Struct, field
 from redis.exceptions import RedisError
 
 from callosum.errors import StoreUnavailable, Unconfirmed
-from callosum.model import SECOND, Applied, Scope
+from callosum.model import SECOND, Action, Applied, Asks, Scope
 from callosum.stores.base import Probe, Request
+from callosum.stores.crowd import Asker, Crowds
 from callosum.stores.redis.change import Write
 from callosum.stores.redis.draft import TOLERANCE, Basis, Draft, Drafter, Said, said
 from callosum.stores.redis.link import InDoubt, NotKept, Script
 from callosum.stores.redis.names import Space, of_call
 from callosum.stores.redis.recall import Docs, Opened, Recall, Remembered, ServerTime, folded, place_of
-from callosum.stores.redis.records import Own, encode, known_of, new_mark, text_of
+from callosum.stores.redis.records import Own, Record, encode, known_of, new_mark, record_of, text_of
 from callosum.stores.redis.spaces import Spaces
-from callosum.stores.redis.view import Seen, asked, brought
+from callosum.stores.redis.view import Look, Seen, asked, brought, through
 
 LATEST_SHOWN: Final = 12
 LATE: Final = 100_000
@@ -121,6 +123,8 @@ class Transactions:
         self._drafter = Drafter(spaces, probe, self._noted)
         self._crowded = 0.0
         self._mark = new_mark()
+        self._probe = probe
+        self._crowds = Crowds()
         self.forked()
 
     def forked(self) -> None:
@@ -235,6 +239,7 @@ class Transactions:
             self._recall.clear()
             self._noted.clear()
             self._listed.clear()
+            self._crowds.forget()
         bases = [self._recalled(scope) for scope, _ in requests]
         if not any(bases):
             return None
@@ -266,15 +271,49 @@ class Transactions:
         return self._sight(space, requests, self._link.run(LOOK, self._spaces.clock_of(space), ask))
 
     def _sight(self, space: Space, requests: Sequence[Request], found: Sequence[Any]) -> _Sight:
-        now, last, *seen = found
+        now, last, *answers = found
         self._time(space).heard(int(now))
-        return _Sight(
-            int(now),
-            [
-                Basis(brought(one), int(last), place=place_of(scope))
-                for (scope, _), one in zip(requests, seen, strict=True)
-            ],
-        )
+        bases = []
+        for (scope, _), answer in zip(requests, answers, strict=True):
+            seen, place = brought(answer), place_of(scope)
+            if seen.crowds:
+                self._crowd(space, scope, seen, int(now))
+                if place is not None:
+                    self._recall.drop(place)
+                place = None  # who is shown changes with the time too
+            bases.append(Basis(seen, int(last), place=place))
+        return _Sight(int(now), bases)
+
+    def _crowd(self, space: Space, scope: Scope, seen: Seen, now: int) -> None:
+        """Completes a look at keys with very many open actions by those that it must show.
+
+        What changes between the look and this is noticed when the change is applied, like all that changes meanwhile.
+        """
+        waiting = Look(seen, scope, now, self._probe).waiting() if scope.waits else ()
+        asker = Asker(scope.session, scope.asks or Asks(), now, seen.parents, waiting, self._probe)
+        for name, ids in seen.crowds.items():
+            records: dict[int, Record] = {}
+            crowd = self._crowds.take(space.key("l", name))
+            shown, seen.more[name] = crowd.view(asker, ids, partial(self._fetch, space, seen, name, records))
+            self._crowds.keep(space.key("l", name), crowd)
+            seen.records.update({one.id: records[one.id] for one in shown if one.id in records})
+
+    def _fetch(
+        self, space: Space, seen: Seen, name: str, records: dict[int, Record], ids: Sequence[int]
+    ) -> list[Action]:
+        """Return actions on a key, and note their records."""
+        for id in ids:
+            if id in seen.records:
+                records[id] = seen.records[id]
+        missing = [id for id in ids if id not in records]
+        for at in range(0, len(missing), 1000):
+            some = missing[at : at + 1000]
+            blobs = self._link.client.hmget(space.key("a"), [f"{id:016d}" for id in some])
+            for id, blob in zip(some, blobs, strict=True):
+                if blob is not None:
+                    records[id] = record_of(blob)
+        found = (records[id].action(id, space.namespace, self._probe) for id in ids if id in records)
+        return [one for action in found for one in through(action, name) if one.key == name]
 
     def _time(self, space: Space) -> ServerTime:
         clock = self._spaces.clock_of(space)
@@ -399,7 +438,8 @@ class Transactions:
                 id = write.opened[0] + shift
                 mine = {place: one for place, one in docs.items() if place[1] == scope.session}
                 opened = Opened(records[id], mine, last, since, basis.place)
-                if all((key.name, scope.session) in mine for key in opened.record.keys):
+                # What an action supersedes is looked up with its report.
+                if not opened.record.supersedes and all((k.name, scope.session) in mine for k in opened.record.keys):
                     self._recall.keep_action(scope.namespace, id, opened)
 
 

@@ -1,6 +1,7 @@
 -- What some scopes can depend on: a function for the scripts that look. It changes nothing.
 -- tag, the clock's key, now ("" for the server's clock), how many newest a key shows, the scopes: each is
--- {me, keys, above, below {{low, high, stale}}, prints, call, find, unreported, waits, live, parent, continues}.
+-- {me, keys, above, below {{low, high, stale}}, prints, call, find, unreported, waits, live, parent, continues, bound}.
+-- With more open actions than bound (0: none) on a key, most of them come as a text of their ids.
 -- Answers {the moment that a change could get now, the last that was taken, what was found for each scope ...}.
 local function views(tag, clock, given, latest, scopes)
   local BELOW, LIVE_BELOW, TWINS = 5000, 1000, 8
@@ -24,7 +25,8 @@ local function views(tag, clock, given, latest, scopes)
   end
 
   local function look(scope)
-    local me, alive = scope[1], scope[10]
+    local me, alive, bound = scope[1], scope[10], scope[13]
+    local crowds = {}
     local kin = redis.call('HMGET', tag .. 's:' .. me, 'parent', 'continues')
     local parent, continues = scope[11], scope[12]
     if parent == '' then parent = kin[1] or '' end
@@ -52,6 +54,13 @@ local function views(tag, clock, given, latest, scopes)
       if not alive or lived[name] then return end
       lived[name] = true
       local open = redis.call('ZRANGE', tag .. 'l:' .. name, 0, -1)
+      if bound > 0 and #open > bound then
+        crowds[#crowds + 1] = name
+        crowds[#crowds + 1] = table.concat(open, ',')
+        local few = {open[1]}
+        for i = #open - latest + 1, #open do few[#few + 1] = open[i] end
+        open = few
+      end
       local lost = redis.call('ZREVRANGE', tag .. 'n:' .. name, 0, latest - 1)
       for _, id in ipairs(open) do want(id) end
       for _, id in ipairs(lost) do want(id) end
@@ -181,7 +190,7 @@ local function views(tag, clock, given, latest, scopes)
         if blobs[i] then acts[#acts + 1] = id; acts[#acts + 1] = blobs[i] end
       end
     end
-    return {parents, before, docs, acts, earlier, answer, unreported, places}
+    return {parents, before, docs, acts, earlier, answer, unreported, places, crowds}
   end
 
   local answers = {string.format('%016.0f', now), string.format('%016.0f', last)}

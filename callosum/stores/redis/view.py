@@ -21,13 +21,16 @@ from callosum.model import (
     KeyView,
     Mark,
     Mode,
+    More,
     Scope,
     State,
     View,
     reach,
     sees,
 )
+from callosum.policy.commitments import found_on
 from callosum.stores.base import Probe
+from callosum.stores.crowd import BOUND
 from callosum.stores.redis.names import above, span
 from callosum.stores.redis.records import NOTHING, Known, Record, answer_in, encode, known_of, record_of
 
@@ -36,7 +39,10 @@ _ACTED: Final = frozenset({State.OPEN, State.DONE, State.UNKNOWN})
 
 
 class Seen(Struct):
-    """What was brought for one scope. ``names``: the keys of which this session's part was looked for."""
+    """What was brought for one scope. ``names``: the keys of which this session's part was looked for.
+
+    ``crowds``: the ids of all open actions of keys with very many, of which ``more`` is what is not shown.
+    """
 
     parents: list[str]
     before: list[str]
@@ -46,6 +52,8 @@ class Seen(Struct):
     answer: bytes
     unreported: list[int]
     names: set[str]
+    crowds: dict[str, list[int]] = {}
+    more: dict[str, tuple[More, ...]] = {}
 
 
 def asked(scope: Scope) -> list[Any]:
@@ -67,6 +75,7 @@ def asked(scope: Scope) -> list[Any]:
         scope.live,
         scope.parent,
         scope.continues,
+        BOUND if scope.asks is not None else 0,
     ]
 
 
@@ -77,7 +86,7 @@ def packed(scopes: Iterable[Scope]) -> bytes:
 
 def brought(answer: Sequence[Any]) -> Seen:
     """What ``look.lua`` answers for one scope."""
-    parents, before, docs, acts, earlier, line, unreported, names = answer
+    parents, before, docs, acts, earlier, line, unreported, names, crowds = answer
     return Seen(
         [name.decode() for name in parents],
         [name.decode() for name in before],
@@ -87,6 +96,7 @@ def brought(answer: Sequence[Any]) -> Seen:
         answer_in(line) if line else b"",
         [int(id) for id in unreported],
         {name.decode() for name in names},
+        {crowds[i].decode(): [int(id) for id in crowds[i + 1].split(b",")] for i in range(0, len(crowds), 2)},
     )
 
 
@@ -114,7 +124,7 @@ class Look:
             found,
             self._twins() if scope.prints else (),
             tuple(seen.parents),
-            self._waiting() if scope.waits else (),
+            self.waiting() if scope.waits else (),
             tuple([action for action in self.actions if action.id in repeated]) if repeated else (),
             observe,
         )
@@ -138,7 +148,14 @@ class Look:
             own,
             self._stale(key, met),
             is_above,
+            self._more(key.name) if self.seen.more else (),
         )
+
+    def _more(self, key: str) -> tuple[More, ...]:
+        met = (
+            more for name, more in self.seen.more.items() if name == key or is_below(name, key) or is_below(key, name)
+        )
+        return tuple([one for more in met for one in more])
 
     def _live(self, met: Sequence[Action]) -> tuple[Action, ...]:
         live = sorted((action for action in met if action.state in LIVE), key=lambda action: action.id)
@@ -224,13 +241,14 @@ class Look:
         found = []
         for action in self.actions:
             if acted(action, any_key=True) and not prints.isdisjoint(self.seen.records[action.id].prints):
-                on = (key for key in action.keys if key.mode is not Mode.READ and key.name in names)
+                on = (key for key in found_on(action) if key.mode is not Mode.READ and key.name in names)
                 key = next(on, None)
                 if key is not None:
                     found.append(replace(action, key=key.name, mode=key.mode))
         return tuple(found)
 
-    def _waiting(self) -> tuple[str, ...]:
+    def waiting(self) -> tuple[str, ...]:
+        """The sessions that wait for something this one holds."""
         me = self.scope.session
         mine = [key for a in self.actions if a.session == me and a.state is State.OPEN for key in a.keys]
         waiting = (a for a in self.actions if a.session != me and a.state is State.QUEUED and self.now < a.expires)

@@ -34,7 +34,7 @@ def _said(channel: bytes, data: bytes) -> tuple[str | None, tuple[str, ...]]:
 class Wake(Word):
     """Waits for the messages of all namespaces of one store."""
 
-    faults = (faults.RedisError, OSError)
+    faults = (faults.RedisError, faults.RedisClusterException, OSError)
 
     def __init__(self, link: Link) -> None:
         super().__init__()

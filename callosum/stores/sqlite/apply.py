@@ -19,11 +19,13 @@ from callosum.model import (
     Mode,
     Move,
     Opening,
+    Revision,
     Scope,
     Settle,
     State,
     View,
 )
+from callosum.policy.commitments import COMMITTED
 from callosum.stores.rows import Extra, as_json, encode, note_of, opened, scoped, standing, standing_look, stored_keys
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.known import Alone, Known
@@ -71,6 +73,8 @@ class Apply(Struct, gc=False):
         """Applies everything; entries are numbered from the view's now."""
         for settle in change.settles:
             self._settle(settle)
+        for revision in change.revisions:
+            self._revise(revision)
         if change.observe_until is not None:
             self.execute("insert or replace into meta values('observe', ?)", (change.observe_until,))
             self.look.memory.observe_seen = 0
@@ -257,6 +261,14 @@ class Apply(Struct, gc=False):
             (name, self.now, scope.parent or None, scope.continues or None),
         )
         self.look.memory.sessions.pop(name, None)
+
+    def _revise(self, revision: Revision) -> None:
+        action = revision.action
+        self.known.opened.pop(action.id, None)
+        self.execute("update journal set content = ? where seq = ?", (encode(revision.content), action.id))
+        if revision.also:
+            name = scoped(action.namespace, revision.also)
+            self.execute("insert or ignore into print values(?, ?, ?)", (name, COMMITTED, action.id))
 
     # --- settling ---
 

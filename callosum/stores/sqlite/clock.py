@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from callosum.bootclock import boot_id, boot_now_ns
+from callosum.bootclock import BOOT_CLOCK, boot_id, boot_now_ns
 from callosum.model import SECOND
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class AgreedClock:
 
     def __call__(self) -> int:
         offset = self._offset
-        return time.time_ns() // 1000 if offset is None else boot_now_ns() // 1000 + offset
+        return time.time_ns() // 1000 if offset is None else time.clock_gettime_ns(BOOT_CLOCK) // 1000 + offset
 
     def agree(self, execute: Execute) -> None:
         """Compare this process's clock with the store's, and follow the right one. Not within a transaction."""

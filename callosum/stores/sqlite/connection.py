@@ -9,6 +9,7 @@ A file that is not ours, or of another schema, is refused before anything is wri
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sqlite3
@@ -58,6 +59,8 @@ _PAIR: Final = struct.Struct("<QQ")  # of which file (its inode), up to which en
 _PAIRS: Final = struct.Struct("<QQQQ")  # what was committed last by whoever waited, and what is synced
 _FULL_SYNC: Final = getattr(fcntl, "F_FULLFSYNC", None)
 _SYNC_SECONDS: Final = 1.0
+_SETTLED: Final = 50_000_000
+"""Nanoseconds after which a folder's next change surely has another time: file systems count in coarse steps."""
 _ASK_AGAIN: Final = 0.2
 """Seconds between two looks whether a changed store was accepted."""
 _HELD: Final = (
@@ -65,6 +68,10 @@ _HELD: Final = (
     f"(select value from meta where name = '{LEFT}'), (select value from meta where name = ?2), "
     "(select max(seq) from journal)"
 )
+_LET_GO: Final = 1.0
+"""Seconds to wait for other threads to end what they do with their connections before a damaged log is put back."""
+_LET_GO_SOON: Final = 0.02
+"""The same before a database is opened for writing."""
 _POLL_SYNC: Final = 0.0001
 _POLL_SOON: Final = 0.0005
 _POLL_MOST: Final = 0.002
@@ -101,9 +108,12 @@ class Link:
     __slots__ = (
         "begun",
         "born",
+        "busy",
+        "changes",
         "connection",
         "entry",
         "execute",
+        "folder",
         "inode",
         "known",
         "log",
@@ -123,7 +133,13 @@ class Link:
     def __init__(self) -> None:
         self.known = Known()
         self.born = -1
+        self.changes = 0
+        """How often the files had been found changed when this was opened."""
+        self.busy = False
+        """Whether its thread uses the connection, so that no other thread may close it."""
         self.inode = 0
+        self.folder: tuple[int, int] | None = None
+        """The folder's inode and last change when its files were seen to be those that are open."""
         self.entry = 0
         """Newest entry that the last durable transaction wrote or saw."""
         self.upto = 0
@@ -150,14 +166,17 @@ class Connections:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file, self._log = str(path), f"{path}-wal"
+        self._file, self._log, self._folder = str(path), f"{path}-wal", str(path.parent)
         self._here = _Here()
         self._open: dict[tuple[int, int], sqlite3.Cursor] = {}
         self._files: dict[tuple[int, int], list[int]] = {}
-        self._guard = threading.Lock()
+        self._links: dict[tuple[int, int], Link] = {}
+        self._guard = threading.RLock()
         self._tended = False
         self._replaced = 0
         """How often the path was found to lead to another file than the one that was open."""
+        self._changes = 0
+        """How often that, or a change of the log, was found since this process began."""
         self._upto = (0, 0)
         self._full = False
         self.receipt = Receipt(Path(f"{path}.receipt"))
@@ -169,10 +188,14 @@ class Connections:
         """How many requests were tried since the log was tended."""
 
     def get(self) -> sqlite3.Connection:
-        """Returns this thread's connection, opening (and making) the file if need be. Not within a transaction."""
+        """Returns this thread's connection, opening (and making) the file if need be. Not within a transaction.
+
+        ``rest`` tells that it is used no more.
+        """
         link = self._here.link
+        link.busy = True  # before the look at the generation: who closes idle connections begins a new one first
         self._look(link)
-        if link.born != _Forks.count + self._replaced:
+        if self._is_left(link):
             self._connect(link)
         if self._tended and not (link.tended or link.small):
             link.small = True  # one thread writes, the others only look now and then
@@ -182,11 +205,13 @@ class Connections:
     def begin(self, *, wait: bool = True) -> Link:
         """Starts a write transaction, in turn, and returns what runs its statements.
 
-        Raises ``StoreUnavailable`` after ``BUSY_SECONDS``, or ``Busy`` at once without ``wait``.
+        ``rest`` tells that it is over. Raises ``StoreUnavailable`` after ``BUSY_SECONDS``, or ``Busy`` at once without
+        ``wait``.
         """
         link = self._here.link
+        link.busy = True
         self._look(link)
-        if link.born != _Forks.count + self._replaced:
+        if self._is_left(link):
             self._connect(link)
         execute = link.execute
         link.begun += 1
@@ -202,7 +227,14 @@ class Connections:
             if not wait:
                 raise Busy from None
             self._line_up(link)
+        if self._is_left(link):  # after the look above: the log that it would write to may be gone
+            execute("rollback")
+            return self.begin(wait=wait)
         return link
+
+    def rest(self) -> None:
+        """Leave this thread's connection idle until its next ``begin`` or ``get``."""
+        self._here.link.busy = False
 
     def _cut_log(self, execute: Execute, limit: int = LOG_LIMIT) -> None:
         """Cuts the write-ahead log back if it grew too large.
@@ -267,12 +299,19 @@ class Connections:
             return
         self._leave(link, f"{self.path} was removed or replaced while in use")
 
-    def _leave(self, link: Link, why: str) -> None:
-        """Has every thread connect anew, each before its next transaction."""
+    def _leave(self, link: Link, why: str) -> bool:
+        """Have every thread connect anew, each before its next transaction. Return False if that was said before."""
         with self._guard:
-            if link.born == _Forks.count + self._replaced:
-                self._replaced += 1
-                logger.warning("%s: going on with what is there", why)
+            if self._is_left(link):
+                return False
+            self._replaced += 1
+            self._changes += 1
+            logger.warning("%s: going on with what is there", why)
+            return True
+
+    def _is_left(self, link: Link) -> bool:
+        """Return whether this connection is to be used no more: it may have open what was removed."""
+        return link.born != _Forks.count + self._replaced
 
     def _is_there(self, link: Link) -> bool:
         try:
@@ -285,43 +324,67 @@ class Connections:
     def check_files(self, link: Link) -> None:
         """Make sure, before an acknowledgement, that what was committed went where others find it.
 
-        Raises ``StoreChanged`` if the database or its log was removed, replaced or cut off under the connection.
+        Raises ``StoreChanged`` if the database or its log was removed, replaced or cut off under the connection, and
+        ``StoreUnavailable`` if another thread found that since the transaction began: what became of it is not known.
         """
-        if not self._is_there(link):
+        if link.changes != self._changes:
+            raise StoreUnavailable(self._anew())
+        folder = self._folder_state()
+        same = folder is not None and folder == link.folder
+        if not (same or self._is_there(link)):
             why = f"{self.path} was removed or replaced while in use"
             self._leave(link, why)
             raise refusal(why)
-        if not self._look_at_log(link):
-            raise refusal(self.changed)
+        if not self._look_at_log(link, there=same):
+            raise refusal(self.changed) if self.changed else StoreUnavailable(self._anew())
+        link.folder = folder
 
-    def _look_at_log(self, link: Link, *, suspect: bool = False) -> bool:
+    def _anew(self) -> str:
+        return f"{self.path} was opened anew meanwhile"
+
+    def _folder_state(self) -> tuple[int, int] | None:
+        """Return what differs once a file of the folder was removed or replaced; None if it has only just changed.
+
+        Asked in place of the log at each acknowledgement. Linux gives a file whose times were asked for a new time at
+        its next write, and then the sync after it takes a third longer.
+        """
+        try:
+            found = os.stat(self._folder)  # noqa: PTH116 - half the time of a Path's
+        except OSError:
+            return None
+        settled = time.time_ns() - found.st_mtime_ns > _SETTLED
+        return (found.st_ino, found.st_mtime_ns) if settled else None
+
+    def _look_at_log(self, link: Link, *, suspect: bool = False, there: bool = False) -> bool:
         """Return whether nothing was lost with the log; all connections are left where it was removed or cut off.
 
-        ``suspect``: SQLite missed a part of it.
+        ``suspect``: SQLite missed a part of it. ``there``: its name is known to lead to the file that is open.
         """
         watch = link.watch
-        if watch is None or link.born != _Forks.count + self._replaced:
+        if watch is None or self._is_left(link):
             return True
         log = self._log
-        try:
-            found = os.stat(log)  # noqa: PTH116 - half the time of a Path's
-        except OSError:
-            found = None
-        there = found is not None and found.st_ino == watch.inode
-        whole = watch.is_whole(found.st_size if found is not None and there else os.fstat(watch.file).st_size)
+        if not there:
+            with suppress(OSError):
+                there = os.stat(log).st_ino == watch.inode  # noqa: PTH116 - half the time of a Path's
+        whole = watch.is_whole(os.lseek(watch.file, 0, os.SEEK_END))
         if there and whole and not (suspect or watch.emptied):
             return True
-        if whole and self._rescue(link):
-            if not there:
-                self._leave(link, f"{log} was removed while in use, and nothing of it was lost")
+        if whole and there and self._moved(link):
             return True
+        if whole and not there:
+            with self._guard:  # nobody opens the database anew before all of the log is in it
+                if not self._leave(link, f"{log} was removed while in use"):
+                    return False
+                if self._moved(link):
+                    return True
         self.changed = f"{log} was removed or cut off while in use, with acknowledged decisions in it"
         self.receipt.refuse()
         self._leave(link, self.changed)
         # The last connection to close moves the log into the database, holes as well. So there must be nothing to
         # move; afterwards what is left of the log is put back, and SQLite takes from it what is sound.
         left = watch.take()
-        self._close_all()
+        self._close_idle(link, _LET_GO)
         if there:
             Path(log).write_bytes(left)
         return False
@@ -333,13 +396,14 @@ class Connections:
         if link.born < 0 or not (short or is_damage(error)):
             return
         self.prepare_sync(link)
-        if not self._look_at_log(link, suspect=short):
+        if not self._look_at_log(link, suspect=short) and self.changed:
             raise refusal(self.changed) from error
 
-    def _rescue(self, link: Link) -> bool:
-        """Move the log into the database through a connection that has it open; returns whether it was all there."""
+    def _moved(self, link: Link) -> bool:
+        """Move the log into the database through a connection that has it open; return whether it was all there."""
         if link.connection.in_transaction:
             return False
+        busy, link.busy = link.busy, True
         try:
             link.execute(f"pragma busy_timeout = {_LOG_WAIT}").fetchall()
             try:
@@ -349,6 +413,8 @@ class Connections:
         except sqlite3.Error as error:
             logger.warning("the log of %s cannot be saved: %s", self.path, error)
             return False
+        finally:
+            link.busy = busy
 
     def may_acknowledge(self, execute: Execute) -> bool:
         """Return whether calls of tiers 3 and 4 are taken; looks again now and then whether a person accepted."""
@@ -483,17 +549,22 @@ class Connections:
 
     def prepare_sync(self, link: Link) -> None:
         """Open what a sync needs, unless it is open. Raises ``OSError``, and leaves the connection as it was."""
-        if link.log >= 0:
+        if link.synced >= 0:
             return
-        log = os.open(f"{self.path}-wal", os.O_RDWR | os.O_CLOEXEC)
+        synced = os.open(f"{self.path}.sync", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            synced = os.open(f"{self.path}.sync", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            watch = link.watch or self._watch_log()
         except BaseException:
-            os.close(log)
+            os.close(synced)
             raise
         with self._guard:
-            self._files[os.getpid(), threading.get_ident()] += [log, synced]
-        link.log, link.synced, link.watch = log, synced, Watch(log)
+            self._files[os.getpid(), threading.get_ident()] += [synced] if link.watch else [synced, watch.file]
+        link.log, link.synced, link.watch = watch.file, synced, watch
+
+    def _watch_log(self) -> Watch:
+        watch = Watch(os.open(self._log, os.O_RDWR | os.O_CLOEXEC))
+        watch.is_whole(os.lseek(watch.file, 0, os.SEEK_END))
+        return watch
 
     def _is_synced(self, link: Link, seq: int) -> bool:
         found = os.pread(link.synced, _PAIR.size, _PAIR.size)
@@ -512,8 +583,40 @@ class Connections:
                     link.execute("rollback")
 
     def reopen(self) -> None:
-        """Has this thread open the file anew before its next transaction: one opened for reading stays so."""
-        self._here.link.born = -1
+        """Have every thread open the file anew before its next transaction, once it can be written.
+
+        A connection that was opened for reading stays so. So does the log's index, which all connections of a process
+        share: a new connection can write only after the last old one was closed. So those of threads that do nothing
+        just now are closed here.
+        """
+        files = (self._file, self._log, f"{self.path}-shm")
+        if not all(os.access(file, os.W_OK) for file in files if os.path.lexists(file)):
+            return
+        link = self._here.link
+        with self._guard:
+            if self._is_left(link):
+                return  # another thread has just done this
+            self._replaced += 1
+        self._close_idle(link, _LET_GO_SOON)
+
+    def _close_idle(self, link: Link, seconds: float) -> None:
+        """Close the connections of this process, after they were left, but for those that stay in use so long.
+
+        ``link`` is this thread's. Another thread's may be closed while it is idle alone: SQLite's objects for a
+        statement under way would be freed under it.
+        """
+        ends = time.monotonic() + seconds
+        with self._guard:
+            left = {place: cursor for place, cursor in self._open.items() if place[0] == os.getpid()}
+        while True:
+            with self._guard:
+                left = {place: cursor for place, cursor in left.items() if self._open.get(place) is cursor}
+                for place in left:
+                    if self._links[place] is link or not self._links[place].busy:
+                        self._disconnect(place)
+                if not any(place in self._open for place in left) or time.monotonic() > ends:
+                    return
+            time.sleep(_POLL_SOON)
 
     def close(self) -> None:
         """Closes what this process opened."""
@@ -522,18 +625,19 @@ class Connections:
 
     def _close_all(self) -> None:
         with self._guard:
-            for place in list(self._open):
+            for place in list(self._files):
                 if place[0] == os.getpid():
                     self._close(place)
             self._open.clear()
             self._files.clear()
+            self._links.clear()
 
     def _connect(self, link: Link) -> None:
         """Opens the file for this thread, in place of what it has open in this process."""
         place, born = (os.getpid(), threading.get_ident()), _Forks.count + self._replaced
+        changes = self._changes
         with self._guard:
-            if place in self._open:
-                self._close(place)
+            self._close(place)
         link.born, link.log, link.synced, link.side, link.watch = -1, -1, -1, -1, None
         with explained(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -542,7 +646,7 @@ class Connections:
                 side = os.open(f"{self.path}.turn", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 with self._alone(side):
-                    connection, inode = self._open_file()
+                    connection, inode, watch = self._open_file()
             except BaseException:
                 if side >= 0:
                     os.close(side)
@@ -550,17 +654,24 @@ class Connections:
         cursor = connection.cursor()
         with self._guard:
             self._open[place] = cursor
-            self._files[place] = [side] if side >= 0 else []
+            self._files[place] = [file for file in (side, watch.file if watch else -1) if file >= 0]
+            self._links[place] = link
         link.connection, link.execute = connection, cursor.execute
+        link.log, link.watch = (watch.file, watch) if watch else (-1, None)
         link.known = Known()
         link.side, link.inode, link.looked, link.entry = side, inode, time.monotonic(), 0
+        link.folder = None
         link.upto = 0
         link.tended = link.small = False
-        link.born = born
+        link.born, link.changes = born, changes
         self._forget_the_dead()
 
-    def _open_file(self) -> tuple[sqlite3.Connection, int]:
-        """Return a connection to the file, made if it is absent, and the file's inode."""
+    def _open_file(self) -> tuple[sqlite3.Connection, int, Watch | None]:
+        """Return a connection to the file, made if it is absent, the file's inode, and the log as it is from now on.
+
+        The log is looked at before the store is compared with the receipt: what is cut off afterwards is missed later.
+        None if it cannot be opened for writing just now.
+        """
         if self.path.exists() and self.path.stat().st_size > 0:
             self._free_log()
             refuse_foreign(self.path)
@@ -570,15 +681,20 @@ class Connections:
         connection = sqlite3.connect(
             self.path, isolation_level=None, cached_statements=512, check_same_thread=False, timeout=BUSY_SECONDS
         )
+        watch = None
         try:
             self._prepare(connection)
             inode = self.path.stat().st_ino
+            with suppress(OSError):
+                watch = self._watch_log()
             self._identify(connection.execute)
             self.clock.agree(connection.execute)
         except BaseException:
+            if watch:
+                os.close(watch.file)
             connection.close()
             raise
-        return connection, inode
+        return connection, inode, watch
 
     def _free_log(self) -> None:
         """Make log and index writable where the database is: SQLite made them like it, perhaps read-only."""
@@ -611,17 +727,23 @@ class Connections:
         """Closes the connections of threads that have ended."""
         running = {thread.ident for thread in threading.enumerate()}
         with self._guard:
-            for pid, ident in list(self._open):
+            for pid, ident in list(self._files):
                 if pid == os.getpid() and ident not in running:
                     self._close((pid, ident))
 
     def _close(self, place: tuple[int, int]) -> None:
-        cursor = self._open.pop(place)
-        connection: sqlite3.Connection = cursor.connection
-        cursor.close()  # a statement that was not read to its end would keep the file open
-        connection.close()
+        self._disconnect(place)
+        self._links.pop(place, None)
         for file in self._files.pop(place, ()):
             os.close(file)
+
+    def _disconnect(self, place: tuple[int, int]) -> None:
+        """Close a thread's connection and leave its other files open: a sync of that thread may be at work on them."""
+        cursor = self._open.pop(place, None)
+        if cursor is not None:
+            connection: sqlite3.Connection = cursor.connection
+            cursor.close()  # a statement that was not read to its end would keep the file open
+            connection.close()
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         execute = connection.execute
@@ -792,8 +914,13 @@ def explain(error: Exception, path: Path) -> StoreError:
             f"{path} is damaged ({error}): it was left as it is; run `callosum doctor`, "
             "then move it away to start afresh"
         )
-    if code == sqlite3.SQLITE_FULL:
+    number = error.errno if isinstance(error, OSError) else 0
+    if code == sqlite3.SQLITE_FULL or number in (errno.ENOSPC, errno.EDQUOT):
         return StoreUnavailable(f"no room left for {path}: nothing of this call was recorded")
+    if number == errno.EROFS:
+        return StoreUnavailable(f"{path}: its file system is mounted read-only: {error}")
+    if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
+        return StoreUnavailable(f"{path} was opened anew meanwhile")
     if code == sqlite3.SQLITE_READONLY or isinstance(error, PermissionError):
         return StoreUnavailable(f"{path} cannot be written: {error}")
     if code == sqlite3.SQLITE_ERROR or isinstance(error, sqlite3.ProgrammingError | sqlite3.InterfaceError):

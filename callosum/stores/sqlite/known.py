@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from callosum.model import Action, Mark
+from callosum.stores.crowd import Crowds
 
 if TYPE_CHECKING:
     from callosum.stores.sqlite.connection import Execute
@@ -48,17 +49,22 @@ class Known:
 
     ``last`` is the newest entry's ``seq``, -1 if it must be asked for. ``keys`` are by scoped name, ``opened``
     (actions as they were opened, nothing settled since) by id. ``covers`` are all rows of that table, None if they
-    must be asked for. All are bounded.
+    must be asked for. ``crowds`` hold what never changes, so they outlast others' commits. All are bounded.
     """
 
-    __slots__ = ("_calm", "_version", "covers", "keys", "last", "opened")
+    __slots__ = ("_calm", "_version", "covers", "crowds", "keys", "last", "opened")
 
     def __init__(self) -> None:
         self._version = -1
-        self.forget()
+        self.crowds = Crowds()
+        self._forget_facts()
 
     def forget(self) -> None:
         """Forgets everything."""
+        self.crowds.forget()
+        self._forget_facts()
+
+    def _forget_facts(self) -> None:
         self.last = -1
         self.keys: dict[str, Alone] = {}
         self.opened: dict[int, Action] = {}
@@ -75,7 +81,7 @@ class Known:
         (version,) = execute(_VERSION).fetchone()
         if version != self._version:
             self._version = version
-            self.forget()
+            self._forget_facts()
         elif self._calm < CALM:
             self._calm += 1
             if self._calm == CALM:

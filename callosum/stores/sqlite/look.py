@@ -4,15 +4,16 @@ Most calls meet nobody, so one statement asks for all that is nearly always empt
 for this call, trees and facets in use, live actions, acts of the same content), and what it does not
 find is not looked up again. One more statement a key brings the marks with each session's newest
 action there. What the connection knows already (``known``) is not asked for. No statement reads more
-rows than ``LATEST``, except for live actions, which must all be seen.
+rows than ``LATEST``, except for live actions: all are seen, but of very many on a key most as numbers (``crowd``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -29,11 +30,13 @@ from callosum.model import (
     KeyView,
     Mark,
     Mode,
+    More,
     Scope,
     State,
     View,
 )
 from callosum.stores.base import Clock, Probe
+from callosum.stores.crowd import BOUND, Asker
 from callosum.stores.rows import (
     ACTION,
     ACTION_WIDTH,
@@ -43,6 +46,7 @@ from callosum.stores.rows import (
     above,
     action_of,
     answered,
+    as_json,
     bare,
     before_of,
     inherit,
@@ -79,10 +83,13 @@ _OWN: Final = (
     f"select {MARK}, {ACTION} from mark m left join journal j on j.seq = m.acted where m.key = ? and m.session = ?"
 )
 _LIVE: Final = (
-    f"select l.key, {ACTION} from live l join journal j on j.seq = l.id where l.key = ?1 and l.open = 1 "
+    f"select * from (select l.key, {ACTION} from live l join journal j on j.seq = l.id where l.key = ?1 and l.open = 1 "
+    "order by l.id desc limit ?2) "
     f"union all select * from (select l.key, {ACTION} from live l join journal j on j.seq = l.id "
     f"where l.key = ?1 and l.open = 0 order by l.id desc limit {LATEST})"
 )
+_OPEN_IDS: Final = "select group_concat(id) from live where key = ? and open = 1"
+_BY_IDS: Final = f"select {ACTION} from json_each(?) i cross join journal j on j.seq = i.value"
 _LIVE_BELOW: Final = (
     f"select l.key, {ACTION} from live l join journal j on j.seq = l.id where l.key >= ? and l.key < ? "
     "order by l.open desc, l.id desc limit 1000"
@@ -118,6 +125,10 @@ _FEW: Final = 3
 """How many other sessions' newest acts are looked at where older ones cannot matter, and one more."""
 _BY_ID: Final = f"select {ACTION} from journal j where j.seq = ?"
 _changed: Final = itemgetter(MARK_WIDTH + ACTION_WIDTH)
+_id: Final = attrgetter("id")
+_STATE: Final = 1 + 6
+"""The place of the state in a row of ``_LIVE``."""
+_numbers: Final = msgspec.json.Decoder(list[int]).decode
 _WALK: Final = 64
 """How many of a session's own actions on a key may hide the newest that counts."""
 
@@ -153,6 +164,7 @@ class Look(Struct, gc=False):
     crowded: tuple[str, ...] = ()
     fresh: bool = True
     overtaken: bool = False
+    asker: Asker | None = None
 
     def view(self, clock: Clock) -> View:
         """Returns all that the scope asks for."""
@@ -180,6 +192,10 @@ class Look(Struct, gc=False):
         parent, predecessors = self._session(now)
         if in_use:
             covering = self._covering(covers)
+        ancestors = self._chain(parent, "parent") if parent else ()
+        waiting = self._wanted(now) if scope.waits else ()
+        if live and scope.asks is not None:
+            self.asker = Asker(me, scope.asks, now, ancestors, waiting, self.probe)
         places = []
         for key, name in zip(scope.keys, names, strict=True):
             alone = known.keys.get(name)
@@ -199,8 +215,8 @@ class Look(Struct, gc=False):
             self._earlier(earlier) if earlier is not None else None,
             self._find(scope.find, now) if scope.find is not None else None,
             self._twins(names, prints) if twins else (),
-            self._chain(parent, "parent") if parent else (),
-            self._wanted(now) if scope.waits else (),
+            ancestors,
+            waiting,
             (),
             self._observing(now),
         )
@@ -258,11 +274,14 @@ class Look(Struct, gc=False):
                 mark = inherit(mark, row)
         if not (live or latest or related or name[-1] == "/"):
             return KeyView(key, mark, (), (), own)
-        alive = self._live(name, key.name) if live and self.scope.live else []
+        alive: list[Action] = []
+        more: list[More] = []
+        if live and self.scope.live:
+            self._live(name, key.name, alive, more)
         stale: list[Action] = []
         above = 0
         if related or name[-1] == "/":
-            mark, above = self._around(key, name, related, mark, latest, alive, stale)
+            mark, above = self._relatives(key, name, related, mark, latest, alive, more, stale)
             # A look at a tree tells less of a thing than a look at the thing itself.
             if above and not mark.read and own is None:
                 mark = replace(mark, read=above)
@@ -271,7 +290,9 @@ class Look(Struct, gc=False):
         if own is not None:
             row = self.execute(_BY_ID, (own.id,)).fetchone()
             own = action_of(row, 0, key.name, self.probe) if row is not None else None
-        return KeyView(key, mark, tuple(alive), tuple(latest), own, tuple(stale), above > 0)
+        if len(alive) > 1:
+            alive.sort(key=_id)
+        return KeyView(key, mark, tuple(alive), tuple(latest), own, tuple(stale), above > 0, tuple(more))
 
     def _rows(self, name: str, mode: Mode) -> tuple[list[Any], Any]:
         """The marks of the others on a key, newest change first, as far as they can matter; and this session's."""
@@ -312,7 +333,7 @@ class Look(Struct, gc=False):
         """Whether a key that the scope does not name is crowded."""
         return self.execute("select 1 from mark where key = ? and session = ''", (name,)).fetchone() is not None
 
-    def _around(
+    def _relatives(
         self,
         key: Key,
         name: str,
@@ -320,6 +341,7 @@ class Look(Struct, gc=False):
         mark: Mark,
         latest: list[Action],
         live: list[Action],
+        more: list[More],
         stale: list[Action],
     ) -> tuple[Mark, int]:
         """Adds what trees above, keys below and facets hold.
@@ -343,7 +365,7 @@ class Look(Struct, gc=False):
             if mine is not None:
                 mark, above = looked(key.name, shown, mine[1], mark, above)
             if scope.live:
-                live += self._live(other, shown)
+                self._live(other, shown, live, more)
         for low, high in below:
             if scope.live:
                 live += [
@@ -370,10 +392,31 @@ class Look(Struct, gc=False):
         """
         return self.scope.floor > 0 or asking is Mode.WRITE or bool(self.scope.prints)
 
-    def _live(self, name: str, shown: str) -> list[Action]:
-        rows = self.execute(_LIVE, (name,)).fetchall()
-        found = [action_of(row, 1, shown, self.probe) for row in rows]
-        return [self._with_params(a) if a.approved > 0 and a.session == self.scope.session else a for a in found]
+    def _live(self, name: str, shown: str, live: list[Action], more: list[More]) -> None:
+        """Adds what is live on a key."""
+        asker = self.asker
+        rows = self.execute(_LIVE, (name, -1 if asker is None else BOUND + 1)).fetchall()
+        if asker is not None and len(rows) > BOUND and rows[BOUND][_STATE] != "unknown":
+            rows = [row for row in rows if row[_STATE] == "unknown"]
+            found, others = self._crowd(name, shown, asker)
+            more += others
+        else:
+            found = []
+        found += [action_of(row, 1, shown, self.probe) for row in rows]
+        live += [self._with_params(a) if a.approved > 0 and a.session == self.scope.session else a for a in found]
+
+    def _crowd(self, name: str, shown: str, asker: Asker) -> tuple[list[Action], tuple[More, ...]]:
+        """What is shown of very many open actions on a key."""
+
+        def fetch(ids: Sequence[int]) -> list[Action]:
+            rows = self.execute(_BY_IDS, (as_json(ids),)).fetchall() if ids else ()
+            return [action_of(row, 0, shown, self.probe) for row in rows]
+
+        (ids,) = self.execute(_OPEN_IDS, (name,)).fetchone()
+        crowd = self.known.crowds.take(name)
+        found = crowd.view(asker, _numbers(f"[{ids}]"), fetch)
+        self.known.crowds.keep(name, crowd)
+        return found
 
     def _with_params(self, action: Action) -> Action:
         """An approved question with the params it may run with."""

@@ -17,9 +17,23 @@ from typing import Final
 from callosum.errors import StoreError, StoreUnavailable, Unconfirmed
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
 from callosum.person import ACCEPTING, require_person
+from callosum.policy.commitments import COMMITTED, counts
 from callosum.process import alive
 from callosum.stores.base import GATE, KEY_USED, REGISTERED, Clock, Health, Kin, Nearby, Probe, Request, each_alone
-from callosum.stores.leaving import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS, Held, Pass, Rows, leaving, places
+from callosum.stores.leaving import (
+    ASKS,
+    AT_ONCE,
+    FOREVER,
+    LEAVES,
+    RECENT,
+    STAYS,
+    Held,
+    Pass,
+    Rows,
+    counting,
+    leaving,
+    places,
+)
 from callosum.stores.receipt import LEFT, refusal
 from callosum.stores.rows import (
     ACTION,
@@ -148,6 +162,7 @@ class SqliteStore:
         self._damaged = False
         """Whether a damaged page was met, so that a proof looks at all of them."""
         self._connections.get()
+        self._connections.rest()
 
     def close(self) -> None:
         self._connections.close()
@@ -224,7 +239,7 @@ class SqliteStore:
                     except Exception as error:  # noqa: BLE001 - a step that raises fails alone, whatever it raises
                         answers.append(error)
                         continue
-                    if change.entries or change.settles or change.moves:
+                    if change.entries or change.settles or change.moves or change.revisions:
                         wrote = True
                         answers.append(Apply(execute, known, scope, look, view, view.now).write(change))
                     else:
@@ -236,6 +251,8 @@ class SqliteStore:
                 raise
         except (sqlite3.Error, OSError) as error:  # as in `_explained`, which costs more
             raise self._explain(error) from error
+        finally:
+            self._connections.rest()
         if durable:
             link.entry = max(known.last, 0)
         # Up to the newest entry that was written or seen: an answer must be on disk, and so what it goes by.
@@ -248,6 +265,8 @@ class SqliteStore:
             yield
         except (sqlite3.Error, OSError) as error:
             raise self._explain(error) from error
+        finally:
+            self._connections.rest()
 
     def _explain(self, error: sqlite3.Error | OSError) -> StoreError:
         if isinstance(error, sqlite3.Error):
@@ -331,6 +350,19 @@ class SqliteStore:
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
         with self._reading() as execute:
             return Around(execute, namespace, sessions, self._probe).underway(floor, limit)
+
+    def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
+        where = "p.print = ?"
+        params: list[bytes | str] = [COMMITTED]
+        if keys is not None:
+            where += " and p.key in (select value from json_each(?))"
+            params.append(as_json([scoped(namespace or DEFAULT_NAMESPACE, key) for key in keys]))
+        query = f"select {ACTION} from journal j where j.seq in (select p.id from print p where {where}) order by j.seq"
+        with self._reading() as execute:
+            rows = execute(query, params).fetchall()
+        now = self.now()
+        found = [action_of(row, 0, "", self._probe) for row in rows if namespace is None or row[1] == namespace]
+        return [action for action in found if counts(action, now)]
 
     def kin(self, namespace: str, session: str) -> Kin:
         with self._reading() as execute:
@@ -417,7 +449,15 @@ class SqliteStore:
         """Digests of acts that no look-back reaches; one without an outcome is found until it has one."""
         rows = execute(_PRINTS, (horizon, *self._swept.print, budget)).fetchall()
         self._swept.print = rows[-1][:3] if len(rows) == budget else ("", b"", 0)
-        return [(*row[:3], horizon) for row in rows if row[3]]
+        old = [row for row in rows if row[3]]
+        stays = self._counting(execute, [row[2] for row in old if row[1] == COMMITTED])
+        return [(*row[:3], horizon) for row in old if row[1] != COMMITTED or row[2] not in stays]
+
+    def _counting(self, execute: Execute, ids: Collection[int]) -> frozenset[int]:
+        """Those of these actions whose commitments still count."""
+        query = "select seq, content from journal where seq in (select value from json_each(?))"
+        rows = execute(query, (as_json(sorted(ids)),)).fetchall() if ids else ()
+        return counting(rows, self._clock())
 
     def _old_marks(self, execute: Execute, before: int, budget: int) -> list[tuple[str, str, int, int]]:
         """Marks live as long as their session's last call plus the longest window.
@@ -510,7 +550,9 @@ class SqliteStore:
         ]
         looks = {name: execute(_LOOKS, (name, before)).fetchall() for name in {one.key for one in held}}
         changes = {name: execute(_CHANGES, (name,)).fetchall() for name in {one.key for one in held if one.looked}}
-        return leaving(rows, held, looks, changes)
+        free = leaving(rows, held, looks, changes)
+        stays = self._counting(execute, [row[0] for row in free if row[1] != LEAVES])
+        return [row for row in free if row[0] not in stays]
 
     def prove(self) -> None:
         if self._connections.changed:
