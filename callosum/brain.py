@@ -33,10 +33,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
 from callosum.corpus.bus import STUCK, Corpus
+from callosum.corpus.calls import KnownCalls
 from callosum.corpus.events import HealthWarning
 from callosum.corpus.log import DailyLog
 from callosum.errors import ConfigError
 from callosum.gate import LocalGate, Observer
+from callosum.journal import Journal
 from callosum.model import DEFAULT_NAMESPACE, Observation
 from callosum.wire import Brief
 
@@ -78,6 +80,7 @@ class Brain:
         self._closed = False
         try:
             self.corpus = corpus if corpus is not None else self._ends.enter_context(Corpus())
+            self._ends.callback(gate.leave_log())
             folder = self.folder / "corpus"
             self.log = DailyLog(self.corpus, folder, size=settings.corpus_size) if settings.corpus_log else None
             if self.log is not None:
@@ -95,6 +98,7 @@ class Brain:
         """Makes what is switched on; returns who is to be handed what the gate journals, in order."""
         gate, corpus, state = self.gate, self.corpus, Path(self.settings.state)
         takers: list[Observer] = []
+        calls = KnownCalls(Journal(gate.store, state).entry)
         self.motor: Motor | None = None
         self.thalamus: Thalamus | None = None
         self.wernicke: Wernicke | None = None
@@ -105,12 +109,12 @@ class Brain:
             with _needed("execution"):
                 from callosum.regions.execution import Motor
 
-            self.motor = self._keep(Motor(corpus, gate))
+            self.motor = self._keep(Motor(corpus, gate, calls=calls))
             takers.append(self.motor.observe)
         if self._on("safety"):
             from callosum.regions.safety import Amygdala
 
-            takers.append(self._keep(Amygdala(corpus)).observe)
+            takers.append(self._keep(Amygdala(corpus, calls=calls)).observe)
         if self._on("learning"):
             from callosum.regions.learning import BasalGanglia
 

@@ -10,9 +10,11 @@
     async def tell(event: TaskFailed) -> None: ...
 
     corpus.emit(ToolCompleted("github_prs", output="3 open", duration=1204.0))
+    corpus.emit("tool.completed", {"name": "github_prs", "output": "3 open", "duration": 1204.0})   # the same
     off()
 
-``emit`` calls the handlers one after another, in the order of their subscription, and returns when they have.
+``emit`` calls the handlers one after another, in the order of their subscription (those that are ``ahead`` first), and
+returns when they have.
 What one handler does harms neither the others nor the emitter:
 
 * One that raises is reported, and the next is called.
@@ -35,14 +37,14 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from time import monotonic, perf_counter, time
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, overload
 from weakref import WeakSet
 
-from callosum.corpus.events import CATALOGUE, CorpusEvent, unknown
+from callosum.corpus.events import CATALOGUE, CorpusEvent, named, unknown
 from callosum.corpus.faults import Faults
 from callosum.corpus.handlers import DEPTH, Call, Lane, Nesting, Once, OwnLoop, Scheduled, Subscription, Timed, name_of
 from callosum.errors import ConfigError
@@ -78,6 +80,8 @@ class Corpus:
         self._guard = threading.RLock()
         self._inside: CorpusEvent | None = None
         """What some thread emits just now. A hint: it is set and read without a lock."""
+        self._aged: frozenset[type[CorpusEvent]] = frozenset()
+        """Classes whose emits the clock times, because an event of theirs came long after its ``at``."""
         self._watched: tuple[CorpusEvent | None, float] = (None, 0.0)
         self._nesting = Nesting()
         self._faults = Faults(self._tell)
@@ -88,26 +92,39 @@ class Corpus:
     # --- subscribing ---------------------------------------------------------------------------------
 
     @overload
-    def on(self, what: type[E], handler: Handler[E], *, deferred: bool = False, inline: bool = False) -> Off: ...
+    def on(
+        self, what: type[E], handler: Handler[E], *, deferred: bool = False, inline: bool = False, ahead: bool = False
+    ) -> Off: ...
     @overload
-    def on(self, what: str, handler: Callable[..., object], *, deferred: bool = False, inline: bool = False) -> Off: ...
+    def on(
+        self,
+        what: str,
+        handler: Callable[..., object],
+        *,
+        deferred: bool = False,
+        inline: bool = False,
+        ahead: bool = False,
+    ) -> Off: ...
     @overload
     def on(self, what: type[E], *, deferred: bool = False) -> Callable[[Callable[[E], R]], Callable[[E], R]]: ...
     @overload
     def on(self, what: str, *, deferred: bool = False) -> Callable[[F], F]: ...
-    def on(self, what: Any, handler: Any = None, *, deferred: bool = False, inline: bool = False) -> Any:
+    def on(
+        self, what: Any, handler: Any = None, *, deferred: bool = False, inline: bool = False, ahead: bool = False
+    ) -> Any:
         """Has ``handler`` called for events; returns the function that ends it. Without a handler: a decorator.
 
         ``what`` is a class of events (``CorpusEvent`` means all), a dotted name, or a pattern: ``"tool.*"``,
         ``"*"``. A handler for a pattern is called with the dotted name and the event, any other with the event.
         ``deferred``: always in a thread of its own, for handlers that do slow work. ``inline``: never, however slow
-        it seems, for those that keep up by themselves and may lose nothing.
+        it seems, for those that keep up by themselves and may lose nothing. ``ahead``: called before the handlers that
+        are not, for those that record: what a handler emits in answer to an event comes to them after that event.
 
         Raises ``ConfigError`` at ``what`` for a name that stands for no event, with one that is near.
         """
         if handler is None:
             return partial(self._decorate, what, deferred=deferred, once=False)
-        return self._subscribe(what, handler, deferred=deferred, inline=inline, once=False)
+        return self._subscribe(what, handler, deferred=deferred, inline=inline, once=False, ahead=ahead)
 
     @overload
     def once(self, what: type[E], handler: Handler[E], *, deferred: bool = False) -> Off: ...
@@ -148,11 +165,26 @@ class Corpus:
 
     # --- emitting ------------------------------------------------------------------------------------
 
-    def emit(self, event: CorpusEvent) -> None:
-        """Calls the handlers of the event. Raises nothing of theirs; ``TypeError`` for what is no event."""
+    @overload
+    def emit(self, event: CorpusEvent) -> None: ...
+    @overload
+    def emit(self, event: str, payload: Mapping[str, Any]) -> None: ...
+    def emit(self, event: Any, payload: Mapping[str, Any] | None = None) -> None:
+        """Call the handlers of an event: an object of its class, or its dotted name with its payload.
+
+        ``payload`` has the fields in the spelling of the wire, as JSON would hold them::
+
+            corpus.emit("tool.called", {"name": "shell_exec", "args": {"command": "ls -la"}, "taskId": "TASK-42"})
+
+        Raises nothing that a handler raises. Raises ``TypeError`` for what is no event; ``ConfigError`` at ``type`` for
+        a name that stands for no event, else at the field of the payload that is wrong, missing or unknown.
+        """
+        if payload is not None:
+            event = named(event, payload)
         if self._inside is not None:  # this thread, from within a handler, or another one
             self._emit_carefully(event)
             return
+        began = self._clock() if self._aged and event.__class__ in self._aged else None
         try:
             self._inside = event
             for call in self._plans.get(event.__class__) or self._plan(event):
@@ -162,10 +194,14 @@ class Corpus:
                     self._failed(call, event, error)
         finally:
             self._inside = None
-        try:
-            if time() - event.at > self._slow:  # or the event is old; that is found out
+        if began is not None:
+            if self._clock() - began > self._slow:
                 self._suspect(event.__class__)
-        except TypeError:  # its moment is none: no reason for the emitter to fail
+            return
+        try:
+            if time() - event.at > self._slow:  # the emit was slow, or the event is an old one: the next ones are timed
+                self._aged |= {event.__class__}
+        except TypeError:  # `at` holds no number: no reason for the emitter to fail
             pass
 
     def _emit_carefully(self, event: CorpusEvent) -> None:
@@ -243,7 +279,14 @@ class Corpus:
         return handler
 
     def _subscribe(
-        self, what: Any, handler: Callable[..., object], *, deferred: bool, once: bool, inline: bool = False
+        self,
+        what: Any,
+        handler: Callable[..., object],
+        *,
+        deferred: bool,
+        once: bool,
+        inline: bool = False,
+        ahead: bool = False,
     ) -> Off:
         if not callable(handler):
             raise TypeError(f"expected a function to call, got {type(handler).__name__}")
@@ -251,12 +294,14 @@ class Corpus:
             _checked(what), handler, self._faults, self._own_loop, self._nesting, self._finish if once else None
         )
         one.inline = inline
+        one.ahead = ahead
         with self._guard:
             if self._closed:
                 raise RuntimeError("the corpus is closed")
             if deferred and not one.asynchronous:
                 one.lane = Lane(one)
-            self._subscriptions.append(one)
+            place = sum(other.ahead for other in self._subscriptions) if ahead else len(self._subscriptions)
+            self._subscriptions.insert(place, one)
             self._plans = {}
         return partial(self._unsubscribe, one)
 
@@ -337,7 +382,7 @@ class Corpus:
             here.depth, here.count = depth, count
 
     def _suspect(self, kind: type[CorpusEvent]) -> None:
-        """An emit took long, or its event is old: for a while each handler is timed by itself."""
+        """Time each handler of the class for a while, because an emit was slow."""
         with self._guard:
             plan = self._plans.get(kind, ())
             inline = [call for call in plan if not isinstance(call, Lane | Scheduled | Timed | Once)]

@@ -20,7 +20,7 @@ the stream, ``<seq>.<n>``: the entry's place and the event's among the entry's. 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -50,18 +50,35 @@ _CANCELLED: Final = "cancelled: it was let through and did not run"
 _UNKNOWN: Final = "nobody knows how it ended"
 
 
-def events_of(entry: Entry) -> Events:
-    """Returns the events that the entry stands for, in order; none for what no event tells of."""
+class Made(NamedTuple):
+    """The names of a call: the host's id of it, the task that it belongs to, and which attempt it is, from 1."""
+
+    call_id: str | None = None
+    task_id: str | None = None
+    attempt: int = 1
+
+
+def made_of(entry: Entry) -> Made:
+    """Return the names of the call that the entry records: an ``intercept`` or a ``late``."""
+    attempt = entry.body.get("attempt")
+    return Made(_text(entry, "callId"), _text(entry, "taskId"), attempt if isinstance(attempt, int) else 1)
+
+
+def events_of(entry: Entry, made: Made | None = None) -> Events:
+    """Return the events that the entry stands for, in order; none for what no event tells of.
+
+    ``made`` names the call that a report or an answer speaks of; None if it is not known. A call itself is named by its
+    own entry.
+    """
     make = _MAKERS.get(entry.event)
-    return make(entry) if make is not None else ()
+    return make(entry, made or Made()) if make is not None else ()
 
 
-def _intercept(entry: Entry) -> Events:
+def _intercept(entry: Entry, _: Made) -> Events:
     seq, verdict = entry.seq, entry.verdict
     at, id, cause = seq / SECOND, entry.action or seq, f"{seq}.0"
     who, namespace, tool = entry.session, entry.namespace, entry.tool
-    call = _text(entry, "callId")
-    task = _text(entry, "taskId")
+    call, task, _attempt = made_of(entry)
     called = ToolCalled(tool, _args(entry), task, at=at, instance=who, namespace=namespace, call_id=call, id=id)
     facts: dict[str, Any] = {
         "at": at,
@@ -71,9 +88,11 @@ def _intercept(entry: Entry) -> Events:
         "id": id,
         "cause": cause,
     }
+    if verdict is Verdict.WARN:
+        facts["verdict"], facts["reason"] = verdict.value, _reason(entry, verdict)
     if verdict is None or verdict.proceed:
         return called, SafetyAllowed(tool, _GRAVITY[entry.tier or 0], **facts)
-    return called, SafetyBlocked(tool, _reason(entry, verdict), **facts)
+    return called, SafetyBlocked(tool, _reason(entry, verdict), verdict.value, **facts)
 
 
 def _text(entry: Entry, name: str) -> str | None:
@@ -99,23 +118,27 @@ def _reason(entry: Entry, verdict: Verdict) -> str:
     return sentence(verdict, entry.tier or 0, conflicts, len(conflicts)) or verdict.value
 
 
-def _ended(entry: Entry) -> Events:
+def _ended(entry: Entry, made: Made) -> Events:
     """A report: how long it took is known, for an action's id is the moment at which it was let through."""
     arrived_late = str(entry.body.get("note")).endswith(NOTE)
     took = (entry.seq - entry.action) / 1000 if entry.action and not arrived_late else None
-    return (_end(entry, f"{entry.action}.0" if entry.action else None, took),)
+    return (_end(entry, made, _call_of(entry), took),)
 
 
-def _end(entry: Entry, cause: str | None, took: float | None) -> CorpusEvent:
+def _end(entry: Entry, made: Made, cause: str | None, took: float | None) -> CorpusEvent:
     body, outcome = entry.body, entry.outcome
-    at, id = entry.seq / SECOND, entry.action or None
-    who, namespace, tool = entry.session, entry.namespace, entry.tool
+    call, task, attempt = made
+    common: dict[str, Any] = {
+        "at": entry.seq / SECOND,
+        "instance": entry.session,
+        "namespace": entry.namespace,
+        "call_id": call,
+        "id": entry.action or None,
+        "cause": cause,
+    }
     if outcome is None or outcome is Outcome.DONE:
-        return ToolCompleted(
-            tool, body.get("result"), took, at=at, instance=who, namespace=namespace, id=id, cause=cause
-        )
-    error = _error(body, outcome)
-    return ToolFailed(tool, error, at=at, instance=who, namespace=namespace, id=id, cause=cause)
+        return ToolCompleted(entry.tool, body.get("result"), took, task, **common)
+    return ToolFailed(entry.tool, _error(body, outcome), attempt, task, **common)
 
 
 def _error(body: Mapping[str, Any], outcome: Outcome) -> str:
@@ -131,50 +154,51 @@ def _error(body: Mapping[str, Any], outcome: Outcome) -> str:
     return _UNKNOWN if outcome is Outcome.UNKNOWN else "failed"
 
 
-def _released(entry: Entry) -> Events:
-    return _ended(entry) if entry.outcome is Outcome.DONE and not entry.body.get("lock") else ()
+def _released(entry: Entry, made: Made) -> Events:
+    return _ended(entry, made) if entry.outcome is Outcome.DONE and not entry.body.get("lock") else ()
 
 
-def _lapsed(entry: Entry) -> Events:
+def _lapsed(entry: Entry, made: Made) -> Events:
     is_call = entry.outcome is Outcome.UNKNOWN and not entry.body.get("lock")
-    return (_end(entry, _call_of(entry), None),) if is_call else ()
+    return (_end(entry, made, _call_of(entry), None),) if is_call else ()
 
 
-def _resolved(entry: Entry) -> Events:
+def _resolved(entry: Entry, made: Made) -> Events:
     """Looking says nothing of how long it took; a repeat that took its place ended it before."""
-    return () if entry.outcome is Outcome.CANCELLED else (_end(entry, _call_of(entry), None),)
+    return () if entry.outcome is Outcome.CANCELLED else (_end(entry, made, _call_of(entry), None),)
 
 
 def _call_of(entry: Entry) -> str | None:
     return f"{entry.action}.0" if entry.action else None
 
 
-def _late(entry: Entry) -> Events:
+def _late(entry: Entry, _: Made) -> Events:
     at = entry.seq / SECOND
+    made = made_of(entry)
     called = ToolCalled(
         entry.tool,
         _args(entry),
-        _text(entry, "taskId"),
+        made.task_id,
         at=at,
         instance=entry.session,
         namespace=entry.namespace,
-        call_id=_text(entry, "callId"),
+        call_id=made.call_id,
         id=entry.action or None,
     )
     if entry.outcome is None:
         return (called,)  # an entry of its own tells how it ended
-    return called, _end(entry, f"{entry.seq}.0", None)  # journalled by an earlier version
+    return called, _end(entry, made, f"{entry.seq}.0", None)  # journalled by an earlier version
 
 
-def _approved(entry: Entry) -> Events:
-    return (_answered(entry, SafetyApproved),)
+def _approved(entry: Entry, made: Made) -> Events:
+    return (_answered(entry, made, SafetyApproved),)
 
 
-def _denied(entry: Entry) -> Events:
-    return (_answered(entry, SafetyDenied),)
+def _denied(entry: Entry, made: Made) -> Events:
+    return (_answered(entry, made, SafetyDenied),)
 
 
-def _answered(entry: Entry, kind: type[SafetyApproved | SafetyDenied]) -> CorpusEvent:
+def _answered(entry: Entry, made: Made, kind: type[SafetyApproved | SafetyDenied]) -> CorpusEvent:
     cause = f"{entry.action}.1" if entry.action else None
     return kind(
         entry.tool,
@@ -182,12 +206,13 @@ def _answered(entry: Entry, kind: type[SafetyApproved | SafetyDenied]) -> Corpus
         at=entry.seq / SECOND,
         instance=entry.session,
         namespace=entry.namespace,
+        call_id=made.call_id,
         id=entry.action or None,
         cause=cause,
     )
 
 
-_MAKERS: Final[Mapping[Event, Callable[[Entry], Events]]] = {
+_MAKERS: Final[Mapping[Event, Callable[[Entry, Made], Events]]] = {
     Event.INTERCEPT: _intercept,
     Event.COMPLETE: _ended,
     Event.RELEASE: _released,

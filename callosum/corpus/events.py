@@ -27,6 +27,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
 from callosum.characters import is_shown
+from callosum.errors import ConfigError
 from callosum.model import DEFAULT_NAMESPACE, MAX_NAME
 from callosum.redact import summarise
 from callosum.wire import MAX_EVENTS, BadRequest, Id
@@ -300,6 +301,16 @@ class SafetyAllowed(CorpusEvent, frozen=True):
     classification: Annotated[
         str, Meta(description="how grave it is: safe, low, medium, high, critical (tiers 0 to 4)", examples=["safe"])
     ]
+    verdict: Annotated[
+        str | None, Meta(description="`warn` if it was let through with a warning; absent: `allow`", examples=["warn"])
+    ] = None
+    reason: Annotated[
+        str | None,
+        Meta(
+            description="what the agent was told, if anything",
+            examples=['[Callosum] Conflict: mira acted on "email:anna@example.com" 40 s ago (send_email). ...'],
+        ),
+    ] = None
 
 
 class SafetyBlocked(CorpusEvent, frozen=True):
@@ -316,6 +327,9 @@ class SafetyBlocked(CorpusEvent, frozen=True):
             examples=['[Callosum] Conflict: mira has an active action on "email:anna@example.com". ...'],
         ),
     ]
+    verdict: Annotated[
+        str | None, Meta(description="`confirm`, `ask` or `block`; absent: not known", examples=["block"])
+    ] = None
 
 
 class SafetyApproved(CorpusEvent, frozen=True):
@@ -642,6 +656,27 @@ def read(body: bytes | bytearray) -> tuple[CorpusEvent, ...]:
     if len(found) > MAX_EVENTS:
         raise BadRequest(f"expected at most {MAX_EVENTS} events, got {len(found)}", at="body")
     return tuple([_taken(item, f"[{number}]") for number, item in enumerate(found)])
+
+
+def named(name: str, payload: Mapping[str, Any]) -> CorpusEvent:
+    """Make an event of this process from its dotted name and its payload, whose fields are spelled as on the wire.
+
+    Values stay as they are. Raises ``ConfigError`` at ``type`` for a name that stands for no event, with one that is
+    near, else at the field that is wrong, missing or unknown.
+    """
+    kind = CATALOGUE.get(name)
+    if kind is None:
+        raise ConfigError(unknown(name, list(CATALOGUE)), at="type")
+    fields = kind.__struct_encode_fields__
+    for field_name in payload:
+        if field_name not in fields:
+            near = difflib.get_close_matches(str(field_name)[:MAX_NAME], fields, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(fields)}"
+            raise ConfigError(f"{name} has no such field{hint}", at=str(field_name)[:MAX_NAME])
+    try:
+        return msgspec.convert(payload, kind)
+    except msgspec.ValidationError as error:
+        raise _fault_of(error) from None
 
 
 def _taken(item: Any, place: str) -> CorpusEvent:

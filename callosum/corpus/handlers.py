@@ -43,7 +43,8 @@ class Subscription:
 
     ``names``: it is called with the dotted name and the event. ``home``: the loop in which a coroutine function was
     subscribed; ``own_loop`` gives one to those that have none. ``lane``: its thread, if it has one; ``inline``: it gets
-    none. ``finish`` ends the subscription of who wants one event. ``strikes``: how often it was slow.
+    none; ``ahead``: it is called before those that are not. ``finish`` ends the subscription of who wants one event.
+    ``strikes``: how often it was slow.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Subscription:
         self.scheduled = Scheduled(self)
         self.lane: Lane | None = None
         self.inline = False
+        self.ahead = False
         self.strikes = 0
 
     @property

@@ -167,7 +167,7 @@ class DailyLog:
         self._closed = False
         self.begin_anew()
         _open_logs.add(self)
-        self._off = corpus.on(CorpusEvent, self._take, inline=True)
+        self._off = corpus.on(CorpusEvent, self._take, inline=True, ahead=True)
 
     def begin_anew(self) -> None:
         """Forgets what waits, the thread and who holds the locks: all that is the parent's, in a child after fork."""

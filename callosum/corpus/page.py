@@ -40,10 +40,19 @@ off()
 dotted name and the event, any other with the event. It returns the function that unsubscribes; without a handler it
 is a decorator. A type checker refuses a wrong payload.
 
+`emit` also takes the dotted name and the payload as JSON would hold it. A name or a payload that is wrong raises
+`ConfigError` with the field:
+
+```python
+corpus.emit("tool.called", {"name": "shell_exec", "args": {"command": "ls -la"}, "taskId": "TASK-42"})
+```
+
 Outside of the process `callosum events --follow 'safety.*'` shows events as they come, and a server streams them:
 `GET /events?types=safety.*,tool.called` (server-sent events: the dotted name is the `event`, the payload the `data`;
-with `Last-Event-ID` a reader goes on where it was). An event that a host may report is taken in by `POST /events`,
-its name under `type` beside the fields of the payload.
+with `Last-Event-ID` a reader goes on where it was). A reader that was too slow, or that comes back after the server has
+forgotten some events, gets `stream.dropped` with their `count` in their place, and with `"atLeast": true` where there
+may be more; decisions (`safety.*`) are never among them. An event that a host may report is taken in by
+`POST /events`, its name under `type` beside the fields of the payload.
 
 ## To add one
 

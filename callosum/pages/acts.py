@@ -4,7 +4,7 @@
 
     09:15 `message` → `channel:#general` done
     09:16 `email.send` → `email:a@example.com` done after 4 min, warned: `doug` acted on it 40 s before
-    09:20 `message` → `thread:andy:1` paused: `doug` acted on it 40 s before
+    09:20 `message` → `thread:andy:1` confirm: `doug` acted on it 40 s before
     09:30 `pay` → `account:12` **outcome unknown**: the lease ran out
 """
 
@@ -25,8 +25,6 @@ from callosum.policy.sentence import ago
 
 _KEYS: Final = 3
 """How many keys of an act are named."""
-_HELD: Final = {Verdict.CONFIRM: "paused", Verdict.ASK: "asked a person", Verdict.BLOCK: "blocked"}
-_WOULD: Final = {Verdict.CONFIRM: "have been paused", Verdict.ASK: "have asked a person", Verdict.BLOCK: "be blocked"}
 _IN_THE_WAY: Final = {
     Kind.HELD: "{who} was at it",
     Kind.RECENT: "{who} acted on it {ago} before",
@@ -35,7 +33,12 @@ _IN_THE_WAY: Final = {
     Kind.OPPOSED: "{who} had committed to the contrary {ago} before",
     Kind.UNKNOWN: "{who} had begun {ago} before, with unknown outcome",
 }
-_DOING: Final = "{who} was doing the same"
+_RUNNING: Final = {
+    Kind.RECENT: "{who} was acting on it",
+    Kind.DUPLICATE: "{who} was doing the same",
+    Kind.STALE: "{who} was changing it",
+    Kind.OPPOSED: "{who} was committing to the contrary",
+}
 
 
 class Act(Struct, gc=False):
@@ -195,18 +198,37 @@ def name(session: str, namespace: str) -> str:
 
 def named(keys: tuple[str, ...]) -> str:
     """The first keys, and how many there are besides."""
+    keys = without_spellings(keys)
     more = f" and {len(keys) - _KEYS} more" if len(keys) > _KEYS else ""
     return ", ".join(code(escaped(key), 120) for key in keys[:_KEYS]) + more
+
+
+def without_spellings(keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the keys without those that only spell another of them less fully.
+
+    A thread without its chat (``thread:|5`` beside ``thread:andy:5`` or ``email:thread:5``), and a channel's name
+    without its ``#``, are there so that other spellings meet them; a person reads the thing once.
+    """
+    if len(keys) < 2:
+        return keys
+    threads = {key.rpartition(":")[2] for key in keys if key.startswith(("thread:", "email:thread:"))}
+    channels = {key.removeprefix("channel:#") for key in keys if key.startswith("channel:#")}
+
+    def is_spelled(key: str) -> bool:
+        if key.startswith("thread:|"):
+            return key.removeprefix("thread:|") in threads
+        return key.startswith("channel:") and key.removeprefix("channel:") in channels
+
+    return tuple(key for key in keys if not is_spelled(key))
 
 
 def _ending(act: Act) -> str:
     if not act.verdict.proceed:
         answer = f" ({act.answer})" if act.answer else ""
-        return f"{_HELD[act.verdict]}{answer}: {_reason(act)}"
+        return f"{act.verdict}{answer}: {_reason(act)}"
     told = ""
     if act.observed:
-        would = _WOULD.get(Verdict(act.observed), "") if act.observed in set(Verdict) else ""
-        told = f", only observed, would {would or 'not have run'}: {_reason(act)}"
+        told = f", only observed ({code(act.observed)}): {_reason(act)}"
     elif act.told is not None:
         told = f", warned: {_reason(act)}"
     late = f", {act.late}" if act.late else ""
@@ -237,8 +259,10 @@ def _reason(act: Act) -> str:
     if conflict is None:
         return f"rule {code(act.rule)}" if act.rule else "as the policy has it"
     form = _IN_THE_WAY[conflict.kind]
-    if conflict.kind is Kind.DUPLICATE and conflict.state is State.OPEN:
-        form = _DOING
+    if conflict.running:
+        form = _RUNNING.get(conflict.kind, form)
+    elif conflict.kind is Kind.OPPOSED and conflict.decided:
+        form = "{who} had already {decided} it {ago} before"
     who = "this session" if conflict.own else code(conflict.instance)
     others = f", and {act.others} more" if act.others else ""
-    return form.format(who=who, ago=ago(conflict.age)) + others
+    return form.format(who=who, ago=ago(conflict.age), decided=conflict.decided) + others

@@ -28,7 +28,7 @@ class Closed(Exception):
 
 
 class Digest(NamedTuple):
-    """A digest that was written: its week (``2026-W20``), its path, and how many days of it have a page."""
+    """A digest that was written: its week (``2026-W20``), its path, and how many days it tells of."""
 
     week: str
     path: str
@@ -81,12 +81,12 @@ class Consolidation:
                 return None
             for entry in self._entries(week.start, week.end):
                 week.add(entry)
-            days = [(day, self._totals(day)) for day in week.days() if self._folder.has(_episode(day))]
+            days = {day: self._totals(day) for day in week.days() if self._folder.has(_episode(day))}
             if not days and not week.counts.entries:
                 self._empty = week.monday
                 return None
             self._folder.write(path, week.page(days))
-        return Digest(week.name, path, len(days))
+        return Digest(week.name, path, len({*week.told, *days}))
 
     def due(self) -> bool:
         """Whether the digest of the last complete week is missing."""

@@ -129,9 +129,9 @@ class Counts:
             (
                 "Held back",
                 [
-                    _some(self.held[Verdict.CONFIRM], "paused to be confirmed"),
-                    _some(self.held[Verdict.ASK], "for a person to decide"),
-                    _some(self.held[Verdict.BLOCK], "blocked"),
+                    _some(self.held[Verdict.CONFIRM], "confirm"),
+                    _some(self.held[Verdict.ASK], "ask"),
+                    _some(self.held[Verdict.BLOCK], "block"),
                 ],
             ),
             ("Let through", [_some(self.warned, "with a warning"), _some(self.observed, "because it only observed")]),

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from callosum.characters import escaped
 from callosum.journal import ENDS, shown_keys
 from callosum.model import SECOND, Entry, Event, Outcome, Verdict
-from callosum.pages.acts import Act, begun, ended, follow, line, name
+from callosum.pages.acts import Act, begun, ended, follow, line, name, without_spellings
 from callosum.pages.calendar import ONE_DAY, clock, start_of
 from callosum.pages.counts import Counts, cut
 from callosum.pages.markdown import code, many, times
@@ -111,15 +111,17 @@ class Day:
             presence.held += 1
         elif tier == 0:
             presence.reads += 1
-            return
+            if verdict is not Verdict.WARN:
+                return
         elif tier == 1:
             presence.writes += 1
-            for key in shown_keys(entry):
+            for key in without_spellings(shown_keys(entry)):
                 if len(presence.wrote) < _WROTE:
                     presence.wrote[key] = None
                 elif key not in presence.wrote:
                     presence.wrote_more = True
-            return
+            if verdict is not Verdict.WARN:
+                return
         self._keep(presence, begun(entry), entry.action or entry.seq)
 
     def _ended(self, entry: Entry) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Any, Final
 
 from callosum.journal import shown_keys
 from callosum.model import Entry, Event, Mode, Verdict
-from callosum.pages.acts import name
-from callosum.pages.calendar import start_of, week_of
+from callosum.pages.acts import name, without_spellings
+from callosum.pages.calendar import ONE_DAY, day_of, start_of, week_of
 from callosum.pages.counts import Counts, Top, cut
 from callosum.pages.markdown import code, many, times
 
@@ -28,6 +28,9 @@ class Week:
         self.start = start_of(monday)
         self.end = start_of(monday + timedelta(days=_DAYS))
         self.counts = Counts(self.start)
+        self.told: set[date] = set()
+        """Days of which the journal tells."""
+        self._day_ends = self.start
         self._sessions = Top()
         self._held = Top()
         self._tools = Top()
@@ -48,6 +51,10 @@ class Week:
         if not self.start <= entry.seq < self.end:
             return
         self.counts.add(entry)
+        if entry.seq >= self._day_ends:
+            day = day_of(entry.seq)
+            self.told.add(day)
+            self._day_ends = start_of(day + ONE_DAY)
         if entry.event not in (Event.INTERCEPT, Event.LATE):
             return
         session = (entry.session, entry.namespace)
@@ -60,7 +67,7 @@ class Week:
             return
         written = [key.name for key in entry.keys if key.mode is not Mode.READ]
         conflicts = bool(entry.body.get("conflicts"))
-        for key in shown_keys(entry):
+        for key in without_spellings(shown_keys(entry)):
             if key in written:
                 self._keys.add((key, entry.namespace))
             if conflicts:
@@ -68,7 +75,7 @@ class Week:
 
     # --- as text ---------------------------------------------------------------------------------------------
 
-    def page(self, episodes: Iterable[tuple[date, str]]) -> str:
+    def page(self, episodes: Mapping[date, str]) -> str:
         """The digest as Markdown; ``episodes`` are the days that have a page, with their line of totals."""
         counts = self.counts
         last = self.monday + timedelta(days=_DAYS - 1)
@@ -80,7 +87,12 @@ class Week:
             "",
             *counts.lines(),
         ]
-        days = [f"- [{day.isoformat()}](../episodes/{day.isoformat()}.md){_totals(text)}" for day, text in episodes]
+        days = [
+            f"- [{day.isoformat()}](../episodes/{day.isoformat()}.md){_totals(episodes[day])}"
+            if day in episodes
+            else f"- {day.isoformat()}"
+            for day in sorted({*self.told, *episodes})
+        ]
         kinds = [f"- {kind}: {times(count)}" for kind, count in sorted(counts.kinds.items(), key=_most)]
         lines += _section("Days", days)
         lines += _section("Sessions", self._list(self._sessions, name, "call", "session", self._held))

@@ -28,6 +28,7 @@ from callosum.gate.records import approvals_of, page_of
 from callosum.hosts.adapters import adapter_of
 from callosum.hosts.dispatch import Dispatcher
 from callosum.hosts.heard import LastHeard
+from callosum.hosts.refusal import BEFORE
 from callosum.hosts.told import Actor, Place
 from callosum.hosts.watchful import fault_of
 from callosum.model import (
@@ -39,7 +40,7 @@ from callosum.model import (
     Report,
     Status,
 )
-from callosum.process import host_above
+from callosum.process import host_above, is_of_this_machine
 from callosum.server.health import StoreHealth
 from callosum.server.line import Gone, Overloaded, Stopping
 from callosum.server.metrics import Metrics
@@ -60,6 +61,7 @@ from callosum.server.served import LARGE, ServedGate
 from callosum.server.stream import Stream
 from callosum.server.tokens import Role, Token, Tokens
 from callosum.stores.base import Pool
+from callosum.worktree import located
 
 logger = logging.getLogger("callosum")
 
@@ -80,8 +82,9 @@ HEALTH: Final = "/health"
 class Health(Struct, frozen=True, rename="camel"):
     """``GET /health``. ``status`` is ``ok``, or ``stopping`` or ``unavailable`` (with 503); ``uptime`` is in seconds.
 
-    ``pool`` are the connections to the store, where it is reached over a network. Who has no token where one is
-    required is told the ``status`` alone.
+    ``pool`` are the connections to the store, where it is reached over a network. ``fields`` are those that a call, a
+    report or a request for a lease may have; any other is refused. Who has no token where one is required is told the
+    ``status`` alone.
     """
 
     status: str
@@ -90,6 +93,7 @@ class Health(Struct, frozen=True, rename="camel"):
     uptime: float | UnsetType = UNSET
     decisions: int | UnsetType = UNSET
     pool: Pool | UnsetType = UNSET
+    fields: tuple[str, ...] | UnsetType = UNSET
 
 
 class Endpoint(NamedTuple):
@@ -110,9 +114,10 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     return msgspec.json.Decoder(kind)
 
 
-_CALL: Final = _decoder(Call)
+_CALL: Final = _decoder(wire.Intercept)
 _COMPLETE: Final = _decoder(wire.Complete)
 _LOCK: Final = _decoder(wire.Lock)
+_RELEASE_KEY: Final = _decoder(wire.ReleaseKey)
 _RELEASE: Final = _decoder(wire.Release)
 _RENEW: Final = _decoder(wire.Renew)
 _RESOLVE: Final = _decoder(wire.Resolve)
@@ -135,6 +140,7 @@ class Service:
             emit=brain.corpus.emit,
             changed=partial(fault_of, served.gate.settings.state),
             decided=served.decided,
+            keep=served.gate.keep,
         )
         self.heard = LastHeard(served.gate.settings.state)
         self.stream = stream
@@ -160,7 +166,8 @@ class Service:
         body = await request.body()
         self.served.admit()
         await self.served.take_in()
-        call = await self._read(_CALL, body)
+        read = await self._read(_CALL, body)
+        call: Call = read
         token = _token(request)
         if token is not None:
             may_act(token, call.instance, call.namespace)
@@ -168,6 +175,8 @@ class Service:
                 if claimed is not None:
                     may_act(token, claimed, call.namespace, at=at)
         expiry = _expiry(request, call.deadline, call.timeout_ms, arrived)
+        if call.cwd and call.host is not None and _is_local(request) and is_of_this_machine(call.host):
+            call = located(call)
         if call.wait:
             self.waiting += 1
             left = asyncio.ensure_future(_left(request))
@@ -234,6 +243,14 @@ class Service:
         asked = msgspec.structs.replace(
             asked, **{n: v for n, v in msgspec.structs.asdict(said).items() if v is not UNSET}
         )
+        return await self._release(request, asked, key)
+
+    async def release_key(self, request: Request) -> Answer:
+        """Does the same for the key in the body."""
+        asked = await self._read(_RELEASE_KEY, await request.body())
+        return await self._release(request, asked, asked.context_key)
+
+    async def _release(self, request: Request, asked: wire.Release, key: str) -> Answer:
         if asked.force:
             may_approve(_token(request), asked.namespace)
         else:
@@ -281,7 +298,8 @@ class Service:
         adapter = adapter_of(key_of_path(request.scope["raw_path"]))
         body = await request.body()
         asked = read_query(HookQuery, request.scope["query_string"])
-        place = Place(adapter.name if asked.instance is None else asked.instance, asked.namespace)
+        home = asked.home if asked.home is not UNSET else None
+        place = Place(adapter.name if asked.instance is None else asked.instance, asked.namespace, home)
         check_name(place.instance, "instance")
         check_name(place.namespace, "namespace")
         may_act(_token(request), place.instance, place.namespace)
@@ -289,7 +307,11 @@ class Service:
         deadline = asked.deadline if asked.deadline is not UNSET else None
         timeout_ms = asked.timeout_ms if asked.timeout_ms is not UNSET else None
         expiry = _expiry(request, deadline, timeout_ms, arrived)
-        await self.served.take_in()
+        try:
+            await self.served.take_in()
+        except StoreError:  # a decision must know what waits; what an event reports waits beside it
+            if payload.get("hook_event_name") == BEFORE.get(adapter.name):
+                raise
         self.heard.hook(adapter.name, payload.get("hook_event_name"), payload.get("session_id"))
         pid = asked.pid if asked.pid is not UNSET and _is_local(request) else None
         host = host_above(pid) if pid is not None else None
@@ -451,6 +473,7 @@ class Service:
             round(time.monotonic() - self.began, 3),
             self.served.decisions,
             pool() if pool is not None else UNSET,
+            wire.FIELDS,
         )
         return _json(found, code)
 
@@ -510,11 +533,16 @@ def fault(status: int, error: str, at: str = "", **headers: str) -> Answer:
 
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    Endpoint("POST", "/intercept", Service.intercept, "Decide a tool call before it runs", Call, answer=Decision),
+    Endpoint(
+        "POST", "/intercept", Service.intercept, "Decide a tool call before it runs", wire.Intercept, answer=Decision
+    ),
     Endpoint("POST", "/complete", Service.complete, "Report how an action ended", wire.Complete, answer=Report),
     Endpoint("POST", "/lock", Service.lock, "Take a lease without a tool call", wire.Lock, answer=LockResult),
     Endpoint(
         "DELETE", "/lock/{key}", Service.release, "Free a lease", wire.Release, ReleaseQuery, answer=Report
+    ),
+    Endpoint(
+        "POST", "/release", Service.release_key, "Free a lease, named in the body", wire.ReleaseKey, answer=Report
     ),
     Endpoint("GET", "/status", Service.status, "Live leases and recent actions", query=StatusQuery, answer=Status),
     Endpoint(

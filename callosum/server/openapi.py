@@ -14,10 +14,12 @@ from callosum import __version__, deadline, wire
 from callosum.brief import MAX_KEYS
 from callosum.characters import HIDDEN
 from callosum.corpus import events
-from callosum.gate.check import MAX_ATTEMPT, MAX_FOLDER, MAX_TTL, MAX_WAIT, NOT_IN_KEYS
+from callosum.gate.check import MAX_ATTEMPT, MAX_FOLDER, MAX_PLACES, MAX_TTL, MAX_WAIT, NOT_IN_KEYS
 from callosum.gate.records import MAX_PAGE
 from callosum.hosts.adapters import ADAPTERS
 from callosum.model import MAX_KEY, MAX_NAME, Mode
+from callosum.rules.commitments import SIDE
+from callosum.server import described
 from callosum.server.app import ENDPOINTS, Endpoint
 
 _REF: Final = "#/components/schemas/{name}"
@@ -40,6 +42,16 @@ _SECONDS: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TTL}
 _ID: Final = {"type": "integer", "minimum": 1, "maximum": _ID_MOST}
 _TEXT: Final = {"type": "string"}
 _FOLDER: Final = {"type": "string", "minLength": 1, "maxLength": MAX_FOLDER, "pattern": _all_of(HIDDEN)}
+_PLACES: Final = {
+    "type": "object",
+    "maxProperties": MAX_PLACES,
+    "propertyNames": {"minLength": 1, "maxLength": MAX_FOLDER},
+}
+_HOMES: Final = {**_PLACES, "additionalProperties": _FOLDER}
+_WORKTREES: Final = {
+    **_PLACES,
+    "additionalProperties": {"anyOf": [{"$ref": _REF.format(name="Worktree")}, {"type": "null"}]},
+}
 _ANY_KEY: Final = {"anyOf": [_KEY, {"const": ""}]}
 _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     **dict.fromkeys(_NAMES, _NAME),
@@ -59,11 +71,24 @@ _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
 # Where a field of that name is taken otherwise. An empty key is none, as in an answer's null.
 _UNIX: Final = {"type": "number", "minimum": 0, "exclusiveMaximum": 2**33}
 _PLAIN: Final = {"type": "string", "maxLength": MAX_NAME, "pattern": r"^[^\u0000]*$"}
+_WORDS_SHOWN: Final = {"type": "string", "maxLength": MAX_NAME}
+_ATTEMPT: Final = {"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPT}
 _OTHERS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
-    ("Call", "taskId"): _NAME,
-    ("Call", "attempt"): {"type": "integer", "minimum": 1, "maximum": MAX_ATTEMPT},
+    **dict.fromkeys((("Call", "taskId"), ("Intercept", "taskId")), _NAME),
+    **dict.fromkeys((("Call", "attempt"), ("Intercept", "attempt")), _ATTEMPT),
+    **dict.fromkeys((("Call", "home"), ("Intercept", "home")), _FOLDER),
+    **dict.fromkeys((("Call", "homes"), ("Intercept", "homes")), _HOMES),
+    **dict.fromkeys((("Call", "worktrees"), ("Intercept", "worktrees")), _WORKTREES),
     ("Worktree", "root"): _FOLDER,
     ("Worktree", "repository"): _FOLDER,
+    ("Commits", "side"): {
+        "type": "string",
+        "pattern": f"^(?:{SIDE})$",
+        "description": "A verb, such as accept, decline, book or cancel, or a word after + or -.",
+    },
+    ("Commits", "what"): _WORDS_SHOWN,
+    ("Commits", "to"): _WORDS_SHOWN,
+    ("Commits", "until"): {**_UNIX, "type": ["number", "null"]},
     ("Complete", "contextKey"): _ANY_KEY,
     ("StatusQuery", "contextKey"): _ANY_KEY,
     ("LateCall", "started"): _UNIX,
@@ -114,7 +139,7 @@ def document() -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(dict.fromkeys(kinds), ref_template=_REF)
     named = dict(zip(dict.fromkeys(kinds), schemas, strict=True))
     asked = {kind.__name__ for e in ENDPOINTS for kind in (e.body, e.query) if kind not in (None, Any)}
-    asked |= {"Found", "LateCall", "Worktree"}
+    asked |= {"Commits", "Found", "LateCall", "Worktree", "Call"}
     for name, schema in components.items():
         if name in asked:
             _constrain(name, schema)
@@ -132,6 +157,10 @@ def document() -> dict[str, Any]:
         "pattern": _all_of(NOT_IN_KEYS),
         "description": "What an action affects: no controls and no line breaks.",
     }
+    for schema in components.values():
+        for name, field in schema.get("properties", {}).items():
+            if name in described.FIELDS:
+                field.setdefault("description", described.FIELDS[name])
     components |= _events()
     for schema in components.values():
         if "description" in schema:  # else Markdown takes its indented lines for a program
@@ -205,7 +234,8 @@ def _operation(endpoint: Endpoint, named: Mapping[Any, Any], components: Mapping
     if endpoint.body is not None:
         schema = _events_body() if endpoint.body is Any else named[endpoint.body]
         required = endpoint.body is not wire.Release
-        made["requestBody"] = {"required": required, "content": {_JSON: {"schema": schema}}}
+        example = described.EXAMPLES[f"{endpoint.method} {endpoint.path}"]
+        made["requestBody"] = {"required": required, "content": {_JSON: {"schema": schema, "example": example}}}
     if endpoint.approver:
         made["security"] = [{"token": []}]
     return made
@@ -261,14 +291,15 @@ def _of_path(name: str) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": schema}
 
 
-def _of_query(described: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _of_query(struct: Mapping[str, Any]) -> list[dict[str, Any]]:
     made = []
-    for name, field in described["properties"].items():
+    for name, field in struct["properties"].items():
         # Null cannot be written in a query: leaving it out says it.
         kept = [one for one in field.get("anyOf", ()) if one.get("type") != "null"]
         schema = field if not kept else kept[0] if len(kept) == 1 else {"anyOf": kept}
-        required = name in described.get("required", ())
-        made.append({"name": name, "in": "query", "required": required, "schema": schema})
+        required = name in struct.get("required", ())
+        one = {"name": name, "in": "query", "required": required, "schema": schema}
+        made.append({**one, **({"description": field["description"]} if "description" in field else {})})
     return made
 
 
@@ -285,17 +316,17 @@ _STYLE: Final = (
 )
 
 
-def page(described: Mapping[str, Any]) -> str:
+def page(made: Mapping[str, Any]) -> str:
     """Returns the document as one page of HTML that loads nothing from anywhere."""
     body = [
         "<h1>Callosum</h1>",
         (
-            f"<p>{html.escape(described['info']['description'])} Version {html.escape(described['info']['version'])}. "
+            f"<p>{html.escape(made['info']['description'])} Version {html.escape(made['info']['version'])}. "
             'For programs: <a href="/openapi.json">openapi.json</a>.</p>'
         ),
     ]
-    schemas = described["components"]["schemas"]
-    for path, ways in described["paths"].items():
+    schemas = made["components"]["schemas"]
+    for path, ways in made["paths"].items():
         for method, way in ways.items():
             body += _section(method.upper(), path, way, schemas)
     return (
@@ -311,7 +342,7 @@ def _section(method: str, path: str, way: Mapping[str, Any], schemas: Mapping[st
         said = f"{said}. {more}"
     yield f"<p>{html.escape(said)}</p>"
     rows = [
-        (parameter["name"], parameter["in"], parameter["schema"], parameter.get("required", False))
+        (parameter["name"], parameter["in"], {**parameter["schema"], **parameter}, parameter.get("required", False))
         for parameter in way.get("parameters", ())
     ]
     content = way.get("requestBody", {}).get("content", {}).get(_JSON, {}).get("schema", {})
@@ -321,13 +352,16 @@ def _section(method: str, path: str, way: Mapping[str, Any], schemas: Mapping[st
         for name, field in schema.get("properties", {}).items()
     ]
     if rows:
-        yield "<table><tr><th>field</th><th>in</th><th>type</th><th></th></tr>"
+        yield "<table><tr><th>field</th><th>in</th><th>type</th><th></th><th>what it is</th></tr>"
         for name, place, field, required in rows:
             yield (
                 f"<tr><td><code>{html.escape(name)}</code></td><td>{place}</td><td>{html.escape(_type(field))}</td>"
-                f"<td>{'required' if required else ''}</td></tr>"
+                f"<td>{'required' if required else ''}</td><td>{html.escape(field.get('description', ''))}</td></tr>"
             )
         yield "</table>"
+    example = way.get("requestBody", {}).get("content", {}).get(_JSON, {}).get("example")
+    if example is not None:
+        yield f"<p>For example <code>{html.escape(msgspec.json.encode(example).decode())}</code></p>"
     answer = next(iter(way["responses"]["200"]["content"].values()))["schema"]
     fields = _resolved(answer, schemas).get("properties", {})
     if fields:
@@ -352,6 +386,6 @@ def _type(schema: Mapping[str, Any]) -> str:
 @cache
 def documents() -> Mapping[str, tuple[str, bytes]]:
     """What is found under ``DOCUMENTS`` of the application: media type and content. Takes a tenth of a second, once."""
-    described = document()
-    shown = "text/html; charset=utf-8", page(described).encode()
-    return {"/openapi.json": (_JSON, msgspec.json.encode(described)), "/docs": shown, "/": shown}
+    made = document()
+    shown = "text/html; charset=utf-8", page(made).encode()
+    return {"/openapi.json": (_JSON, msgspec.json.encode(made)), "/docs": shown, "/": shown}

@@ -14,7 +14,7 @@ from callosum.model import DEFAULT_NAMESPACE, MAX_KEY
 from callosum.wire import BadRequest, fault_of
 
 
-class StatusQuery(Struct, frozen=True, rename="camel", kw_only=True):
+class StatusQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """``GET /status``. ``instance`` and ``session`` are taken from old clients and mean nothing."""
 
     context_key: str | None = None
@@ -23,7 +23,7 @@ class StatusQuery(Struct, frozen=True, rename="camel", kw_only=True):
     session: str | None = None
 
 
-class BriefQuery(Struct, frozen=True, rename="camel", kw_only=True):
+class BriefQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """``GET /brief``. ``key`` may stand there several times; ``cwd`` is the session's folder, ``budget`` in tokens."""
 
     instance: str
@@ -37,18 +37,19 @@ class BriefQuery(Struct, frozen=True, rename="camel", kw_only=True):
 class HookQuery(Struct, frozen=True, rename="camel", kw_only=True):
     """``POST /hooks/{host}``. ``instance`` is the host's name where nobody says another.
 
-    ``pid`` is the process that calls the hook, on the server's own machine. ``deadline`` and
-    ``timeout_ms`` say how long the hook waits, as in ``Call``.
+    ``pid`` is the process that calls the hook, on the server's own machine. ``home`` is that process's home.
+    ``deadline`` and ``timeout_ms`` say how long the hook waits, as in ``Call``.
     """
 
     instance: str | None = None
     namespace: str = DEFAULT_NAMESPACE
     pid: Annotated[int, Meta(ge=1, le=2**31 - 1)] | UnsetType = UNSET
+    home: Annotated[str, Meta(min_length=1, max_length=MAX_PATH)] | UnsetType = UNSET
     deadline: str | UnsetType = UNSET
     timeout_ms: int | UnsetType = UNSET
 
 
-class ReleaseQuery(Struct, frozen=True, rename="camel", kw_only=True):
+class ReleaseQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """``DELETE /lock/{key}``: what is said here stands in place of what the body says."""
 
     instance: str | UnsetType = UNSET
@@ -58,14 +59,14 @@ class ReleaseQuery(Struct, frozen=True, rename="camel", kw_only=True):
     force: bool | UnsetType = UNSET
 
 
-class ApprovalsQuery(Struct, frozen=True, rename="camel", kw_only=True):
+class ApprovalsQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """``GET /approvals``."""
 
     namespace: str = DEFAULT_NAMESPACE
     session: str | None = None
 
 
-class JournalQuery(Struct, frozen=True, rename="camel", kw_only=True):
+class JournalQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """``GET /journal``. ``namespace`` None means all. ``wait``: seconds to wait for something new."""
 
     cursor: str = ""
@@ -77,7 +78,7 @@ class JournalQuery(Struct, frozen=True, rename="camel", kw_only=True):
     wait: float = 0
 
 
-class EventsQuery(Struct, frozen=True, rename="camel", kw_only=True):
+class EventsQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     """``GET /events``. ``types``: dotted names with commas between, ``tool.*``, ``*``."""
 
     types: str = "*"
@@ -108,7 +109,7 @@ def read_query(kind: type[T], query: bytes) -> T:
     try:
         return msgspec.convert(found, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise fault_of(error) from None
+        raise fault_of(error, kind) from None
 
 
 @cache

@@ -11,19 +11,23 @@ Nothing here waits or reads: that is ``stream``'s.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterable
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Final
 
 from msgspec import Struct
 
-from callosum.corpus.derive import events_of
+from callosum.corpus.calls import KnownCalls
 from callosum.corpus.events import CorpusEvent, encode
 from callosum.model import Entry
 from callosum.wire import BadRequest
 
 Position = tuple[int, int]
+Sort = tuple[str, str | None]
+"""An event's type and its namespace."""
 
 PUBLISHED: Final = 1_000_000
 """Above the number of events of any entry. ``(seq, PUBLISHED)`` is the end of an entry's own events."""
@@ -74,11 +78,11 @@ class Item(Struct, frozen=True, gc=False):
     safe: bool
 
 
-def items_of(entry: Entry) -> list[Item]:
-    """The events of an entry of the journal, ready to be sent."""
+def items_of(entry: Entry, calls: KnownCalls) -> list[Item]:
+    """Return the events of an entry of the journal, ready to be sent. Raises what ``calls`` raises."""
     seq, namespace = entry.seq, entry.namespace
     items = []
-    for n, event in enumerate(events_of(entry)):
+    for n, event in enumerate(calls.events_of(entry)):
         name = event.dotted
         frame = _FRAME % (seq, n, name.encode(), encode(event))
         items.append(Item((seq, n), name, namespace, frame, name[:7] == "safety."))
@@ -103,6 +107,62 @@ class Published(Struct, frozen=True, gc=False):
         return Item((seq, PUBLISHED + moment), self.type, self.namespace, frame, safe=False)
 
 
+class Lost:
+    """Published events that are kept nowhere any more: how many there were behind a position, for each filter.
+
+    Of the newest ``most`` (up to twice as many) type, namespace and position are remembered, some 20 bytes each.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._seqs = array("q")
+        self._places = array("q")
+        self._kinds = array("I")
+        self._numbers: dict[Sort, int] = {}
+        self._sorts: list[Sort] = []
+        self._since: Position = (0, 0)
+        """Behind it every lost event is remembered."""
+
+    def add(self, event: Item | Published, position: Position) -> None:
+        """Remember an event that was at ``position``. They mostly come in the order of their positions."""
+        sort = event.type, event.namespace
+        number = self._numbers.get(sort)
+        if number is None:
+            number = self._numbers[sort] = len(self._sorts)
+            self._sorts.append(sort)
+        at = self._behind(position)
+        self._seqs.insert(at, position[0])
+        self._places.insert(at, position[1])
+        self._kinds.insert(at, number)
+        if len(self._seqs) > 2 * self._most:
+            self._forget(self._most)
+
+    def count(self, filter: Filter, after: Position, upto: Position) -> tuple[int, bool]:
+        """Return how many events that pass were behind ``after`` and not behind ``upto``, and whether that is all."""
+        found = Counter(self._kinds[self._behind(after) : self._behind(upto)])
+        count = sum(number for kind, number in found.items() if filter.takes(*self._sorts[kind]))
+        return count, after >= self._since
+
+    @property
+    def newest(self) -> Position:
+        """The position of the last of them; before all others if there are none."""
+        return (self._seqs[-1], self._places[-1]) if self._seqs else self._since
+
+    def _behind(self, position: Position) -> int:
+        """Return the index of the first that stands behind ``position``."""
+        seq, place = position
+        start, end = bisect_left(self._seqs, seq), bisect_right(self._seqs, seq)
+        return bisect_right(self._places, place, start, end)
+
+    def _forget(self, count: int) -> None:
+        self._since = self._seqs[count - 1], self._places[count - 1]
+        kept = [self._sorts[kind] for kind in self._kinds[count:]]
+        del self._seqs[:count], self._places[:count]
+        self._sorts = list(dict.fromkeys(kept))
+        self._numbers = {sort: number for number, sort in enumerate(self._sorts)}
+        self._kinds = array("I", [self._numbers[sort] for sort in kept])
+
+
 class Filter(Struct, frozen=True, gc=False):
     """Which events a reader wants and may see; None means all.
 
@@ -113,13 +173,17 @@ class Filter(Struct, frozen=True, gc=False):
     namespaces: frozenset[str] | None = None
 
     def of(self, items: Iterable[Item]) -> list[Item]:
-        """Those of the items that pass, in their order."""
+        """Return the items that pass, in their order."""
         types, namespaces = self.types, self.namespaces
         if types is not None:
             items = [item for item in items if item.type in types]
         if namespaces is not None:
             items = [item for item in items if item.namespace in namespaces]
         return list(items)
+
+    def takes(self, type: str, namespace: str | None) -> bool:
+        """Whether an event of this type and namespace passes."""
+        return (self.types is None or type in self.types) and (self.namespaces is None or namespace in self.namespaces)
 
 
 class Batch:
@@ -224,6 +288,13 @@ class Group:
         self._since = ring.tip
         self._ring = ring
         self._chunks: dict[Position, Chunk] = {}
+
+    def skip(self, sorts: Mapping[Sort, int]) -> bool:
+        """Take note of events that never came into the ring; returns whether any of them is for this group."""
+        count = sum(number for sort, number in sorts.items() if self.filter.takes(*sort))
+        self.added += count
+        self.gone += count
+        return count > 0
 
     def note(self, fresh: Batch, gone: Batch) -> bool:
         """Takes note of what came into the ring and what left it; returns whether something came for it."""

@@ -257,7 +257,7 @@ async def serve_gate(
     served = ServedGate(gate, stream.wake)
     metrics = Metrics(lambda: _gauges(served, stream), getattr(gate.store, "pool", None))
     unobserve = gate.add_observer(metrics.observe)
-    unpublish = brain.corpus.on(CorpusEvent, partial(_publish, stream))
+    unpublish = brain.corpus.on(CorpusEvent, partial(_publish, stream), ahead=True)
     if gate.settings.telemetry_prometheus:
         Prometheus(brain.corpus, metrics.registry)
     service = Service(served, stream, metrics, tokens, brain)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from callosum.deadline import Expiry
 from callosum.errors import CallosumError, StoreError
 from callosum.gate import UPKEEP_EVERY, Course, LocalGate, Look, Pause, intake
-from callosum.model import Call, Decision, Scope
+from callosum.model import Asks, Call, Decision, Scope
 from callosum.server.arrivals import Arrivals
 from callosum.server.line import GRACE, Gone, Lines, Overloaded, Parked, Stopping, Waiter, given_up
 from callosum.server.writer import Writer
@@ -97,15 +97,20 @@ class ServedGate:
     async def take_in(self, *, left: bool = False) -> None:
         """Enters what the spool of the state folder holds, before a decision. Raises ``StoreError`` and ``Stopping``.
 
-        A taking that is under way is joined: it ends when the file is gone, with all that was written before. ``left``:
-        there is a file that an earlier version did not finish.
+        A taking that is under way is waited for. It may have read the file before the last records were written, so
+        if records are left, one more is waited for that began later. ``left``: there is a file that an earlier version
+        did not finish.
         """
         if not left and not self.gate.spool.waiting():
             return
-        if self._taking is None or self._taking.done():
-            self._taking = asyncio.ensure_future(asyncio.to_thread(self.gate.spool.take, self._entered))
         try:
             async with asyncio.timeout(TAKE_IN):
+                if self._taking is not None and not self._taking.done():
+                    await asyncio.shield(self._taking)
+                    if not self.gate.spool.waiting():
+                        return
+                if self._taking is None or self._taking.done():
+                    self._taking = asyncio.ensure_future(asyncio.to_thread(self.gate.spool.take, self._entered))
                 await asyncio.shield(self._taking)
         except TimeoutError:
             logger.warning("the spool is still being taken in: the next call is decided without the rest of it")
@@ -177,7 +182,7 @@ class ServedGate:
         asked = waiter.scope
         if self.stopping or asked is None:
             return
-        scope = Scope(asked.namespace, asked.session, asked.keys, live=True)
+        scope = Scope(asked.namespace, asked.session, asked.keys, live=True, asks=Asks())
         done = self.writer.submit((scope, partial(given_up, waiter.place, waiter.lasts)))
 
         def tell(done: asyncio.Future[Any]) -> None:

@@ -13,7 +13,8 @@ may wait for). Each event is encoded once. A reader has no queue, only a positio
 behind its position.
 
 * Who comes back with ``Last-Event-ID`` goes on behind that event: from the ring, or from the journal until
-  the ring is reached. Journal events come without gap or repetition; published ones as far as they are kept.
+  the ring is reached. Journal events come without gap or repetition; published ones as far as they are kept, and
+  where some are not, ``stream.dropped`` says how many, before what follows them.
 * Who reads too slowly finds that the ring has gone on. Decisions (``safety.*``) it still gets, from the
   journal; of the others it is told the number: ``event: stream.dropped``, ``data: {"count": 12}``.
 * Who does not read at all, so that a send does not end within ``STALL`` seconds, is cut off.
@@ -29,7 +30,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -40,9 +41,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from msgspec import Struct
 
 from callosum import wire
+from callosum.corpus.calls import KnownCalls
 from callosum.corpus.events import CorpusEvent, select
 from callosum.errors import StoreError
-from callosum.journal import FOLDER, Journal
+from callosum.journal import FOLDER, Journal, entry_at
 from callosum.model import Entry
 from callosum.server.ring import (
     PUBLISHED,
@@ -50,9 +52,11 @@ from callosum.server.ring import (
     Filter,
     Group,
     Item,
+    Lost,
     Position,
     Published,
     Ring,
+    Sort,
     chunk_of,
     end_of,
     id_of,
@@ -82,6 +86,9 @@ _SENT_ON: Final = 100
 """The same, where the server stops: another one is there."""
 _KEPT: Final = 1000
 _KEPT_SIZE: Final = 2_000_000
+_LOST: Final = 50_000
+"""Published events that are kept no more and are still counted for who comes back; of older ones it is only told that
+there may be more."""
 _LIVE_PAGE: Final = 128
 _PAGE: Final = 200
 _PAGE_SIZE: Final = 262_144
@@ -109,6 +116,12 @@ _END: Final[Message] = {"type": "http.response.body", "body": b"", "more_body": 
 
 def _body(content: bytes) -> Message:
     return {"type": "http.response.body", "body": content, "more_body": True}
+
+
+def _dropped(count: int, *, at_least: bool = False) -> Message:
+    """Tell a reader how many events it does not get. It has no id: it is no event to go on from."""
+    more = b',"atLeast":true' if at_least else b""
+    return _body(b'event: stream.dropped\ndata: {"count":%d%b}\n\n' % (count, more))
 
 
 def _greeting(retry: int, position: Position) -> bytes:
@@ -141,6 +154,15 @@ class Past:
         self._journal = Journal(store, state) if state is not None else None
         self._folder = state / FOLDER if state is not None else None
         self._rotated = (0, 0)
+        self._calls = KnownCalls(self._entry)
+
+    def items(self, entry: Entry) -> list[Item]:
+        """Return the events of an entry, ready to be sent. Raises ``StoreError``."""
+        return items_of(entry, self._calls)
+
+    def _entry(self, seq: int) -> Entry | None:
+        """The entry with this ``seq``, which opened an action; None if it is gone."""
+        return entry_at(self._store, seq) if self._journal is None else self._journal.entry(seq)
 
     def newest(self) -> int:
         """The ``seq`` of the newest entry; 0 if there is none."""
@@ -156,6 +178,11 @@ class Past:
         if self._journal is None or self._rotated_up_to() <= after:
             return entries
         return list(islice(self._journal.read(after=after), limit))
+
+    def page(self, after: int, limit: int) -> tuple[list[Entry], list[Item]]:
+        """Return the next entries, at most ``limit``, and all of their events. Raises ``StoreError``."""
+        entries = self.read(after, limit)
+        return entries, [item for entry in entries for item in self.items(entry)]
 
     def _rotated_up_to(self) -> int:
         """The newest entry of all segments. The folder is listed only if it has changed."""
@@ -211,7 +238,7 @@ class Stream:
     """Sends events to readers. All but ``wake`` and ``publish`` belong to one event loop.
 
     ``state`` is the state folder, for entries that were rotated out of the store. ``dropped`` counts events
-    that readers lost because they were slow, ``stalled`` readers that were cut off.
+    that readers lost because they were slow or away, ``stalled`` readers that were cut off.
     """
 
     def __init__(
@@ -235,6 +262,9 @@ class Stream:
         self._guard = threading.RLock()
         self._kept: deque[Item] = deque()
         self._kept_size = 0
+        self._lost = Lost(_LOST)
+        self._skipped: Counter[Sort] = Counter()
+        """Of what was published and had no room, how much the live readers must still be told of."""
         self._moment = 0
         self._groups: dict[Filter, Group] = {}
         self._fresh: set[Filter] = set()
@@ -278,7 +308,8 @@ class Stream:
     def publish(self, events: Iterable[CorpusEvent]) -> None:
         """Sends events that are in no journal. May be called from any thread.
 
-        They are kept for readers that come back, the newest thousand (and two megabytes) of them.
+        They are kept for readers that come back, the newest thousand (and two megabytes) of them. Of others these
+        readers are told the number.
         """
         new = [Published.of(event) for event in events]
         with self._guard:
@@ -286,7 +317,10 @@ class Stream:
             self._pending_size += sum(len(event.data) for event in new)
             most, largest = (RING, RING_SIZE) if self._readers else (_KEPT, _KEPT_SIZE)
             while len(self._pending) > most or self._pending_size > largest:
-                self._pending_size -= len(self._pending.popleft().data)
+                event = self._pending.popleft()
+                self._pending_size -= len(event.data)
+                self._lost.add(event, (self._ring.tip[0], PUBLISHED + self._next_moment()))
+                self._skipped[event.type, event.namespace] += 1
         self.wake()
 
     # --- readers -------------------------------------------------------------------------------------
@@ -372,7 +406,10 @@ class Stream:
         if not self._readers:
             self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
             newest = end_of(await self._read(self._past.newest))
-            self._ring.begin(max(newest, self._kept[-1].position) if self._kept else newest)
+            with self._guard:
+                self._skipped.clear()  # who comes back is told of them on the way to the ring
+                kept = self._kept[-1].position if self._kept else newest
+                self._ring.begin(max(newest, kept, self._lost.newest))
             self._place_published()
         if position is not None:
             while position > self._ring.tip:  # seen through another server, or just now
@@ -469,12 +506,13 @@ class Stream:
         lost = reader.group.gone - reader.seen
         reader.seen += lost
         self.dropped += lost
-        await self._send(reader, send, _body(b'event: stream.dropped\ndata: {"count":%d}\n\n' % lost))
+        await self._send(reader, send, _dropped(lost))
 
     async def _look_back(self, reader: _Reader, send: Send) -> None:
         """Brings a reader nearer to the ring, which has gone on or began after the reader's position.
 
-        A live one gets the decisions, if it has missed any; one that comes back gets everything.
+        A live one gets the decisions, if it has missed any; one that comes back gets everything that is kept, and
+        before it the number of published events that are not.
         """
         group, ring = reader.group, self._ring
         if reader.joined and group.gone_safe <= reader.position:
@@ -493,6 +531,12 @@ class Stream:
         elif self._kept:
             kept = [item for item in group.filter.of(self._kept) if reader.position < item.position <= end]
             items = sorted(items + kept, key=lambda item: item.position)
+        if not reader.joined:
+            with self._guard:
+                lost, all_of_them = self._lost.count(group.filter, reader.position, end)
+            if lost:
+                self.dropped += lost
+                await self._send(reader, send, _dropped(lost, at_least=not all_of_them))
         reader.position = max(reader.position, end)
         while items:
             chunk = chunk_of(items, end)
@@ -531,7 +575,7 @@ class Stream:
         items: list[Item] = []
         size, end = 0, end_of(after)
         for entry in entries:
-            found = items_of(entry)
+            found = self._past.items(entry)
             items += found
             size += sum(len(item.frame) for item in found)
             end = end_of(entry.seq)
@@ -576,9 +620,9 @@ class Stream:
         async with self._at_the_tip:
             self._woken = False
             self._bell.clear()
-            entries = await self._read(partial(self._past.read, self._ring.tip[0], _LIVE_PAGE))
+            entries, items = await self._read(partial(self._past.page, self._ring.tip[0], _LIVE_PAGE))
             if entries:
-                self._add([item for entry in entries for item in items_of(entry)], end_of(entries[-1].seq))
+                self._add(items, end_of(entries[-1].seq))
             more = len(entries) == _LIVE_PAGE
             if not more:
                 self._place_published()
@@ -597,20 +641,27 @@ class Stream:
     def _place_published(self) -> None:
         """Gives what was published its position, behind everything in the ring."""
         with self._guard:
-            new = list(self._pending)
+            for filter, group in self._groups.items() if self._skipped else ():
+                if group.skip(self._skipped):
+                    self._fresh.add(filter)
+            self._skipped.clear()
+            items = [event.at(self._ring.tip[0], self._next_moment()) for event in self._pending]
             self._pending.clear()
             self._pending_size = 0
-        items = []
-        for event in new:
-            self._moment = max(self._moment + 1, time.time_ns() // 1000)
-            items.append(event.at(self._ring.tip[0], self._moment))
-        if not items:
-            return
-        self._kept.extend(items)
-        self._kept_size += sum(len(item.frame) for item in items)
-        while len(self._kept) > _KEPT or self._kept_size > _KEPT_SIZE:
-            self._kept_size -= len(self._kept.popleft().frame)
+            if not items:
+                return
+            self._kept.extend(items)
+            self._kept_size += sum(len(item.frame) for item in items)
+            while len(self._kept) > _KEPT or self._kept_size > _KEPT_SIZE:
+                item = self._kept.popleft()
+                self._kept_size -= len(item.frame)
+                self._lost.add(item, item.position)
         self._add(items, items[-1].position)
+
+    def _next_moment(self) -> int:
+        """Return the moment of the next published event. The caller holds the guard."""
+        self._moment = max(self._moment + 1, time.time_ns() // 1000)
+        return self._moment
 
     def _add(self, items: list[Item], tip: Position) -> None:
         gone = Batch(self._ring.add(items, tip))

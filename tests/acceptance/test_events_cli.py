@@ -139,7 +139,7 @@ def test_what_hosts_report_is_shown_in_words(state: Path) -> None:
     with serving(state) as server:
         server.post("/intercept", send("andy"))
         with following(state, "safety.allowed", "llm.*", "--session", "mi*") as command:
-            assert command.line().endswith("  safety.allowed        mira              message  allowed, high")
+            assert command.line().endswith("  safety.allowed        mira              message  allow, high")
             reported = {"type": "llm.response", "provider": "acme", "model": "m-1", "tokens": 342}
             server.post("/events", [{**reported, "instance": "zoe"}, {**reported, "instance": "mira/inbox"}])
             assert command.line().endswith("  llm.response          mira/inbox        acme m-1: 342 tokens")

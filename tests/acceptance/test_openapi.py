@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
-import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,105 +13,36 @@ from typing import Any
 
 import jsonschema
 import pytest
-import requests
 import schemathesis
-from schemathesis.checks import CheckFunction
 from schemathesis.core.failures import FailureGroup
-from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from callosum.server.app import ENDPOINTS
-from callosum.server.openapi import document
-from callosum.server.tokens import Role, Tokens
-from tests.support.serving import Server, serving
+from tests.support.openapi import CONFIG, DOCUMENT, OPERATIONS, approver, server, state  # noqa: F401 - fixtures
+from tests.support.serving import Server
 
-CONFIG = schemathesis.Config.from_dict(
-    {
-        "seed": 1,
-        "request-timeout": 10,  # a hang is a failure
-        "checks": {
-            "negative_data_rejection": {"expected-statuses": [*range(400, 500)]},  # 414 is one too
-            # 408: a call with a timeout of 2 ms has expired when it is to be decided.
-            "positive_data_acceptance": {"expected-statuses": ["2xx", "401", "403", "404", "408", "503"]},
-        },
-        "generation": {"max-examples": 25, "deterministic": True, "database": "none"},
-    }
-)
-DOCUMENT = json.loads(json.dumps(document()))
-SCHEMA = schemathesis.openapi.from_dict(copy.deepcopy(DOCUMENT), config=CONFIG)
-MOST_WAIT = 0.01
-"""Seconds: what is asked to wait longer is sent with this, or the run would take hours."""
-
-
-@pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("openapi") / "state"
-
-
-@pytest.fixture(scope="module")
-def approver(state: Path) -> str:
-    return Tokens(state / "tokens.json").add("anna", role=Role.APPROVER)
-
-
-@pytest.fixture(scope="module")
-def server(state: Path, approver: str) -> Iterator[Server]:
-    with serving(state) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def session() -> Iterator[requests.Session]:
-    """Connections that are kept."""
-    with requests.Session() as made:
-        yield made
+GROUPS = [OPERATIONS[0::2], OPERATIONS[1::2]]
+"""Which operations are tried together, in one process: more processes would make the same patterns more often."""
+ROOT = Path(__file__).parents[2]
+SENDING = "tests/support/openapi.py"
 
 
 # --- what is sent, and what comes back ----------------------------------------------------------------
 
 
-@SCHEMA.exclude(operation_id="getEvents").parametrize()  # a stream does not end
-def test_what_it_allows_is_taken_and_what_it_forbids_is_refused(
-    case: schemathesis.Case[Any], server: Server, approver: str, session: requests.Session
-) -> None:
-    sendable(case, server)
-    headers = {"Authorization": f"Bearer {approver}"} if case.path in ("/approvals/{id}", "/resolve") else {}
-    case.call_and_validate(server.address, session, headers, excluded_checks=not_for(case))
-
-
-def sendable(case: schemathesis.Case[Any], server: Server) -> None:
-    """Changes what JSON Schema cannot say, or what would only take time."""
-    if isinstance(case.body, dict | list):
-        case.body = _whole(case.body)
-    for part in (case.body, case.query):
-        if isinstance(part, dict) and MOST_WAIT < _seconds(part.get("wait")) <= 60:
-            part["wait"] = MOST_WAIT
-    if case.query and case.query.get("cursor"):  # opaque: only the server makes good ones
-        case.query["cursor"] = server.get("/journal?limit=1")["cursor"]
-
-
-def _seconds(wait: Any) -> float:
-    """What is asked to wait, in a body or as text in a query; 0 if it is no number."""
-    try:
-        return float(wait)
-    except (TypeError, ValueError):
-        return 0.0
-
-
-def not_for(case: schemathesis.Case[Any]) -> list[CheckFunction]:
-    """The checks that are wrong in principle for a request."""
-    if case.operation.label == "DELETE /lock/{key}":
-        # The instance stands in the body or in the query, one of the two: OpenAPI has no words for that.
-        said = [part for part in (case.body, case.query) if isinstance(part, dict) and "instance" in part]
-        return [] if said else [positive_data_acceptance]
-    return []
-
-
-def _whole(value: Any) -> Any:
-    """JSON Schema takes 24.0 for an integer, the server does not: an id has no fraction."""
-    if isinstance(value, dict):
-        return {name: _whole(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_whole(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+@pytest.mark.timeout(900)  # a busy machine takes that long to make what is sent
+@pytest.mark.parametrize("group", GROUPS, ids=" ".join)
+def test_what_it_allows_is_taken_and_what_it_forbids_is_refused(group: list[str], tmp_path: Path) -> None:
+    options = ["-p", "no:cacheprovider", "-o", "timeout=900", f"--basetemp={tmp_path / 'pytest'}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, SENDING],
+        env=os.environ | {"OPERATIONS": " ".join(group)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-10_000:] + done.stderr
+    assert f"{len(group)} passed" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -121,7 +54,7 @@ def _whole(value: Any) -> Any:
     ],
     ids=["schema", "status", "media type"],
 )
-def test_a_document_that_is_wrong_is_found_out(server: Server, path: tuple[str, ...], changed: dict[str, Any]) -> None:
+def test_a_document_that_is_wrong_is_found_out(server: Server, path: tuple[str, ...], changed: dict[str, Any]) -> None:  # noqa: F811
     wrong = copy.deepcopy(DOCUMENT)
     place = wrong
     for name in path[:-1]:
@@ -134,7 +67,7 @@ def test_a_document_that_is_wrong_is_found_out(server: Server, path: tuple[str, 
         case.call_and_validate(base_url=server.address)
 
 
-def test_full_answers_are_what_it_describes(server: Server, approver: str) -> None:
+def test_full_answers_are_what_it_describes(server: Server, approver: str) -> None:  # noqa: F811
     """Chance seldom makes two sessions meet: conflicts, leases, questions and their answers."""
     thread = {"action": "send", "target": "andy", "replyTo": "m1"}
     delete = {"action": "channel-delete", "_contextKey": "thread:andy:m1"}
@@ -173,7 +106,7 @@ def test_full_answers_are_what_it_describes(server: Server, approver: str) -> No
 class Described:
     """Asks, and compares each answer with the document: its schema, and no field beyond it."""
 
-    def __init__(self, server: Server, approver: str) -> None:
+    def __init__(self, server: Server, approver: str) -> None:  # noqa: F811
         self.server, self.approver = server, approver
 
     def __call__(self, method: str, path: str, said: Any = None) -> Any:
@@ -205,7 +138,7 @@ def _closed(described: Any) -> Any:
 
 
 def test_it_is_valid() -> None:
-    SCHEMA.validate()
+    schemathesis.openapi.from_dict(copy.deepcopy(DOCUMENT), config=CONFIG).validate()
     for schema in DOCUMENT["components"]["schemas"].values():
         jsonschema.Draft202012Validator.check_schema(schema)
 
@@ -235,14 +168,36 @@ def _is_there(place: str) -> bool:
     return place.startswith("#/")
 
 
-def test_every_endpoint_is_in_it(server: Server) -> None:
+def test_every_endpoint_is_in_it(server: Server) -> None:  # noqa: F811
     described = {(way.upper(), path) for path, ways in DOCUMENT["paths"].items() for way in ways}
     assert described == {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS} | {("GET", "/events")}
     names = [way["operationId"] for ways in DOCUMENT["paths"].values() for way in ways.values()]
     assert len(set(names)) == len(names)
 
 
-def test_the_server_hands_it_out(server: Server) -> None:
+def test_every_endpoint_and_field_is_described_and_every_request_has_an_example_that_holds() -> None:
+    for path, ways in DOCUMENT["paths"].items():
+        for method, way in ways.items():
+            assert way["summary"], (method, path)
+            for parameter in way.get("parameters", ()):
+                assert (
+                    parameter.get("description")
+                    or parameter["schema"].get("description")
+                    or path == "/events"
+                    or parameter["in"] == "path"
+                )
+            content = way.get("requestBody", {}).get("content", {}).get("application/json")
+            if content is None:
+                continue
+            whole = {**content["schema"], "components": DOCUMENT["components"]}
+            jsonschema.Draft202012Validator(whole).validate(content["example"])
+    kinds = {kind.__name__ for one in ENDPOINTS for kind in (one.body, one.answer) if hasattr(kind, "__name__")}
+    for name in kinds & set(DOCUMENT["components"]["schemas"]):
+        for field, schema in DOCUMENT["components"]["schemas"][name].get("properties", {}).items():
+            assert schema.get("description"), (name, field)
+
+
+def test_the_server_hands_it_out(server: Server) -> None:  # noqa: F811
     assert server.get("/openapi.json") == DOCUMENT
     answer = server.ask("POST", "/openapi.json", {})
     assert (answer.status, answer.headers["Allow"], answer.body["at"]) == (405, "GET", "method")
@@ -282,7 +237,7 @@ class Page(HTMLParser):
 
 
 @pytest.mark.parametrize("path", ["/docs", "/"])
-def test_the_page_tells_all_and_loads_nothing(server: Server, path: str) -> None:
+def test_the_page_tells_all_and_loads_nothing(server: Server, path: str) -> None:  # noqa: F811
     answer = server.ask("GET", path)
     assert (answer.status, answer.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
     page = Page(answer.text)

@@ -97,6 +97,42 @@ class Namespace:
 # --- the seeds' walk-through ------------------------------------------------------------------------------
 
 
+def test_a_client_of_the_original_program_is_served_unchanged(tmp_path: Path) -> None:
+    """The original's requests, field by field: its demonstration, its ``execute`` and its ``release``."""
+    thread = "thread:andy:msg-500"
+    with serving(tmp_path / "original") as server:
+
+        def intercept(who: str, tool: str, action: str, **params: Any) -> Any:
+            return server.post("/intercept", {"instance": who, "tool": tool, "action": action, "params": params})
+
+        def complete(who: str, asked: Any, result: Any) -> Any:
+            body = {"instance": who, "contextKey": asked["contextKey"], "id": asked["id"], "result": result}
+            return server.post("/complete", body)
+
+        assert intercept("doug", "web_search", "search", query="weather")["tier"] == 0
+        for who, channel in (("doug", "bot-log"), ("mira", "general")):
+            sent = intercept(who, "message", "send", target=channel, message="hello")
+            assert (sent["proceed"], complete(who, sent, "sent")["ok"]) == (True, True)
+        first = intercept("doug", "message", "send", target="andy", replyTo="msg-500", message="I do it")
+        assert (first["tier"], complete("doug", first, "replied")["ok"]) == (3, True)
+        second = intercept("mira", "message", "send", target="andy", replyTo="msg-500", message="I do it")
+        assert (second["proceed"], bool(second["warning"])) == (True, True)
+        third = intercept("mira", "message", "delete", _contextKey=thread, messageId="msg-500")
+        assert (third["proceed"], third["tier"]) == (False, 4)
+        assert server.get(f"/status?contextKey={quote(thread)}")["recentActions"]
+        promised = intercept("doug", "message", "send", target="email", replyTo="t-99", _commitment=True, message="yes")
+        assert (promised["proceed"], promised["tier"]) == (True, 3)
+        assert complete("doug", promised, {"error": "refused"})["state"] == "failed"
+        final = intercept("doug", "note", "write", note="x", _irreversible=True)
+        assert (final["proceed"], final["tier"]) == (True, 4)
+
+        assert server.post("/lock", {"instance": "doug", "contextKey": "k", "tier": 3})["acquired"]
+        assert not server.post("/lock", {"instance": "mira", "contextKey": "k", "tier": 3})["acquired"]
+        assert server.post("/release", {"instance": "mira", "contextKey": "k"})["ok"] is False
+        assert server.post("/release", {"instance": "doug", "contextKey": "k"})["ok"] is True
+        assert server.post("/lock", {"instance": "mira", "contextKey": "k", "tier": 3})["acquired"]
+
+
 def test_the_seeds_walk_through(seeds_server: Server) -> None:
     """Two agents that know the five endpoints and their first fields, and nothing else."""
     ask = seeds_server.post

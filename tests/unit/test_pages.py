@@ -9,11 +9,16 @@ from collections.abc import Iterator
 from datetime import date, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from msgspec import structs
 
+from callosum.cli import show
+from callosum.corpus.derive import events_of
+from callosum.corpus.events import SafetyBlocked
 from callosum.errors import StoreError
 from callosum.model import SECOND, Conflict, Entry, Event, Key, Kind, Mode, Outcome, State, Verdict
+from callosum.pages.acts import without_spellings
 from callosum.pages.calendar import clock, day_of, monday_of, start_of, week_of
 from callosum.pages.counts import UNKNOWNS, Counts, Top
 from callosum.pages.day import FIRST, LAST, OTHERS, SESSIONS, Day
@@ -112,13 +117,42 @@ def test_a_day_tells_each_sessions_acts_in_order() -> None:
     assert text.splitlines()[0] == "# 2027-03-16, Tuesday"
     assert text.splitlines()[2] == "2 sessions, 3 calls, 1 held back. Last entry at 09:05."
     assert "- Calls: 1 of tier 2, 2 of tier 3" in text
-    assert "- Held back: 1 paused to be confirmed" in text
+    assert "- Held back: 1 confirm" in text
     assert listed(text) == [
         "- 09:00 `message` → `channel:#g` done",
-        "- 09:02 `email` → `email:a@example.com` paused: `doug` acted on it 40 s before, and 2 more",
+        "- 09:02 `email` → `email:a@example.com` confirm: `doug` acted on it 40 s before, and 2 more",
         "- 09:01 `email` → `email:a@example.com` done after 4 min",
     ]
     assert text.index("## `mira/chat`") < text.index("## `doug`")
+
+
+@pytest.mark.parametrize("verdict", [Verdict.CONFIRM, Verdict.ASK, Verdict.BLOCK])
+def test_a_verdict_has_the_word_that_journal_watch_and_events_have(verdict: Verdict) -> None:
+    held = call(NINE, verdict=verdict)
+    assert listed(page(held)) == [f"- 09:00 `message` → `channel:#g` {verdict}: as the policy has it"]
+    assert f"- Held back: 1 {verdict}" in page(held)
+    observed = call(NINE, body={"observed": verdict.value})
+    assert f"done, only observed (`{verdict}`): as the policy has it" in page(observed)
+    (_, blocked) = events_of(held)
+    assert isinstance(blocked, SafetyBlocked)
+    assert blocked.verdict == verdict
+    assert show.verdict(verdict).plain == verdict
+
+
+@pytest.mark.parametrize(
+    ("keys", "shown"),
+    [
+        (("thread:andy:5", "thread:|5"), ("thread:andy:5",)),
+        (("thread:|5", "email:thread:5"), ("email:thread:5",)),
+        (("thread:|5",), ("thread:|5",)),
+        (("thread:|5", "thread:andy:6"), ("thread:|5", "thread:andy:6")),
+        (("channel:general|message", "channel:#general|message"), ("channel:#general|message",)),
+        (("channel:general", "channel:#other"), ("channel:general", "channel:#other")),
+        (("email:a@x.org", "email:b@x.org"), ("email:a@x.org", "email:b@x.org")),
+    ],
+)
+def test_a_thing_of_two_spellings_is_shown_once(keys: tuple[str, ...], shown: tuple[str, ...]) -> None:
+    assert without_spellings(keys) == shown
 
 
 def test_reads_and_small_writes_are_counts() -> None:
@@ -128,6 +162,16 @@ def test_reads_and_small_writes_are_counts() -> None:
     assert "read 41 times, wrote 3 times: `file:/out0`, `file:/out1`, `file:/out2`\n" in text
     assert not listed(text)
     assert "1 session, 44 calls, 0 held back." in text
+
+
+def test_a_small_write_that_was_warned_is_listed_with_the_reason() -> None:
+    conflict = Conflict(Kind.STALE, "doug", "write", 1, "file:/out", NINE, State.DONE, 12.0, running=True)
+    for running, words in ((True, "`doug` was changing it"), (False, "`doug` had changed it 12 s before")):
+        one = msgspec.structs.replace(conflict, running=running)
+        body = {"conflicts": [one], "count": 1, "warning": "..."}
+        text = page(call(NINE + 9 * SECOND, "mira", "write", 1, "file:/out", verdict=Verdict.WARN, body=body))
+        assert listed(text) == [f"- 09:00 `write` → `file:/out` done, warned: {words}"]
+        assert "- Let through: 1 with a warning" in text
 
 
 ENDS = [
@@ -172,10 +216,10 @@ def test_questions_and_their_answers() -> None:
     asked = call(NINE, tier=3, verdict=Verdict.ASK, rule="ask-first")
     approved = Entry(Event.APPROVE, "mira", seq=NINE + 1, action=asked.seq, body={"by": "anna", "channel": "cli"})
     silent = report(NINE + 2, asked, Outcome.CANCELLED, Event.LAPSE, note="nobody answered")
-    assert listed(page(asked)) == ["- 09:00 `message` → `channel:#g` asked a person: rule `ask-first`"]
-    assert "asked a person (approved by `anna` through `cli`)" in page(asked, approved)
+    assert listed(page(asked)) == ["- 09:00 `message` → `channel:#g` ask: rule `ask-first`"]
+    assert "ask (approved by `anna` through `cli`)" in page(asked, approved)
     assert "- People: 1 approved" in page(asked, approved)
-    assert "asked a person (nobody answered)" in page(asked, silent)
+    assert "ask (nobody answered)" in page(asked, silent)
     assert "(approved" in page(asked, approved, silent)
 
 
@@ -291,7 +335,7 @@ def test_a_digest_counts_sessions_tools_keys_and_conflicts() -> None:
         )
     )
     week.add(call(start_of(monday_of(DAY)) - 1, "before"))
-    text = week.page([(DAY, "2 sessions, 4 calls, 1 held back. Last entry at 09:05."), (date(2027, 3, 17), "<b>")])
+    text = week.page({DAY: "2 sessions, 4 calls, 1 held back. Last entry at 09:05.", date(2027, 3, 17): "<b>"})
     assert text.splitlines()[0] == "# 2027-W11, 2027-03-15 to 2027-03-21"
     assert text.splitlines()[2] == "2 sessions, 4 calls, 1 held back."
     assert "- [2027-03-16](../episodes/2027-03-16.md): 2 sessions, 4 calls, 1 held back. Last entry at 09:05\n" in text
@@ -366,7 +410,7 @@ def test_a_topic_tells_who_did_what_newest_first() -> None:
     assert lines[0] == "# `k`"
     assert lines[2] == "2 sessions, 2 calls since 2027-03-16, 1 of the last 2 held back."
     assert [line for line in lines if line.startswith("- 2027")] == [
-        "- 2027-03-17 09:00 `b` `message` blocked: as the policy has it",
+        "- 2027-03-17 09:00 `b` `message` block: as the policy has it",
         "- 2027-03-16 09:00 `a` `message` failed: `no`",
     ]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +27,7 @@ from callosum.corpus.events import (
     TaskFailed,
     ToolCompleted,
     ToolFailed,
+    encode,
 )
 from callosum.errors import ConfigError
 
@@ -110,6 +112,18 @@ def test_as_a_decorator_it_leaves_the_function_alone(corpus: Corpus) -> None:
     corpus.emit(DONE)
     assert seen == [DONE, "tool.completed", DONE]
     assert by_class(DONE) == "github_prs"
+
+
+def test_who_is_ahead_sees_an_event_before_what_is_emitted_in_answer_to_it(corpus: Corpus) -> None:
+    ahead: list[str] = []
+    behind: list[str] = []
+    corpus.on(ToolCompleted, lambda event: corpus.emit(FAILED))
+    corpus.on("*", lambda type, event: ahead.append(f"first {type}"), ahead=True)
+    corpus.on("*", lambda type, event: ahead.append(f"second {type}"), ahead=True)
+    corpus.on("*", lambda type, event: behind.append(type))
+    corpus.emit(DONE)
+    assert ahead == ["first tool.completed", "second tool.completed", "first tool.failed", "second tool.failed"]
+    assert behind == ["tool.failed", "tool.completed"], "others are called in the order of subscription"
 
 
 def test_handlers_run_in_the_order_of_subscription_whatever_they_asked_for(corpus: Corpus) -> None:
@@ -201,7 +215,63 @@ def test_what_cannot_be_called_and_what_is_no_event(corpus: Corpus) -> None:
     with pytest.raises(TypeError, match="expected a function to call, got int"):
         corpus.on(ToolCompleted, 3)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="expected an event of the corpus, got dict"):
-        corpus.emit({"name": "x"})  # type: ignore[arg-type]
+        corpus.emit({"name": "x"})  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="expected an event of the corpus, got str"):
+        corpus.emit("tool.called")  # type: ignore[call-overload]
+
+
+# --- by name, as JSON holds them ---
+
+
+SEED: list[tuple[str, dict[str, Any]]] = [
+    ("tool.called", {"name": "shell_exec", "args": {"command": "ls -la"}, "taskId": "TASK-42"}),
+    ("health.warning", {"resource": "llm", "value": 6, "threshold": 5}),
+    ("resource.low.context", {"used": 180_001, "max": 200_000}),
+    ("health.warning", {"resource": "tool", "value": "shell_exec", "threshold": "max retries exceeded"}),
+    ("task.completed", {"taskId": "TASK-42", "success": True, "totalDuration": 1820}),
+    ("memory.saved", {"type": "episode", "path": "episodes/2026-05-16.md"}),
+]
+"""What the seed emits, as it emits it."""
+
+
+def test_an_event_is_emitted_by_its_name_as_the_seed_shows(corpus: Corpus) -> None:
+    seen: list[tuple[str, CorpusEvent]] = []
+    corpus.on("*", lambda type, event: seen.append((type, event)))
+    for name, payload in SEED:
+        corpus.emit(name, payload)
+    assert [name for name, _ in seen] == [name for name, _ in SEED]
+    for (_, event), (_, payload) in zip(seen, SEED, strict=True):
+        told = msgspec.json.decode(encode(event))
+        assert told.pop("at") == event.at
+        assert told == payload
+
+
+def test_an_event_by_name_reaches_the_handlers_of_its_class(corpus: Corpus) -> None:
+    seen: list[ToolCompleted] = []
+    corpus.on(ToolCompleted, seen.append)
+    corpus.emit("tool.completed", {"name": "github_prs", "output": "3 open", "duration": 1204, "at": DONE.at})
+    assert seen == [DONE]
+
+
+@pytest.mark.parametrize(
+    ("name", "payload", "told"),
+    [
+        ("tool.calld", {}, "type: there is no event 'tool.calld'; did you mean 'tool.called'?"),
+        ("tool.called", {"name": "a"}, "args: "),
+        ("tool.called", {"name": 3, "args": {}}, "name: Expected `str`, got `int`"),
+        ("tool.called", {"name": "a", "args": {}, "task_id": "T"}, "task_id: tool.called has no such field; did you mean 'taskId'?"),
+        ("resource.low.disk", {"used": -1, "max": 2}, "used: Expected `int` >= 0"),
+    ],
+)  # fmt: skip
+def test_a_payload_that_is_not_the_events_is_refused_at_the_field(
+    corpus: Corpus, name: str, payload: dict[str, Any], told: str
+) -> None:
+    seen: list[CorpusEvent] = []
+    corpus.on(CorpusEvent, seen.append)
+    with pytest.raises(ConfigError) as error:
+        corpus.emit(name, payload)
+    assert str(error.value).startswith(told)
+    assert not seen
 
 
 def test_a_closed_corpus_takes_no_handler_and_calls_none() -> None:
@@ -394,6 +464,27 @@ def test_an_old_event_makes_nobody_slow() -> None:
         for _ in range(200):
             corpus.emit(LlmToken("a", at=0))
         assert threads == {threading.current_thread()}
+
+
+def test_an_old_event_takes_the_fast_path_like_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    suspected: list[object] = []
+    monkeypatch.setattr(Corpus, "_suspect", lambda self, kind: suspected.append(kind))
+    clock = Clock()
+    with Corpus(clock=clock) as corpus:
+        corpus.on(LlmToken, lambda event: None)
+        plans = set()
+        for _ in range(200):
+            corpus.emit(LlmToken("a", at=0))
+            plans.add(id(corpus._plans[LlmToken]))
+        assert not suspected
+        assert len(plans) == 1, "the plan is made once, as for new events"
+
+        def slow(event: LlmToken) -> None:
+            clock.now += 1
+
+        corpus.on(LlmToken, slow)
+        corpus.emit(LlmToken("a", at=0))
+        assert suspected == [LlmToken], "a slow handler is noticed all the same"
 
 
 def test_a_handler_that_blocks_holds_up_one_emit_and_nobody_else() -> None:

@@ -68,13 +68,24 @@ def test_a_call_that_is_warned_is_allowed(world: World) -> None:
     assert [event.dotted for event in events] == ["tool.called", "safety.allowed"]
 
 
+def test_a_warned_call_says_that_it_was_warned_and_why(world: World) -> None:
+    world.do("doug", "act3", "plan")
+    decisions = []
+    events = told(world, lambda: decisions.append(world.ask("mira", "act3", "plan")))
+    payload = shown(events)[1][1]
+    assert payload == {
+        "toolName": "act3", "classification": "high", "verdict": "warn", "reason": decisions[0].warning,
+    }  # fmt: skip
+    assert "doug" in payload["reason"]
+
+
 @pytest.mark.parametrize(("tool", "state"), [("sure", "confirm"), ("asked", "ask"), ("never", "block")])
 def test_a_call_that_is_not_let_through(world: World, tool: str, state: str) -> None:
     decisions = []
     events = told(world, lambda: decisions.append(world.ask("mira", tool, "plan")))
     assert decisions[0].verdict == state
     assert [event.dotted for event in events] == ["tool.called", "safety.blocked"]
-    assert shown(events)[1][1] == {"toolName": tool, "reason": decisions[0].warning}
+    assert shown(events)[1][1] == {"toolName": tool, "reason": decisions[0].warning, "verdict": state}
     assert events[1].id == decisions[0].id, "what a person approves"
 
 
@@ -87,7 +98,7 @@ def test_without_a_warning_the_reason_is_made_from_the_conflicts() -> None:
     odd = Entry(Event.INTERCEPT, "mira", seq=9, tool="act4", tier=4, verdict=Verdict.BLOCK, body={"conflicts": [3], "params": 7})  # fmt: skip
     assert shown(list(events_of(odd))) == [
         ("tool.called", {"name": "act4", "args": {}}),
-        ("safety.blocked", {"toolName": "act4", "reason": "[Callosum] Tier 4 action blocked."}),
+        ("safety.blocked", {"toolName": "act4", "reason": "[Callosum] Tier 4 action blocked.", "verdict": "block"}),
     ]
 
 

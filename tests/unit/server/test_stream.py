@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from starlette.types import Message
 
 from callosum.corpus.derive import events_of
-from callosum.corpus.events import CorpusEvent, LlmToken, ToolCalled, encode
+from callosum.corpus.events import CorpusEvent, LlmToken, TaskStopped, ToolCalled, encode
 from callosum.errors import StoreUnavailable
 from callosum.journal import Rotation
 from callosum.model import DAY, SECOND, Applied, Change, Entry, Event, Outcome, Scope, Verdict
 from callosum.server import ring, stream
-from callosum.server.ring import PUBLISHED, Batch, Filter, Group, Item, Ring, id_of, position_of
+from callosum.server.ring import PUBLISHED, Batch, Filter, Group, Item, Lost, Published, Ring, id_of, position_of
 from callosum.server.stream import Page, Stream
 from callosum.stores.memory import MemoryStore
 from callosum.stores.sqlite import SqliteStore
@@ -735,10 +735,11 @@ def test_of_published_events_a_bounded_number_is_kept(book: Book, monkeypatch: p
         hub.publish([LlmToken(str(number)) for number in range(50)])
         assert len(hub._pending) == 10
         client = Client(hub, last="0-0")
-        await client.has(12)
-        assert [event.data["delta"] for event in client.seen[2:]] == [str(number) for number in range(40, 50)]
+        await client.has(13)
+        assert client.seen[0] == Seen("", "stream.dropped", {"count": 40})
+        assert [event.data["delta"] for event in client.seen[3:]] == [str(number) for number in range(40, 50)]
         hub.publish([LlmToken("x" * 1000) for _ in range(10)])
-        await client.has(22)
+        await client.has(23)
         assert len(hub._kept) < 4
         assert hub._kept_size == sum(len(item.frame) for item in hub._kept) <= 3000
         await client.left()
@@ -746,6 +747,124 @@ def test_of_published_events_a_bounded_number_is_kept(book: Book, monkeypatch: p
         assert len(hub._pending) < 4
 
     run(scenario)
+
+
+class Silent(Stream):
+    """The mistake that a stream must not make: it forgets events without a trace."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._lost.count = lambda filter, after, upto: (0, True)  # type: ignore[method-assign]
+
+
+async def away(kind: type[Stream], book: Book, missed: int, *, stays: bool, cut_off: bool) -> Client:
+    """A reader that is away, or was cut off, while so many events of each of two types are published."""
+    hub = kind(book.store, ring=6, stall=0.05, **QUICK)  # type: ignore[arg-type]
+    other = Client(hub, types="safety.*")
+    client = Client(hub, types="llm.*")
+    await client.until(lambda: len(client.messages) == 2)
+    hub.publish([LlmToken("seen")])
+    await client.has(1)
+    if cut_off:
+        client.open.clear()
+        hub.publish([LlmToken("stuck")])
+        await client.task
+        assert hub.stalled == 1
+    else:
+        await client.left()
+    if not stays:
+        await other.left()
+    for number in range(missed):
+        hub.publish([LlmToken(str(number)), TaskStopped("T", "enough")])
+        if number % 7 == 0:
+            book.call()
+            hub.wake()
+        await turns(2)
+    again = Client(hub, types="llm.*", last=client.last)
+    hub.publish([LlmToken("last")])
+    await again.until(lambda: bool(again.seen) and again.seen[-1].data.get("delta") == "last")
+    await again.left()
+    await other.left()
+    return again
+
+
+@pytest.mark.parametrize("cut_off", [True, False])
+@pytest.mark.parametrize("stays", [True, False])
+@pytest.mark.parametrize("missed", [3, 40, 200])
+def test_who_comes_back_is_told_how_many_published_events_are_gone(
+    book: Book, monkeypatch: pytest.MonkeyPatch, missed: int, *, stays: bool, cut_off: bool
+) -> None:
+    monkeypatch.setattr(stream, "_KEPT", 10)
+
+    async def scenario() -> None:
+        again = await away(Stream, book, missed, stays=stays, cut_off=cut_off)
+        got = [event.data["delta"] for event in again.seen if event.type == "llm.token"]
+        assert again.lost + len(got) == missed + 1 + cut_off
+        assert bool(again.lost) == (missed > 10)
+        expected = ["stuck"] * cut_off + [str(number) for number in range(missed)] + ["last"]
+        assert got == expected[-len(got) :]
+
+    run(scenario)
+
+
+def test_a_stream_that_forgets_without_a_trace_would_be_noticed(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "_KEPT", 10)
+
+    async def scenario() -> None:
+        again = await away(Silent, book, 40, stays=False, cut_off=False)
+        assert again.lost + len(again.ids()) < 41
+
+    run(scenario)
+
+
+def test_a_live_reader_is_told_what_had_no_room_before_it_was_sent(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "RING", 10)
+
+    async def scenario() -> None:
+        hub = Stream(book.store)
+        client, other = Client(hub, types="llm.*"), Client(hub, types="task.*")
+        await client.until(lambda: len(client.messages) == 2)
+        hub.publish([LlmToken(str(number)) for number in range(50)])
+        await client.until(lambda: len(client.ids()) + client.lost >= 50)
+        assert client.lost == 40
+        assert [event.data["delta"] for event in client.seen if event.id] == [str(number) for number in range(40, 50)]
+        assert other.seen == []
+        await client.left()
+        await other.left()
+
+    run(scenario)
+
+
+LOSSES = st.lists(
+    st.tuples(st.integers(1, 3), st.sampled_from(["a", "b"]), st.sampled_from([None, "n", "m"])), max_size=60
+)
+
+
+@given(LOSSES, st.integers(1, 8), st.randoms(use_true_random=False))
+def test_lost_events_are_counted_behind_any_position(
+    losses: list[tuple[int, str, str | None]], most: int, chance: random.Random
+) -> None:
+    lost, seq = Lost(most), 0
+    all_of_them: list[tuple[tuple[int, int], str, str | None]] = []
+    for place, (step, type, namespace) in enumerate(losses):
+        seq += step - 1
+        all_of_them.append(((seq, PUBLISHED + place), type, namespace))
+        lost.add(Published(type, namespace, b""), (seq, PUBLISHED + place))
+    after = (chance.randint(0, seq + 1), chance.choice([0, PUBLISHED + chance.randint(0, len(losses))]))
+    upto = (chance.randint(after[0], seq + 1), PUBLISHED + chance.randint(0, len(losses)))
+    for filter in (
+        Filter(),
+        Filter(frozenset("a")),
+        Filter(None, frozenset("n")),
+        Filter(frozenset("b"), frozenset("m")),
+    ):
+        passing = [position for position, type, namespace in all_of_them if filter.takes(type, namespace)]
+        expected = sum(after < position <= upto for position in passing)
+        count, complete = lost.count(filter, after, upto)
+        assert count == expected if complete else count <= expected
+        assert complete or len(losses) > most, "of the newest every one is remembered"
+    assert len(lost._seqs) == len(lost._places) == len(lost._kinds) <= 2 * most
+    assert len(lost._sorts) == len(set(lost._sorts)) <= 6
 
 
 def test_threads_may_publish(book: Book) -> None:

@@ -1,0 +1,66 @@
+"""Which call an action was: what a report is told with beside what its own entry of the journal says.
+
+The entry of a report names its action, and the entry that opened the action has the host's id of the call, its task
+and its attempt. Whoever follows the journal has mostly seen that entry; of others it is looked up.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from callosum.corpus.derive import Events, Made, events_of, made_of
+from callosum.model import Entry, Event
+
+REMEMBERED: Final = 10_000
+"""Number of actions whose calls are remembered."""
+_OPENING: Final = frozenset((Event.INTERCEPT, Event.LATE))
+_LATER: Final = frozenset(
+    (Event.COMPLETE, Event.RELEASE, Event.LAPSE, Event.RESOLVE, Event.APPROVE, Event.DENY),
+)
+
+Find = Callable[[int], Entry | None]
+"""Return the entry of the journal with this ``seq``, None if there is none any more."""
+
+
+class KnownCalls:
+    """Derive events from entries as ``events_of`` does, each with the names of its call.
+
+    ``find`` looks up the entries that opened actions and that were not handed over before; without it, what was told of
+    such an action carries no names. May be used from any thread.
+    """
+
+    def __init__(self, find: Find | None = None) -> None:
+        self._find = find
+        self._calls: OrderedDict[int, Made] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def events_of(self, entry: Entry) -> Events:
+        """Return the events of a journal entry, in order.
+
+        Raises: whatever ``find`` raises.
+        """
+        if entry.event in _OPENING:
+            self._remember(entry.action or entry.seq, made_of(entry))
+            return events_of(entry)
+        if entry.event in _LATER and entry.action and not entry.body.get("lock"):
+            return events_of(entry, self._made(entry.action))
+        return events_of(entry)
+
+    def _made(self, action: int) -> Made:
+        with self._guard:
+            made = self._calls.get(action)
+        if made is None:
+            opening = self._find(action) if self._find is not None else None
+            made = made_of(opening) if opening is not None and opening.event in _OPENING else Made()
+            if self._find is not None:
+                self._remember(action, made)
+        return made
+
+    def _remember(self, action: int, made: Made) -> None:
+        with self._guard:
+            self._calls[action] = made
+            while len(self._calls) > REMEMBERED:
+                self._calls.popitem(last=False)
