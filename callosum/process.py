@@ -27,6 +27,7 @@ _GENERATIONS: Final = 256
 """A chain of parents longer than this is not followed."""
 
 _this: Host | None = None
+_session: tuple[Host, str] | None = None
 
 
 def this_process() -> Host:
@@ -35,6 +36,19 @@ def this_process() -> Host:
     if _this is None or _this.pid != os.getpid():
         _this = host_of(os.getpid())
     return _this
+
+
+def own_session() -> str:
+    """Return the name of the session that a process is by itself: its pid, its start and its machine.
+
+    A forked child gets its own. No two processes share one, so two runs of one program are never one actor.
+    """
+    global _session  # noqa: PLW0603  one value a process, and a fork has to be seen
+    host = this_process()
+    if _session is None or _session[0] is not host:
+        machine = hashlib.blake2b(host.machine.encode(), digest_size=3).hexdigest()
+        _session = (host, f"pid-{host.pid}-{round(host.started / _TICK)}-{machine}")
+    return _session[1]
 
 
 def host_of(pid: int) -> Host:
@@ -48,6 +62,11 @@ def host_of(pid: int) -> Host:
     return Host(pid, found.started, _machine(_namespace()))
 
 
+def is_of_this_machine(host: Host) -> bool:
+    """Whether a process runs on this machine, since its last boot and in this container."""
+    return host.machine == _machine(_namespace())
+
+
 def alive(host: Host) -> bool | None:
     """Whether this very process still runs.
 
@@ -55,7 +74,7 @@ def alive(host: Host) -> bool | None:
     another container), or the system does not let us look. A zombie is dead, as is a process whose pid
     was given to another.
     """
-    if host.machine != _machine(_namespace()):
+    if not is_of_this_machine(host):
         return None
     try:
         found = _look(host.pid)

@@ -10,9 +10,9 @@ folder of its package, one a line. **A hook asks a gate only if all of this hold
 3. The file names the two folders of the installation that wrote the hook.
 4. The program that the process runs is the recorded interpreter (``/proc/PID/exe``, where there is one).
 
-``stranger`` checks this for what runs Python. The hook script, which must start no process, checks as much with what
-a shell has built in: owners, the order in which socket and file were made, the lines, the program. Where it is in
-doubt it leaves the question to ``stranger``.
+``stranger`` checks this for what runs Python, and ``hosts/native/hook.c`` for the native hook client. The hook script,
+which must start no process, checks as much with what a shell has built in: owners, the order in which socket and file
+were made, the lines, the program. Where one of them is in doubt it leaves the question to ``stranger``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LONGEST: Final = 100
 HUNG_SECONDS: Final = 5
 """How long hooks leave a gate alone that did not answer in time, in seconds."""
 HUNG_STATUS: Final = 1028
-"""What the hook script reports, in place of what curl ended with, when it leaves a gate alone."""
+"""What a hook reports, in place of what curl ended with, when it leaves a gate alone."""
 _SOL_LOCAL: Final = 0
 _LOCAL_PEERCRED: Final = 1
 _LOCAL_PEERPID: Final = 2

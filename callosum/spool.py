@@ -18,12 +18,16 @@ Standard library alone, and little of it: a hook process starts with this.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import stat
 from contextlib import suppress
 from time import monotonic, sleep
+
+try:
+    import fcntl
+except ImportError:  # Windows, which has no spool: records are kept in memory or dropped
+    fcntl = None  # type: ignore[assignment]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +52,8 @@ _LOCK: Final = "late.lock"
 _LEFT: Final = "late-"
 """How the files begin that an earlier version had taken and not finished."""
 _POLL: Final = 0.001
+_CHASE: Final = 0.5
+"""Seconds after which a taking ends with what was there when it last looked, though more was added meanwhile."""
 _MARK: Final = b'{"taken":'
 _TRIES: Final = 500
 _SHORT: Final = ("instance", "tool", "session", "namespace", "callId", "cwd", "run", "parent", "continues")
@@ -87,6 +93,9 @@ class Spool:
 
     def add(self, line: bytes) -> bool:
         """Append a record. Return False if that cannot be, or if the file is full; the reason is logged once."""
+        if fcntl is None:
+            self._say(f"{self.path} cannot be kept: this system has no file locks")
+            return False
         try:
             for _ in range(_TRIES):
                 added = self._append(line)
@@ -128,6 +137,8 @@ class Spool:
         Everything that was added before the call is taken when it returns, whoever has taken it, unless somebody else
         takes for longer than ``wait`` seconds. What ``accept`` raises is raised, and what it did not take stays.
         """
+        if fcntl is None:
+            return 0
         try:
             if self._passed and self._passed == self._look():
                 return 0
@@ -179,6 +190,7 @@ class Spool:
             data = _read(descriptor)
             at, count = _taken(data), 0
             end = data.rfind(b"\n") + 1
+            ends = monotonic() + _CHASE
             while True:
                 for page, until in _pages(data, at, end):
                     kept += accept(merged(page)) or ()
@@ -186,8 +198,8 @@ class Spool:
                     with suppress(OSError):  # no room: if this process dies now, the page is entered again
                         os.write(descriptor, b"\n%s%d}\n" % (_MARK, until))
                 at = max(at, end)
-                if not _lock_soon(descriptor):
-                    return count  # somebody writes and writes: the next decision goes on here
+                if monotonic() > ends or not _lock_soon(descriptor):
+                    return count  # somebody writes and writes: the next decision continues here
                 data = _read(descriptor)
                 end = len(data)
                 if not any(True for _ in _pages(data, at, end)):

@@ -93,6 +93,7 @@ BUSY_ROOM: Final = 0.4
 _CALL_AT: Final = re.compile(r"calls\[(\d+)\]")
 
 T = TypeVar("T")
+_Asked = TypeVar("_Asked", Call, wire.Lock)
 
 
 class StreamEvent(NamedTuple):
@@ -165,6 +166,14 @@ class CallosumClient:
         self._tell_at = float("-inf")
         self._chores_at = float("-inf")
         self._table_at = float("-inf")
+        self._fields: frozenset[str] | None = None
+        """The fields that the gate lists, None while it has not been asked."""
+        self._unknown: frozenset[str] = frozenset()
+        """The fields that the gate has refused."""
+        self._fields_until = self._unknown_until = 0.0
+
+    here: bool = True
+    """Whether the tools of its calls run on this machine, so that its disk tells of their folders."""
 
     def _open(self, token: str | None, cafile: str | os.PathLike[str] | None, *, verify: bool) -> Transport:
         token = token or os.environ.get("CALLOSUM_TOKEN")
@@ -209,30 +218,40 @@ class CallosumClient:
     def intercept(self, call: Call) -> Decision:
         """Decides a call before it runs, as every gate does; without the gate as ``fallback`` does.
 
-        A call without a call id gets one, and one without a worktree that of its ``cwd`` on this machine.
+        A call without a call id gets one. What this machine's disk tells of it is added, as far as nobody has said it:
+        the worktree of its ``cwd``, those of the other folders where it uses git, the homes it names.
         """
-        call = located(call)
+        call = located(call) if self.here else call
         asked = call if call.call_id is not None else replace(call, call_id=os.urandom(16).hex())
         if call.wait != 0 or call.timeout is not None:
             check_times(call)
+        if (asked.meta is not None or asked.commits is not None) and not self._lists(*wire.NEWER):
+            asked = replace(asked, **{name: None for name in wire.NEWER if not self._lists(name)})
 
         def timed(left: float) -> bytes:
             deadline, timeout_ms = stamp(left)
             wait = min(call.wait, max(0.0, round(left - self.deadline, 6))) if call.wait else call.wait
             sent = replace(asked, wait=wait, deadline=deadline, timeout_ms=timeout_ms)
-            return written(sent, lambda: refuse_call(asked))
+            return written(self._known(sent), lambda: refuse_call(asked))
 
+        lost: list[TransportError] = []
         try:
-            return self._ask("POST", "/intercept", timed, read_decision, again=True, wait=call.wait, tell=True)
+            return self._ask(
+                "POST", "/intercept", timed, read_decision, again=True, wait=call.wait, tell=True, lost=lost
+            )
         except GateUnavailable as error:
             if self._transport.closed:
                 raise
             try:
                 return self._without_gate(call, error, call_id=asked.call_id)
             except GateUnavailable:
-                if getattr(error.__cause__, "sent", True):
+                if lost:
                     self._give_up(asked)
                 raise
+        except StoreUnavailable:
+            if lost:
+                self._give_up(asked)
+            raise
 
     def complete(
         self,
@@ -302,7 +321,8 @@ class CallosumClient:
 
         def timed(left: float) -> bytes:
             deadline, timeout_ms = stamp(left)
-            return written(replace(asked, deadline=deadline, timeout_ms=timeout_ms), lambda: refuse_key(context_key))
+            sent = replace(asked, deadline=deadline, timeout_ms=timeout_ms)
+            return written(self._known(sent), lambda: refuse_key(context_key))
 
         return self._ask("POST", "/lock", timed, read_locked, again=True, tell=True)
 
@@ -560,8 +580,11 @@ class CallosumClient:
         wait: float = 0.0,
         sent: Callable[[], object] | None = None,
         tell: bool = False,
+        lost: list[TransportError] | None = None,
     ) -> T:
         """Sends a request until it is answered or the time is up. ``tell``: the gate must know the late calls first.
+
+        ``lost`` gets the errors of the tries that the gate may have carried out without the client knowing its answer.
 
         ``body`` may be a function of the seconds left until this client gives up, for a request that says how
         long its client waits. ``again``: it may be carried out twice. ``wait``: how long the gate may let it wait.
@@ -573,6 +596,7 @@ class CallosumClient:
         limit = now + self.deadline
         pause = _FIRST_PAUSE
         start = self._start
+        dropped = False
         while True:
             if tell:
                 self._tell(limit)
@@ -584,14 +608,23 @@ class CallosumClient:
                     method, target, content, deadline=ends, connect_by=limit, again=again, sent=sent
                 )
                 found = read(answer)
+            except ConfigError as error:
+                if dropped or not callable(body) or not self._drops(error):
+                    raise
+                dropped = True
+                now = self._clock()
             except (TransportError, StoreUnavailable) as error:
+                if lost is not None and isinstance(error, TransportError) and error.sent:
+                    lost.append(error)
                 if self._transport.closed or not (again or not getattr(error, "sent", True)):
                     self._fail(error)
                 now = self._clock()
                 if now - tried > self.deadline or (wait and _sent_on(error)):
                     limit = min(ends, now + self.deadline)
                 if start is not None and isinstance(error, Unreachable) and error.absent:
-                    self._bring_up(start, limit - now)
+                    hindrance = self._bring_up(start, limit - now)
+                    if isinstance(hindrance, ConfigError):
+                        self._fail(Unreachable(hindrance.message, sent=False))
                     start, took = None, self._clock() - now
                     ends, limit = ends + took, limit + took
                 else:
@@ -610,16 +643,51 @@ class CallosumClient:
                     self._chores(min(ends, now + self.deadline))
                 return found
 
+    def _lists(self, *fields: str) -> bool:
+        """Return True if the gate says that it knows the fields. It is asked once, and again after some minutes."""
+        if self._fields is None or self._clock() >= self._fields_until:
+            try:
+                health = self.health()
+            except (CallosumError, TransportError) as error:
+                logger.debug("the gate did not say which fields it knows: %s", error)
+                return False
+            self._fields_until = self._clock() + _TABLE_EVERY
+            said = health.get("fields")
+            self._fields = (
+                frozenset(one for one in said if isinstance(one, str)) if isinstance(said, list) else frozenset()
+            )
+        return self._fields.issuperset(fields)
+
+    def _known(self, asked: _Asked) -> _Asked:
+        """Return the request without the fields that the gate has refused."""
+        if not self._unknown or self._clock() >= self._unknown_until:
+            return asked
+        defaults = dict(map(wire.OPTIONAL.__getitem__, self._unknown))
+        own = asked.__struct_fields__
+        return replace(asked, **{name: value for name, value in defaults.items() if name in own})
+
+    def _drops(self, error: ConfigError) -> bool:
+        """Return True if the gate refused a field that the request can do without. For some minutes it is not sent."""
+        if not error.message.startswith(wire.UNKNOWN_FIELD) or error.at not in wire.OPTIONAL:
+            return False
+        now = self._clock()
+        self._unknown = frozenset((error.at,)) | (self._unknown if now < self._unknown_until else frozenset())
+        self._unknown_until = now + _TABLE_EVERY
+        return True
+
     def _fail(self, error: Exception) -> NoReturn:
         if isinstance(error, StoreUnavailable):
             raise error
         raise GateUnavailable(f"the gate at {self.url} cannot be asked: {error}") from error
 
-    def _bring_up(self, start: Callable[[float], object], seconds: float) -> None:
+    def _bring_up(self, start: Callable[[float], object], seconds: float) -> Exception | None:
+        """Start a gate. Return why it could not be started, None if nothing is known against it."""
         try:
             start(max(0.0, seconds))
         except (OSError, CallosumError) as error:
             logger.warning("no gate could be started: %s", error)
+            return error
+        return None
 
     # --- beside the requests ---------------------------------------------------------------------
 

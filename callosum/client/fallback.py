@@ -2,7 +2,8 @@
 
 The table is a file of the gate's, ``fallback.json`` in the state folder, or is fetched from the gate:
 ``{"tools": {"Read": 0, "message": 3}}``, tool name and the highest tier that it can have. A tool that is not in
-it counts as 3, and so does a shell whatever the table says. Source: PROTOCOL section 8.
+it counts as 3, and so does a shell whatever the table says. Until there is such a table, the hosts' own tools that only
+read count as 0, and every other tool as 3. Source: PROTOCOL section 8.
 """
 
 from __future__ import annotations
@@ -21,6 +22,14 @@ UNKNOWN: Final = 3
 """The tier of a tool that is not in the table."""
 MAX_SIZE: Final = 4_000_000
 """Longest table, in bytes."""
+READS: Final = dict.fromkeys(
+    "BashOutput Glob Grep LS NotebookRead Read TaskOutput TodoRead WebFetch WebSearch agents_list find glob "
+    "google_web_search grep list_directory ls memory_get memory_search read read_file search_file_content "
+    "session_status sessions_history sessions_list tool_describe tool_search web_fetch web_search".split(),
+    0,
+)
+"""The table before there is one: tools of Claude Code, Codex, Gemini CLI and OpenClaw that only read. The clients in
+JavaScript have the same."""
 SHELLS: Final = frozenset(
     "bash bashexec bashtool cmd cmdexe commandexec exec execbash execcommand execshell executebash executecommand "
     "executeshell executeshellcommand fish localshell powershell pwsh runbash runcmd runcommand runcommandline "
@@ -112,7 +121,7 @@ class Table:
         self._fetched: dict[str, int] | None = None
 
     def tier(self, tool: str, params: Mapping[str, Any] | None = None) -> int:
-        """As ``tier_of``. Without any table every tool counts as unknown."""
+        """As ``tier_of``. Without any table ``READS`` is in force."""
         return tier_of(self._current(), tool, params)
 
     def wanted(self) -> bool:
@@ -135,4 +144,4 @@ class Table:
                 import logging  # noqa: PLC0415 - takes a hook process as long as all else here
 
                 logging.getLogger("callosum").warning("%s cannot be used: %s", os.fspath(self._path), error)
-        return self._fetched or {}
+        return self._fetched if self._fetched is not None else READS

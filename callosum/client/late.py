@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 MAX_KEPT: Final = 1000
 """Most records that are kept in memory; the oldest give way."""
 _FIELDS: Final = (
-    "instance", "tool", "action", "session", "namespace", "callId", "cwd", "worktree", "run", "parent", "continues",
-    "origin", "description", "annotations",
+    "instance", "tool", "action", "session", "namespace", "callId", "cwd", "worktree", "worktrees", "home", "homes",
+    "run", "parent", "continues", "origin", "description", "annotations",
 )  # fmt: skip
 """What of a call is kept beside its params."""
 

@@ -13,6 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+from callosum.errors import ConfigError
 from callosum.launch import NEUTRAL, environment, serve_command
 from callosum.sockets import socket_path
 
@@ -25,6 +26,8 @@ START_SECONDS: Final = 10.0
 """How long the first call may take, in which the gate is started."""
 _POLL: Final = 0.01
 _NOT_FIRST: Final = 1
+_NEEDED: Final = ("uvicorn", "httptools", "apscheduler", "prometheus_client")
+"""Packages of the extra ``server``, without which no local gate starts."""
 
 
 def listens(path: str) -> bool:
@@ -54,10 +57,19 @@ def start(state: str | os.PathLike[str], seconds: float = START_SECONDS, *, idle
     It runs from this installation, in a neutral folder and with none of this process's variables that change which
     code runs (``callosum.launch``); those of Callosum's settings it gets with absolute paths. What it has to say goes
     to ``server.log`` in the state folder.
+
+    Raises ``ConfigError`` if none runs and a package of the extra ``server`` is missing.
     """
     path = socket_path(state)
     if listens(path):
         return True
+    from importlib.util import find_spec  # noqa: PLC0415 - where nothing is started it is not needed
+
+    if missing := next((name for name in _NEEDED if find_spec(name) is None), ""):
+        raise ConfigError(
+            f"the local gate cannot start, because {missing} is not installed: pip install 'callosum-protocol[server]'",
+            at="state",
+        )
     _children[:] = [child for child in _children if child.poll() is None]
     ends = time.monotonic() + seconds
     folder = os.path.abspath(os.path.expanduser(state))  # noqa: PTH100, PTH111
@@ -91,7 +103,8 @@ def local_client(state: str | os.PathLike[str], *, idle: float = IDLE, **options
     """Returns a client of the state folder's local gate, which is started with the first call that finds none.
 
     ``options`` are those of ``CallosumClient``. That first call may take ``START_SECONDS`` longer. A process of another
-    user that listens there is not asked.
+    user that listens there is not asked. Where no gate can be started, because a package of the extra ``server`` is
+    missing, the log says which, and so does the error of a call that does not run without a gate.
     """
     from callosum.client.client import CallosumClient  # noqa: PLC0415 - `start` alone must stay light
 

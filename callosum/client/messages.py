@@ -113,6 +113,9 @@ def written(value: Any, refuse: Callable[[], object] | None = None) -> bytes:
     try:
         body = encode(value)
     except _UNWRITABLE as error:
+        plainer = _with_plain_params(value)
+        if plainer is not None:
+            return written(plainer, refuse)
         if refuse is not None:
             refuse()
         _refuse_fields(value)
@@ -123,6 +126,17 @@ def written(value: Any, refuse: Callable[[], object] | None = None) -> bytes:
         if len(body) > wire.MAX_BODY:
             raise ConfigError(f"{len(body)} bytes as JSON, at most {wire.MAX_BODY} are taken", at="body")
     return body
+
+
+def _with_plain_params(value: Any) -> Any:
+    """Return the call or report with params that JSON can hold, None if these are not what is wrong."""
+    if not isinstance(value, Call | wire.Complete) or not isinstance(value.params, Mapping):
+        return None
+    from callosum.gate.check import plain_params  # noqa: PLC0415 - for odd params alone
+
+    plain = plain_params(value.params)
+    same = plain.keys() == value.params.keys() and all(plain[name] is value.params[name] for name in plain)
+    return None if same else replace(value, params=plain)
 
 
 _LONG: Final = 4_000_000
@@ -189,6 +203,9 @@ def plain(call: Call) -> dict[str, Any]:
         "description": call.description,
         "annotations": call.annotations,
         "worktree": msgspec.to_builtins(call.worktree),
+        "home": call.home,
+        "homes": call.homes,
+        "worktrees": msgspec.to_builtins(call.worktrees),
     }
 
 
@@ -203,7 +220,7 @@ def refuse_call(call: Call) -> None:
     from callosum.gate import check  # noqa: PLC0415
 
     check.check_call(call)
-    check.written(call.params)
+    check.written(call)
 
 
 def check_times(call: Call) -> None:

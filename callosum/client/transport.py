@@ -35,6 +35,8 @@ MAX_IDLE: Final = 16
 """Most connections that are kept for later."""
 _PIECE: Final = 65_536
 _PORTS: Final = {"http": 80, "https": 443}
+_UNIX: Final = getattr(socket, "AF_UNIX", None)
+"""The family of Unix sockets, None on a system that has none."""
 
 
 class Address:
@@ -190,13 +192,19 @@ class Transport:
         """
         message = self._message(method, target, body)
         connection = self._take()
+        lost = False
         if connection is not None:
             try:
                 return self._exchange(connection, message, deadline, sent)
             except Unreachable as error:
                 if error.sent and not again:
                     raise
-        return self._exchange(self._connect(connect_by, deadline), message, deadline, sent)
+                lost = error.sent
+        try:
+            return self._exchange(self._connect(connect_by, deadline), message, deadline, sent)
+        except TransportError as error:
+            error.sent = error.sent or lost  # the gate may have got it over the kept connection
+            raise
 
     def open(self, target: str, headers: Iterable[str] = (), *, deadline: float) -> Stream:
         """Sends a GET over a connection of its own and returns its answer with the body still to come."""
@@ -280,7 +288,9 @@ class Transport:
         if connect_by is not None and connect_by < deadline:
             deadline = connect_by
         if self.address.path:
-            return self._dial(socket.AF_UNIX, self.address.path, deadline)
+            if _UNIX is None:
+                raise Unreachable(f"this system has no sockets like {self.address.url}", sent=False)
+            return self._dial(_UNIX, self.address.path, deadline)
         places = self._places(deadline)
         fault: TransportError | None = None
         for number, (family, place) in enumerate(places):
@@ -321,7 +331,7 @@ class Transport:
         try:
             sock.settimeout(_left(deadline, self._clock, sent=False))
             sock.connect(place)
-            if family != socket.AF_UNIX:
+            if family != _UNIX:
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             elif self.owner is not None:
                 self._check_owner(sock)
@@ -367,13 +377,16 @@ class _Connection:
     def __init__(self, sock: socket.socket, clock: Callable[[], float]) -> None:
         self._sock = sock
         self._clock = clock
-        self._poll = select.poll()
-        self._poll.register(sock, select.POLLIN)
+        self._poll = select.poll() if hasattr(select, "poll") else None  # Windows has none
+        if self._poll is not None:
+            self._poll.register(sock, select.POLLIN)
         self.pid = os.getpid()
 
     def silent(self) -> bool:
         """Whether it can be used again: of this process, not closed, and nothing came that nobody asked for."""
-        return self.pid == os.getpid() and not self._poll.poll(0)
+        if self.pid != os.getpid():
+            return False
+        return not (self._poll.poll(0) if self._poll is not None else select.select([self._sock], [], [], 0)[0])
 
     def close(self) -> None:
         self._sock.close()

@@ -85,6 +85,12 @@ export interface Call extends Actor {
      * of its worktrees (the folder that holds the common `.git`). Without it `cwd` itself counts as the repository.
      */
     worktree?: { root: string; repository: string };
+    /** The same of other folders in which the call uses git, by folder; null: it lies in no repository. */
+    worktrees?: Record<string, { root: string; repository: string } | null>;
+    /** The caller's home, an absolute path: `~` and `$HOME` in the params mean it. */
+    home?: string;
+    /** The homes of other users that the params name, by user: `~user` means them. */
+    homes?: Record<string, string>;
     /** Whether a warning becomes a pause, for hosts that can show one only by not running the tool. */
     pause?: boolean;
     /** How long to wait while another session holds a key, in seconds, at most 60. */
@@ -109,6 +115,13 @@ export interface Call extends Actor {
     /** Until when the client waits, for a gate on its machine, and for how many milliseconds: set by the client. */
     deadline?: string;
     timeoutMs?: number;
+    /**
+     * A commitment for the keys that the call writes: a verb (`accept`, `cancel`) or a word after `+` or `-`; what is
+     * promised and to whom are only shown. `until` is in Unix seconds; more than 400 days ahead counts as 400 days.
+     */
+    commits?: { side: string; what?: string; to?: string; until?: number };
+    /** The caller's own: nothing is decided by it, and the journal keeps a summary. */
+    meta?: { [name: string]: Json };
 }
 
 /** How a report finds its action: by the decision or its id, else by tool and params, else by key. */
@@ -137,11 +150,19 @@ export interface Conflict {
     key: string;
     id: number;
     state: State;
-    /** How long ago, in seconds. */
+    /** How long ago, in seconds; where it is `running`, since it began. */
     age: number;
     /** When the lease runs out, in seconds from now. */
     expiresIn?: number;
     own?: boolean;
+    /** Whether its outcome is not known yet, and its time not up. */
+    running?: boolean;
+    /** Of an `opposed`: what the other session decided ("accepted"), and what this call decides ("declines"). */
+    decided?: string;
+    decides?: string;
+    /** Until when the other's commitment counts, in Unix seconds, and how that session described it. */
+    until?: number;
+    what?: string;
 }
 
 /** An open action of tier 3 or 4; `token` is the fencing token, `ttl` for how many seconds it was given. */
@@ -345,8 +366,17 @@ export declare class CallosumClient {
      * connection is reported as `unknown`, anything else as `failed`; a result with an `error` is
      * `failed` too. While `run` runs, its lease is renewed. That a report did not get through is
      * written to `console.warn`, and harms nobody: the action becomes `unknown`.
+     *
+     * Without a session the process is the session (its pid and start), so that two runs of one program are two actors.
+     *
+     * The decision of a call that runs with a warning is handed to `warned` before the call runs; without `warned` the
+     * warning is written to `console.warn`. What `warned` throws keeps the call from running.
      */
-    guard<T>(call: Call, run: (decision: Decision) => T | PromiseLike<T>, options?: Cancel): Promise<T>;
+    guard<T>(
+        call: Call,
+        run: (decision: Decision) => T | PromiseLike<T>,
+        options?: Cancel & { warned?: (decision: Decision) => unknown },
+    ): Promise<T>;
 
     /**
      * Reports how an action ended. Give it the decision: it knows the actor, and works also if the gate

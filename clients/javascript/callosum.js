@@ -31,6 +31,14 @@ const MAX_RESULT = 1_000_000;
 /** The highest tier that runs without the gate, and the one of a tool of which nothing is known. */
 const HIGHEST_WITHOUT_GATE = 2;
 const UNKNOWN_TOOL = 3;
+/** The table before there is one: tools of the hosts that only read. The client in Python has the same. */
+const READS = new Map(
+    `BashOutput Glob Grep LS NotebookRead Read TaskOutput TodoRead WebFetch WebSearch agents_list find glob
+    google_web_search grep list_directory ls memory_get memory_search read read_file search_file_content session_status
+    sessions_history sessions_list tool_describe tool_search web_fetch web_search`
+        .split(/\s+/)
+        .map((tool) => [tool, 0]),
+);
 /** How many calls that ran without the gate are kept, and how much of them, in characters of JSON. */
 const MAX_LATE = 1000;
 const MAX_LATE_SIZE = 32_000_000;
@@ -95,6 +103,11 @@ class Failure extends Error {
     }
 }
 
+/** Fields of a request that a gate may not know, and that the request can do without. */
+const OPTIONAL = new Set("deadline timeoutMs meta commits worktree rewrite after taskId attempt timeout host".split(" "));
+/** Those that only a gate is sent which lists them. */
+const NEWER = ["meta", "commits"];
+
 /** The errors of requests that no gate has got. */
 const UNASKED = new WeakSet();
 
@@ -109,6 +122,8 @@ export class CallosumClient {
     #actors = new WeakMap(); // decision -> who asked for it
     #sending = null; // late calls are on their way
     #carrying = null; // the timer of the next try to send them
+    #unknown = new Set(); // optional fields that the gate refused
+    #fields = null; // a promise of the fields that the gate lists
     #chores = null; // what is done beside the calls: the table is fetched, late calls are sent
 
     constructor(options = {}, instance = undefined) {
@@ -128,6 +143,9 @@ export class CallosumClient {
 
     async intercept(call, { signal } = {}) {
         const asked = this.#asked(call);
+        for (const field of NEWER) {
+            if (asked[field] !== undefined && !(await this.#lists(field))) delete asked[field];
+        }
         const wait = asked.wait ?? 0;
         const body = (left) => {
             // A repeat waits only as long as there is time for it.
@@ -176,10 +194,12 @@ export class CallosumClient {
         return { ...answer, contextKeys: [], rule: "", fallback: true, callId };
     }
 
-    async guard(call, run, { signal } = {}) {
+    async guard(call, run, { signal, warned } = {}) {
         if (typeof run !== "function") throw new TypeError("guard() needs a function to run");
-        const decision = await this.intercept(call, { signal });
+        const session = call.session || this.#who.session || ownSession();
+        const decision = await this.intercept({ ...call, session }, { signal });
         if (!decision.proceed) throw new Blocked(decision);
+        if (decision.warning) await this.#warn(call, decision, warned);
         const stop = this.#renewing(decision);
         let result;
         try {
@@ -192,6 +212,20 @@ export class CallosumClient {
         stop();
         await this.#report(decision, reportable(result), "done");
         return result;
+    }
+
+    /** Hands a warning to `warned`, else to `console.warn`. What `warned` throws keeps the call from running. */
+    async #warn(call, decision, warned) {
+        if (warned === undefined) {
+            console.warn(`[callosum] ${call.tool} runs with a warning: ${decision.warning}`);
+            return;
+        }
+        try {
+            await warned(decision);
+        } catch (error) {
+            await this.#report(decision, undefined, "cancelled");
+            throw error;
+        }
     }
 
     /** Renews the lease of `decision` each time a third of it is over. Returns what ends that. */
@@ -372,7 +406,7 @@ export class CallosumClient {
     // --- while the gate was away --------------------------------------------------------------
 
     async flush() {
-        await this.#chores;
+        await awake(Promise.resolve(this.#chores));
         return this.#sendLate();
     }
 
@@ -400,7 +434,7 @@ export class CallosumClient {
     #carry() {
         if (this.#carrying !== null) return;
         this.#carrying = setTimeout(async () => {
-            await this.#sendLate(this.#deadline).catch(() => {});
+            await this.#sendLate(this.#deadline, undefined, true).catch(() => {});
             this.#carrying = null;
             if (this.#late.due()) this.#carry();
         }, LATE_EVERY);
@@ -412,10 +446,10 @@ export class CallosumClient {
         if (this.#chores !== null || (this.#table !== null && !this.#late.due())) return;
         const chores = async () => {
             if (this.#table === null) await this.#fetchTable();
-            await this.#sendLate();
+            await this.#sendLate(this.#deadline, undefined, true);
         };
         this.#chores = chores()
-            .catch(() => {}) // the gate has gone again; the next success begins anew
+            .catch(() => this.#late.due() && this.#carry()) // the gate has gone again
             .finally(() => {
                 this.#chores = null;
             });
@@ -431,30 +465,34 @@ export class CallosumClient {
         }
     }
 
-    /** Sends what the gate does not know yet. Returns how many records were taken; joins a sending that is under way. */
-    async #sendLate(within, signal) {
-        this.#sending ??= this.#sendAll(within, signal).finally(() => {
+    /**
+     * Sends what the gate does not know yet. Returns how many records were taken; joins a sending that is under way.
+     *
+     * In Node, a sending in the `background` keeps no process alive between its attempts.
+     */
+    async #sendLate(within, signal, background = false) {
+        this.#sending ??= this.#sendAll(within, signal, background).finally(() => {
             this.#sending = null;
         });
-        return this.#sending;
+        return background ? this.#sending : awake(this.#sending);
     }
 
-    async #sendAll(within, signal) {
+    async #sendAll(within, signal, background) {
         let sent = 0;
         for (let batch = this.#late.batch(); batch.length; batch = this.#late.batch()) {
-            sent += await this.#sendBatch(batch, within, signal);
+            sent += await this.#sendBatch(batch, within, signal, background);
         }
         return sent;
     }
 
     /** Calls that the gate cannot read are given up: they would stand in the way of all others for ever. */
-    async #sendBatch(batch, within, signal) {
+    async #sendBatch(batch, within, signal, background) {
         if (batch.length === 0) return 0;
         const text = `{"now":${Date.now() / 1000},"calls":[${batch.map(lateText).join(",")}]}`;
         // Nobody waits for it, or somebody does for so many milliseconds.
         const wait = within === undefined ? LATE_TIME : (within - this.#deadline) / 1000;
         try {
-            const { accepted } = await this.#request("POST", "/late", { text, shape: isAccepted, wait, signal });
+            const { accepted } = await this.#request("POST", "/late", { text, shape: isAccepted, wait, signal, background });
             this.#late.sent(batch);
             return accepted;
         } catch (error) {
@@ -462,8 +500,8 @@ export class CallosumClient {
             const one = batch[/^calls\[(\d+)\]/.exec(error.at)?.[1]];
             if (one === undefined && batch.length > 1) {
                 const half = batch.length >> 1;
-                const first = await this.#sendBatch(batch.slice(0, half), within, signal);
-                return first + (await this.#sendBatch(batch.slice(half), within, signal));
+                const first = await this.#sendBatch(batch.slice(0, half), within, signal, background);
+                return first + (await this.#sendBatch(batch.slice(half), within, signal, background));
             }
             console.warn(`[callosum] a call that ran without the gate is not journalled: ${error.message}`);
             this.#late.drop([one ?? batch[0]]);
@@ -471,6 +509,7 @@ export class CallosumClient {
                 batch.filter((call) => call !== (one ?? batch[0])),
                 within,
                 signal,
+                background,
             );
         }
     }
@@ -495,20 +534,27 @@ export class CallosumClient {
      * of the milliseconds that are left, for a request that says how long its client waits. `from` is the moment
      * from which the deadline counts, if something was done before.
      */
-    async #request(method, path, { body, text, query, shape, wait = 0, repeatable = true, signal, from }) {
+    async #request(method, path, { body, text, query, shape, wait = 0, repeatable = true, signal, from, background }) {
         const url = this.#url(path, query);
         const fixed = typeof body === "function" ? undefined : (text ?? textOf(body));
+        let dropped = false;
+        let asked = false;
         let since = from ?? performance.now();
         const ends = since + this.#deadline + wait * 1000;
         for (let pause = FIRST_PAUSE; ; pause = Math.min(pause * 2, LAST_PAUSE)) {
             const began = performance.now();
-            const sent = fixed ?? textOf(body?.(ends - began));
+            const sent = fixed ?? textOf(this.#known(body?.(ends - began)));
             try {
                 const answer = await this.#attempt(method, url, sent, shape, ends, signal);
                 this.#reached();
                 return answer;
             } catch (error) {
+                if (fixed === undefined && !dropped && this.#drops(error)) {
+                    dropped = true;
+                    continue;
+                }
                 if (!(error instanceof Failure)) throw error;
+                asked ||= !error.unsent;
                 const now = performance.now();
                 if (now - began >= this.#deadline) since = now; // it was held, and then cut
                 const rest = (error.busy ? BUSY_PAUSE : pause) * (0.5 + Math.random() / 2);
@@ -517,12 +563,38 @@ export class CallosumClient {
                     const message = `the gate at ${this.#base} cannot be asked: ${error.message}`;
                     const place = error.store ? { status: 503, at: STORE, id: error.id } : {};
                     const away = new GateUnavailable(message, { ...place, cause: error.cause ?? error });
-                    if (error.unsent) UNASKED.add(away);
+                    if (!asked) UNASKED.add(away);
                     throw away;
                 }
-                await sleep(rest, signal);
+                await sleep(rest, signal, background);
             }
         }
+    }
+
+    /** Whether the gate says that it knows the field. It is asked once; a gate that does not say is asked again. */
+    async #lists(field) {
+        const listed = ({ fields }) => new Set(Array.isArray(fields) ? fields : []);
+        this.#fields ??= this.#request("GET", "/health", { shape: isObject }).then(listed);
+        try {
+            return (await this.#fields).has(field);
+        } catch {
+            this.#fields = null;
+            return false;
+        }
+    }
+
+    /** The body without the fields that the gate refused. */
+    #known(body) {
+        if (this.#unknown.size === 0 || body === undefined) return body;
+        return Object.fromEntries(Object.entries(body).filter(([name]) => !this.#unknown.has(name)));
+    }
+
+    /** Whether the gate refused a field that the request can do without; it is not sent any more. */
+    #drops(error) {
+        if (!(error instanceof CallosumError) || error.status !== 400 || !OPTIONAL.has(error.at)) return false;
+        if (!error.message.includes("unknown field")) return false;
+        this.#unknown.add(error.at);
+        return true;
     }
 
     /** One attempt, which ends in time whatever `fetch` does. */
@@ -713,7 +785,7 @@ const SHELLS = new Set(
 function tierOf(tool, params, table) {
     const last = tool.split(/__|[.:/]/).findLast((part) => part !== "") ?? "";
     const shell = SHELLS.has(last.toLowerCase().replace(/[\s_-]/g, ""));
-    const tier = table?.get(tool) ?? UNKNOWN_TOOL;
+    const tier = (table ?? READS).get(tool) ?? UNKNOWN_TOOL;
     const said = Math.ceil(Number(params?._tier ?? 0));
     return Math.max(tier, shell ? UNKNOWN_TOOL : 0, said > 0 ? Math.min(said, 4) : 0);
 }
@@ -736,6 +808,15 @@ const PROCEEDS = new Map([
     ["block", false],
 ]);
 const OUTCOMES = new Set(["done", "failed", "cancelled", "unknown"]);
+
+let own;
+
+/** The session that a process or a page is by itself, so that two runs of one program are two actors. */
+function ownSession() {
+    const { pid } = globalThis.process ?? {};
+    own ??= pid ? `pid-${pid}-${Math.round(performance.timeOrigin)}` : `page-${newId().slice(0, 12)}`;
+    return own;
+}
 
 function isObject(value) {
     return typeof value === "object" && value !== null && !Array.isArray(value);
@@ -1092,13 +1173,20 @@ function jsonOr(text, otherwise = text) {
     }
 }
 
-function sleep(milliseconds, signal) {
+/** Keeps the process alive until a promise settles that may wait for nothing but timers of the background. */
+function awake(promise) {
+    const timer = setInterval(() => {}, 60_000);
+    return promise.finally(() => clearInterval(timer));
+}
+
+function sleep(milliseconds, signal, background = false) {
     return new Promise((resolve, reject) => {
         let unlink = () => {};
         const timer = setTimeout(() => {
             unlink();
             resolve();
         }, milliseconds);
+        if (background) timer.unref?.();
         unlink = linked(signal, () => {
             clearTimeout(timer);
             reject(signal.reason);

@@ -490,9 +490,11 @@ describe("without the gate", () => {
         assert.ok(peer.requests.length >= 2 && peer.requests.length <= 4, `${peer.requests.length} requests in 1.5 s`);
     });
 
-    test("everything counts as 3 before the gate was ever reached", async (t) => {
+    test("before the gate was ever reached the hosts' own reads go on, and everything else counts as 3", async (t) => {
         const { gate } = await lonely(t, { fallback: undefined });
-        assert.equal((await thrown(GateUnavailable, () => gate.intercept({ tool: "read" }))).tier, 3);
+        assert.equal((await gate.intercept({ tool: "Read" })).tier, 0);
+        assert.equal((await thrown(GateUnavailable, () => gate.intercept({ tool: "reads" }))).tier, 3);
+        assert.equal((await thrown(GateUnavailable, () => gate.intercept({ tool: "Bash" }))).tier, 3);
     });
 
     test("the gate is asked for its table once, and it is kept", async (t) => {
@@ -614,6 +616,37 @@ describe("late calls", () => {
                 ["cancel", undefined, "cancelled", "c2"],
             ],
         );
+    });
+
+    test("are calls that a dying gate received, though the last attempt was turned away", async (t) => {
+        const { peer, gate } = await lonely(t);
+        await peer.start();
+        peer.on("POST /intercept", (response) => response.socket.destroy(), status(503, { error: "it is stopping" }));
+        await thrown(GateUnavailable, () => gate.intercept({ tool: "send_email", callId: "c1" }));
+        peer.on("POST /late", { accepted: 1 });
+        await gate.flush();
+        const { calls } = peer.seen("POST /late").at(-1).body;
+        assert.deepEqual(
+            calls.map(({ kind, call }) => [kind, call.callId]),
+            [["cancel", "c1"]],
+        );
+    });
+
+    test("keep no process alive while the gate is away, however many clients hold some", async (t) => {
+        const { peer } = await lonely(t);
+        const program = `
+            import { CallosumClient } from ${JSON.stringify(new URL("callosum.js", HERE).href)};
+            const deadlines = Array.from({ length: 12 }, (_, number) => 600 + 100 * number);
+            await Promise.all(deadlines.map(async (deadline) => {
+                const gate = new CallosumClient({ url: process.argv[1], instance: "mira", deadline });
+                await gate.intercept({ tool: "Read" });
+                await gate.complete({ contextKey: "file:/a" }).catch(() => {});
+            }));
+            console.log("all wait");
+        `;
+        const words = ["--input-type=module", "--eval", program, peer.url];
+        const { stdout } = await promisify(execFile)(process.execPath, words, { timeout: 30_000 });
+        assert.equal(stdout, "all wait\n");
     });
 
     test("are sent at once by flush, also without a report", async (t) => {
@@ -781,6 +814,65 @@ describe("guard", () => {
         assert.deepEqual([error.name, error.message], ["Blocked", BLOCK.warning]);
         assert.equal(error.decision.verdict, "block");
         assert.equal(peer.seen("POST /complete").length, 0);
+    });
+
+    const unknown = (at) => status(400, { error: `unknown field "${at}"`, at });
+
+    test("drops an optional field that the gate does not know, once, and does not send it again", async (t) => {
+        const { peer, gate } = await guarded(t);
+        peer.on("POST /intercept", unknown("timeout"), decision());
+        assert.equal((await gate.intercept({ tool: "x", timeout: 5 })).proceed, true);
+        await gate.intercept({ tool: "x", timeout: 5 });
+        assert.deepEqual(peer.seen("POST /intercept").map(({ body }) => body.timeout), [5, undefined, undefined]);
+    });
+
+    test("throws on an unknown field that it cannot do without", async (t) => {
+        const { peer, gate } = await guarded(t);
+        peer.on("POST /intercept", unknown("parms"));
+        await thrown(CallosumError, () => gate.intercept({ tool: "x", parms: {} }));
+        peer.on("POST /intercept", unknown("timeout"), unknown("rewrite"));
+        await thrown(CallosumError, () => gate.intercept({ tool: "x", timeout: 5, rewrite: true }));
+        assert.equal(peer.seen("POST /intercept").length, 3);
+    });
+
+    for (const [fields, sent] of [[["instance", "meta"], { task: 7 }], [["instance"], undefined], [undefined, undefined]]) {
+        test(`sends meta only to a gate that lists it: ${fields}`, async (t) => {
+            const { peer, gate } = await guarded(t);
+            peer.on("GET /health", { status: "ok", fields });
+            await gate.intercept({ tool: "x", meta: { task: 7 } });
+            await gate.intercept({ tool: "x", meta: { task: 7 } });
+            assert.deepEqual(peer.seen("POST /intercept").map(({ body }) => body.meta), [sent, sent]);
+            assert.equal(peer.seen("GET /health").length, 1);
+        });
+    }
+
+    const WARNED = decision({ verdict: "warn", warning: "[Callosum] Conflict: doug acted on it." });
+
+    test("hands a warning to its callback before the call runs", async (t) => {
+        const { gate } = await guarded(t, WARNED);
+        const seen = [];
+        const warned = (answer) => seen.push(answer.warning);
+        await gate.guard({ tool: "x" }, () => seen.push("ran"), { warned });
+        assert.deepEqual(seen, [WARNED.warning, "ran"]);
+    });
+
+    test("writes a warning to the console without a callback", async (t) => {
+        const { gate } = await guarded(t, WARNED);
+        const warn = t.mock.method(console, "warn", () => {});
+        await gate.guard({ tool: "x" }, () => {});
+        assert.deepEqual(warn.mock.calls[0].arguments, [`[callosum] x runs with a warning: ${WARNED.warning}`]);
+        const calm = await guarded(t);
+        await calm.gate.guard({ tool: "x" }, () => {});
+        assert.equal(warn.mock.callCount(), 1);
+    });
+
+    test("a callback that throws keeps the call from running and frees its lease", async (t) => {
+        const { peer, gate } = await guarded(t, WARNED);
+        const warned = () => {
+            throw new Error("not now");
+        };
+        await assert.rejects(gate.guard({ tool: "x" }, () => assert.fail("it ran"), { warned }), /not now/);
+        assert.equal(peer.seen("POST /complete")[0].body.outcome, "cancelled");
     });
 
     test("needs a function before it asks", async (t) => {

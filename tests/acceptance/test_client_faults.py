@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from callosum.client import CallosumClient
 from callosum.model import Event, Verdict
 from tests.support.peer import (
     DECISION,
+    Hang,
     Peer,
     Request,
     Script,
@@ -200,6 +202,39 @@ def test_a_tool_that_ran_meanwhile_is_journalled_with_its_outcome() -> None:
         client.intercept(Call("mira", "mail"))
         late = peer.bodies("/late")[-1]  # the last of several tries
         assert [(one["call"]["tool"], one["outcome"]) for one in late["calls"]] == [("look", "done"), ("say", "failed")]
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["new connection", "kept connection"])
+def test_call_that_a_dying_gate_received_is_given_up_though_the_last_try_met_nobody(kept: bool) -> None:
+    """The gate may have opened a lease before it died; that nobody listens afterwards says nothing of that."""
+    port = free_port()
+    stopping: list[threading.Thread] = []
+
+    def die(request: Request) -> None:
+        stopping.append(threading.Thread(target=peer.stop))
+        stopping[0].start()
+        raise Hang
+
+    peer = Peer(*([replies({**DECISION, "tier": 0})] if kept else []), die, port=port)
+    with CallosumClient(peer.url, deadline=2, fallback=TABLE) as client:
+        if kept:
+            client.intercept(Call("mira", "look"))
+        with pytest.raises(GateUnavailable, match="no connection"):
+            client.intercept(Call("mira", "wipe", call_id="c1"))
+        stopping[0].join()
+        with Peer(by_target(late=replies({"accepted": 1})), port=port) as back:
+            client.deadline = 10
+            assert client.flush()
+            ((given_up,),) = (sent["calls"] for sent in back.bodies("/late"))
+            assert (given_up["kind"], given_up["call"]["callId"]) == ("cancel", "c1")
+
+
+def test_call_that_no_gate_received_is_not_given_up() -> None:
+    """The control."""
+    with CallosumClient(f"http://127.0.0.1:{free_port()}", deadline=0.3, fallback=TABLE) as client:
+        with pytest.raises(GateUnavailable, match="refused"):
+            client.intercept(Call("mira", "wipe"))
+        assert not client._late.waiting()
 
 
 # --- a real server ----------------------------------------------------------------------------------------

@@ -81,6 +81,25 @@ def test_record_that_is_written_while_others_are_taken_is_taken_too(tmp_path: Pa
     assert taker.lines == [line(1), line(2)]
 
 
+def test_taking_ends_though_others_write_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision waits for the records from before it alone; what was left is taken once, by the next one."""
+    monkeypatch.setattr(spool, "_CHASE", 0.05)
+    one, taker = Spool(str(tmp_path)), Taker()
+    numbers = iter(range(10**6))
+    one.add(line(next(numbers)))
+
+    def accept_and_add(page: Sequence[bytes]) -> None:
+        taker.accept(page)
+        one.add(line(next(numbers)))
+
+    one.take(accept_and_add)
+    assert line(0) in taker.lines
+    assert one.waiting()
+    one.take(taker.accept)
+    assert not one.waiting()
+    assert taker.lines == [line(number) for number in range(next(numbers))]
+
+
 def test_record_of_a_writer_without_locks_is_not_lost_with_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

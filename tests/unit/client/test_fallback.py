@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from callosum.client.fallback import SHELLS, Table, load_table, runs_commands, tier_of
+from callosum.client.fallback import READS, SHELLS, Table, load_table, runs_commands, tier_of
 from callosum.model import Call
+from callosum.rulebook import Rulebook
 from callosum.rules import RuleSet
 
 TABLE = {"Read": 0, "Write": 1, "message": 3, "wipe": 4, "Bash": 1, "mcp__box__exec": 0}
@@ -94,6 +95,29 @@ def test_every_client_takes_the_same_tools_for_shells(client: str) -> None:
     assert set(listed.split()) == SHELLS
     assert 'tool.split(/__|[.:/]/).findLast((part) => part !== "") ?? ""' in text
     assert 'SHELLS.has(last.toLowerCase().replace(/[\\s_-]/g, ""))' in text
+
+
+def test_the_shipped_table_holds_only_tools_that_read_by_the_default_rules() -> None:
+    tiers = Rulebook(None, secret=b"s" * 32).current().highest_tiers()
+    assert set(READS.values()) == {0}
+    assert {tool: tiers.get(tool) for tool in READS} == dict(READS)
+
+
+@pytest.mark.parametrize("client", ["clients/javascript/callosum.js", "callosum/hosts/openclaw/tiers.js"])
+def test_every_client_ships_the_same_table(client: str) -> None:
+    text = (Path(__file__).parents[3] / client).read_text("utf-8")
+    (listed,) = re.findall(r"const READS = new (?:Set|Map)\(\s*`([^`]*)`", text)
+    assert set(listed.split()) == set(READS)
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_before_there_is_a_table_the_hosts_reads_count_as_0_and_all_else_as_3(tmp_path: Path, folder: bool) -> None:
+    table = Table(None, str(tmp_path) if folder else None)
+    assert [table.tier(tool) for tool in ("Read", "read_file", "Grep")] == [0, 0, 0]
+    assert [table.tier(tool) for tool in ("reads", "Write", "message", "Bash", "mcp__x__read")] == [3] * 5
+    assert table.tier("Read", {"_tier": 4}) == 4
+    table.learn({"tools": {"Write": 1}})
+    assert [table.tier(tool) for tool in ("Write", "Read")] == [1, 3], "the gate's own table stands alone"
 
 
 def write(path: Path, tools: object) -> Path:

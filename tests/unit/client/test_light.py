@@ -72,7 +72,7 @@ def test_the_client_brings_neither_rules_nor_stores() -> None:
         "callosum.client.errors", "callosum.client.fallback",
         "callosum.client.http1", "callosum.client.late",
         "callosum.client.messages", "callosum.client.sse", "callosum.client.transport",
-        "callosum.bootclock", "callosum.budget", "callosum.deadline",
+        "callosum.bootclock", "callosum.budget", "callosum.characters", "callosum.deadline",
         "callosum.errors", "callosum.model", "callosum.policy", "callosum.policy.table",
         "callosum.spool", "callosum.wire", "callosum.worktree",
     }  # fmt: skip
