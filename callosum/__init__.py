@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from callosum.model import Action as Action
     from callosum.model import Call as Call
     from callosum.model import Classification as Classification
+    from callosum.model import Commits as Commits
     from callosum.model import Conflict as Conflict
     from callosum.model import Decision as Decision
     from callosum.model import Entry as Entry
@@ -53,8 +54,8 @@ _WHERE = {
     "gate": "Gate LocalGate",
     "guards": "AsyncGate gated guard",
     "model": (
-        "Action Call Classification Conflict Decision Entry Host Key Kind Lease LockResult Mode Observation Outcome "
-        "Report State Status Tier Verdict"
+        "Action Call Classification Commits Conflict Decision Entry Host Key Kind Lease LockResult Mode Observation "
+        "Outcome Report State Status Tier Verdict"
     ),
     "rules": "RuleSet",
 }

@@ -6,6 +6,7 @@ standard error, and the exit code tells a program which of the two it was (``cod
 
 from __future__ import annotations
 
+import io
 import sys
 
 from callosum.cli.codes import INTERRUPTED, NO, OK, code_of
@@ -14,6 +15,7 @@ from callosum.errors import CallosumError
 
 def main() -> None:
     """Runs the command with the arguments of the process, and ends it with the exit code."""
+    _say_what_can_be_said()
     from callosum.cli.app import app_for
 
     try:
@@ -34,6 +36,13 @@ def main() -> None:
         place = f"{error.filename}: " if error.filename else ""
         print(f"callosum: {clean(f'{place}{error.strerror or error}', 2000)}", file=sys.stderr)  # noqa: T201
         sys.exit(NO)
+
+
+def _say_what_can_be_said() -> None:
+    """Have characters that the output's encoding lacks shown as ``?``, instead of ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _forget_output() -> None:

@@ -11,6 +11,7 @@ import typer
 
 from callosum.cli import (
     brief,
+    commitments,
     decide,
     demo,
     doctor,
@@ -22,6 +23,7 @@ from callosum.cli import (
     mcp,
     people,
     replay,
+    report,
     rules,
     search,
     serve,
@@ -50,7 +52,9 @@ _HOSTS = "Hosts (Claude Code, Codex, Gemini CLI, OpenClaw, MCP)"
 
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(look.status)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(look.leases)
+app.command(rich_help_panel=_LOOK, epilog=EPILOG)(commitments.commitments)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(journal.journal)
+app.command(rich_help_panel=_LOOK, epilog=EPILOG)(report.report)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(brief.brief)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(watch.watch)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG, cls=search.Words)(search.search)

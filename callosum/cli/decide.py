@@ -36,6 +36,10 @@ def explain(  # noqa: PLR0917  typer names them all
     instance: Annotated[str | None, typer.Option("--instance", metavar="NAME", help="Who would make the call.")] = None,
     session: Annotated[str | None, typer.Option("--session", metavar="NAME", help="In which conversation.")] = None,
     cwd: Annotated[str | None, typer.Option("--cwd", metavar="DIR", help="The working folder of the call.")] = None,
+    pause: Annotated[
+        bool,
+        typer.Option("--pause", help="As the installed hosts ask: a warning pauses the call until it is repeated."),
+    ] = False,
     jsonl: Annotated[
         bool,
         typer.Option("--jsonl", help="Read one call a line on standard input, print one line each; opens no store."),
@@ -58,6 +62,10 @@ def explain(  # noqa: PLR0917  typer names them all
     if not tool:
         raise ConfigError('expected a tool, as in: callosum explain message \'{"action": "send"}\'', at="TOOL")
     call = _call(tool, params, param or [], settings, session, cwd)
+    if pause:
+        from msgspec.structs import replace
+
+        call = replace(call, pause=True)
     _show(*_explained(settings, call), call, json=json)
 
 

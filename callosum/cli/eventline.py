@@ -55,8 +55,8 @@ SENTENCES: Final = {
     "tool.completed": "{name}  done{duration}{output}",
     "tool.failed": "{name}  failed{attempt}: {error}",
     "tool.parsed": "{calls}",
-    "safety.allowed": "{toolName}  allowed, {classification}",
-    "safety.blocked": "{toolName}  blocked: {reason}",
+    "safety.allowed": "{toolName}  {verdict}, {classification}{reason}",
+    "safety.blocked": "{toolName}  {verdict}: {reason}",
     "safety.approved": "{toolName}  approved{channelId}",
     "safety.denied": "{toolName}  refused{channelId}",
     "task.created": "{taskId}  {toolName} is planned",
@@ -122,6 +122,8 @@ class _Told(dict[str, str]):
 _OPTIONAL: Final[Mapping[str, Mapping[str, str]]] = {
     "tool.completed": {"duration": "", "output": ""},
     "tool.failed": {"attempt": ""},
+    "safety.allowed": {"verdict": "allow", "reason": ""},
+    "safety.blocked": {"verdict": "not let through"},
 }
 
 
@@ -143,6 +145,8 @@ def _in_words(type: str, name: str, value: Any) -> str:
             return "done" if value else "not done"
         case "channelId", str() if type.startswith("safety."):
             return f" ({clean(value, 40)})" if value else ""
+        case "reason", str() if type == "safety.allowed":
+            return f": {clean(value.removeprefix(_PREFIX), _LONGEST)}"
         case "reason", str():
             return clean(value.removeprefix(_PREFIX), _LONGEST)
         case "used" | "max", int() if type != "resource.low.context":

@@ -133,7 +133,11 @@ def _put(found: Iterable[Seen], *, json: bool) -> int:
         if json:
             show.json({"type": seen.type, "payload": seen.payload})
         elif seen.type == DROPPED:
-            _tell(f"{seen.payload.get('count')} events are missing here: they came faster than they were read")
+            least = "at least " if seen.payload.get("atLeast") else ""
+            _tell(
+                f"{least}{seen.payload.get('count')} events are missing here: "
+                "they came faster than they were read, or while the connection was lost"
+            )
         elif show.console().is_terminal:
             show.console().print(line(*seen), soft_wrap=True)
         else:

@@ -26,6 +26,7 @@ from callosum.client.messages import fault_of, quoted
 from callosum.client.sse import Events
 from callosum.client.transport import Stream, Transport
 from callosum.corpus import derive
+from callosum.corpus.calls import KnownCalls
 from callosum.corpus.derive import events_of
 from callosum.corpus.events import (
     CorpusEvent,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 JOURNALLED: Final = frozenset(kind.dotted for kind in derive.JOURNALLED)
 """The names of the events that entries of the journal stand for."""
 DROPPED: Final = "stream.dropped"
-"""What a server says to who reads too slowly: so many ``count`` events are missing here."""
+"""What a server says to a reader that was too slow or away: ``count`` events are missing here (``atLeast``)."""
 PAGE: Final = 1000
 """Of a server elsewhere, what was is looked for in so many entries of its journal."""
 _NO_SERVER: Final = (
@@ -92,11 +93,12 @@ class Wanted(Filter, frozen=True, kw_only=True):
             self.types is None or event.dotted in self.types for event in events_of(entry)
         )
 
-    def of(self, entry: Entry) -> list[Seen]:
-        """The wanted events that the entry stands for."""
+    def of(self, entry: Entry, calls: KnownCalls) -> list[Seen]:
+        """The wanted events that the entry stands for. Raises what ``calls`` raises."""
         if not Filter.passes(self, entry):
             return []
-        return [Seen.of(event) for event in events_of(entry) if self.types is None or event.dotted in self.types]
+        events = calls.events_of(entry)
+        return [Seen.of(event) for event in events if self.types is None or event.dotted in self.types]
 
     def takes(self, seen: Seen) -> bool:
         """Whether an event that no entry stands for is wanted, whenever it was."""
@@ -123,10 +125,11 @@ def past(book: Journal, log: Path, wanted: Wanted, count: int) -> Iterable[Seen]
     """
     journalled = wanted.types is None or not JOURNALLED.isdisjoint(wanted.types)
     logged = wanted.types is None or not wanted.types <= JOURNALLED
+    calls = KnownCalls(book.entry)
     if not count:
-        every = (seen for entry in book.read(wanted) for seen in wanted.of(entry)) if journalled else iter(())
+        every = (seen for entry in book.read(wanted) for seen in wanted.of(entry, calls)) if journalled else iter(())
         return heapq.merge(every, _logged(log, wanted, newest=False) if logged else (), key=_second)
-    found = [seen for entry in book.last(count, wanted) for seen in wanted.of(entry)] if journalled else []
+    found = [seen for entry in book.last(count, wanted) for seen in wanted.of(entry, calls)] if journalled else []
     if logged:
         newest = _logged(log, wanted, newest=True)
         found += [seen for seen, _ in zip(newest, range(count), strict=False)][::-1]
@@ -184,7 +187,8 @@ def _backwards(file: int) -> Iterator[bytes]:
 def past_elsewhere(url: str, token: str | None, wanted: Wanted, count: int) -> tuple[list[Seen], int]:
     """Returns the newest ``count`` events that the journal of the server at ``url`` tells of, and its newest ``seq``.
 
-    They are looked for in its newest ``PAGE`` entries; ``count`` 0 means all of these. Raises ``GateUnavailable`` if
+    They are looked for in its newest ``PAGE`` entries; ``count`` 0 means all of these. A report of a call that began
+    before them has no ``callId``. Raises ``GateUnavailable`` if
     it cannot be asked, ``ConfigError`` if it refuses.
     """
     try:
@@ -192,7 +196,8 @@ def past_elsewhere(url: str, token: str | None, wanted: Wanted, count: int) -> t
             entries = client.journal(newest=True, limit=PAGE, namespace=wanted.namespace).entries
     except ConfigError as error:
         raise refusal(error, url) from None
-    found = [seen for entry in entries for seen in wanted.of(entry)]
+    calls = KnownCalls({entry.seq: entry for entry in entries}.get)
+    found = [seen for entry in entries for seen in wanted.of(entry, calls)]
     return found[-count:] if count else found, entries[-1].seq if entries else 0
 
 
@@ -223,11 +228,13 @@ def coming_from(url: str, wanted: Wanted, newest: int, now: int, token: str | No
     for id, seen in _streamed(url, wanted, id_of(end_of(newest)), token, tell):
         if seen is None:
             continue
-        if _is_reported(id) and seen.type != DROPPED:
-            # Its clock may be another than ours: what comes later than at first is news, whatever it says.
-            at_first = time.monotonic() - began < _AT_FIRST
-            if seen.at * SECOND < (now if at_first else wanted.since):
+        # Its clock may be another than ours: what comes later than at first is news, whatever it says.
+        at_first = time.monotonic() - began < _AT_FIRST
+        if seen.type == DROPPED:
+            if at_first:  # of what was before
                 continue
+        elif _is_reported(id) and seen.at * SECOND < (now if at_first else wanted.since):
+            continue
         yield seen
 
 
@@ -284,8 +291,9 @@ def _journalled(book: Journal, wanted: Wanted, last_id: str, stop: Callable[[], 
     """Follows the journal until ``stop()``."""
     position = position_of(last_id)
     seq, place = position
+    calls = KnownCalls(book.entry)
     for entry in book.follow(after=seq - (place < PUBLISHED), stop=stop):
-        for n, event in enumerate(events_of(entry)):
+        for n, event in enumerate(calls.events_of(entry)):
             if (entry.seq, n) > position:
                 seen = Seen.of(event)
                 yield id_of((entry.seq, n)), seen if wanted.takes(seen) else None

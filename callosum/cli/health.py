@@ -35,6 +35,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         "ok",
         str(settings.config) if settings.config else "no callosum.toml: defaults, flags and environment",
     )
+    yield from _namesake()
     yield from _folder(settings.state)
     yield from _room(settings.state)
     yield from _rules(settings)
@@ -55,7 +56,21 @@ def _versions() -> Finding:
     )
 
 
+def _namesake() -> Iterator[Finding]:
+    """The unrelated package that is called ``callosum`` on PyPI and writes into the same folder."""
+    from importlib.metadata import distributions
+
+    for found in distributions(name="callosum"):
+        if (found.metadata["Name"] or "").lower() == "callosum":
+            says = f"the unrelated package callosum {found.version} is installed and overwrites files of this one"
+            mend = "pip uninstall callosum, then pip install --force-reinstall callosum-protocol (or from your clone)"
+            yield Finding("package", "wrong", says, mend)
+            return
+
+
 def _folder(folder: Path) -> Iterator[Finding]:
+    from callosum.regions.health import is_read_only
+
     try:
         found = folder.stat()
     except FileNotFoundError:
@@ -69,6 +84,8 @@ def _folder(folder: Path) -> Iterator[Finding]:
     if not stat.S_ISDIR(found.st_mode):
         yield Finding("state folder", "wrong", f"{folder} is no folder", "Name another with --state or CALLOSUM_STATE.")
         return
+    if is_read_only(folder):
+        return  # the check of the disk says so
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield Finding(
             "state folder", "wrong", f"{folder} cannot be written by you", f"Make it yours: chown {_user()} {folder}"
@@ -105,8 +122,14 @@ def _user() -> str:
 
 
 def _room(folder: Path) -> Iterator[Finding]:
+    from callosum.regions.health import is_read_only
+
     place = next((one for one in (folder, *folder.parents) if one.exists()), folder)
     try:
+        if is_read_only(place):
+            advice = "Mount it writable, or name another folder with --state: nothing can be decided or recorded there."
+            yield Finding("disk", "wrong", f"{folder} is on a file system that is mounted read-only", advice)
+            return
         free = shutil.disk_usage(place).free
     except OSError as fault:
         yield Finding("disk", "advice", f"cannot be asked for its room: {fault}")

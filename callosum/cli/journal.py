@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from callosum.characters import escaped
 from callosum.cli.codes import NO
 from callosum.cli.options import Config, Json, State, exists, open_gate, rulebook_of, settings_of
 from callosum.errors import ConfigError
@@ -15,6 +14,7 @@ from callosum.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rich.console import RenderableType
     from rich.text import Text
 
     from callosum.journal import Filter, Journal
@@ -159,46 +159,76 @@ def _follow(book: Journal, wanted: Filter, after: int, *, json: bool) -> None:
 # The journal has no end, so its lines are not a table of rich, which must see them all first.
 
 
+_COLUMNS = (("time", 19), ("session", 16), ("event", 9), ("tier", 4), ("answer", 9), ("tool", 20))
+"""Name and least width of each column before the keys."""
+
+
 def _print(entries: Iterable[Entry], *, heading: bool) -> tuple[int, int]:
     """Prints entries as they come; returns how many there were and the place of the last."""
     from callosum.cli import show
 
+    console = show.console()
+    width = console.width if console.is_terminal else None
     count = last = 0
     for entry in entries:
         if heading and not count:
-            show.line(
-                f"{'time':<19}  {'session':<16}  {'event':<9}  {'tier':>4}  {'answer':<9}  {'tool':<20}  key", "dim"
-            )
+            titles = "  ".join(f"{name:>{size}}" if name == "tier" else f"{name:<{size}}" for name, size in _COLUMNS)
+            if width is None or len(titles) + 5 <= width:
+                show.line(f"{titles}  key", "dim")
         count, last = count + 1, entry.seq
-        show.console().print(_row(entry), soft_wrap=True)
+        for line in _lines(entry, width):
+            console.print(line, soft_wrap=True)
     return count, last
 
 
-def _row(entry: Entry) -> Text:
+def _lines(entry: Entry, width: int | None) -> Iterable[RenderableType]:
+    """Return an entry as one line, or, where that is longer than ``width``, with a line of its own for each key."""
+    from rich.text import Text
+
+    from callosum.cli import show
+    from callosum.journal import shown_keys
+
+    cells = _cells(entry)
+    head = Text()
+    for text, (name, size) in zip(cells, _COLUMNS, strict=True):
+        pad = " " * max(0, size - text.cell_len)
+        head.append(pad if name == "tier" else "").append_text(text).append("  " if name == "tier" else f"{pad}  ")
+    keys = [show.key(key) for key in shown_keys(entry)]
+    remark = show.cell(reason_of(entry) or None, "dim italic", 160)
+    shown = [Text("  ").join(keys) if keys else show.cell(None), *([remark] if reason_of(entry) else [])]
+    whole = head + Text("  ").join(shown)
+    if width is None or whole.cell_len <= width:
+        return (whole,)
+    head.rstrip()
+    first = head if head.cell_len <= width else show.wrapped(Text("  ").join(cells))
+    return (
+        first,
+        *(Text(show.INDENT).append_text(key) for key in keys),
+        *([show.wrapped(remark, show.INDENT)] if reason_of(entry) else []),
+    )
+
+
+def _cells(entry: Entry) -> tuple[Text, ...]:
     from rich.text import Text
 
     from callosum.cli import show
     from callosum.cli.times import clock
-    from callosum.journal import shown_keys
 
-    answer = show.cell(entry.verdict or entry.outcome)
-    if entry.verdict is not None:
-        answer = show.verdict(entry.verdict)
-    parts = (
-        (Text(clock(entry.seq / 1_000_000), style="dim"), 19),
-        (show.cell(entry.session, limit=40), 16),
-        (show.cell(entry.event), 9),
-        (Text("   ").append_text(show.tier(entry.tier)), 4),
-        (answer, 9),
-        (show.cell(entry.tool, limit=40), 20),
-        (show.cell(escaped("  ".join(shown_keys(entry))), limit=160), 0),
+    return (
+        Text(clock(entry.seq / 1_000_000), style="dim"),
+        show.cell(entry.session, limit=40),
+        show.cell(entry.event),
+        show.tier(entry.tier),
+        show.verdict(entry.verdict) if entry.verdict is not None else show.cell(entry.outcome),
+        show.cell(entry.tool, limit=40),
     )
-    row = Text()
-    for text, width in parts:
-        row.append_text(text)
-        row.append(" " * (max(0, width - text.cell_len) + 2) if width else "")
-    kinds = [str(one.get("kind", "")) for one in entry.body.get("conflicts", ()) if isinstance(one, dict)]
-    remark = ", ".join(dict.fromkeys(kinds)) or str(entry.body.get("note") or entry.body.get("what") or "")
-    if remark:
-        row.append("  ").append_text(show.cell(remark, "dim italic", 160))
-    return row
+
+
+def reason_of(entry: Entry) -> str:
+    """Return the reason of an entry's verdict: its conflicts with their sessions, else its warning or its note."""
+    found = [one for one in entry.body.get("conflicts", ()) if isinstance(one, dict)]
+    reasons = dict.fromkeys(f"{one.get('kind', '')}: {one.get('instance', '')}" for one in found)
+    if reasons:
+        return ", ".join(reasons)
+    said = entry.body.get("warning") or entry.body.get("note") or entry.body.get("what") or ""
+    return str(said).removeprefix("[Callosum] ")

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from callosum.characters import escaped
 from callosum.cli.codes import NO
 from callosum.cli.options import Config, Json, Namespace, State, exists, open_gate, settings_of
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from callosum.cli.show import Listing
     from callosum.model import Holding
 
 Key = Annotated[str | None, typer.Argument(metavar="[KEY]", help="Only this context key.", show_default=False)]
@@ -57,7 +57,7 @@ def status(
             show.cell(action.tool, limit=40),
             show.tier(action.tier),
             show.state(action.state),
-            show.cell(action.context_key and escaped(action.context_key), limit=100),
+            show.key(action.context_key),
         )
         for action in found.recent_actions
     ]
@@ -86,21 +86,23 @@ def leases(
         raise typer.Exit(NO)
 
 
-def holdings(title: str, found: tuple[Holding, ...], *, note: str = "") -> Table:
+def holdings(title: str, found: tuple[Holding, ...], *, note: str = "") -> Table | Listing:
     """The table of live actions of one sort."""
     from callosum.cli import show
+    from callosum.cli.shortid import short_of
     from callosum.cli.times import since, until
 
     rows = [
         (
+            show.cell(short_of(holding.id)),
             show.cell(holding.id),
             show.cell(holding.instance, limit=40),
             show.cell("lock" if holding.lock else holding.tool, limit=40),
             show.tier(holding.tier),
             show.cell(since(holding.at)),
             show.cell(until(holding.expires) if holding.expires else None),
-            show.cell(holding.context_key and escaped(holding.context_key), limit=100),
+            show.key(holding.context_key),
         )
         for holding in found
     ]
-    return show.table(title, ("<id", "session", "tool", ">tier", "<since", "<left", "key"), rows, note=note)
+    return show.table(title, ("<short", "<id", "session", "tool", ">tier", "<since", "<left", "key"), rows, note=note)

@@ -23,7 +23,7 @@ logger = logging.getLogger("callosum")
 
 TIMEOUT: Final = 30.0
 """How long the command may take, in seconds, before it is ended."""
-_FACTS: Final = ("event", "id", "instance", "tool", "tier", "key", "rule", "warning")
+_FACTS: Final = ("event", "id", "short", "instance", "tool", "tier", "key", "rule", "warning")
 
 
 class Notifier:

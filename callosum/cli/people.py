@@ -9,13 +9,19 @@ import typer
 from callosum.characters import escaped
 from callosum.cli.codes import NO
 from callosum.cli.options import Config, Json, Namespace, State, open_gate, settings_of
+from callosum.cli.shortid import full_id, is_short, read_id
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
     from callosum.gate import LocalGate
     from callosum.model import Action, Report
 
-Id = Annotated[int, typer.Argument(metavar="ID", help="The id of the call, as status and watch show it.", min=1)]
+Id = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", help="The id of the call, long or short, as status and watch show it.", parser=read_id
+    ),
+]
 As = Annotated[
     str | None,
     typer.Option(
@@ -40,15 +46,16 @@ def deny(id: Id, state: State = None, namespace: Namespace = None, config: Confi
     _answer(id, agrees=False, state=state, namespace=namespace, config=config, json=json)
 
 
-def _answer(id: int, *, agrees: bool, state: State, namespace: Namespace, config: Config, json: bool) -> None:
+def _answer(id: str, *, agrees: bool, state: State, namespace: Namespace, config: Config, json: bool) -> None:
     from callosum.cli.person import require_person
 
     settings = settings_of(state, namespace, config)
     with open_gate(settings) as gate:
         by = require_person(gate.store, "approve a call" if agrees else "refuse a call")
         verb = gate.approve if agrees else gate.deny
-        report = verb(id, by=by, channel=_CHANNEL, namespace=settings.namespace)
-        action = gate.store.action(settings.namespace, id) if report.ok else None
+        meant = full_id(gate, id, settings.namespace)
+        report = verb(meant, by=by, channel=_CHANNEL, namespace=settings.namespace)
+        action = gate.store.action(settings.namespace, meant) if report.ok else None
     word = "Approved: it may run once, within an hour, as it was shown." if agrees else "Refused."
     _tell(report, word, action, json=json)
 
@@ -76,8 +83,9 @@ def resolve(
     settings = settings_of(state, namespace, config)
     with open_gate(settings) as gate:
         by = as_ or require_person(gate.store, "resolve a call (a session that has looked says --as NAME)")
-        report = gate.resolve(id, happened=happened, by=by, note=note, namespace=settings.namespace, person=as_ is None)
-        action = gate.store.action(settings.namespace, id) if report.ok else None
+        meant, person = full_id(gate, id, settings.namespace), as_ is None
+        report = gate.resolve(meant, happened=happened, by=by, note=note, namespace=settings.namespace, person=person)
+        action = gate.store.action(settings.namespace, meant) if report.ok else None
     _tell(report, "Settled: it happened." if happened else "Settled: it did not happen.", action, json=json)
 
 
@@ -98,8 +106,8 @@ def release(
     settings = settings_of(state, namespace, config)
     with open_gate(settings) as gate:
         holder, key, id = as_, what, None
-        if what.isascii() and what.isdigit():
-            id = int(what)
+        if is_short(what) or (what.isascii() and what.isdigit()):
+            id = full_id(gate, what.lower(), settings.namespace)
             holder, key = _of_id(gate, id, settings.namespace, as_)
         by = as_ or require_person(gate.store, "release another's lease (a session's own: --as NAME)")
         report = gate.release(holder or "", key, namespace=settings.namespace, by=by, force=holder is None, id=id)
@@ -167,11 +175,7 @@ def _tell(report: Report, word: str, action: Action | None, *, json: bool) -> No
     elif report.ok:
         show.line(word, "green")
         if action is not None:
-            key = (
-                f" on {clean(escaped(action.keys[0].name), 100)}"
-                if action.keys and action.keys[0].name[0] != "="
-                else ""
-            )
+            key = f" on {escaped(action.keys[0].name)}" if action.keys and action.keys[0].name[0] != "=" else ""
             show.line(f"{clean(action.session)}: {clean(action.tool)}{key} (tier {action.tier})", "dim")
     else:
         show.line(f"Nothing was changed: {clean(report.note or 'no', 300)}.")

@@ -25,7 +25,7 @@ def require_person(store: Store, what: str) -> str:
     refuse_agents(store, refusal)
     if not at_terminal():
         raise NotAPerson(f"{refusal}: run it at a terminal of your own, without pipes")
-    return _login()
+    return login()
 
 
 def at_terminal() -> bool:
@@ -39,7 +39,8 @@ def at_terminal() -> bool:
     return True
 
 
-def _login() -> str:
+def login() -> str:
+    """Return the login name of the user who runs this process."""
     import getpass
 
     try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from callosum.cli.shortid import short_of
 from callosum.journal import shown_keys
 from callosum.model import SECOND, Entry, Event, State, Verdict
 
@@ -32,7 +33,6 @@ class Seen(Struct):
     tool: str = ""
     key: str = ""
     verdict: Verdict | None = None
-    paused: float = 0.0
 
 
 class Waiting(Struct, frozen=True):
@@ -49,11 +49,17 @@ class Waiting(Struct, frozen=True):
     rule: str = ""
     params: Any = None
 
+    @property
+    def short(self) -> str:
+        """The short id, for people."""
+        return short_of(self.id)
+
     def facts(self) -> dict[str, Any]:
         """What is told to a program: ``event`` is ``approval`` or ``block``."""
         return {
             "event": "approval" if self.verdict is Verdict.ASK else "block",
             "id": self.id,
+            "short": self.short,
             "instance": self.instance,
             "tool": self.tool,
             "tier": self.tier,
@@ -106,10 +112,6 @@ class Scene:
         seen.last, seen.calls = entry.seq / SECOND, seen.calls + 1
         seen.tool, seen.verdict = entry.tool, entry.verdict
         seen.key = next(iter(shown_keys(entry)), "")
-        if entry.verdict is Verdict.CONFIRM:
-            seen.paused = seen.last
-        elif entry.verdict is not None and entry.verdict.proceed:
-            seen.paused = 0.0
         if len(self.sessions) > _MOST:
             self.sessions.popitem(last=False)
 

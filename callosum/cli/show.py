@@ -6,13 +6,15 @@ Every cell is a ``Text``, never markup, and every text from elsewhere went throu
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
 import msgspec
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -36,9 +38,16 @@ STATES: Final = {
     State.CANCELLED: "dim",
     State.UNKNOWN: "yellow",
 }
-_KEY_WIDTH: Final = 24
-"""Narrower than this a column of keys cannot be read, in characters."""
 TIERS: Final = ("dim", "", "", "yellow", "red")
+_KEY: Final = "key"
+"""The column whose cells people copy: never cut, never broken."""
+_GAP: Final = "  "
+INDENT: Final = "    "
+"""What stands before a key on a line of its own."""
+_NONE: Final = "-"
+_UNNAMED: Final = frozenset({"id", "short", "answer", "state", "time"})
+"""Columns whose cells say by themselves what they are."""
+_NO_LIMIT: Final = 1_000_000
 
 
 @cache
@@ -55,7 +64,7 @@ def line(text: str = "", style: str = "") -> None:
 def cell(value: object, style: str = "", limit: int = 80) -> Text:
     """A table's cell out of anything; None shows as a dash."""
     if value is None or value == "":
-        return Text("-", style="dim")
+        return Text(_NONE, style="dim")
     return Text(clean(str(value), limit), style=style)
 
 
@@ -74,10 +83,15 @@ def tier(value: int | None) -> Text:
     return cell(None) if value is None else Text(str(value), style=TIERS[value] if 0 <= value < len(TIERS) else "")
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Text]], *, note: str = "") -> Table:
+def key(name: str | None) -> Text:
+    """Return a context key as a cell: whole and as it is, with hidden characters escaped."""
+    return Text(escaped(name)) if name else cell(None)
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Text]], *, note: str = "") -> Table | Listing:
     """A table; a column whose name starts with ``>`` stands to the right, with ``<`` it is not wrapped.
 
-    ``note`` stands dim after the title.
+    ``note`` stands dim after the title. Cells of a column named ``key`` can be copied at any width (``Listing``).
     """
     heading = Text.assemble((title, "bold"), (f"  {note}" if note else "", "dim"))
     made = Table(
@@ -95,17 +109,81 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Text]], *,
             justify="right" if column.startswith(">") else "left",
             no_wrap=column.startswith(("<", ">")),
             overflow="fold",
-            min_width=_KEY_WIDTH if column == "key" else None,
         )
+    rows = list(rows)
     for row in rows:
         made.add_row(*row)
-    return made
+    return Listing(made, heading, columns, rows) if _KEY in columns else made
+
+
+class Listing:
+    """A table with a column of keys.
+
+    Where it is wider than the screen, each key gets a line of its own below its row. The key is one unbroken line,
+    which a terminal wraps by itself, so that copying it yields the key.
+    """
+
+    def __init__(self, table: Table, title: Text, columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
+        self._table, self._title, self._columns, self._rows = table, title, columns, rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Render the table, or the rows with their keys below them where the table is too wide."""
+        natural = Measurement.get(console, options.update(max_width=_NO_LIMIT), self._table).maximum
+        if natural <= options.max_width:
+            yield self._table
+            return
+        yield wrapped(self._title)
+        at = self._columns.index(_KEY)
+        others = [number for number in range(len(self._columns)) if number != at]
+        names = [column.lstrip("<>") for column in self._columns]
+        widths = {
+            number: max(len(names[number]), *(row[number].cell_len for row in self._rows)) if self._rows else 0
+            for number in others
+        }
+        aligned = 1 + sum(widths.values()) + len(_GAP) * (len(others) - 1) <= options.max_width
+        if aligned:
+            yield self._aligned([Text(name, style="dim") for name in names], others, widths)
+        for row in self._rows:
+            if aligned:
+                yield self._aligned(row, others, widths)
+            else:
+                yield wrapped(Text(_GAP).join(self._labelled(row, names, others)))
+            yield Text(INDENT).append_text(row[at])
+        yield Text()
+
+    def _aligned(self, row: Sequence[Text], others: Sequence[int], widths: Mapping[int, int]) -> Text:
+        line = Text(" ")
+        for number in others:
+            pad = " " * (widths[number] - row[number].cell_len)
+            right = self._columns[number].startswith(">")
+            line.append(pad if right else "").append_text(row[number]).append("" if right else pad).append(_GAP)
+        line.rstrip()
+        return line
+
+    def _labelled(self, row: Sequence[Text], names: Sequence[str], others: Sequence[int]) -> Iterable[Text]:
+        """The cells; those of short columns, which say little alone, with the column's name."""
+        for number in others:
+            if not row[number].plain.strip() or row[number].plain == _NONE:
+                continue
+            if names[number] == "ago":
+                yield row[number].copy().append(" ago", "dim")
+            elif self._columns[number].startswith(("<", ">")) and names[number] not in _UNNAMED:
+                yield Text(f"{names[number]} ", style="dim").append_text(Text(row[number].plain, row[number].style))
+            else:
+                yield row[number]
+
+
+def wrapped(text: Text, indent: str = "") -> Padding:
+    """Return the text so that it is wrapped between words also where other lines are left to the terminal."""
+    text = text.copy()
+    text.no_wrap, text.overflow = False, "fold"
+    return Padding(text, (0, 0, 0, len(indent)), expand=False)
 
 
 def put(*things: Any) -> None:
     """Prints tables and texts."""
     for thing in things:
-        console().print(thing)
+        console().print(thing, soft_wrap=isinstance(thing, Listing))
 
 
 def json(value: Any) -> None:

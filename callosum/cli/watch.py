@@ -12,7 +12,7 @@ from callosum.characters import escaped
 from callosum.cli.options import Config, Json, Namespace, State, open_gate, settings_of
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Group, RenderableType
     from rich.text import Text
 
     from callosum.cli.notify import Notifier
@@ -60,7 +60,7 @@ def watch(
                 if json:
                     show.json([waiting.facts() for waiting in scene.waiting.values()])
                 else:
-                    show.put(_view(scene, 0, "", None))
+                    show.put(*_view(scene, 0, "", None).renderables)
             elif json or not sys.stdout.isatty():
                 _lines(scene, notifier, complaints, every, json=json)
             else:
@@ -82,11 +82,10 @@ def _lines(scene: Scene, notifier: Notifier, complaints: list[str], every: float
             if json:
                 show.json(waiting.facts())
             else:
-                key = f" on {clean(escaped(waiting.key), 100)}" if waiting.key else ""
+                key = f" on {escaped(waiting.key)}" if waiting.key else ""
                 word = "asks for" if waiting.facts()["event"] == "approval" else "was blocked:"
-                show.line(
-                    f"{waiting.id}  {clean(waiting.instance)} {word} {clean(waiting.tool)}{key} (tier {waiting.tier})"
-                )
+                who, what = clean(waiting.instance), clean(waiting.tool)
+                show.line(f"{waiting.short}  {waiting.id}  {who} {word} {what}{key} (tier {waiting.tier})")
                 sys.stdout.flush()
         while complaints:
             sys.stderr.write(f"callosum: {complaints.pop(0)}\n")
@@ -148,7 +147,7 @@ def _live(
                 said = f"{word} {clean(one.tool)} of {clean(one.instance)}"
 
 
-def _view(scene: Scene, chosen: int | None, said: str, refused: str | None) -> RenderableType:
+def _view(scene: Scene, chosen: int | None, said: str, refused: str | None) -> Group:
     from rich.console import Group
     from rich.text import Text
 
@@ -167,7 +166,9 @@ def _view(scene: Scene, chosen: int | None, said: str, refused: str | None) -> R
         first = max(0, min((chosen or 0) - _ROWS // 2, len(items) - _ROWS))
         rows = [_waiting_row(one, chosen=at == chosen) for at, one in enumerate(items) if first <= at < first + _ROWS]
         note = f"{len(items)} in all" if len(items) > _ROWS else ""
-        parts.append(show.table("For you", ("", "<id", "<since", "session", "tool", ">tier", "key"), rows, note=note))
+        parts.append(
+            show.table("For you", ("", "<short", "<id", "<since", "session", "tool", ">tier", "key"), rows, note=note)
+        )
         if chosen is not None:
             parts += [_params(items[chosen]), show.cell(items[chosen].warning, "dim", 400), Text()]
     else:
@@ -184,8 +185,8 @@ def _view(scene: Scene, chosen: int | None, said: str, refused: str | None) -> R
                         show.cell(since(one.last)),
                         show.cell(one.calls),
                         show.cell(one.tool, limit=40),
-                        show.cell("paused", "yellow") if one.paused else show.verdict(one.verdict),
-                        show.cell(one.key, limit=100),
+                        show.verdict(one.verdict),
+                        show.key(one.key),
                     )
                     for one in sessions
                 ],
@@ -219,13 +220,14 @@ def _waiting_row(one: Waiting, *, chosen: bool) -> tuple[Text, ...]:
     from callosum.model import Verdict
 
     style = "bold" if chosen else ""
-    word = "" if one.verdict is Verdict.ASK else " (blocked)"
+    word = "" if one.verdict is Verdict.ASK else f" ({one.verdict})"
     return (
         show.cell("▶" if chosen else " ", "cyan"),
+        show.cell(one.short, style),
         show.cell(one.id, style),
         show.cell(since(one.at)),
         show.cell(one.instance, style, 40),
         show.cell(one.tool, style, 40).append(word, "red"),
         show.tier(one.tier),
-        show.cell(one.key, style, 100),
+        show.key(one.key),
     )

@@ -38,13 +38,16 @@ def call_of(entry: Entry) -> Call | None:
         annotations=_said(known, "annotations", dict),
         origin=_said(body, "origin", str),
         run=entry.run or None,
-        worktree=_worktree(body.get("worktree")),
+        worktree=_read(body.get("worktree"), Worktree),
+        home=_said(body, "home", str),
+        homes=_read(body.get("homes"), dict[str, str]),
+        worktrees=_read(body.get("worktrees"), dict[str, Worktree | None]),
     )
 
 
-def _worktree(said: Any) -> Worktree | None:
+def _read(said: Any, kind: Any) -> Any:
     try:
-        return msgspec.convert(said, Worktree | None)
+        return msgspec.convert(said, kind | None)
     except msgspec.ValidationError:
         return None
 

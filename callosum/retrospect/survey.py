@@ -77,15 +77,15 @@ class Survey:
         alike = self._before.deciding(call) == self._after.deciding(call)
         other = one if alike else self._after.classify(call)
         found = [] if alike else _shifts(one, other)
-        if self._odd is not None and (found or keys_of(one) != entry.keys):
+        if self._odd is not None and (found or keys_of(one, call.tool) != entry.keys):
             self._odd.add(entry.seq)
             if len(self._odd) > MOST_KEYS:
                 self._odd = None
         if not found:
             return
         self.shifted += counts
-        self._touch(one)
-        self._touch(other)
+        self._touch(one, call.tool)
+        self._touch(other, call.tool)
         for what, was, becomes in found if counts else ():
             place = (what, entry.tool, was, becomes) if what == "tier" else (what, entry.tool)
             group = self._groups.get(place)
@@ -107,7 +107,8 @@ class Survey:
         if call is None or self._all:
             return call is not None
         return any(
-            self.meets([key.name for key in keys_of(rules.classify(call))]) for rules in (self._before, self._after)
+            self.meets([key.name for key in keys_of(rules.classify(call), call.tool)])
+            for rules in (self._before, self._after)
         )
 
     def meets(self, names: Sequence[str]) -> bool:
@@ -121,10 +122,10 @@ class Survey:
                 return True  # a tree may cover any of the keys: rare enough to be played in any case
         return False
 
-    def _touch(self, found: Classification) -> None:
+    def _touch(self, found: Classification, tool: str) -> None:
         if self._all:
             return
-        for key in keys_of(found):
+        for key in keys_of(found, tool):
             self._names.update((key.name, key.name.partition("|")[0]))
             if key.name.endswith("/"):
                 self._trees.add(key.name)

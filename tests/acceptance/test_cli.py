@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,8 +14,11 @@ from pathlib import Path
 import pytest
 
 from callosum import __version__
+from callosum.cli import health
+from callosum.cli.shortid import full_id, is_short, short_of
+from callosum.errors import ConfigError
 from callosum.gate import LocalGate
-from callosum.model import Call, Outcome
+from callosum.model import Call, Commits, Outcome
 from tests.acceptance.command import CALLOSUM, at_terminal, environment, run
 from tests.support import forking
 
@@ -46,13 +50,35 @@ def reply(gate: LocalGate, instance: str = "mira", target: str = "andy") -> int:
 
 
 COMMANDS = (
-    *("status", "leases", "journal", "watch", "explain", "approve", "deny", "resolve", "release", "off", "on"),
-    *("demo", "replay", "doctor", "rules check", "rules suggest", "brief", "search", "events"),
+    *(
+        "status",
+        "leases",
+        "commitments",
+        "journal",
+        "watch",
+        "explain",
+        "approve",
+        "deny",
+        "resolve",
+        "release",
+        "off",
+        "on",
+    ),
+    *("demo", "replay", "doctor", "report", "rules check", "rules suggest", "brief", "search", "events"),
     *("store check", "store migrate", "store copy"),
 )
 
 
 # --- the whole -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", [["--help"], ["status"], ["doctor"]])
+def test_output_that_cannot_show_a_character_shows_another(state: Path, gate: LocalGate, words: list[str]) -> None:
+    reply(gate)
+    shown = run(state, *words, env={"PYTHONIOENCODING": "ascii"})
+    assert "Error" not in shown.stderr, shown.stderr
+    assert shown.stdout.isascii()
+    assert "?" in shown.stdout
 
 
 def test_help_lists_every_command_and_the_exit_codes(state: Path) -> None:
@@ -94,6 +120,7 @@ def test_version_and_completion(state: Path) -> None:
         (("replay", "none.jsonl"), 2, "none.jsonl"),
         (("rules", "check", "none.json"), 2, "none.json: No such file"),
         (("leases",), 1, ""),
+        (("commitments",), 1, ""),
         (("journal",), 1, ""),
         (("release", "a:b", "--as", "mira"), 1, ""),
     ],
@@ -225,6 +252,46 @@ def test_a_reader_that_has_seen_enough_is_no_fault(state: Path, gate: LocalGate)
         assert process.stderr.read() == b""
 
 
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+LONG_KEY = "file:/home/mira/projects/a-rather-long-folder-name/content/2026/november/announcement-of-the-release.md"
+
+
+@pytest.mark.parametrize("columns", [30, 40, 80, 100, 200])
+@pytest.mark.parametrize("words", [("status",), ("leases",), ("journal",), ("watch", "--once")])
+def test_keys_can_be_copied_whole_at_any_width(
+    state: Path, gate: LocalGate, columns: int, words: tuple[str, ...]
+) -> None:
+    path = LONG_KEY.removeprefix("file:")
+    gate.intercept(Call("mira/cron-nightly-cleanup", "Write", {"file_path": path, "content": "x"}))
+    gate.lock("mira/cron-nightly-cleanup", LONG_KEY, tier=4)
+    shown = at_terminal(state, *words, env={"COLUMNS": str(columns)}).text
+    lines = [line.strip() for line in shown.splitlines()]
+    assert any(LONG_KEY in line for line in lines), shown
+    if columns < len(LONG_KEY):  # it stands alone: selecting its lines selects nothing else
+        assert LONG_KEY in lines
+    assert "\u2026" not in shown
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_lines_for_people_break_between_words(state: Path, gate: LocalGate, columns: int) -> None:
+    reply(gate, "mira/an-interactive-session")
+    reply(gate, "doug")
+    pay(gate)
+    for words in (("status",), ("journal",)):
+        shown = _STYLE.sub("", at_terminal(state, *words, env={"COLUMNS": str(columns)}).text)
+        keys = ("    ", str(state))
+        for line in shown.splitlines():
+            assert len(line) <= columns or line.startswith(keys), (words, line)
+        for word in ("mira/an-interactive-session", "message", "thread:andy:m1", "payment:globex"):
+            assert word in shown, (words, word)
+
+
+def test_a_pipe_gets_one_line_for_each_entry_of_the_journal(state: Path, gate: LocalGate) -> None:
+    gate.intercept(Call("mira", "Write", {"file_path": LONG_KEY.removeprefix("file:"), "content": "x"}))
+    reply(gate)
+    assert len(run(state, "journal", env={"COLUMNS": "40"}).stdout.splitlines()) == 3
+
+
 # --- explain -----------------------------------------------------------------------------------------------
 
 
@@ -239,10 +306,38 @@ def test_explain_says_rule_tier_keys_and_verdict_and_records_nothing(state: Path
     assert found["tier"] == 3
     assert found["decision"]["conflicts"][0]["kind"] == "held"
     options = run(state, "explain", "message", "-p", "action=send", "-p", "target=andy", "-p", "replyTo=m1", "--json")
-    assert json.loads(options.stdout)["keys"] == [{"key": "thread:andy:m1", "mode": "write"}]
+    assert json.loads(options.stdout)["keys"] == [
+        {"key": "thread:andy:m1", "mode": "write"},
+        {"key": "thread:|m1", "mode": "append"},
+    ]
     whole = run(state, "explain", '{"tool": "pay", "params": {"to": "x"}}', "--json")
     assert json.loads(whole.stdout)["decision"]["verdict"] == "ask"
     assert len(gate.entries()) == before
+
+
+def test_explain_with_pause_shows_what_an_installed_host_would_get(state: Path, gate: LocalGate) -> None:
+    gate.complete("mira", id=reply(gate))
+    call = ("explain", "message", '{"action": "send", "target": "andy", "replyTo": "m1", "message": "No, not at all"}')
+    quiet, paused = (run(state, *call, "--json", *more) for more in ((), ("--pause",)))
+    assert json.loads(quiet.stdout)["decision"]["verdict"] == "warn"
+    decision = json.loads(paused.stdout)["decision"]
+    assert (decision["verdict"], decision["proceed"]) == ("confirm", False)
+    assert "to confirm it" in decision["warning"]
+
+
+def test_journal_events_and_status_have_one_word_for_one_outcome(state: Path, gate: LocalGate) -> None:
+    gate.complete("mira", id=reply(gate))
+    no = {"action": "send", "target": "andy", "replyTo": "m1", "message": "No, not at all"}
+    assert gate.intercept(Call("doug", "message", no, pause=True)).verdict == "confirm"
+    assert gate.intercept(Call("anna", "message", no)).verdict == "warn"
+    rows = run(state, "journal").stdout.splitlines()
+    for who, verdict, by in (("doug", "confirm", "mira"), ("anna", "warn", "mira")):
+        (row,) = [row for row in rows if f" {who} " in row]
+        assert f" {verdict} " in row
+        assert f"recent: {by}" in row
+    told = run(state, "events", "--last", "9")
+    assert "message  confirm: Conflict: mira acted on" in told.stdout
+    assert "message  warn, high: Conflict: mira acted on" in told.stdout
 
 
 def test_explain_needs_no_state_folder(state: Path) -> None:
@@ -321,6 +416,48 @@ def test_deny_at_a_terminal(state: Path, gate: LocalGate) -> None:
     decision = gate.intercept(Call("mira", "pay", {"to": "globex", "amount": 5}))
     assert not decision.proceed
     assert "A person refused this" in (decision.warning or "")
+
+
+def test_a_short_id_means_the_call_it_is_shown_beside(state: Path, gate: LocalGate) -> None:
+    first, second, third = pay(gate), pay(gate, "acme"), reply(gate)
+    gate.complete("mira", id=third, outcome="unknown")
+    lease = gate.lock("mira", "file:/a", tier=4).id
+    assert lease is not None
+    shown = run(state, "status").stdout
+    for id in (first, second, third, lease):
+        assert re.search(rf"{short_of(id)} +{id}", shown)
+    assert at_terminal(state, "approve", short_of(first)).code == 0
+    assert at_terminal(state, "deny", short_of(second).upper()).code == 0
+    assert at_terminal(state, "resolve", short_of(third), "--happened").code == 0
+    assert at_terminal(state, "release", short_of(lease)).code == 0
+    found = {entry.action: entry.event for entry in gate.entries() if entry.event in {"approve", "deny", "resolve"}}
+    assert found == {first: "approve", second: "deny", third: "resolve"}
+    again = at_terminal(state, "approve", short_of(first))
+    assert (again.code, "Nothing was changed" in again.text) == (1, True)
+
+
+def test_a_short_id_overrides_a_block(state: Path, gate: LocalGate) -> None:
+    gate.lock("doug", "payment:globex", tier=4)
+    decision = gate.intercept(Call("mira", "pay", {"to": "globex", "amount": 5}))
+    assert decision.verdict == "block"
+    assert at_terminal(state, "approve", short_of(decision.id)).code == 0
+
+
+def test_a_short_id_that_means_two_calls_or_none_is_refused(
+    state: Path, gate: LocalGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = pay(gate), pay(gate, "acme")
+    with pytest.raises(ConfigError, match="no call that waits has this short id"):
+        full_id(gate, next(id for id in ("a2b3", "b2b3", "c2b3") if id != short_of(first)), "default")
+    monkeypatch.setattr("callosum.cli.shortid.short_of", lambda id: "a2b3")
+    with pytest.raises(ConfigError, match=f"means 2 calls: say {first} or {second}"):
+        full_id(gate, "a2b3", "default")
+
+
+def test_short_ids_of_neighbouring_calls_differ() -> None:
+    ids = range(1_795_447_615_637_991, 1_795_447_615_637_991 + 100_000, 1_000)
+    assert len({short_of(id) for id in ids}) == len(ids)
+    assert all(is_short(short_of(id)) for id in ids)
 
 
 @pytest.mark.parametrize(
@@ -491,9 +628,17 @@ def test_rules_check_names_the_exact_place(state: Path, gate: LocalGate, tmp_pat
     }
 
 
-def test_doctor_finds_nothing_where_all_is_well(state: Path, gate: LocalGate) -> None:
-    shown = run(state, "doctor")
-    assert (shown.returncode, "All is well." in shown.stdout) == (0, True), shown
+def test_doctor_without_a_host_does_not_say_that_all_is_well(state: Path, gate: LocalGate, tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path)}
+    shown = run(state, "doctor", env=env)
+    assert (shown.returncode, "All is well." in shown.stdout) == (0, False), shown
+    assert "no host asks the gate: callosum install HOST" in shown.stdout
+    (tmp_path / "servers.json").write_text('{"mcpServers": {"files": {"command": "cat"}}}')
+    run(state, "install", "mcp", str(tmp_path / "servers.json"), "--yes", env=env)
+    assert "All is well." in run(state, "doctor", env=env).stdout
+
+
+def test_doctor_finds_nothing_where_nothing_is_wrong(state: Path, gate: LocalGate) -> None:
     found = json.loads(run(state, "doctor", "--json").stdout)
     assert found["ok"]
     assert {"versions", "state folder", "disk", "rules", "store", "log"} <= {one["check"] for one in found["findings"]}
@@ -517,9 +662,77 @@ def test_doctor_names_what_is_wrong_and_what_to_do(state: Path, gate: LocalGate)
     assert "things are wrong" in run(state, "doctor").stdout
 
 
+def test_doctor_finds_the_unrelated_package_of_the_same_name(state: Path, gate: LocalGate, tmp_path: Path) -> None:
+    def doctor() -> dict[str, str]:
+        script = f"import sys; sys.path.append({str(tmp_path)!r}); import callosum.cli; callosum.cli.main()"
+        program = (sys.executable, "-c", script)
+        found = json.loads(run(state, "doctor", "--json", program=program).stdout)["findings"]
+        return {one["check"]: one["level"] + " " + one["says"] for one in found}
+
+    assert "package" not in doctor(), "callosum-protocol is this one"
+    (tmp_path / "callosum-1.0.3.dist-info").mkdir()
+    (tmp_path / "callosum-1.0.3.dist-info" / "METADATA").write_text("Name: callosum\nVersion: 1.0.3\n")
+    assert doctor()["package"].startswith("wrong the unrelated package callosum 1.0.3 is installed")
+
+
+def test_doctor_calls_a_read_only_mount_by_its_name(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state.mkdir(mode=0o700)
+    real = os.statvfs(state)
+    monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result((*real[:8], os.ST_RDONLY, real[9])))
+    found = [(one.check, one.level, one.says) for one in (*health._folder(state), *health._room(state))]
+    assert found == [("disk", "wrong", f"{state} is on a file system that is mounted read-only")]
+    monkeypatch.undo()
+    assert [one.level for one in health._room(state)] == ["ok"]
+
+
+def test_a_broken_rules_file_is_named_wherever_it_is_read(state: Path, gate: LocalGate) -> None:
+    (state / "tiers.json").write_text('{"rules": [{"name": "pay", "tier": 9, "tool": "pay"}]}')
+    place = f"{state / 'tiers.json'}: rules[0].tier: "
+    for words in (("explain", "pay", "{}"), ("rules", "check"), ("rules", "suggest"), ("stdio",)):
+        shown = run(state, *words)
+        assert (shown.returncode, place in shown.stderr) == (2, True), (words, shown)
+    assert place in run(state, "doctor").stdout
+    with pytest.raises(ConfigError, match=re.escape(place)):
+        LocalGate(state)
+
+
 def test_doctor_says_when_the_store_is_not_ours(state: Path) -> None:
     state.mkdir(mode=0o700)
     (state / "gate.db").write_text("not a database")
     (state / "gate.db").chmod(0o600)
     shown = run(state, "doctor")
     assert (shown.returncode, "is not a database of Callosum" in shown.stdout) == (1, True), shown
+
+
+def test_commitments_are_listed_by_session_key_and_end(state: Path, gate: LocalGate) -> None:
+    gate.intercept(Call("mira", "accept_invitation", {"event_id": "e1"}, session="chat"))
+    gate.intercept(Call("mira", "confirm_booking", {"booking_id": "b1"}, session="chat"))
+    says = Commits("approve", what="the [bold]offer", to="the bank")
+    gate.intercept(Call("doug", "update_document", {"document_id": "d1"}, commits=says))
+    found = json.loads(run(state, "commitments", "--json").stdout)
+    assert [(one["instance"], one["contextKeys"], one["decided"]) for one in found] == [
+        ("doug", ["doc:d1"], "approved"),
+        ("mira/chat", ["booking:b1"], "confirmed"),
+        ("mira/chat", ["event:e1"], "accepted"),
+    ]
+    assert all(29 * 86_400 < one["until"] - one["at"] < 31 * 86_400 for one in found)
+    shown = run(state, "commitments", env={"COLUMNS": "160"}).stdout
+    assert "the [bold]offer (to the bank)" in shown
+    assert [one["id"] for one in json.loads(run(state, "commitments", "event:e1", "--json").stdout)] == [found[2]["id"]]
+    assert len(json.loads(run(state, "commitments", "--session", "mira/chat", "--json").stdout)) == 2
+    gate.heard("mira", "SessionEnd", {}, session="chat")
+    found = json.loads(run(state, "commitments", "--session", "mira/chat", "--json").stdout)
+    assert {one["owner"] for one in found} == {"mira"}
+    assert run(state, "commitments", "event:none").returncode == 1
+
+
+def test_a_brief_shows_the_commitments_on_its_keys_and_no_others(state: Path, gate: LocalGate) -> None:
+    for event in ("e1", "e2"):
+        made = gate.intercept(Call("mira", "accept_invitation", {"event_id": event}, session="chat"))
+        gate.complete("mira", id=made.id, session="chat")
+    shown = run(state, "brief", "--instance", "doug", "--key", "event:e1").stdout
+    told = shown.partition("Committed to by others")[2].partition("\n\n")[0].splitlines()
+    assert told[1].startswith('- mira/chat accepted "event:e1"')
+    assert "it counts for 30 d more" in told[1]
+    assert "e2" not in told[1]
+    assert "Committed" not in run(state, "brief", "--instance", "mira", "--session", "chat", "--key", "event:e1").stdout

@@ -1,0 +1,81 @@
+"""``callosum commitments``: which sides sessions have taken that still count."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from callosum.cli.codes import NO
+from callosum.cli.options import Config, Json, Namespace, State, exists, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.text import Text
+
+    from callosum.model import Standing
+
+Key = Annotated[str | None, typer.Argument(metavar="[KEY]", help="Only those on this context key.", show_default=False)]
+Session = Annotated[
+    str | None, typer.Option("--session", metavar="NAME", help="Only those of this session (instance/session).")
+]
+_SHOWN_KEYS: Final = 2
+
+
+def commitments(
+    key: Key = None,
+    session: Session = None,
+    state: State = None,
+    namespace: Namespace = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """List the commitments that count, by session, key and end; exit code 1 if there is none.
+
+    A commitment is a side taken on an event, a booking, an order or a slot, or one
+    that a call declared. It counts until it is over, until a contrary action went
+    through, or for 30 days.
+    """
+    from callosum.cli import show
+    from callosum.gate.records import commitments_of
+    from callosum.redact import SecretDigests
+    from callosum.rulebook import kept_secret
+    from callosum.stores.opening import open_store
+
+    settings = settings_of(state, namespace, config)
+    found: tuple[Standing, ...] = ()
+    if exists(settings):
+        store = open_store(settings)
+        try:
+            secrets = SecretDigests(kept_secret(settings.state))
+            found = commitments_of(store, settings.namespace, key, session, secrets=secrets)
+        finally:
+            store.close()
+    if json:
+        show.json(found)
+    elif found:
+        columns = ("session", "did", "<since", "<until", "key", "what")
+        show.put(show.table("Commitments", columns, map(_row, found), note="a contrary call of others is paused"))
+    else:
+        show.line("No commitment" + (" on this key." if key else "."))
+    if not found:
+        raise typer.Exit(NO)
+
+
+def _row(one: Standing) -> Sequence[Text]:
+    from callosum.cli import show
+    from callosum.cli.times import since, until
+
+    more = len(one.context_keys) - _SHOWN_KEYS
+    keys = ", ".join(one.context_keys[:_SHOWN_KEYS]) + (f" and {more} more" if more > 0 else "")
+    owner = "" if one.owner == one.instance else f" (ended; {one.owner} owns it)"
+    what = f"{one.what} (to {one.to})" if one.what and one.to else one.what or one.to
+    return (
+        show.cell(one.instance + owner, limit=80),
+        show.cell(one.decided or one.side, limit=40),
+        show.cell(since(one.at)),
+        show.cell(until(one.until)),
+        show.key(keys),
+        show.cell(what),
+    )

@@ -1,0 +1,148 @@
+"""``callosum report``: what the gate stopped, or would have stopped while it only observed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from callosum.cli.codes import NO
+from callosum.cli.options import Config, Json, State, exists, open_gate, settings_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.text import Text
+
+    from callosum.model import Entry
+
+_PAUSED: Final = ("confirm", "ask")
+_STOPPED: Final = (*_PAUSED, "block")
+_KEPT: Final = 2000
+"""Number of stopped calls that are listed at most, the newest."""
+_NAMES: Final = {"confirm": "pause", "ask": "ask", "block": "block"}
+
+
+def report(
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help='From then on: a time, or how long ago ("7d").')
+    ] = "30d",
+    last: Annotated[
+        int, typer.Option("--last", "-n", min=0, metavar="N", help="List the newest N; 0 means 2,000.")
+    ] = 50,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", metavar="NAME", help="Only this namespace; without it all.")
+    ] = None,
+    state: State = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Count the calls that were stopped, or would have been while the gate only observed, and list them.
+
+    Exit code 1 if no call is recorded for this time.
+    """
+    from callosum.cli import show
+    from callosum.cli.times import moment
+    from callosum.journal import Filter, Journal
+
+    settings = settings_of(state, namespace, config)
+    wanted = Filter(namespace=namespace, event="intercept", since=moment(since, "--since"))
+    counts: Counter[str] = Counter()
+    listed: list[Entry] = []
+    with open_gate(settings) as gate:
+        for entry in Journal(gate.store, settings.state).read(wanted):
+            counts["calls"] += 1
+            verdict, observed = _answer(entry)
+            if verdict == "warn":
+                counts["wouldWarn" if observed else "warned"] += 1
+            elif verdict in _STOPPED:
+                word = "Paused" if verdict in _PAUSED else "Blocked"
+                counts[f"would{word}" if observed else word.lower()] += 1
+                listed.append(entry)
+                del listed[: -(last or _KEPT)]
+        observing = gate.status(namespace=settings.namespace).observing_until
+    total = sum(counts[name] for name in ("wouldPaused", "wouldBlocked", "paused", "blocked"))
+    if json:
+        show.json({**_counted(counts), "listed": [_facts(entry) for entry in reversed(listed)]})
+    elif not counts["calls"]:
+        show.line("No calls are recorded for this time." if exists(settings) else "Nothing has been decided here yet.")
+    else:
+        _print(counts, listed, total, observing or (settings.mode == "observe"))
+    if not counts["calls"]:
+        raise typer.Exit(NO)
+
+
+def _answer(entry: Entry) -> tuple[str, bool]:
+    """Return what the gate would have answered if it had not only observed, and whether it only observed."""
+    observed = entry.body.get("observed")
+    return (observed, True) if isinstance(observed, str) else (str(entry.verdict or ""), False)
+
+
+def _counted(counts: Counter[str]) -> dict[str, int]:
+    names = {"wouldPaused": "wouldHavePaused", "wouldBlocked": "wouldHaveBlocked", "wouldWarn": "wouldHaveWarned"}
+    order = ("calls", "wouldPaused", "wouldBlocked", "wouldWarn", "paused", "blocked", "warned")
+    return {names.get(name, name): counts[name] for name in order}
+
+
+def _facts(entry: Entry) -> dict[str, Any]:
+    from callosum.cli.journal import reason_of
+    from callosum.journal import shown_keys
+
+    verdict, observed = _answer(entry)
+    return {
+        "id": entry.seq,
+        "at": entry.seq / 1_000_000,
+        "session": entry.session,
+        "tool": entry.tool,
+        "tier": entry.tier,
+        "verdict": verdict,
+        "observed": observed,
+        "keys": shown_keys(entry),
+        "rule": entry.rule,
+        "why": reason_of(entry),
+    }
+
+
+def _print(counts: Counter[str], listed: list[Entry], total: int, observing: float | bool) -> None:
+    from callosum.cli import show
+    from callosum.cli.times import clock
+
+    would = f"{counts['wouldPaused']:,} would have been paused, {counts['wouldBlocked']:,} blocked"
+    did = f"{counts['paused']:,} were paused, {counts['blocked']:,} blocked"
+    said = [would] if observing or counts["wouldPaused"] or counts["wouldBlocked"] else []
+    if not said or counts["paused"] or counts["blocked"]:
+        said.append(did)
+    here = f"; here {'it is' if total == 1 else 'they are'}" if total else ""
+    show.line(f"Of {counts['calls']:,} calls, {' and '.join(said)}{here}.", "bold")
+    warned = counts["wouldWarn"] + counts["warned"]
+    if warned:
+        show.line(f"{warned:,} more ran with a warning to the agent, or would have: callosum journal --verdict warn")
+    if observing:
+        until = f" until {clock(observing)}; callosum on ends that" if not isinstance(observing, bool) else ""
+        show.line(f"The gate only observes{until}.", "yellow")
+    if not listed:
+        return
+    show.line()
+    note = f"the newest {len(listed)}; more with -n" if total > len(listed) else ""
+    columns = ("<time", "<answer", "session", "tool", ">tier", "key", "why")
+    show.put(show.table("Stopped, or would have been", columns, map(_row, reversed(listed)), note=note))
+
+
+def _row(entry: Entry) -> Sequence[Text]:
+    from callosum.cli import show
+    from callosum.cli.journal import reason_of
+    from callosum.cli.times import clock
+    from callosum.journal import shown_keys
+    from callosum.model import Verdict
+
+    verdict, _ = _answer(entry)
+    return (
+        show.cell(clock(entry.seq / 1_000_000)),
+        show.cell(_NAMES[verdict], show.VERDICTS[Verdict(verdict)]),
+        show.cell(entry.session, limit=40),
+        show.cell(entry.tool, limit=40),
+        show.tier(entry.tier),
+        show.key("  ".join(shown_keys(entry))),
+        show.cell(reason_of(entry) or None, limit=160),
+    )
