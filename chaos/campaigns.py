@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from chaos.checker import meet
 from chaos.estate import Engine
+from chaos.files import change_database, cut_log
 from chaos.history import Event
 from chaos.scene import (
     Fault,
@@ -15,20 +16,27 @@ from chaos.scene import (
     crash_redis,
     end_backends,
     fail_disk,
+    fill_redis,
     freeze_postgres,
     freeze_redis,
     hang_server,
     kill_server,
     kill_worker,
+    restart_read_only,
+    set_clock,
     stall_server,
     stall_worker,
     starve_server,
     stop_answering,
     through,
 )
+from chaos.worker import KINDS, clock_of
 
 _NETWORK: Final = (through("delay"), through("silent"), through("reset"))
 _BITS: Final = through("corrupt")
+_CHANGES: Final = tuple(
+    change_database(how) for how in ("removed", "replaced by an empty one", "replaced by an older one")
+)
 _DAY: Final = 86_400.0
 _HOUR: Final = 3_600.0
 
@@ -36,24 +44,28 @@ _HOUR: Final = 3_600.0
 class Campaign(NamedTuple):
     """``stage`` starts workers and servers; ``faults`` happen to them.
 
-    ``counts`` tells how many faults lie in the history itself, where nothing is broken from outside. ``load``: least
-    seconds that it needs. ``checked`` False: bits are flipped where nothing can notice, so only that everybody goes on
-    is asked. ``settles``: a fault waits until everybody has come over the one before. ``ttl``: seconds that a lease
-    lasts. ``timed`` False: the store may follow a clock that is wrong once no lease is open. ``spools``: what clients
-    could not cancel or report must arrive later.
+    ``counts`` tells how many faults of which kind lie in the history itself. ``load``: least seconds that it needs.
+    ``checked`` False: bits are flipped where nothing can notice, so only that everybody goes on is asked. ``settles``:
+    a fault waits until everybody has come over the one before. ``ttl``: seconds that a lease lasts. ``tier``: decisions
+    below it may be lost. ``timed`` False: the store may follow a clock that is wrong once no lease is open. ``spools``:
+    what clients could not cancel or report must arrive later. ``often``: a thorough run counts its faults.
+    ``fails``: it shows a fault that is not mended, and runs only by name.
     """
 
     name: str
     engine: Engine
     stage: Callable[[Scene], None]
     faults: Sequence[Fault] = ()
-    counts: Callable[[Scene, Sequence[Event]], int] | None = None
+    counts: Callable[[Scene, Sequence[Event]], Mapping[str, int]] | None = None
     load: float = 1.5
     checked: bool = True
     settles: bool = False
     ttl: float = 1.0
+    tier: int = 0
     timed: bool = True
     spools: bool = False
+    often: bool = False
+    fails: bool = False
 
 
 # --- stages -------------------------------------------------------------------------------------------
@@ -66,7 +78,12 @@ def embedded(scene: Scene) -> None:
 
 def torn(scene: Scene) -> None:
     """The negative control: gates that look in one transaction and write in another."""
-    scene.spawn(4, torn=True, apart=0.0, kinds={"lock": 1}, places=1)
+    scene.spawn(4, broken_store="torn", apart=0.0, kinds={"lock": 1}, places=1)
+
+
+def unwatched(scene: Scene) -> None:
+    """The negative control: gates that never ask whether the database is still the one that they acknowledged into."""
+    scene.spawn(4, broken_store="unwatched")
 
 
 def one_server(scene: Scene) -> None:
@@ -76,11 +93,11 @@ def one_server(scene: Scene) -> None:
 
 
 def impatient_clients(scene: Scene) -> None:
-    """Clients that wait for 0.3 s and send nothing twice; two of them spool where the server looks."""
+    """Clients that wait for a second and send nothing twice; two of them spool where the server looks."""
     scene.serve()
-    urls = (scene.sites[0].url(),)
-    scene.spawn(2, urls=urls, deadline=0.3, tries=1, spool=str(scene.sites[0].state))
-    scene.spawn(2, urls=urls, deadline=0.3, tries=1)
+    plan = {"urls": (scene.sites[0].url(),), "deadline": 1.0, "tries": 1, "kinds": {**KINDS, "note": 40}}
+    scene.spawn(2, spool=str(scene.sites[0].state), **plan)
+    scene.spawn(2, **plan)
 
 
 def server_on_a_faulty_disk(scene: Scene) -> None:
@@ -88,13 +105,14 @@ def server_on_a_faulty_disk(scene: Scene) -> None:
     scene.serve(faulty_disk=True)
     urls = (scene.sites[0].url(),)
     scene.spawn(2, urls=urls)
-    scene.spawn(2, urls=urls, deadline=0.2, tries=1)
+    scene.spawn(2, urls=urls, deadline=0.5, tries=1)
 
 
 def jumping_clock(scene: Scene) -> None:
     """Gates of processes' own on one file; the clock of one jumps an hour ahead while they work."""
+    clock_of(scene.folder).write_bytes(b"\0")
     scene.spawn(3)
-    scene.spawn(1, ahead=_HOUR, jumps=1.0)
+    scene.spawn(1, ahead=_HOUR, jumps=True)
 
 
 def _on_postgres(scene: Scene) -> None:
@@ -248,7 +266,7 @@ def sets_on_redis(scene: Scene) -> None:
 # --- faults that lie in what is done --------------------------------------------------------------------
 
 
-def crossed(scene: Scene, events: Sequence[Event]) -> int:
+def crossed(scene: Scene, events: Sequence[Event]) -> dict[str, int]:
     """How often two sessions asked at once for keys in contrary orders."""
     asked = [event for event in events if event.what == "invoke" and event.verb == "intercept"]
     ends = {(event.who, event.op): event.at for event in events if event.what != "invoke" and event.verb == "intercept"}
@@ -258,7 +276,7 @@ def crossed(scene: Scene, events: Sequence[Event]) -> int:
         live = [one for one in live if ends.get((one.who, one.op), 0) > event.at]
         found += sum(_contrary(one.keys, event.keys) for one in live if one.who != event.who)
         live.append(event)
-    return found
+    return {"keys asked for in contrary orders": found}
 
 
 def _contrary(one: Sequence[str], other: Sequence[str]) -> bool:
@@ -267,13 +285,14 @@ def _contrary(one: Sequence[str], other: Sequence[str]) -> bool:
     return any(a < c and b > d for a, b in places for c, d in places)
 
 
-def off(scene: Scene, events: Sequence[Event]) -> int:
+def off(scene: Scene, events: Sequence[Event]) -> dict[str, int]:
     """How many answers sessions with a wrong clock got."""
     wrong = {name for name, plan in scene.plans.items() if plan.ahead}
-    return sum(event.what == "answer" and event.who.partition(":")[0] in wrong for event in events)
+    answers = sum(event.what == "answer" and event.who.partition(":")[0] in wrong for event in events)
+    return {"answer to a process with a wrong clock": answers}
 
 
-def crowded(scene: Scene, events: Sequence[Event]) -> int:
+def crowded(scene: Scene, events: Sequence[Event]) -> dict[str, int]:
     """How often more requests were under way in a process than it has connections."""
     under_way: dict[str, int] = {}
     found = 0
@@ -283,13 +302,22 @@ def crowded(scene: Scene, events: Sequence[Event]) -> int:
         name = event.who.partition(":")[0]
         under_way[name] = under_way.get(name, 0) + (1 if event.what == "invoke" else -1)
         found += event.what == "invoke" and under_way[name] > 2
-    return found
+    return {"more requests than connections": found}
 
 
-def given_up(scene: Scene, events: Sequence[Event]) -> int:
-    """Return how many calls got no answer in time and were not sent again."""
-    return sum(event.what == "unknown" and event.verb == "intercept" for event in events)
+def without_gate(scene: Scene, events: Sequence[Event]) -> dict[str, int]:
+    """How many calls of tier 4 were given up, reports were spooled and calls ran without the gate."""
+    tiers = {event.op: event.tier for event in events if event.what == "invoke" and event.verb == "intercept"}
+    gone = [event for event in events if event.what == "unknown"]
+    return {
+        "tier-4 call given up": sum(event.verb == "intercept" and tiers[event.op] >= 4 for event in gone),
+        "report spooled": sum(event.verb == "complete" for event in gone),
+        "late call": sum(event.what == "note" and event.verb == "late" for event in events),
+    }
 
+
+_CUTS: Final = (cut_log("truncated"), cut_log("halved"), cut_log("removed"))
+_GIVING_UP: Final[dict[str, Any]] = {"ttl": 5.0, "load": 3, "spools": True, "settles": True, "often": True}
 
 CAMPAIGNS: Final = (
     Campaign("sqlite-killed", "sqlite", embedded, (kill_worker, stall_worker)),
@@ -299,18 +327,35 @@ CAMPAIGNS: Final = (
     Campaign("server-bits-tls", "sqlite", bits_over_https, (_BITS,)),
     Campaign("server-bits", "sqlite", bits_over_http, (_BITS,), checked=False),
     Campaign("server-clock", "sqlite", wrong_clock_at_server, counts=off),
-    Campaign("server-hung", "sqlite", impatient_clients, (hang_server,), ttl=5.0, load=3, spools=True),
-    Campaign("server-away", "sqlite", impatient_clients, (stop_answering,), ttl=5.0, load=3, spools=True),
+    Campaign(
+        "server-hung",
+        "sqlite",
+        impatient_clients,
+        (hang_server,),
+        without_gate,
+        **_GIVING_UP,
+    ),
+    Campaign(
+        "server-away",
+        "sqlite",
+        impatient_clients,
+        (stop_answering,),
+        without_gate,
+        **_GIVING_UP,
+    ),
     Campaign(
         "server-disk",
         "sqlite",
         server_on_a_faulty_disk,
-        (fail_disk("sync"), fail_disk("full"), starve_server),
-        ttl=5.0,
-        load=3,
-        spools=True,
+        (fail_disk("sync"), fail_disk("full"), fail_disk("read-only"), starve_server, restart_read_only),
+        **_GIVING_UP,
     ),
-    Campaign("sqlite-clock", "sqlite", jumping_clock, (kill_worker,), counts=off, timed=False, load=3),
+    Campaign(
+        "sqlite-clock", "sqlite", jumping_clock, (set_clock, kill_worker), counts=off, timed=False, load=3, often=True
+    ),
+    Campaign("sqlite-changed", "sqlite", embedded, _CHANGES, tier=3, load=3),
+    Campaign("server-changed", "sqlite", one_server, _CHANGES, tier=3, load=3, often=True),
+    Campaign("server-log", "sqlite", one_server, _CUTS, tier=3, load=3, settles=True, often=True, fails=True),
     Campaign("postgres-backends", "postgres", servers_on_postgres, (end_backends, kill_worker)),
     Campaign("postgres-crash", "postgres", servers_on_postgres, (crash_postgres, kill_server)),
     Campaign("postgres-network", "postgres", wire_to_postgres, _NETWORK, settles=True),
@@ -318,8 +363,8 @@ CAMPAIGNS: Final = (
     Campaign("postgres-pool", "postgres", small_pool, (end_backends,), counts=crowded),
     Campaign("postgres-clock", "postgres", wrong_clock_on_postgres, (kill_worker,), counts=off),
     Campaign("postgres-sets", "postgres", sets_on_postgres, (end_backends,), counts=crossed),
-    Campaign("postgres-frozen", "postgres", servers_on_postgres, (freeze_postgres,)),
-    Campaign("redis-frozen", "redis", servers_on_redis, (freeze_redis,)),
+    Campaign("postgres-frozen", "postgres", servers_on_postgres, (freeze_postgres,), often=True),
+    Campaign("redis-frozen", "redis", servers_on_redis, (freeze_redis, fill_redis), often=True),
     Campaign("redis-crash", "redis", servers_on_redis, (crash_redis, kill_server)),
     Campaign("redis-killed", "redis", gates_on_redis, (kill_worker, stall_worker)),
     Campaign("redis-network", "redis", wire_to_redis, _NETWORK, settles=True),
@@ -327,5 +372,6 @@ CAMPAIGNS: Final = (
     Campaign("redis-clock", "redis", wrong_clock_on_redis, (kill_worker,), counts=off),
     Campaign("redis-sets", "redis", sets_on_redis, counts=crossed),
 )
-"""In this order. ``TORN`` is not among them: it must fail."""
+"""In this order. ``TORN`` and ``UNWATCHED`` are not among them: they must fail."""
 TORN: Final = Campaign("torn", "sqlite", torn, (kill_worker,))
+UNWATCHED: Final = Campaign("unwatched", "sqlite", unwatched, _CHANGES, tier=3)

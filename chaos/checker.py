@@ -34,6 +34,7 @@ _US: Final = 1_000_000
 SLACK: Final = 0.05
 """Seconds by which two clocks of one machine may differ in how long a lease lasts."""
 _ENDINGS: Final = frozenset({Did.COMPLETE, Did.RELEASE, Did.RESOLVE})
+_ENTERED: Final = frozenset({Did.INTERCEPT, Did.LATE})
 _LEASED: Final = 3
 """The lowest tier whose actions hold a lease."""
 
@@ -150,6 +151,9 @@ def _read(events: Sequence[Event], promise: Promise) -> _Told:
                 lease.ends = min(lease.ends, event.at)
         elif event.what == "unknown":
             lost = asked.pop(name)
+            for lease in told.leases.values() if lost.verb == "intercept" else ():
+                if lease.asked.op == event.op:  # asked for again and given up: what the call had opened is taken back
+                    lease.ends = min(lease.ends, lost.at)
             if lost.verb in ("lock", "release"):
                 # They go by the key alone: wherever they are, they may still open or end a lock of the session.
                 given_up |= {(event.who, key) for key in lost.keys}
@@ -348,7 +352,7 @@ def _kept(told: _Told, journal: Sequence[Entry], promise: Promise) -> list[Viola
 
 
 def _spooled(events: Sequence[Event], journal: Sequence[Entry]) -> list[Violation]:
-    """Return the leases of calls that were given up and yet ran out, and the reports that never arrived.
+    """Return the leases of calls that were given up and yet ran out, and the reports and late calls that never arrived.
 
     A session whose process was killed could not spool anything, so its calls are left out.
     """
@@ -363,7 +367,12 @@ def _spooled(events: Sequence[Event], journal: Sequence[Entry]) -> list[Violatio
     unknown = {key: event for key, event in last.items() if event.what == "unknown"}
     opened: dict[int, Event] = {}
     completed = set()
-    found = []
+    entered = {(entry.session, entry.body.get("callId")) for entry in journal if entry.event in _ENTERED}
+    found = [
+        Violation("no lost late call", f"{event.op} of {event.who} ran without the gate and is not there", event.at)
+        for event in events
+        if event.verb == "late" and event.who.partition(":")[0] not in killed and (event.who, event.op) not in entered
+    ]
     for entry in journal:
         if entry.event is Did.INTERCEPT and entry.verdict is not None and entry.verdict.proceed:
             call = "intercept", str(entry.body.get("callId", ""))
@@ -435,6 +444,7 @@ class _Replay:
         self._waited: set[int] = set()
         self._ended: dict[int, Entry] = {}
         self._calls: dict[tuple[str, str], int] = {}
+        self._refused: dict[tuple[str, str], list[int]] = {}
         self._last = 0
 
     def _say(self, rule: str, told: str) -> None:
@@ -450,7 +460,8 @@ class _Replay:
         elif entry.event in (Did.INTERCEPT, Did.LOCK):
             self._decision(entry)
         elif entry.event is Did.REFUSE:
-            self._left_line(entry)
+            # Of a request that was sent twice one may be refused late, while the other keeps its place.
+            self._refused[entry.session, str(entry.body.get("callId", ""))] = self._left_line(entry)
         elif entry.event is Did.RENEW:
             self._renewed(entry)
         elif entry.event is Did.LAPSE:
@@ -460,7 +471,7 @@ class _Replay:
 
     def _decision(self, entry: Entry) -> None:
         call = str(entry.body.get("callId", ""))
-        places = self._left_line(entry)
+        places = self._left_line(entry) or self._refused.pop((entry.session, call), [])
         if entry.verdict is None or not entry.verdict.proceed:
             return
         if call:

@@ -18,7 +18,7 @@ What = Literal["invoke", "answer", "unknown", "note"]
 Verb = Literal[
     "intercept", "lock", "renew", "complete", "release",  # what the gate is asked
     "begin", "write",  # what is done with the guarded resource
-    "queued", "killed", "fault", "healed", "crash",  # notes
+    "queued", "late", "killed", "fault", "healed", "crash",  # notes
 ]  # fmt: skip
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import random
 import resource
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing.process import BaseProcess
@@ -45,12 +47,16 @@ Fault = Callable[["Scene"], None]
 
 
 class Scene:
-    """One campaign's stage. ``store`` is the URL of its store, "" for the file in ``state``."""
+    """One campaign's stage. ``store`` is the URL of its store, "" for the file in ``state``.
 
-    def __init__(self, estate: Estate, name: str, seed: int, ttl: float) -> None:
+    ``ttl``: seconds that a lease lasts. ``places``: how many things the workers fight for.
+    """
+
+    def __init__(self, estate: Estate, name: str, seed: int, ttl: float, places: int = 6) -> None:
         self.estate = estate
         self.name = name
         self.ttl = ttl
+        self.places = places
         self.seed = seed
         self.random = random.Random(f"{seed}/{name}")
         self.folder = estate.folder / f"{name}-{estate.name()}"
@@ -61,7 +67,7 @@ class Scene:
         self.store = ""
         self.sites: list[Site] = []
         self.proxies: list[Proxy] = []
-        self.faults = 0
+        self.faults: Counter[str] = Counter()
         self.found: list[Violation] = []
         self.tier = 0
         self.reports = True
@@ -88,8 +94,8 @@ class Scene:
         for _ in range(count):
             self._spawned += 1
             name = f"w{self._spawned}"
-            facts = {"store": self.store, "ttl": self.ttl, "seed": self.seed, "folder": str(self.folder), **plan}
-            self._start(worker.Plan(name=name, **facts))
+            facts = {"store": self.store, "ttl": self.ttl, "seed": self.seed, "folder": str(self.folder)}
+            self._start(worker.Plan(name=name, **{**facts, "places": self.places, **plan}))
 
     def _start(self, plan: worker.Plan) -> None:
         process = self._context.Process(target=worker.run, args=(plan,), name=plan.name)
@@ -124,21 +130,33 @@ class Scene:
 
     # --- what is done to them ---
 
-    def disturb(self, seconds: float, faults: Sequence[Fault], *, settles: bool = False) -> None:
+    def disturb(
+        self,
+        seconds: float,
+        faults: Sequence[Fault],
+        *,
+        settles: bool = False,
+        each: int = 1,
+        most: float = math.inf,
+    ) -> None:
         """Lets one fault follow another for so long: which, and how far apart, comes from the seed.
 
-        Each sort comes once before any comes twice, however short that is. ``settles``: a fault waits until everybody
-        has come over the one before.
+        Each sort comes once before any comes twice. Each comes ``each`` times, however short ``seconds`` is; for more
+        than the first time only until ``most`` seconds have passed. ``settles``: a fault waits until everybody has come
+        over the one before.
         """
-        ends = time.monotonic() + seconds
-        turns = list(faults)
-        self.random.shuffle(turns)
+        began = time.monotonic()
+        ends = began + seconds
+        turns = [fault for _ in range(each) for fault in self.random.sample(list(faults), len(faults))]
         number = 0
         while time.monotonic() < ends or number < len(turns):
-            time.sleep(max(0.0, min(self.random.uniform(*_GAP), ends - time.monotonic())))
+            if number >= len(faults) and time.monotonic() >= began + max(most, seconds):
+                break
+            gap = self.random.uniform(*_GAP)
+            time.sleep(gap if number < len(turns) else max(0.0, min(gap, ends - time.monotonic())))
             if not turns or (number >= len(turns) and time.monotonic() >= ends):
                 continue
-            fault = turns[number] if number < len(turns) else self.random.choice(turns)
+            fault = turns[number] if number < len(turns) else self.random.choice(list(faults))
             fault(self)
             if settles:
                 self.working(f"the end of a fault ({fault.__name__})")
@@ -158,7 +176,7 @@ class Scene:
         self.note("killed", f"pid {process.pid}", who=name)
         process.kill()
         process.join()
-        self.hit("a worker was killed")
+        self.hit("worker killed")
         self._spawned += 1
         self._start(msgspec.structs.replace(self.plans[name], name=f"w{self._spawned}"))
 
@@ -171,13 +189,17 @@ class Scene:
         os.kill(pid, signal.SIGSTOP)
         time.sleep(self.ttl * 1.2)
         os.kill(pid, signal.SIGCONT)
-        self.hit(f"{name} was stopped for {self.ttl * 1.2:.1f} s")
+        self.hit("worker stopped")
 
-    def hit(self, text: str, count: int = 1) -> None:
-        """Counts faults that were really injected."""
-        self.faults += count
+    def hit(self, kind: str, count: int = 1) -> None:
+        """Count faults of a kind that were really injected."""
         if count:
-            self.note("fault", text)
+            self.faults[kind] += count
+            self.note("fault", kind)
+
+    def pids(self) -> list[int]:
+        """Return the process ids of the workers."""
+        return [process.pid for process in self._workers.values() if process.pid is not None and process.is_alive()]
 
     def through(self, proxy: Proxy, mode: Mode, seconds: tuple[float, float] = (0.3, 0.8)) -> None:
         """Has a proxy do something for a while."""
@@ -185,7 +207,7 @@ class Scene:
         proxy.set(mode)
         time.sleep(self.random.uniform(*seconds))
         proxy.set("plain")
-        self.hit(f"{mode}", proxy.faults - before)
+        self.hit(f"network: {mode}", proxy.faults - before)
 
     # --- how it comes to rest ---
 
@@ -207,7 +229,7 @@ class Scene:
                 sizes[name] += len(new) + bool(new)
                 for line in new.splitlines():
                     event = msgspec.json.decode(line, type=Event)
-                    if event.what == "answer" and event.verb in _REQUESTS:
+                    if event.what == "answer" and event.verb in _REQUESTS and not _alone(event):
                         number = int(event.who.partition(":")[2].partition(".")[0])
                         waiting.discard((name, number))
         for name, number in sorted(waiting):
@@ -267,6 +289,7 @@ class Scene:
         """Waits until all leases have ended by themselves, and returns the journal."""
         settings = Settings(state=self.state, store=self.store, rules=self.rules, lease_ttl=self.ttl)
         with LocalGate(settings=settings) as gate:
+            gate.take_in()
             until = time.monotonic() + 2 * self.ttl + 10
             while gate.store.live(None, (State.OPEN, State.QUEUED, State.ASKED)):
                 gate.sweep()
@@ -298,6 +321,11 @@ class Scene:
         return {place: worker.counter_of(self.folder, place).writes() for place in worker.PLACES}
 
 
+def _alone(answer: Event) -> bool:
+    """Return whether a client let a call through by itself, without the gate."""
+    return answer.verb == "intercept" and answer.ok and not answer.id
+
+
 def journal_of(store: Store) -> list[Entry]:
     """All of it."""
     entries: list[Entry] = []
@@ -323,7 +351,7 @@ def kill_server(scene: Scene) -> None:
     """A server dies, and comes back at its address."""
     site = scene.random.choice(scene.sites)
     site.server.kill()
-    scene.hit("a server was killed")
+    scene.hit("server killed")
     time.sleep(scene.random.uniform(0, 0.2))
     site.start()
 
@@ -332,27 +360,27 @@ def stop_answering(scene: Scene) -> None:
     """Kill a server, and start it again after its clients have given up what they asked."""
     site = scene.random.choice(scene.sites)
     site.server.kill()
-    scene.hit("a server was away for longer than its clients wait")
-    time.sleep(scene.random.uniform(0.4, 0.8))
+    scene.hit("server away")
+    time.sleep(scene.random.uniform(1.1, 1.6))
     site.start()
 
 
 def stall_server(scene: Scene) -> None:
     """A server says nothing for a while."""
-    _stop_server(scene, (0.3, 0.9))
+    _stop_server(scene, (0.3, 0.9), "server stopped")
 
 
 def hang_server(scene: Scene) -> None:
     """Stop a server for longer than its clients wait for an answer, then let it continue."""
-    _stop_server(scene, (0.4, 0.8))
+    _stop_server(scene, (1.1, 1.6), "server hung")
 
 
-def _stop_server(scene: Scene, seconds: tuple[float, float]) -> None:
+def _stop_server(scene: Scene, seconds: tuple[float, float], kind: str) -> None:
     pid = scene.random.choice(scene.sites).server.process.pid
     os.kill(pid, signal.SIGSTOP)
     time.sleep(scene.random.uniform(*seconds))
     os.kill(pid, signal.SIGCONT)
-    scene.hit("a server was stopped for a while")
+    scene.hit(kind)
 
 
 def fail_disk(what: DiskFault) -> Fault:
@@ -362,11 +390,22 @@ def fail_disk(what: DiskFault) -> Fault:
         site = scene.random.choice(scene.sites)
         assert site.disk is not None
         with site.disk.failing(what):
-            time.sleep(scene.random.uniform(0.1, 0.5))
-        scene.hit(f"the disk of a server failed: {what}")
+            time.sleep(scene.random.uniform(0.1, 0.8))
+        scene.hit(f"disk: {what}")
 
     fault.__name__ = what
     return fault
+
+
+def restart_read_only(scene: Scene) -> None:
+    """Kill a server, start it while its database cannot be written, and let it be written again."""
+    site = scene.random.choice(scene.sites)
+    assert site.disk is not None
+    site.server.kill()
+    with site.disk.failing("read-only"):
+        site.start()
+        time.sleep(scene.random.uniform(0.1, 0.5))
+    scene.hit("server started on a read-only database")
 
 
 def starve_server(scene: Scene) -> None:
@@ -376,12 +415,29 @@ def starve_server(scene: Scene) -> None:
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE, (len([*Path(f"/proc/{pid}/fd").iterdir()]), most))
     time.sleep(scene.random.uniform(0.1, 0.5))
     resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
-    scene.hit("a server was left without file descriptors")
+    scene.hit("no file descriptors")
 
 
 def freeze_redis(scene: Scene) -> None:
     """Stop the Redis for a while: it keeps its connections and answers nothing."""
     _freeze(scene, scene.estate.cache.pid, "Redis")
+
+
+def fill_redis(scene: Scene) -> None:
+    """Leave the Redis without memory for a while: it refuses writes."""
+    with scene.estate.cache.client() as client:
+        client.config_set("maxmemory", 1)
+        time.sleep(scene.random.uniform(0.2, 0.6))
+        client.config_set("maxmemory", 0)
+    scene.hit("Redis out of memory")
+
+
+def set_clock(scene: Scene) -> None:
+    """Set the clocks of the processes whose plan says so an hour ahead, or back to the right time."""
+    with worker.clock_of(scene.folder).open("r+b", buffering=0) as clock:  # the processes have it mapped
+        wrong = clock.read(1) == b"\1"
+        os.pwrite(clock.fileno(), b"\0" if wrong else b"\1", 0)
+    scene.hit("clock set an hour ahead or back")
 
 
 def freeze_postgres(scene: Scene) -> None:
@@ -398,7 +454,7 @@ def _freeze(scene: Scene, pid: int, name: str) -> None:
     for process in processes:
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGCONT)
-    scene.hit(f"{name} was frozen for a while")
+    scene.hit(f"{name} frozen")
 
 
 def end_backends(scene: Scene) -> None:
@@ -408,7 +464,7 @@ def end_backends(scene: Scene) -> None:
             "select count(pg_terminate_backend(pid)) from pg_stat_activity "
             "where application_name = 'callosum' and random() < 0.5"
         ).fetchone()
-    scene.hit("backends were ended", ended[0] if ended else 0)
+    scene.hit("backend ended", ended[0] if ended else 0)
 
 
 def crash_postgres(scene: Scene) -> None:
@@ -416,7 +472,7 @@ def crash_postgres(scene: Scene) -> None:
     database = scene.estate.database
     scene.tier, scene.reports = 3, False  # all else may lose its last moments with the server: docs/stores.md
     database.stop(hard=True)
-    scene.hit("PostgreSQL was stopped at once")
+    scene.hit("PostgreSQL crashed")
     time.sleep(scene.random.uniform(0, 0.3))
     database.start()
 
@@ -425,7 +481,7 @@ def crash_redis(scene: Scene) -> None:
     """The Redis is killed and reads its log again."""
     cache = scene.estate.cache
     cache.kill()
-    scene.hit("Redis was killed")
+    scene.hit("Redis killed")
     time.sleep(scene.random.uniform(0, 0.3))
     cache.start()
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import faulthandler
 import logging
+import mmap
 import random
 import signal
 import sys
@@ -23,7 +24,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -34,7 +35,7 @@ from callosum.model import Call, Kind
 from callosum.process import this_process
 from callosum.settings import Settings
 from callosum.stores.base import Store
-from callosum.stores.opening import open_store
+from callosum.stores.opening import DATABASE, open_store
 from chaos.history import Event, Recorder, Verb
 from chaos.resource import Counter, Fenced, units
 
@@ -57,8 +58,8 @@ _waiting: Final = threading.local()
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker process is to do. ``name`` is its own, with no colon; no two incarnations share one.
 
-    It has a gate of its own over ``store`` (``torn``: one that decides outside of its transaction), or asks the servers
-    at ``urls``. ``ttl``: of every lease, in seconds. ``apart`` seconds are between two calls of a session at most.
+    It has a gate of its own over ``store`` (``broken_store``: one of the negative controls), or asks the servers at
+    ``urls``. ``ttl``: of every lease, in seconds. ``apart`` seconds are between two calls of a session at most.
     ``kinds``: how often it does what, out of ``KINDS``. ``places``: how many things it fights for. ``ahead``: by how
     many seconds its clock is wrong, ``jumps``: after how many seconds it becomes wrong. ``ties``: its leases may end
     with the process. ``broken``: what it sends may arrive as something else, so a refusal of its input proves nothing.
@@ -71,7 +72,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     ttl: float
     store: str = ""
-    torn: bool = False
+    broken_store: Literal["", "torn", "unwatched"] = ""
     urls: tuple[str, ...] = ()
     cafile: str = ""
     threads: int = 1
@@ -79,7 +80,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     kinds: dict[str, int] = msgspec.field(default_factory=lambda: dict(KINDS))
     places: int = 6
     ahead: float = 0.0
-    jumps: float = 0.0
+    jumps: bool = False
     ties: bool = False
     broken: bool = False
     deadline: float = 2.0
@@ -101,6 +102,11 @@ def counter_of(folder: Path, place: str) -> Counter:
     return Counter(folder / f"counter{place.partition(':')[2].replace('/', '-')}")
 
 
+def clock_of(folder: Path) -> Path:
+    """Return the file of one byte that sets the clocks of a campaign's processes wrong while it is 1."""
+    return folder / "clock"
+
+
 def run(plan: Plan) -> None:
     """One process, until the stop file is there. Its stacks go to ``stacks-NAME`` on SIGUSR1."""
     folder = Path(plan.folder)
@@ -109,7 +115,7 @@ def run(plan: Plan) -> None:
     logging.basicConfig(filename=folder / f"log-{plan.name}", force=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if plan.ahead:
-        _set_clock(plan.ahead, plan.jumps)
+        _set_clock(plan.ahead, clock_of(folder) if plan.jumps else None)
     with Recorder(history_of(folder, plan.name)) as recorder:
         try:
             gates = _gates(plan)
@@ -125,18 +131,26 @@ def run(plan: Plan) -> None:
         for thread in threads:
             thread.join()
         for gate in gates:
+            _tell_all(gate)
             gate.close()
 
 
-def _set_clock(ahead: float, after: float) -> None:
-    """Put the clock of this process off ``after`` that many seconds, as if somebody had set the machine's."""
-    seconds, nanoseconds, begins = time.time, time.time_ns, time.monotonic() + after
+def _tell_all(gate: Any) -> None:
+    """Send what a client could not tell its server, which is whole again by now. Not longer than a campaign waits."""
+    until = time.monotonic() + 20
+    while isinstance(gate, CallosumClient) and not gate.flush() and time.monotonic() < until:
+        time.sleep(0.05)
 
-    def off() -> float:
-        return ahead if time.monotonic() >= begins else 0.0
 
-    time.time = lambda: seconds() + off()
-    time.time_ns = lambda: nanoseconds() + int(off() * 1e9)
+def _set_clock(ahead: float, switch: Path | None) -> None:
+    """Put the clock of this process off, as if somebody had set the machine's; with a switch only while it is 1."""
+    seconds, nanoseconds = time.time, time.time_ns
+    on: mmap.mmap | bytes = b"\1"
+    if switch is not None:
+        with switch.open("rb") as file:
+            on = mmap.mmap(file.fileno(), 1, access=mmap.ACCESS_READ)
+    time.time = lambda: seconds() + ahead * on[0]
+    time.time_ns = lambda: nanoseconds() + int(ahead * 1e9) * on[0]
 
 
 def _gates(plan: Plan) -> list[Any]:
@@ -171,11 +185,13 @@ def _doze(pause: Callable[[float], None], seconds: float) -> None:
 
 
 def _store(plan: Plan, settings: Settings) -> Store:
-    if not plan.torn:
+    if not plan.broken_store:
         return open_store(settings)
-    from tests.support.racing import TornStore  # noqa: PLC0415 - the tests' negative control alone
+    from tests.support.racing import TornStore, UnwatchedStore  # noqa: PLC0415 - the tests' negative controls alone
 
-    return TornStore(settings.state / "gate.db")
+    broken = TornStore if plan.broken_store == "torn" else UnwatchedStore
+    store: Store = broken(settings.state / DATABASE)
+    return store
 
 
 class Sessions:
@@ -258,6 +274,7 @@ class Sessions:
             return
         if not answer.id:  # it ran without the gate
             self._gates[self._at].remember_late(call, "done")
+            self._tell("note", "late", op)
             return
         if tier >= 4 and not self._use(op, answer.id, keys):
             return

@@ -12,6 +12,7 @@ from callosum.model import Event as Did
 from chaos.checker import Promise, check, meet
 from chaos.history import Event
 from chaos.resource import Written
+from chaos.run import contended
 
 TTL = 1.0
 FILE, TREE, OTHER = "file:/c/a/x", "file:/c/a/", "file:/c/b/x"
@@ -175,6 +176,12 @@ def reported_while_the_gate_was_away(told: Told) -> None:
     told.promise = Promise(ttl=TTL, spools=True)
 
 
+def ran_without_the_gate(told: Told) -> None:
+    told.on(5, "mira", "note", "late", "m1")
+    told.entry(400, Did.LATE, "mira", tier=1, action=400_000, body={"callId": "m1"})
+    told.promise = Promise(ttl=TTL, spools=True)
+
+
 def given_up_by_a_process_that_was_killed(told: Told) -> None:
     told.on(0, "w1:mira", "invoke", "intercept", "m1", keys=(FILE,), tier=4, ttl=TTL)
     told.on(300, "w1:mira", "unknown", "intercept", "m1")
@@ -199,7 +206,17 @@ def left_the_queue_when_its_deadline_passed(told: Told) -> None:
     told.grant(12, "anna", "a1", 12)
 
 
+def sent_twice_and_refused_once(told: Told) -> None:
+    told.grant(0, "mira", "m1", 1)
+    told.entry(3, Did.QUEUE, "doug", action=3000)
+    told.entry(4, Did.REFUSE, "doug", body={"reason": "expired", "callId": "d1"})
+    told.entry(5, Did.QUEUE, "anna", action=5000)
+    told.ends(10, "mira", "m1", 1, 10)
+    told.grant(12, "doug", "d1", 12)
+
+
 GOOD = (
+    sent_twice_and_refused_once,
     one_after_another,
     taken_over_when_it_ran_out,
     both_only_warn,
@@ -217,6 +234,7 @@ GOOD = (
     left_the_queue_when_its_deadline_passed,
     given_up_and_cancelled,
     reported_while_the_gate_was_away,
+    ran_without_the_gate,
     given_up_by_a_process_that_was_killed,
 )
 
@@ -427,6 +445,11 @@ def report_that_never_arrived(told: Told) -> None:
     told.entry(1005, Did.LAPSE, "mira", action=1000, body={"note": "the lease ran out"})
 
 
+def late_call_that_never_arrived(told: Told) -> None:
+    told.on(5, "mira", "note", "late", "m1")
+    told.promise = Promise(ttl=TTL, spools=True)
+
+
 BAD = (
     (held_by_two, "exclusion"),
     (tree_and_file, "exclusion"),
@@ -459,6 +482,7 @@ BAD = (
     (moment_that_has_not_come, "clock"),
     (given_up_and_left_to_run_out, "no stray lease"),
     (report_that_never_arrived, "no lost report"),
+    (late_call_that_never_arrived, "no lost late call"),
     (entry_twice, "order"),
     (never_came_back, "no hang"),
     (fell_over, "no crash"),
@@ -486,3 +510,15 @@ def test_keys_meet_as_the_gate_says() -> None:
     assert meet((FILE,), (OTHER, TREE))
     assert not meet((FILE,), (OTHER,))
     assert not meet(("file:/c/a",), (FILE,))
+
+
+def test_operations_count_as_contended_while_another_session_wants_or_has_the_key() -> None:
+    told = Told()
+    told.grant(0, "mira", "m1", 1)
+    told.on(5, "doug", "invoke", "intercept", "d1", keys=(TREE,), tier=4, ttl=TTL)
+    told.on(6, "doug", "answer", "intercept", "d1", holder=1000)
+    told.ends(10, "mira", "m1", 1, 11)
+    told.on(20, "doug", "invoke", "intercept", "d2", keys=(FILE,), tier=4, ttl=TTL)
+    told.on(21, "doug", "answer", "intercept", "d2", ok=True, id=20_000)
+    told.on(22, "anna", "invoke", "intercept", "a1", keys=(OTHER,), tier=4, ttl=TTL)
+    assert contended(sorted(told.events, key=lambda event: event.at)) == 1

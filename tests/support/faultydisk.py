@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-Fault = Literal["sync", "full"]
+Fault = Literal["sync", "full", "read-only"]
 
 
 class FaultyDisk:
@@ -32,7 +32,10 @@ class FaultyDisk:
 
     @contextmanager
     def failing(self, fault: Fault) -> Iterator[None]:
-        """Make every sync (``sync``) or every write to a file (``full``) fail for the length of the block."""
+        """Make the disk fail for the length of the block.
+
+        ``sync``: every sync; ``full``: every write to a file; ``read-only``: every write to a database or its log.
+        """
         switch = self._folder / fault
         switch.touch()
         try:

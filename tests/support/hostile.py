@@ -97,20 +97,44 @@ def _texts(text: str) -> Iterator[tuple[str, bytes, bytes]]:
     yield "event", b"POST /events", _object(type="llm.response", content=text)
 
 
+def _short_texts(name: str, piece: str) -> Iterator[tuple[str, bytes, bytes]]:
+    for kind, head, body in _texts("x " + filled(piece, INLINE - 400)):
+        yield f"short {kind} of {name}", head, body
+
+
+def _short_values(name: str, value: bytes) -> Iterator[tuple[str, bytes, bytes]]:
+    intercept, few = b"POST /intercept", listed(value, INLINE - 400)
+    yield f"short argument of {name}", intercept, _call("frob", b'{"a":%b}' % few)
+    yield f"short schema of {name}", intercept, _call("frob", b"{}", b',"schema":{"properties":{"x":%b}}' % few)
+    yield f"short result of {name}", b"POST /complete", b'{"instance":"mira","id":1,"result":%b}' % few
+
+
+def _short_names() -> Iterator[tuple[str, bytes, bytes]]:
+    intercept, few = b"POST /intercept", named(INLINE - 400)
+    yield "params of some names", intercept, _call("frob", few)
+    yield "schema of some names", intercept, _call("frob", b"{}", b',"schema":{"type":"object","properties":%b}' % few)
+    yield "deep params", intercept, _call("frob", b'{"a":' + b"[" * 900 + b"]" * 900 + b"}")
+
+
+def short_requests() -> Iterator[tuple[str, bytes, bytes]]:
+    """Yield those of ``requests`` with short texts and values; the long ones, gigabytes together, are not made."""
+    for name, piece in TEXTS.items():
+        yield from _short_texts(name, piece)
+    for name, value in VALUES.items():
+        yield from _short_values(name, value)
+    yield from _short_names()
+
+
 def requests() -> Iterator[tuple[str, bytes, bytes]]:
     """Yield names, request lines and bodies."""
     intercept = b"POST /intercept"
     for name, piece in TEXTS.items():
         for kind, head, body in _texts(filled(piece)):
             yield f"{kind} of {name}", head, body
-        for kind, head, body in _texts("x " + filled(piece, INLINE - 400)):
-            yield f"short {kind} of {name}", head, body
+        yield from _short_texts(name, piece)
         yield f"line of {name}", intercept, _call("Bash", _object(command="x " + filled(piece, LINE)))
     for name, value in VALUES.items():
-        few = listed(value, INLINE - 400)
-        yield f"short argument of {name}", intercept, _call("frob", b'{"a":%b}' % few)
-        yield f"short schema of {name}", intercept, _call("frob", b"{}", b',"schema":{"properties":{"x":%b}}' % few)
-        yield f"short result of {name}", b"POST /complete", b'{"instance":"mira","id":1,"result":%b}' % few
+        yield from _short_values(name, value)
         many = listed(value)
         yield f"argument of {name}", intercept, _call("frob", b'{"a":%b}' % many)
         yield f"command list of {name}", intercept, _call("Bash", b'{"command":%b}' % many)
@@ -130,9 +154,7 @@ def requests() -> Iterator[tuple[str, bytes, bytes]]:
         yield f"events of {name}", b"POST /events", many
         yield f"lock of {name}", b"POST /lock", b'{"instance":"mira","contextKey":%b}' % many
         yield f"unknown field of {name}", intercept, b'{"instance":"mira","tool":"frob","zzz":%b}' % many
-    few = named(INLINE - 400)
-    yield "params of some names", intercept, _call("frob", few)
-    yield "schema of some names", intercept, _call("frob", b"{}", b',"schema":{"type":"object","properties":%b}' % few)
+    yield from _short_names()
     names = named()
     yield "params of many names", intercept, _call("frob", names)
     yield (
@@ -142,7 +164,6 @@ def requests() -> Iterator[tuple[str, bytes, bytes]]:
     )
     yield "result of many names", b"POST /complete", b'{"instance":"mira","id":1,"result":%b}' % names
     yield "command line params of many names", intercept, _call("Bash", names)
-    yield "deep params", intercept, _call("frob", b'{"a":' + b"[" * 900 + b"]" * 900 + b"}")
     yield "long key", b"POST /lock", _object(instance="mira", contextKey="a" * FULL)
     late = {"call": {"instance": "mira", "tool": "Bash", "params": {"command": "rm -rf /x; " * 300}}}
     yield "a thousand late calls", b"POST /late", _object(calls=[late] * 1000)

@@ -37,7 +37,7 @@ class Previous:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._environ = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        self._environ = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": ""}  # compiled once
 
     @contextmanager
     def serving(self, state: Path, *options: str, environ: Mapping[str, str]) -> Iterator[Server]:

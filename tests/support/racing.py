@@ -17,6 +17,7 @@ from callosum.model import Applied, Call, Change, Report, View
 from callosum.settings import Settings
 from callosum.stores.base import Request, Store
 from callosum.stores.sqlite import SqliteStore
+from callosum.stores.sqlite.connection import Connections, Execute, Link
 from tests.support.world import RULES
 
 PATIENCE = 20
@@ -56,6 +57,25 @@ class Torn:
 
 class TornStore(Torn, SqliteStore):
     """Over a file."""
+
+
+class _Unwatched(Connections):
+    """The mistake that a store's connections must not make: they go over to whatever file is there, and ask nothing."""
+
+    def check_files(self, link: Link) -> None:
+        """Acknowledge, wherever it went."""
+
+    def may_acknowledge(self, execute: Execute) -> bool:
+        return True
+
+
+class UnwatchedStore(SqliteStore):
+    """Over a file, and over any other that takes its place."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._connections.close()
+        self._connections = _Unwatched(path)
 
 
 class Seen(NamedTuple):
