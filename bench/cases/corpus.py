@@ -26,6 +26,8 @@ SECONDS = 5.0
 TIMED = 1_000_000
 TARGET = 200_000
 RUNS = 3
+SIZE = 10_000_000_000
+"""Most bytes of the log: more than can be written here, so that no line is dropped because the file is full."""
 LOOP = range(1000)
 BLOCKS = 20
 VERSIONS = ("pyee", "blinker", "psygnal")
@@ -71,7 +73,7 @@ def sustain(folder: Path, secrets: int, out: Connection) -> None:
     alone()
     me = psutil.Process()
     corpus = Corpus()
-    log = DailyLog(corpus, folder)
+    log = DailyLog(corpus, folder, size=SIZE)
     emit, count, sizes = corpus.emit, 0, []
     began, used = time.perf_counter(), time.process_time()
     for third in (1, 2, 3):
@@ -180,6 +182,21 @@ def with_corpus(count: int) -> Operation:
     return operation
 
 
+def with_older(count: int) -> Operation:
+    """Emit events whose ``at`` is an hour old, as the events of a journal are."""
+    corpus = Corpus()
+    for take in handlers(count):
+        corpus.on(ToolCompleted, take)
+    at = time.time() - 3600
+
+    def operation(_: int) -> None:
+        emit = corpus.emit
+        for _ in LOOP:
+            emit(ToolCompleted("github_prs", output="3 open", duration=1204.0, task_id="TASK-42", at=at))
+
+    return operation
+
+
 def with_pyee(count: int) -> Operation:
     bus = installed("pyee").EventEmitter()
     for take in handlers(count):
@@ -233,7 +250,11 @@ PEERS: dict[str, Callable[[int], Operation]] = {
 def emit_lines(report: Report, rounds: int) -> None:
     """An event made and emitted, beside a dict made and sent by each of the others."""
     for count in (1, 10):
-        cases = [Case("corpus", with_corpus(count), BLOCKS), Case("call", calling(count), BLOCKS)]
+        cases = [
+            Case("corpus", with_corpus(count), BLOCKS),
+            Case("older", with_older(count), BLOCKS),
+            Case("call", calling(count), BLOCKS),
+        ]
         for name, make in PEERS.items():
             try:
                 cases.append(Case(name, make(count), BLOCKS))
@@ -251,6 +272,7 @@ def emit_lines(report: Report, rounds: int) -> None:
         report.add(f"emit to {words} / plain call with a dict", mine.over(found["call"]), "x", at_most=most)
         for name in [name for name in PEERS if name in found]:
             report.add(f"emit to {words} / {name}", mine.over(found[name]), "x", at_most=1.0)
+            report.add(f"emit an older event to {words} / {name}", found["older"].over(found[name]), "x", at_most=1.0)
 
 
 def run(folder: Path, rounds: int) -> Report:

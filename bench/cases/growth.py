@@ -17,7 +17,7 @@ from callosum.rulebook import Rulebook, content_secret
 from callosum.stores.sqlite import SqliteStore
 
 SMALL_ROWS, LARGE_ROWS, LARGE_KEYS = 1_000, 1_000_000, 100_000
-HOT, CRASHED, OPEN = 100_000, 2_000, 1_000
+HOT, CRASHED = 100_000, 2_000
 ME = "mira"
 OTHERS = ("doug", "iris", "otto", "vera")
 """The same five sessions have acted on every key, so that only the length of the past differs."""
@@ -93,14 +93,6 @@ def build_crashed(folder: Path) -> None:
                 gate.intercept(Call(instance=f"gone-{count % 50}", tool=tool, params=raised, call_id=f"{count}"))
 
 
-def build_open(folder: Path, sessions: int) -> None:
-    """One key on which so many sessions have an open tier-3 action each."""
-    with LocalGate(settings=calls.settings(folder, rotate=False)) as gate:
-        for count in range(sessions):
-            tool, params = reply_to("open")(count)
-            gate.intercept(Call(instance=f"open-{count}", tool=tool, params=params, call_id=f"{count}"))
-
-
 def rows_of(folder: Path) -> tuple[int, int]:
     """The rows of the journal, and the size of the file in megabytes."""
     file = folder / DATABASE
@@ -113,7 +105,6 @@ def run(folder: Path, rounds: int) -> Report:
     """Build the pasts, then measure calls over them in the same rounds."""
     report = Report("growth")
     small, large, hot, crashed = (folder / name for name in ("small", "large", "hot", "crashed"))
-    one_open, many_open = folder / "one-open", folder / "many-open"
     build(small, SMALL_ROWS, 100)
     if (folder.parent / "memory" / "large").exists():  # that group made the same
         (folder.parent / "memory" / "large").rename(large)
@@ -121,8 +112,6 @@ def run(folder: Path, rounds: int) -> Report:
         build(large, LARGE_ROWS, LARGE_KEYS)
     build_hot(hot)
     build_crashed(crashed)
-    build_open(one_open, 1)
-    build_open(many_open, OPEN)
     for name, place in (("small", small), ("large", large), ("hot", hot), ("crashed", crashed)):
         rows, size = rows_of(place)
         report.add(f"{name}: rows in the journal", rows, "rows", note=f"file of {size} MB")
@@ -130,7 +119,7 @@ def run(folder: Path, rounds: int) -> Report:
     with ExitStack() as stack:
         gates = {
             place: stack.enter_context(LocalGate(settings=calls.settings(place, rotate=False)))
-            for place in (small, large, hot, crashed, one_open, many_open)
+            for place in (small, large, hot, crashed)
         }
         # few calls a block: the small journal must stay small
         found = side_by_side(
@@ -142,8 +131,6 @@ def run(folder: Path, rounds: int) -> Report:
                 Case("crashed", calls.gated(gates[crashed], post_to("crashed")), 40),
                 Case("small, tier 3", calls.gated(gates[small], reply_to("busy")), 20),
                 Case("crashed, tier 3", calls.gated(gates[crashed], reply_to("crashed")), 20),
-                Case("one open, tier 3", calls.gated(gates[one_open], reply_to("open")), 20),
-                Case("1,000 open, tier 3", calls.gated(gates[many_open], reply_to("open")), 20),
             ],
             rounds,
         )
@@ -157,6 +144,4 @@ def run(folder: Path, rounds: int) -> Report:
     report.add("2,000 crashed calls on the key / none, tier 2", found["crashed"].over(base), at_most=1.15)
     ratio = found["crashed, tier 3"].over(found["small, tier 3"])
     report.add("2,000 crashed calls on the key / none, tier 3", ratio, at_most=1.15)
-    opened = found["1,000 open, tier 3"].over(found["one open, tier 3"])
-    report.add("1,000 open actions of tier 3 on the key / one", opened, note="to reach: 5")
     return report

@@ -32,7 +32,7 @@ def run(folder: Path, rounds: int) -> Report:
         own = folder / ("durable" if durable else "bare")
         own.mkdir()
         try:
-            with _server(own, durable=durable) as port:
+            with server(own, durable=durable) as port:
                 _pair(report, own, port, name, rounds, durable=durable)
                 if durable:
                     _hot(report, own, port)
@@ -193,7 +193,7 @@ def _lock(port: int) -> Iterator[Operation]:
 
 
 @contextlib.contextmanager
-def _server(folder: Path, *, durable: bool) -> Iterator[int]:
+def server(folder: Path, *, durable: bool) -> Iterator[int]:
     """A Redis server on a free port of the loopback; stopped in the end."""
     binary = shutil.which("redis-server")
     if binary is None:

@@ -24,6 +24,11 @@ def half(identity: str) -> str:
     return TEST if blake2b(identity.encode("utf-8", "surrogatepass")).digest()[0] % 2 else TUNING
 
 
+def half_of_line(number: int) -> str:
+    """Which half the line ``number`` (from 0) of a newer file belongs to: every other one, as they were tuned on."""
+    return TEST if number % 2 else TUNING
+
+
 def _rows(folder: Path, name: str) -> Iterator[dict[str, Any]]:
     path = folder / name
     if not path.is_file():
@@ -47,13 +52,15 @@ class Tool:
     effect: str | None
     basis: str
     tiers: tuple[int, ...]
+    line: int | None = None
 
     @property
     def half(self) -> str:
-        return half(f"{self.source}/{self.suite}/{self.name}")
+        return half(f"{self.source}/{self.suite}/{self.name}") if self.line is None else half_of_line(self.line)
 
 
-def tools(folder: Path) -> list[Tool]:
+def tools(folder: Path, name: str = "tools.jsonl") -> list[Tool]:
+    """The tools of a file: ``tools.jsonl``, or ``tools-more.jsonl`` with ten more catalogues."""
     return [
         Tool(
             row["source"],
@@ -65,8 +72,9 @@ def tools(folder: Path) -> list[Tool]:
             row["effect"],
             row["effect_basis"] or "",
             tuple(row["tiers_accepted"] or ()),
+            None if name == "tools.jsonl" else number,
         )
-        for row in _rows(folder, "tools.jsonl")
+        for number, row in enumerate(_rows(folder, name))
     ]
 
 
@@ -151,3 +159,34 @@ class Line:
 
 def shell(folder: Path) -> list[Line]:
     return [Line(row["command"], row["label"] == "dangerous", row["source"]) for row in _rows(folder, "shell.jsonl")]
+
+
+@dataclass(frozen=True)
+class Script:
+    """A command line with the tiers that a careful reader would accept, and what kind of line it is."""
+
+    command: str
+    tiers: tuple[int, ...]
+    kind: str
+    half: str
+
+    @property
+    def harmful(self) -> bool:
+        """Whether nothing but tier 4 is accepted."""
+        return self.tiers == (4,)
+
+
+def hard(folder: Path) -> list[Script]:
+    """Lines whose harm hides, and harmless lines that look harmful."""
+    return [
+        Script(row["command"], (4,) if row["label"] == "harmful" else (0, 1, 2), row["kind"], half_of_line(number))
+        for number, row in enumerate(_rows(folder, "shell-hard.jsonl"))
+    ]
+
+
+def everyday(folder: Path) -> list[Script]:
+    """Scripts of npm packages."""
+    return [
+        Script(row["command"], tuple(row["accepted"]), row["script"], half_of_line(number))
+        for number, row in enumerate(_rows(folder, "shell-everyday.jsonl"))
+    ]

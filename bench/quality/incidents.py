@@ -10,6 +10,7 @@ from bench.quality import baselines
 from bench.quality.data import TEST
 from bench.quality.figures import Mistake, Part, Row, Share, Table
 from bench.quality.judges import Scene, told
+from bench.quality.promises import CONTRADICTED, ENDS, KEPT
 from bench.quality.scenarios import ALL, Scenario
 
 Same = Callable[[tuple[str, dict[str, Any]], tuple[str, dict[str, Any]]], bool]
@@ -18,7 +19,11 @@ TITLES: Final = {
     "6B": "6B, work lost: caught",
     "6D": "6D, must pass: passing",
     "opposites": "opposites: told apart",
+    "promises": "commitments that another session contradicts: caught",
+    "kept": "commitments that nothing contradicts: passing",
 }
+_TARGETS: Final = {"6A": 1.0, "6B": 1.0, "6D": 1.0, "promises": 0.98, "kept": 0.995}
+PLAYED: Final = (*ALL, *CONTRADICTED, *KEPT)
 
 
 def play(scenario: Scenario) -> str:
@@ -30,6 +35,9 @@ def play(scenario: Scenario) -> str:
         more = {"pause": True, **step.more}
         if session:
             more["session"] = session
+        if step.tool == ENDS:
+            scene.end_session(instance, session)
+            continue
         decision = scene.ask(instance, step.tool, step.params, **more)
         here = f"call {number} of {step.who} ({step.tool})"
         kinds = ", ".join(sorted(told(decision))) or "nothing"
@@ -43,8 +51,9 @@ def play(scenario: Scenario) -> str:
         if step.expect == "repeated" and not decision.repeated:
             return f"{here} did not get its earlier answer"
         if step.outcome and not decision.repeated:
-            result = {"error": step.outcome[6:]} if step.outcome.startswith("error:") else None
-            outcome = None if result else step.outcome
+            failed = step.outcome.startswith("error:")
+            result = {"error": step.outcome[6:]} if failed else step.result
+            outcome = None if failed else step.outcome
             scene.gate.complete(instance, id=decision.id, session=session or None, result=result, outcome=outcome)
     return ""
 
@@ -53,6 +62,8 @@ def by(same: Same, scenario: Scenario) -> bool:
     """Whether a judge that knows nothing but two calls gets a scenario right, over all earlier calls that ran."""
     ran: list[tuple[str, dict[str, Any]]] = []
     for step in scenario.steps:
+        if step.tool == ENDS:
+            continue
         call = (step.tool, step.params)
         alarm = any(same(one, call) for one in ran)
         if alarm != (step.expect == "told"):
@@ -66,9 +77,9 @@ def run(folder: Path) -> Part:
     part = Part("incidents", "Incidents: what went wrong elsewhere, and what must pass")
     rows = []
     for section, title in TITLES.items():
-        played = [one for one in ALL if one.section == section and not one.unseen]
+        played = [one for one in PLAYED if one.section == section and not one.unseen]
         wrong = {one.name: problem for one in played if (problem := play(one))}
-        target = None if section == "opposites" else 1.0
+        target = _TARGETS.get(section)
         part.rows.append(_row(title, "Callosum", len(played) - len(wrong), len(played), target))
         for who, same in (("any equal argument", baselines.any_equal), ("same id", baselines.same_key)):
             part.rows.append(_row(title, who, sum(by(same, one) for one in played), len(played), None))
@@ -79,8 +90,8 @@ def run(folder: Path) -> Part:
                 one.story,
                 f"not seen: {one.unseen}" if one.unseen else "MISS" if one.name in wrong else "as it must",
             )
-            for one in ALL
-            if one.section == section
+            for one in PLAYED
+            if one.section == section and (one.section not in ("promises", "kept") or one.name in wrong)
         ]
     part.tables.append(Table("Incidents", ("report", "what happened", "with Callosum"), rows, split=False))
     part.notes.append(

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from callosum.gate import LocalGate
-from callosum.model import Call, Classification, Decision, Key, Kind, Mode, overlap, sees
+from callosum.model import Call, Classification, Commits, Decision, Key, Kind, Mode, overlap, sees
 from callosum.rulebook import Rulebook
 from callosum.rules import RuleSet
 from callosum.rules.harvest import harvest
@@ -49,11 +50,17 @@ class Scene:
     def after(self, seconds: float) -> None:
         self.clock.advance(seconds)
 
+    def end_session(self, instance: str, session: str) -> None:
+        """Tells the gate that a session has ended, as a host does."""
+        self.gate.heard(instance, "SessionEnd", {}, session=session)
+
     def ask(self, who: str, tool: str, params: Mapping[str, Any], **more: Any) -> Decision:
         """A call of a session; a new call id unless one is given."""
         self._calls += 1
         more.setdefault("call_id", f"call-{self._calls}")
         more.setdefault("cwd", CWD)
+        if "commits" in more:
+            more["commits"] = msgspec.convert(more["commits"], Commits)
         return self.gate.intercept(Call(who, tool, params, **more))
 
     def do(self, who: str, tool: str, params: Mapping[str, Any], result: Any = None, **more: Any) -> Decision:

@@ -21,7 +21,7 @@ With no configuration at all: the rules that ship, and a real gate over a store 
 traffic that nobody here wrote: catalogues of tools and recorded calls of AgentDojo, tau-bench, BFCL, InterCode,
 SWE-agent, ToolSandbox, the GitHub MCP server and some forty other MCP servers, and the shell commands of the test
 suites of destructive_command_guard and shellfirm. It is not part of this repository: name its folder with
-`--data DIR`. The incidents are scenarios of our own, told after real reports.
+`--data DIR`. The incidents are scenarios of our own, told after real reports, and so are the pairs of the part on keys.
 
 **Each set is split by a hash into two halves.** Of the one the benchmark shows what came out wrong (`--mistakes`), for
 the rules to be worked on; of the other it tells figures alone, and those stand here, except where a target is marked
@@ -51,6 +51,13 @@ the first two lines is what is a matter of policy, decided by what the command d
 working folder or anything below `/tmp`, pushing to a protected branch without force, deleting or moving another
 branch.""",
     "incidents": """Real reports, played call by call with a host that pauses. Opposites are scenarios of our own.""",
+    "keys": """Pairs of calls of two sessions that name what they act on in few words, written by hand before the code
+they judge: a reply that names only its thread, a channel or a person by name, a payment by its reference, a thing by an
+id whose param only looks like one, a container and what is in it. Found: the second session is told, in both orders. A
+false alarm: it is told in either, though the two act on different things.""",
+    "folders": """One session's call after another's, in nested folders. A conflict is found if the second call is
+stopped with a warning; any warning for an unrelated call is a false alarm. Where the order does not matter both are
+played.""",
     "sessions": """Recorded sessions as a whole. Strangers: two tasks of one suite whose calls have no id, path or
 address in common, shuffled into one another at random; an alarm is anything told. Twins: two sessions make the same
 calls turn by turn, so one of them should be told.""",

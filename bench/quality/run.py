@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from bench.quality import conflicts, data, incidents, sessions, shell, speed, tools
+from bench.quality import conflicts, data, folders, incidents, keys, sessions, shell, speed, tools
 from bench.quality.figures import Part, bar_of, shown
 from bench.quality.page import page, picture
 
@@ -27,6 +27,8 @@ PARTS: Mapping[str, Callable[[Path], Part]] = {
     "conflicts": conflicts.run,
     "shell": shell.run,
     "incidents": incidents.run,
+    "keys": keys.run,
+    "folders": folders.run,
     "sessions": sessions.run,
     "speed": speed.run,
 }

@@ -23,7 +23,7 @@ TWO_TREE: Final = f"{REPO}/.worktrees/two"
 class Step:
     """A call. ``told``: it must not run unannounced; ``runs`` and ``passes``: it must; ``repeated``: it must get the
     answer it got before. ``outcome``: how it ends if it runs (``""``: no report, text after ``error:`` as the
-    tool's error). ``after``: seconds since the step before.
+    tool's error). ``after``: seconds since the step before. ``result``: what the tool brings back.
     """
 
     who: str
@@ -33,13 +33,14 @@ class Step:
     after: float = 20
     outcome: str = "done"
     more: dict[str, Any] = field(default_factory=dict)
+    result: Any = None
 
 
 @dataclass(frozen=True)
 class Scenario:
     """``unseen``: why no gate between intent and execution can see it; it has no steps then."""
 
-    section: Literal["6A", "6B", "6D", "opposites"]
+    section: Literal["6A", "6B", "6D", "opposites", "promises", "kept"]
     number: int
     report: str
     story: str

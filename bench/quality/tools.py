@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bench.quality import baselines, data
 from bench.quality.data import TEST, Tool
@@ -44,12 +45,74 @@ def run(folder: Path) -> Part:
         _effects(part, who, answer, over)
     for who, answer, _ in ways:
         _tiers(part, who, answer, [tool for tool in rows if tool.tiers])
+    _more(part, data.tools(folder, "tools-more.jsonl"))
     _calls(part, folder)
+    _called(part, folder)
     part.notes.append(
         "Hints shown: only tools whose label does not come from their own hints. "
         "Tools are judged without arguments, by name, description and schema."
     )
     return part
+
+
+def _more(part: Part, rows: list[Tool]) -> None:
+    """Ten more catalogues, in rows of their own."""
+    right, lost, raised, tiers = Tally(), Tally(), Tally(), Tally()
+    for tool in rows:
+        effect, tier, why = _said(_hidden(tool))
+        if tool.effect:
+            right.add(tool.half, effect == tool.effect)
+            (lost if tool.effect == "write" else raised).add(tool.half, effect != tool.effect)
+            if effect != tool.effect:
+                part.mistake(tool.half, "tools.more", _told(tool), f"tier {tier}: {why}")
+        if tool.tiers:
+            tiers.add(tool.half, tier in tool.tiers)
+            if tier not in tool.tiers:
+                part.mistake(tool.half, "tools.more", f"{_told(tool)}  accepted {list(tool.tiers)}", f"tier {tier}")
+    who = "Callosum, hints hidden"
+    part.rows += [
+        Row("ten more catalogues: read or write", who, right.halves),
+        Row("ten more catalogues: writes called reads", who, lost.halves, None, "at most"),
+        Row("ten more catalogues: reads called writes", who, raised.halves, None, "at most"),
+        Row("ten more catalogues: tier accepted", who, tiers.halves),
+    ]
+
+
+_FORMS: Final[tuple[Callable[[str, dict[str, Any]], tuple[str, dict[str, Any]]], ...]] = (
+    lambda tool, given: ("call_tool", {"name": tool, "arguments": given}),
+    lambda tool, given: ("execute_tool", {"tool_name": tool, "tool_args": json.dumps(given)}),
+    lambda tool, given: ("rpc", {"method": "tools/call", "params": {"name": tool, "arguments": given}}),
+    lambda tool, given: ("parallel", {"tool_uses": [{"recipient_name": tool, "parameters": given}]}),
+)
+"""How a tool is called by another."""
+
+
+def _called(part: Part, folder: Path) -> None:
+    """Recorded calls, made by a tool that calls others."""
+    below = Tally()
+    seen = set()
+    for task in data.traces(folder):
+        for call in task:
+            tool = "Bash" if call.tool == "bash" else call.tool
+            known = (tool, json.dumps(call.args, sort_keys=True))
+            if known in seen:
+                continue
+            seen.add(known)
+            found = judge(tool, call.args)
+            milder = any(judge(*form(tool, call.args)).tier < found.tier for form in _FORMS)
+            half = data.half_of_task(task)
+            below.add(half, milder)
+            if milder:
+                part.mistake(half, "tools.called", str(call)[:300], f"tier {found.tier} where it is called directly")
+    part.rows.append(
+        Row(
+            "recorded calls made by a tool that calls others: below the call itself",
+            "Callosum",
+            below.halves,
+            0,
+            "at most",
+        )
+    )
 
 
 def _said(found: Classification) -> tuple[str, int, str]:

@@ -11,7 +11,20 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from bench.quality import baselines, conflicts, data, incidents, run, scenarios, sessions, speed
+from bench.quality import (
+    baselines,
+    conflicts,
+    data,
+    folders,
+    incidents,
+    keys,
+    named,
+    placed,
+    run,
+    scenarios,
+    sessions,
+    speed,
+)
 from bench.quality.data import TEST, TUNING, Pair, Recorded
 from bench.quality.figures import Part, Row, Share, bar_of, tallied
 from bench.quality.judges import judge, meeting
@@ -236,6 +249,34 @@ def test_what_went_otherwise_is_told() -> None:
     assert "did not get its earlier answer" in incidents.play(new)
 
 
+# --- folders ---------------------------------------------------------------------------------------------
+
+
+def test_folders_are_judged_by_cases_of_both_sorts() -> None:
+    kinds = {case.kind for case in placed.ALL}
+    assert {"~", "nested", "git dir", "worktrees", "remotes"} <= kinds
+    assert sum(case.collide for case in placed.ALL) >= 60
+    assert sum(not case.collide for case in placed.ALL) >= 200
+    named = set(placed.FOLDERS)
+    assert {step.cwd for case in placed.ALL for step in case.steps} <= named
+
+
+def test_folders_are_told_apart_as_far_as_the_targets_say(tmp_path: Path) -> None:
+    part = folders.run(tmp_path)
+    assert [row.what for row in part.rows] == ["collisions found", "false alarms"]
+    assert all(row.met for row in part.rows), [mistake.text for mistake in part.mistakes]
+
+
+def test_a_case_about_folders_can_fail(tmp_path: Path) -> None:
+    placed.build(tmp_path)
+    one = placed.sh("git push --force", "shop", "one")
+    same, other = (placed.sh("git push --force", cwd, "two") for cwd in ("shop", "blog"))
+    assert folders.wrong(placed.Case("x", True, (one, same), swapped=True), tmp_path) == ""
+    assert folders.wrong(placed.Case("x", False, (one, other), swapped=True), tmp_path) == ""
+    assert "told ['" in folders.wrong(placed.Case("x", False, (one, same)), tmp_path)
+    assert folders.wrong(placed.Case("x", True, (one, other)), tmp_path) == "told ['']"
+
+
 # --- sessions and speed ----------------------------------------------------------------------------------
 
 
@@ -294,7 +335,16 @@ def folder(tmp_path: Path) -> Path:
             for command, label in (("ls -l", "safe"), ("ls", "dangerous"), ("rm -rf build", "dangerous"))
             for number in range(12)
         ],
+        "shell-hard": [
+            {"command": f"{command} #{number}", "label": label, "kind": "k"}
+            for command, label in (("rm -rf /srv", "harmful"), ("ls", "harmful"), ("ls -l", "harmless"))
+            for number in range(12)
+        ],
+        "shell-everyday": [
+            {"command": f"ls #{number}", "script": "list", "accepted": [0] if number % 2 else [1]} for number in range(12)
+        ],
     }  # fmt: skip
+    rows["tools-more"] = rows["tools"]
     for name, lines in rows.items():
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return tmp_path
@@ -316,6 +366,17 @@ def test_the_whole_run_writes_figures_page_and_picture(tmp_path: Path, capsys: p
         0,
         12,
     )
+    assert [
+        (shell[what, "Callosum"]["hits"], shell[what, "Callosum"]["total"])
+        for what in (
+            "harm that hides, at tier 4",
+            "harmless, but looks harmful, at tier 3 or 4",
+            "scripts of npm packages: tier accepted",
+        )
+    ] == [(12, 24), (0, 12), (6, 12)]
+    tools = {one["what"]: one["whole"] for one in figures["parts"][0]["rows"] if one["who"] != "verb in the name"}
+    assert tools["ten more catalogues: writes called reads"]["hits"] == 12
+    assert tools["recorded calls made by a tool that calls others: below the call itself"]["total"] == 12
     page = files[1].read_text()
     assert page.startswith("# How well it judges")
     assert f"{lost['test']['hits']}/{lost['test']['total']}" in page
@@ -358,3 +419,24 @@ def test_the_picture_holds_every_judge() -> None:
     assert len(circles) == len(points) + 2
     assert all(0 <= float(one.get("cx", "-1")) <= 720 and 0 <= float(one.get("cy", "-1")) <= 420 for one in circles)
     assert picture([Part("shell", "Shell")]) is None
+
+
+# --- keys ------------------------------------------------------------------------------------------------
+
+
+def test_there_are_enough_pairs_that_name_things_in_few_words_and_none_twice() -> None:
+    count = Counter(pair.collide for pair in named.ALL)
+    assert count[True] >= 100
+    assert count[False] >= 300
+    assert len({pair.identity for pair in named.ALL}) == len(named.ALL)
+
+
+def test_a_pair_is_wrong_if_it_is_told_in_one_order_only_or_told_at_all_where_it_must_not_be() -> None:
+    same = ("write_file", {"path": "/srv/a", "content": "one"}), ("write_file", {"path": "/srv/a", "content": "two"})
+    apart = same[0], ("write_file", {"path": "/srv/b", "content": "two"})
+    one_way = ("read_file", {"path": "/srv/a"}), same[0]
+    assert not keys.wrong(named.Named("x", True, *same))
+    assert keys.wrong(named.Named("x", False, *same))
+    assert keys.wrong(named.Named("x", True, *apart))
+    assert not keys.wrong(named.Named("x", False, *apart))
+    assert keys.wrong(named.Named("x", True, *one_way))
