@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import importlib
 import os
 import pkgutil
@@ -10,6 +11,9 @@ import pytest
 import callosum
 from callosum import person
 from callosum.programs import is_set_by_host
+
+# Their servers are fixtures of the session. Imported by a module, such a fixture would be another one for each module.
+pytest_plugins = ["tests.support.postgres", "tests.support.previous", "tests.support.redis_server"]
 
 
 def pytest_collection_finish() -> None:
@@ -22,6 +26,8 @@ def pytest_collection_finish() -> None:
         if not found.name.endswith("__main__"):
             with suppress(ImportError):  # what it needs is optional and not installed
                 importlib.import_module(found.name)
+    gc.collect()
+    gc.freeze()  # thousands of collected tests live to the end: no search for garbage looks at them again
 
 
 @pytest.fixture(autouse=True)

@@ -22,10 +22,9 @@ from callosum.client import CallosumClient
 from callosum.deadline import stamp
 from callosum.errors import GateUnavailable
 from callosum.hosts.openclaw import FOLDER
-from callosum.hosts.script import script_of
 from callosum.model import Call
-from callosum.settings import Settings
 from callosum.sockets import socket_path
+from tests.support import hooks
 from tests.support.mcpwrap import said, wrapped
 from tests.support.serving import Server, serving, until
 from tests.support.standing import impostor
@@ -246,10 +245,9 @@ def test_client_that_gave_up_leaves_no_lease_behind(server: Server) -> None:
 # --- hosts -------------------------------------------------------------------------------------------------
 
 
-def test_hook_that_gave_up_leaves_no_lease_behind(local: Server, tmp_path: Path) -> None:
-    script = tmp_path / "hook"
-    script.write_text(script_of(Settings(state=local.state)))
-    script.chmod(0o700)
+@pytest.mark.parametrize("kind", hooks.KINDS)
+def test_hook_that_gave_up_leaves_no_lease_behind(local: Server, kind: str) -> None:
+    script = hooks.written(local.state, kind)
     payload = hook_event("PreToolUse", tool_name="mcp__github__delete_repository", tool_input=REPO, tool_use_id="t1")
     with stopped(local):
         done = subprocess.run(
@@ -280,10 +278,9 @@ def hook_event(name: str, **more: Any) -> dict[str, Any]:
     return {"hook_event_name": name, "session_id": "A", "cwd": "/repo", "prompt_id": "p1", **more}
 
 
-def test_hook_says_until_when_it_waits(tmp_path: Path) -> None:
-    script = tmp_path / "hook"
-    script.write_text(script_of(Settings(state=tmp_path / "state")))
-    script.chmod(0o700)
+@pytest.mark.parametrize("kind", hooks.KINDS)
+def test_hook_says_until_when_it_waits(tmp_path: Path, kind: str) -> None:
+    script = hooks.written(tmp_path / "state", kind)
     asked: list[bytes] = []
     payload = json.dumps(hook_event("PreToolUse", tool_name="Read", tool_input={"file_path": "/a"}, tool_use_id="t1"))
     began = boot_now()

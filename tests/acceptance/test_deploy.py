@@ -18,7 +18,7 @@ from callosum.client import CallosumClient
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from tests.acceptance.command import CALLOSUM, environment
-from tests.support.postgres import Server, postgres, schema_of  # noqa: F401
+from tests.support.postgres import Server, schema_of
 from tests.support.serving import Server as Serving
 from tests.support.serving import serving, until
 
@@ -35,7 +35,7 @@ def settings(name: str) -> list[str]:
 
 
 @pytest.fixture
-def url(postgres: Server) -> Iterator[str]:  # noqa: F811
+def url(postgres: Server) -> Iterator[str]:
     url = postgres.url()
     yield url
     postgres.drop(schema_of(url))

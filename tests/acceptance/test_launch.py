@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -19,14 +20,14 @@ import pytest
 from callosum import launch
 from callosum.client.local import local_client
 from callosum.errors import GateUnavailable
+from callosum.hosts import native
 from callosum.hosts.openclaw import FOLDER
 from callosum.hosts.openclaw import install as openclaw
-from callosum.hosts.script import script_of
 from callosum.model import Call
 from callosum.server.place import running
-from callosum.settings import Settings
 from callosum.sockets import hung_path, leave_origin, note_hung, origin, origin_path, socket_path
 from tests.acceptance.command import run
+from tests.support import hooks
 from tests.support.planted import Planted
 from tests.support.serving import launch as serve
 from tests.support.serving import until
@@ -70,12 +71,9 @@ def state(tmp_path: Path) -> Iterator[Path]:
             os.kill(one.process.pid, signal.SIGTERM)
 
 
-def write_script(state: Path) -> Path:
+def write_script(state: Path, kind: str = hooks.KINDS[0]) -> Path:
     state.mkdir(mode=0o700, exist_ok=True)
-    script = state / "callosum-hook"
-    script.write_text(script_of(Settings(state=state)))
-    script.chmod(0o700)
-    return script
+    return hooks.written(state, kind)
 
 
 def send(script: Path, session: str, tool: str, params: dict[str, Any], **options: Any) -> str:
@@ -313,8 +311,10 @@ def test_installation_of_a_user_works_without_its_variables(state: Path, tmp_pat
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    script = state / "callosum-hook"
-    assert f"--import {user}" in script.read_text()
+    script = hooks.installed(state)
+    beside = script.with_name(script.name + native.CONFIGURATION)
+    written = (beside if beside.exists() else script).read_bytes()
+    assert re.search(rb"--import\s(offline )?" + re.escape(os.fsencode(user)), written)
     try:
         assert send(script, "A", "mcp__mail__send_email", MAIL, env=home, cwd="/") == ""
         assert "bob@example.com" in send(script, "B", "mcp__mail__send_email", MAIL, env=home, cwd="/")
@@ -336,7 +336,7 @@ def test_settings_file_in_force_at_the_installation_is_that_of_the_gate(state: P
     home = {"HOME": str(tmp_path)}
     done = run(state, "install", "claude-code", "--yes", "--config", str(project / "callosum.toml"), env=home)
     assert done.returncode == 0, done
-    script = state / "callosum-hook"
+    script = hooks.installed(state)
     assert send(script, "A", "Read", {"file_path": "/repo/a.py"}, cwd="/") == ""
     assert "mine" in send(script, "B", "Read", {"file_path": "/repo/a.py"}, cwd="/")
 
@@ -408,6 +408,23 @@ def test_process_that_took_the_place_of_a_gate_is_not_asked(state: Path) -> None
         server.kill()
 
 
+@pytest.mark.skipif("native" not in hooks.KINDS, reason="the native hook client is NOT tested: `make native` builds it")
+def test_native_hook_is_not_deceived_by_a_record_that_names_another_process(state: Path) -> None:
+    """The script has to believe a record that names a process of this installation; the kernel knows who listens."""
+    heard: list[bytes] = []
+    path = socket_path(state)
+    hook = write_script(state)
+    with impostor(path, lambda channel: heard.append(channel.recv(65536))):
+        other = subprocess.Popen([sys.executable, "-I", "-c", "input()"], stdin=subprocess.PIPE)
+        try:
+            Path(origin_path(path)).write_text("\n".join((str(other.pid), *origin(), "")))
+            refused = send(hook, "A", "mcp__mail__send_email", MAIL)
+        finally:
+            other.communicate(b"\n")
+    assert "does not say from where it runs" in refused
+    assert not any(heard)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="a gate of another user is NOT tested: that takes root")
 def test_gate_of_another_user_is_not_asked(state: Path) -> None:
     script = write_script(state)
@@ -450,7 +467,7 @@ def test_installing_anew_replaces_a_gate_from_elsewhere(state: Path, tmp_path: P
     assert all(one["check"] != "gate" for one in found), "no hook asks it"
     assert run(state, "install", "claude-code", "--yes", env=home).returncode == 0
     assert server.process.wait(20) == 0
-    assert send(state / "callosum-hook", "A", "mcp__mail__send_email", MAIL) == ""
+    assert send(hooks.installed(state), "A", "mcp__mail__send_email", MAIL) == ""
 
 
 def test_doctor_names_a_gate_from_elsewhere(state: Path, tmp_path: Path) -> None:
@@ -521,7 +538,7 @@ def test_mark_that_cannot_be_written_stops_no_call(state: Path) -> None:
 
 
 def test_hook_without_curl_leaves_a_gate_that_hangs_alone_too(state: Path, tmp_path: Path) -> None:
-    script = write_script(state)
+    script = write_script(state, "script")
     path = socket_path(state)
     (state / "fallback.json").write_text('{"tools": {"Read": 0}}')
     script.write_text(script.read_text().replace(str(shutil.which("curl")), str(tmp_path / "none")))

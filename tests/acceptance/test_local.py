@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
 import os
 import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from callosum.client.local import local_client
+from callosum.errors import GateUnavailable
 from callosum.model import Call, Verdict
 from callosum.process import alive
 from callosum.server.place import AlreadyServed, Running, listen_local, running
@@ -156,3 +159,19 @@ def test_the_command_starts_and_stops_one_in_the_background(state: Path) -> None
     assert ended.returncode == 0
     assert alive(process) is not True
     assert callosum("stop").returncode == 1
+
+
+def test_without_the_extra_server_the_client_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "httptools" else object())
+    with local_client(tmp_path) as gate, caplog.at_level("WARNING", "callosum"):
+        began = time.monotonic()
+        with pytest.raises(
+            GateUnavailable, match=r"httptools is not installed: pip install 'callosum-protocol\[server\]'"
+        ):
+            gate.intercept(Call("mira", "pay", {"to": "x"}))
+        assert gate.intercept(Call("mira", "Read", {"path": "a.md"})).fallback, "the hosts' own reads go on"
+        assert time.monotonic() - began < 5
+    assert "callosum-protocol[server]" in caplog.text
+    assert not (tmp_path / "server.log").exists()

@@ -22,9 +22,9 @@ from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Role, Tokens
 from tests.support.fleet import Late
 from tests.support.postgres import Server as PostgresServer
-from tests.support.postgres import postgres, schema_of  # noqa: F401
-from tests.support.previous import Previous, previous  # noqa: F401
-from tests.support.redis_server import RedisServer, redis_server  # noqa: F401
+from tests.support.postgres import schema_of
+from tests.support.previous import Previous
+from tests.support.redis_server import RedisServer
 from tests.support.serving import Server, serving, until
 from tests.support.world import RULES
 
@@ -61,7 +61,7 @@ class Servers(NamedTuple):
 @pytest.fixture(params=("sqlite", "postgres", "redis"), scope="module")
 def servers(
     request: pytest.FixtureRequest,
-    previous: Previous,  # noqa: F811
+    previous: Previous,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Servers]:
     """A server of each version on one store; the previous version made the store."""
@@ -154,6 +154,32 @@ def test_marks_of_one_version_count_in_the_other(pair: Pair) -> None:
     assert (paused["verdict"], kinds(paused)) == ("confirm", ["stale"])
     repeated = pair.call(pair.one, "mira", "act2", pause=True, after=paused["id"])
     assert repeated["verdict"] == "allow", repeated
+
+
+def test_pauses_that_this_version_counts_are_read_by_the_previous_one(pair: Pair, servers: Servers) -> None:
+    """A changed file is replaced unread on the fourth attempt here, and on the second there, as ever."""
+    path = f"/{pair.key}.md"
+
+    def write(server: Server, who: str) -> Any:
+        return pair.call(
+            server,
+            who,
+            "Write",
+            params={"file_path": path, "content": f"by {who}"},
+            pause=True,
+            run=f"r{next(_numbers)}",
+        )
+
+    pair.call(pair.one, "mira", "Read", params={"file_path": path})
+    changed = write(pair.other, "doug")
+    assert pair.one.post("/complete", {"instance": "doug", "id": changed["id"]})["ok"]
+    assert [write(servers.current, "mira")["verdict"] for _ in range(2)] == ["confirm", "confirm"]
+    pair.call(servers.previous, "zoe", "Read", params={"file_path": path})
+    assert write(servers.current, "mira")["verdict"] == "confirm"
+    assert write(servers.previous, "mira")["verdict"] == "allow", "it read the mark, and knows no count"
+    for _ in range(3):
+        assert write(servers.current, "anna")["verdict"] == "confirm"
+    assert write(servers.current, "anna")["verdict"] == "allow"
 
 
 def test_content_of_one_version_is_a_duplicate_in_the_other(pair: Pair) -> None:
@@ -261,7 +287,23 @@ def test_race_of_calls_that_exclude_nobody_shows_several_holders(servers: Server
     assert race(servers, "now3") > 1
 
 
-def test_both_versions_find_the_store_sound(servers: Servers, previous: Previous) -> None:  # noqa: F811
+def test_a_commitment_of_either_version_is_met_by_the_other_within_the_window(pair: Pair) -> None:
+    """The version before knows no commitments: it reads the content that holds one, and passes over what is declared."""
+    event = {"event_id": pair.key}
+    commits = {"side": "accept", "what": "the meeting"}
+    first = {"instance": "mira", "tool": "accept_invitation", "params": event, "callId": f"{pair.key}-1"}
+    made = pair.one.post("/intercept", {**first, "commits": commits})
+    assert made["verdict"] == "allow"
+    assert pair.other.post("/complete", {"instance": "mira", "id": made["id"], "result": {"id": pair.key}})["ok"]
+    second = {"instance": "doug", "tool": "decline_invitation", "params": event, "callId": f"{pair.key}-2"}
+    told = pair.other.post("/intercept", {**second, "pause": True})
+    assert (told["verdict"], told["conflicts"][0]["kind"]) == ("confirm", "opposed")
+    again = pair.one.post("/intercept", {**second, "callId": f"{pair.key}-3", "pause": True, "after": told["id"]})
+    assert again["verdict"] == "allow"
+    assert pair.one.post("/complete", {"instance": "doug", "id": again["id"]})["ok"]
+
+
+def test_both_versions_find_the_store_sound(servers: Servers, previous: Previous) -> None:
     """Runs last: whatever the other tests left, neither version calls it damaged or of another version."""
     where = servers.store[1:] or (f"sqlite:///{servers.current.state / 'gate.db'}",)
     arguments = ["-m", "callosum.cli", "store", "check", *where, "--state", str(servers.previous.state)]
@@ -293,6 +335,14 @@ CALLS: Final[list[dict[str, Any]]] = [
     {"tool": "pay", "params": {"recipient": "ACME", "amount": 12.5, "currency": "EUR"}},
     {"tool": "run_sql", "params": {"sql": "update orders set state = 'done' where id = 1"}},
     {"tool": "http_request", "params": {"method": "PUT", "url": "https://API.example.com/users/5", "body": "{}"}},
+    {"tool": "slack_reply_to_thread", "params": {"channel_id": "C1", "thread_ts": "1.2", "text": "On it"}},
+    {"tool": "get_thread", "params": {"thread_id": "t1"}},
+    {"tool": "reply_to_message", "params": {"message_id": "m1", "text": "On it"}},
+    {"tool": "put_object", "params": {"bucket": "logs", "key": "a.txt", "body": "x"}},
+    {"tool": "update_row", "params": {"spreadsheet_id": "s1", "row": 5}},
+    {"tool": "delete_base", "params": {"base_id": "app1"}},
+    {"tool": "update_record", "params": {"base_id": "app1", "table_id": "tbl1", "record_id": "rec1"}},
+    {"tool": "send_channel_message", "params": {"channel": "general", "text": "On it"}},
     {"tool": "frobnicate", "params": {"thing": "x", "id": 5}},
     {"tool": "set_reminder", "params": {"title": "Café", "date": "2026-05-19"}},
     shell("git push origin topic"),
@@ -313,7 +363,7 @@ CALLS: Final[list[dict[str, Any]]] = [
 """Everyday calls without secrets, of every family of keys."""
 
 
-def test_keys_of_the_previous_version_are_still_written(previous: Previous) -> None:  # noqa: F811
+def test_keys_of_the_previous_version_are_still_written(previous: Previous) -> None:
     """A key whose spelling changes has both spellings for one release, so that the two versions meet on it."""
     rules = Rulebook(None, secret=b"s" * 32).current()
     found = [rules.classify(Call("mira", **call)) for call in CALLS]

@@ -32,7 +32,7 @@ from callosum.stores.versions import Version, migrate, version_of
 from callosum.testing.script import Script
 from tests.acceptance.command import CALLOSUM, at_terminal, environment, run
 from tests.support import forking
-from tests.support.postgres import Server, binaries, postgres, schema_of  # noqa: F401
+from tests.support.postgres import Server, binaries, schema_of
 from tests.support.redis_server import RedisServer
 from tests.support.redis_server import serving as serving_redis
 from tests.support.serving import Server as Serving
@@ -182,7 +182,7 @@ def test_copying_the_file_alone_loses_what_is_in_the_log(tmp_path: Path) -> None
 
 def test_migrating_once_however_many_do_it(
     tmp_path: Path,
-    postgres: Server,  # noqa: F811
+    postgres: Server,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
@@ -215,7 +215,7 @@ def test_migrating_once_however_many_do_it(
 
 
 @pytest.mark.skipif(SCHEMA == 1, reason="there is no older version yet")
-def test_an_older_version_is_told_and_left_until_it_is_migrated(tmp_path: Path, postgres: Server) -> None:  # noqa: F811
+def test_an_older_version_is_told_and_left_until_it_is_migrated(tmp_path: Path, postgres: Server) -> None:
     """A look leaves it as it is; what it holds is there afterwards."""
     url = postgres.url()
     settings = Settings(state=tmp_path, store=url)
@@ -240,7 +240,7 @@ def test_an_older_version_is_told_and_left_until_it_is_migrated(tmp_path: Path, 
         postgres.drop(schema)
 
 
-def test_a_server_needs_no_right_to_create(postgres: Server) -> None:  # noqa: F811
+def test_a_server_needs_no_right_to_create(postgres: Server) -> None:
     """With the grants of the document a role of its own works on a migrated schema; without migrating it cannot start."""
     (grants,) = re.findall(r"```sql\n(.*?)```", DOCUMENT, re.DOTALL)
     owner = postgres.url()
@@ -283,7 +283,7 @@ def found_by_doctor(state: Path) -> dict[str, str]:
     return {one["check"]: one["level"] for one in json.loads(run(state, "doctor", "--json").stdout)["findings"]}
 
 
-def test_connections_are_watched(tmp_path: Path, postgres: Server) -> None:  # noqa: F811
+def test_connections_are_watched(tmp_path: Path, postgres: Server) -> None:
     """``/metrics``, ``/health`` and ``doctor`` tell of the pool, and that it is exhausted while it is."""
     url = postgres.url(pool="1")
     call = {"instance": "mira", "tool": "Bash", "params": {"command": "git push --force"}, "cwd": "/r"}

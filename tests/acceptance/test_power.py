@@ -112,7 +112,7 @@ def test_who_waits_in_line_syncs_nothing_while_nothing_happens(disk: Disk) -> No
 
     with LocalGate(disk.state, sleep=sleep) as gate:
         call = Call("mira", "message", {**HIGH, "message": "On my way to you"}, wait=60)
-        (key,) = gate.explain(call)[1].context_keys
+        key = gate.explain(call)[1].context_keys[0]
         gate.lock("doug", key, 4)
         syncs = disk.syncs
         assert gate.intercept(call).proceed

@@ -56,3 +56,15 @@ def test_every_command_of_the_readme_exists() -> None:
             env=forking.alike(os.environ),
         )
         assert done.returncode == 0, (command, done.stderr)
+
+
+def texts_of(svg: str) -> list[str]:
+    return [text.strip() for text in re.findall(r"<text[^>]*>([^<]*)</text>", svg) if text.strip()]
+
+
+def test_picture_shows_the_sentences_that_the_gate_says(tmp_path: Path) -> None:
+    drawn = tmp_path / "refusal.svg"
+    script = README.parent / "docs" / "refusal.py"
+    subprocess.run([sys.executable, str(script), str(drawn)], check=True, timeout=60, env=forking.alike(os.environ))
+    shown = README.parent / "docs" / "refusal.svg"
+    assert texts_of(shown.read_text("utf-8")) == texts_of(drawn.read_text("utf-8")), f"draw it anew with {script.name}"

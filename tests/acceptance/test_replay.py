@@ -145,7 +145,7 @@ def test_with_pause_each_session_repeats_once(tmp_path: Path) -> None:
         before = gate.intercept(Call("doug", "write", {"path": "/a", "content": "doug's"}))
         gate.complete("doug", id=before.id)
     path = tmp_path / "calls.jsonl"
-    path.write_text(recorded("write", "task", path="/a", content="another's"))
+    path.write_text(recorded("edit", "task", path="/a", old_string="doug's", new_string="another's"))
     asked = ("replay", str(path), "-s", "1", "--pause", "--state", str(kept), "--json", "-")
     report = json.loads(run(tmp_path / "state", *asked).stdout)
     assert report["conflicts"]["stale"] == report["verdicts"]["confirm"] == report["confirmed"] == 1

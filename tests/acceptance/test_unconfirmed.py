@@ -32,7 +32,6 @@ from callosum.stores.redis import deadline as redis_deadline
 from callosum.stores.redis import link as redis_link
 from callosum.stores.redis.transactions import Transactions
 from callosum.stores.sqlite import connection
-from tests.support.postgres import binaries, postgres, postgres_url, server  # noqa: F401
 from tests.support.redis_server import RedisServer, recent_binary
 from tests.support.redis_server import serving as serving_redis
 from tests.support.serving import hosted, until
@@ -369,7 +368,7 @@ def test_redis_that_is_away_has_made_no_change(own_redis: RedisServer, tmp_path:
 
 @pytest.mark.parametrize("arrives", [True, False])
 def test_postgres_that_is_lost_with_the_commit_may_have_made_it(
-    postgres_url: str,  # noqa: F811
+    postgres_url: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     arrives: bool,

@@ -148,7 +148,7 @@ BROKEN = [
     (request("intercept", {"instance": "mira", "tool": "look", "wait": -1}), 1, -32602, "wait"),
     (request("intercept", {"instance": "mira", "tool": "look", "host": [1]}), 1, -32602, "host"),
     (request("intercept", {"instance": "mira", "tool": "look"}).replace('"look"', '"\\ud800"'), None, -32700, "message"),
-    (request("intercept", {"a": 1, "b": {"c": 1}}).replace('"b"', '"a"'), 1, -32602, "instance"),
+    (request("intercept", {"a": 1, "b": {"c": 1}}).replace('"b"', '"a"'), 1, -32602, "a"),
     (request("intercept", {**act("a", "b", "c"), "d": {}}).replace('"d"', '"tool"'), 1, -32602, "tool"),
     (request("complete", {"instance": "mira", "id": 0}), 1, -32602, "id"),
     (request("complete", {"instance": "mira", "id": 1, "outcome": "maybe"}), 1, -32602, "outcome"),
