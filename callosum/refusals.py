@@ -3,14 +3,8 @@
 No hook tells of a person's "no" until the next prompt, if at all; until then the refused call holds its lease. But the
 host writes the refusal into its transcript at once. So the gate reads it there when another call meets the action.
 
-What counts is what the host itself writes about this very tool-use id, never what a tool printed: a tool's text is one
-JSON string in a result, and cannot become a field beside it.
-
-* Claude Code: the entry of the result says ``toolDenialBeforeRun`` (Esc, deny with interrupt) or
-  ``permissionDecision: {"decision": "reject"}`` (no with a reason). An interrupted running tool has neither.
-* Codex: the whole output of a command or a patch is Codex's own sentence that the user rejected it. Other tools return
-  text of their own there, so they are not believed. A cancelled dialog looks like an interrupted command, so its action
-  stays ``unknown`` and a person must resolve it.
+What counts is what the host itself writes about this very tool-use id (``refused`` in ``callosum.programs``), never
+what a tool printed: a tool's text is one JSON string in a result, and cannot become a field beside it.
 
 A transcript is read only if it is a regular file of this user, below the host's own folder, reached without symbolic
 links, on the machine on which the action was opened; at most ``MAX_BYTES`` from its end, and once a second per action.
@@ -28,13 +22,15 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
 from callosum.model import SECOND, Action
 from callosum.process import this_process
+from callosum.programs import HOSTS
 
 MAX_BYTES: Final = 8_000_000
 """Number of bytes that are read of a transcript, from its end."""
@@ -57,18 +53,6 @@ _CALL_ID: Final = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 _OPEN: Final = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 Line = Mapping[str, Any]
-
-
-class _Transcripts(NamedTuple):
-    """How one host keeps its transcripts.
-
-    ``folder`` finds their folder, ``paths`` the possible files of a session below it (session and sub-agent id), and
-    ``refused`` reads the lines that name a call, newest first.
-    """
-
-    folder: Callable[[Path, Mapping[str, str]], Path]
-    paths: Callable[[Path, str, str | None], Iterator[str]]
-    refused: Callable[[Iterator[Line], str, str, float], bool]
 
 
 class Refusals:
@@ -101,9 +85,9 @@ class Refusals:
             return False
         since = (action.started - _SLACK) / SECOND
         home = self._home if self._home is not None else Path.home()
-        for host in _HOSTS:
-            root = Path(os.path.realpath(host.folder(home, self._environ)))
-            for path in host.paths(root, found[1], found[2]):
+        for host in (host for host in HOSTS if host.transcripts):
+            root = Path(os.path.realpath(host.settings_folder(home, self._environ) / host.transcripts))
+            for path in _matching(root, host.transcript_of(found[1], found[2])):
                 if host.refused(_lines_naming(_tail(root, path), call_id), found[1], call_id, since):
                     return True
         return False
@@ -121,96 +105,24 @@ class Refusals:
         return True
 
 
-# --- Claude Code ----------------------------------------------------------------------------------------
-
-
-def _claude_folder(home: Path, environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "projects"
-
-
-def _claude_paths(root: Path, session: str, agent: str | None) -> Iterator[str]:
-    name = f"{session}.jsonl" if agent is None else f"{session}/subagents/agent-{agent}.jsonl"
-    for project in _folders(root):
-        if os.path.lexists(root / project / name):
-            yield f"{project}/{name}"
-
-
-def _claude_refused(lines: Iterator[Line], session: str, call_id: str, since: float) -> bool:
-    for line in lines:
-        message = line.get("message")
-        content = message.get("content") if isinstance(message, dict) else None
-        results = [part for part in content if _is_result(part)] if isinstance(content, list) else []
-        if line.get("type") != "user" or not any(part.get("tool_use_id") == call_id for part in results):
-            continue
-        # the newest result of the call decides
-        decision = line.get("permissionDecision")
-        rejected = isinstance(decision, dict) and decision.get("decision") == "reject"
-        before_run = line.get("toolDenialKind") == "user-rejected" and line.get("toolDenialBeforeRun") is True
-        return (
-            (rejected or before_run)
-            and not line.get("toolDenialAfterRun")
-            and len(results) == 1
-            and results[0].get("is_error") is True
-            and line.get("sessionId") == session
-            and _moment(line) >= since
-        )
-    return False
-
-
-def _is_result(part: object) -> bool:
-    return isinstance(part, dict) and part.get("type") == "tool_result"
-
-
-# --- Codex ----------------------------------------------------------------------------------------------
-
-_CODEX_REFUSED: Final = {
-    "exec_command": 'exec_command failed: CreateProcess { message: "Rejected(\\"rejected by user\\")" }',
-    "apply_patch": "patch rejected by user",
-}
-"""By tool: the whole output of a call that the user declined. What these tools themselves say never reads so."""
-
-
-def _codex_folder(home: Path, environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("CODEX_HOME") or home / ".codex") / "sessions"
-
-
-def _codex_paths(root: Path, session: str, agent: str | None) -> Iterator[str]:
-    end = f"-{agent or session}.jsonl"
-    left = _MAX_FOLDERS
-    for year in _folders(root):
-        for month in _folders(root / year):
-            for day in _folders(root / year / month):
-                if not left:
-                    return
-                left -= 1
-                folder = f"{year}/{month}/{day}"
-                yield from (f"{folder}/{name}" for name in _names(root / folder) if name.endswith(end))
-
-
-def _codex_refused(lines: Iterator[Line], session: str, call_id: str, since: float) -> bool:  # noqa: ARG001 - the file's name has the session
-    output = None
-    for line in lines:
-        payload = line.get("payload")
-        if line.get("type") != "response_item" or not isinstance(payload, dict) or payload.get("call_id") != call_id:
-            continue
-        kind = str(payload.get("type"))
-        if output is None and kind in ("function_call_output", "custom_tool_call_output"):
-            output = payload.get("output")
-            if not isinstance(output, str) or _moment(line) < since:
-                return False
-        elif kind in ("function_call", "custom_tool_call"):
-            known = _CODEX_REFUSED.get(str(payload.get("name")))
-            return known is not None and output == known and not payload.get("namespace")
-    return False
-
-
-_HOSTS: Final = (
-    _Transcripts(_claude_folder, _claude_paths, _claude_refused),
-    _Transcripts(_codex_folder, _codex_paths, _codex_refused),
-)
-
-
 # --- reading --------------------------------------------------------------------------------------------
+
+
+def _matching(root: Path, pattern: str) -> Iterator[str]:
+    """Yield the files below ``root`` that fit, the last by name first.
+
+    ``*`` is any folder, or how the name of a file begins.
+    """
+    *folders, name = pattern.split("/")
+    level = [""]
+    for folder in folders:
+        below = (f"{above}{one}/" for above in level for one in (_folders(root / above) if folder == "*" else [folder]))
+        level = list(islice(below, _MAX_FOLDERS))
+    for folder in level:
+        if name[0] == "*":
+            yield from (f"{folder}{one}" for one in _names(root / folder) if one.endswith(name[1:]))
+        elif os.path.lexists(root / folder / name):
+            yield folder + name
 
 
 def _names(folder: Path) -> list[str]:
@@ -248,8 +160,11 @@ def _tail(root: Path, path: str) -> bytes:
             os.close(descriptor)
 
 
-def _lines_naming(text: bytes, call_id: str) -> Iterator[Line]:
-    """Yield the JSON objects on lines that name the call, newest first; a line without its end is passed over."""
+def _lines_naming(text: bytes, call_id: str) -> Iterator[tuple[float, Line]]:
+    """Yield the JSON objects on lines that name the call, newest first, each with its moment.
+
+    A line without its end is passed over.
+    """
     needle = f'"{call_id}"'.encode()
     end = text.rfind(b"\n") + 1
     for _ in range(_MAX_LINES):
@@ -263,7 +178,7 @@ def _lines_naming(text: bytes, call_id: str) -> Iterator[Line]:
             with suppress(msgspec.DecodeError, RecursionError, UnicodeDecodeError):
                 found = msgspec.json.decode(text[begin:stop])
                 if isinstance(found, dict):
-                    yield found
+                    yield _moment(found), found
 
 
 def _moment(line: Line) -> float:

@@ -14,8 +14,9 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
+from callosum.programs import GUARDED, HOSTS
 from callosum.rules import command, keys
-from callosum.rules.protected import OPEN, STATE, Protected
+from callosum.rules.protected import OPEN, STATE, TREES, Protected
 
 TALKS: Final = "it talks to the gate's own port"
 
@@ -32,7 +33,10 @@ _LOOPBACK: Final = (
     r"\blocalhost|\bip6-localhost|\b127(?:\.\d{1,3}){1,3}|\b0\.0\.0\.0|::1\]?|\b0x7f[0-9a-f]*"
     r"|\b2130706433|\b0177[0-7.]*"
 )
-_TAILS: Final = ("settings.json", "settings.local.json", "config.toml", "openclaw.json", "callosum.toml", "tiers.json")
+_TAILS: Final = (
+    *{path.rpartition("/")[2] for host in HOSTS for path in host.guards if path[-1] != "/"},
+    *("callosum.toml", "tiers.json"),
+)
 _CODE_HINTS: Final = ("callosum", "localgate", "asyncgate", "subprocess", "system", "exec", "spawn", "rmtree", "rmsync")
 
 _SHORTEST_CODE: Final = 8
@@ -64,7 +68,7 @@ class Guard:
         self.port_number = re.compile(rf"(?<!\d)(?:{numbers})(?!\d)")
         self.near = re.compile(rf"{self.protected.names}|{numbers}|Gate\(|isableAllHooks|sock")
         """Finds what every program text that is a danger to the gate holds."""
-        names = ("callosum", ".claude", ".codex", ".gemini", "openclaw.json")
+        names = ("callosum", *GUARDED)
         self._hints = (*names, *(str(port) for port in ports), *(one.lower() for one in self.protected.texts))
         # Sessions touch the same few files again and again.
         self._touched = lru_cache(maxsize=2048)(self.touched)
@@ -129,7 +133,7 @@ class Guard:
         )
 
     def _path(self, role: int, value: str, cwd: str | None) -> tuple[str, str] | None:
-        if not (self.protected.roots or value.endswith(_TAILS) or "hooks" in value):
+        if not (self.protected.roots or value.endswith(_TAILS) or any(tree in value for tree in TREES)):
             return None
         if len(value) > keys.MAX_VALUE or not value.strip():
             return None

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from callosum.programs import HOSTS
 from callosum.rules import keys
 
 GUARDS: Final = "the gate guards itself: "
@@ -34,22 +35,17 @@ MAX_PATTERN: Final = 256
 """Longest pattern of one folder name that is compared, in characters; a longer one fits nothing."""
 
 _SETTINGS: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
-    ((".claude", "settings.json"), "the settings of Claude Code"),
-    ((".claude", "settings.local.json"), "the settings of Claude Code"),
-    ((".codex", "config.toml"), "the settings of Codex"),
-    ((".codex", "hooks.json"), "the settings of Codex"),
-    ((".codex", "hooks"), "the settings of Codex"),
-    ((".gemini", "settings.json"), "the settings of Gemini CLI"),
-    (("openclaw.json",), "the settings of OpenClaw"),
+    *((tuple(path.rstrip("/").split("/")), f"the settings of {host.title}") for host in HOSTS for path in host.guards),
     (("callosum.toml",), SETTINGS),
 )
-_FOLDERS: Final = {
-    ".claude": "the settings of Claude Code",
-    ".codex": "the settings of Codex",
-    ".gemini": "the settings of Gemini CLI",
-    ".openclaw": "the settings of OpenClaw",
-}
-_LAST: Final = frozenset(tail[-1] for tail, _ in _SETTINGS) | {"tiers.json", "hooks"}
+_FOLDERS: Final = {host.folder: f"the settings of {host.title}" for host in HOSTS}
+_TREES: Final = tuple(
+    (*path.rsplit("/", 2)[:2], host.title) for host in HOSTS for path in host.guards if path[-1] == "/"
+)
+"""Folders that are guarded with all below them, each with the folder that holds it and the title of its host."""
+TREES: Final = tuple(tree for _, tree, _ in _TREES)
+_HOLDERS: Final = frozenset(holder for holder, *_ in _TREES)
+_LAST: Final = frozenset(tail[-1] for tail, _ in _SETTINGS) | {"tiers.json"}
 _RULES: Final = re.compile(r"(?:^|/)\.?callosum/(?:[^/]+/){0,16}tiers\.json$")
 _HOME: Final = re.compile(r"(?:/home/[^/]+|/Users/[^/]+|/root)(?=/|$)")
 _USER: Final = frozenset(("$USER", "${USER}", "$LOGNAME", "$(whoami)", "$(id -un)"))
@@ -229,7 +225,7 @@ def _settings(parts: tuple[str, ...], *, whole: bool) -> str:
     """Return which settings of a host, or which rules, a path is; they are known by name in every folder."""
     last = parts[-1]
     pattern = _GLOB.search(last) is not None
-    if last not in _LAST and not pattern and last not in _FOLDERS and ".codex" not in parts:
+    if last not in _LAST and not pattern and last not in _FOLDERS and _HOLDERS.isdisjoint(parts):
         return ""
     if whole and last in _FOLDERS:
         return f"{_FOLDERS[last]} ({last}/)"
@@ -238,10 +234,11 @@ def _settings(parts: tuple[str, ...], *, whole: bool) -> str:
         alike = last == tail[-1] or (size > 1 and pattern and _fits(last, tail[-1]))
         if alike and len(parts) >= size and parts[-size:-1] == tail[:-1]:
             return f"{what} ({'/'.join(tail)})"
-    if ".codex" in parts:
-        at = parts.index(".codex")
-        if parts[at + 1 : at + 2] == ("hooks",):
-            return "the settings of Codex (.codex/hooks)"
+    for holder, tree, title in _TREES:
+        if holder in parts:
+            at = parts.index(holder)
+            if parts[at + 1 : at + 2] == (tree,):
+                return f"the settings of {title} ({holder}/{tree})"
     if last == "tiers.json" and _RULES.search("/".join(parts)):
         return f"{RULES} (tiers.json)"
     return ""

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from callosum.hosts.claude_code.setup import OLDEST, settings_path
 from callosum.hosts.facts import Found, Known, Made, Surroundings, lines_of, moment, newest, read_all, settings_in
-from callosum.programs import CLAUDE_CODE
+from callosum.programs.claude_code import HOST
 
 name: Final = "claude-code"
-title: Final = CLAUDE_CODE.title
-program: Final = CLAUDE_CODE.name
-package: Final = CLAUDE_CODE.package
+title: Final = HOST.title
+program: Final = HOST.program
+package: Final = HOST.package
 known: Known = "session and id"
 
 _MANAGED: Final = (

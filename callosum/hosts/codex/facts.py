@@ -14,12 +14,12 @@ from typing import Any, Final
 from callosum.hosts.codex.setup import settings_path
 from callosum.hosts.entries import MARK
 from callosum.hosts.facts import Found, Known, Made, Surroundings, lines_of, moment, newest, read_all
-from callosum.programs import CODEX
+from callosum.programs.codex import HOST
 
 name: Final = "codex"
-title: Final = CODEX.title
-program: Final = CODEX.name
-package: Final = CODEX.package
+title: Final = HOST.title
+program: Final = HOST.program
+package: Final = HOST.package
 known: Known = "session and id"
 
 WITHOUT_HOOK: Final = frozenset(("write_stdin", "exec", "wait"))

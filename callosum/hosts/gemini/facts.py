@@ -8,12 +8,12 @@ from typing import Any, Final
 
 from callosum.hosts.facts import Found, Known, Made, Surroundings, lines_of, moment, newest, read_all, settings_in
 from callosum.hosts.gemini.setup import HOOK, settings_path
-from callosum.programs import GEMINI
+from callosum.programs.gemini import HOST
 
 name: Final = "gemini"
-title: Final = GEMINI.title
-program: Final = GEMINI.name
-package: Final = GEMINI.package
+title: Final = HOST.title
+program: Final = HOST.program
+package: Final = HOST.package
 known: Known = "session and tool"
 
 

@@ -13,12 +13,12 @@ from typing import Any, Final
 from callosum.hosts.facts import Found, Known, Made, Surroundings, moment
 from callosum.hosts.openclaw import ID
 from callosum.hosts.openclaw.install import settings_path
-from callosum.programs import OPENCLAW
+from callosum.programs.openclaw import HOST
 
 name: Final = "openclaw"
-title: Final = OPENCLAW.title
-program: Final = OPENCLAW.name
-package: Final = OPENCLAW.package
+title: Final = HOST.title
+program: Final = HOST.program
+package: Final = HOST.package
 known: Known = "id"
 
 PORT: Final = 18789

@@ -11,6 +11,7 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from callosum.programs import HOSTS, WITH_HOOKS
 from callosum.rules.guard import TALKS
 from callosum.rules.protected import admits
 from callosum.rules.shell import files, places
@@ -48,7 +49,7 @@ _DECIDING: Final = _set("approve deny release resolve off install uninstall stop
 _RUNS_MODULES: Final = _set("py coverage ipython pdb cprofile uv uvx pipx poetry pdm hatch rye conda")
 _MANAGERS: Final = _set("pip pip3 uv pipx conda mamba poetry pdm apt apt-get brew rye npm pnpm yarn")
 _UNINSTALLS: Final = _set("uninstall remove rm purge")
-_HOSTS: Final = _set("claude codex gemini openclaw clawdbot")
+_HOSTS: Final = frozenset(name for host in HOSTS for name in (host.program, *host.also))
 _DISABLES: Final = _set("disable remove uninstall rm delete unset set")
 _SERVICES: Final = _set("systemctl launchctl service brew supervisorctl pm2 rc-service sv")
 _CONTAINERS: Final = _set("docker podman nerdctl docker-compose podman-compose")
@@ -64,9 +65,9 @@ _READERS: Final = (
     | files.SILENT
     | _set("fuser fd fdfind open-uri glow mdcat nvim-view highlight pygmentize batcat eza exa lsd delta difft meld")
 )
-_SPEAKERS: Final = _set(
-    "gh glab mail mailx mutt notify-send say wall write claude codex gemini aider llm wl-copy pbcopy xclip xsel"
-)
+_SPEAKERS: Final = _set("gh glab mail mailx mutt notify-send say wall write aider llm wl-copy pbcopy xclip xsel") | {
+    host.program for host in WITH_HOOKS.values()
+}
 """Programs to which a command line is no more than text for people or models."""
 _PRECISE: Final = (
     frozenset(files.HANDLERS) - _set("ln link") - files.VIEWERS

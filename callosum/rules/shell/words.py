@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from callosum.programs import HOSTS
+
 MAX_WORDS: Final = 4096
 """How many words a command can have after expansion."""
 MAX_WORD: Final = 65_536
@@ -22,8 +24,7 @@ _KNOWN: Final = {
     "XDG_DATA_HOME": "~/.local/share",
     "XDG_CACHE_HOME": "~/.cache",
     "CALLOSUM_STATE": "~/.local/state/callosum",
-    "CLAUDE_CONFIG_DIR": "~/.claude",
-    "CODEX_HOME": "~/.codex",
+    **{host.folder_variable: f"~/{host.folder}" for host in HOSTS if host.folder_variable},
 }
 """What variables hold where nobody has set them."""
 

@@ -72,7 +72,7 @@ def test_block_is_tier_4_with_its_own_rule_and_says_what_it_protected() -> None:
     [
         ("rm /srv/rules/mine.json", "Callosum's rules (/srv/rules/mine.json)"),
         ("echo x > .claude/settings.json", "the settings of Claude Code (.claude/settings.json)"),
-        ("mv ~/.codex x", "the settings of Codex (.codex/)"),
+        ("mv ~/.codex x", "the settings of Codex CLI (.codex/)"),
         ("callosum off", '"callosum off"'),
         ("callosum $'\\e[2J'", "a command of Callosum's"),
         ("pkill -f callosum", "Callosum's process"),

@@ -1,0 +1,105 @@
+"""Claude Code."""
+
+from __future__ import annotations
+
+from callosum.programs.program import On, Program
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from callosum.programs.program import Lines
+
+_LOOKS = frozenset(("Read", "Grep", "Glob", "LS", "NotebookRead", "TodoRead", "WebFetch", "WebSearch"))
+
+
+class ClaudeCode(Program):
+    """A denied call has no event of its own but is in its batch; an interrupted one is in none."""
+
+    name = "claude-code"
+    title = "Claude Code"
+    program = "claude"
+    scripts = ("claude-code",)
+    package = "@anthropic-ai/claude-code"
+    oldest = (2, 1, 295)
+    older = "it runs a tool whose hook fails: the entries do not hold"  # they ignore `onFailure`
+    variables = ("CLAUDECODE", "CLAUDE_CODE")
+    profile = frozenset((
+        "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+    ))  # fmt: skip
+
+    folder = ".claude"
+    file = "settings.json"
+    folder_variable = "CLAUDE_CONFIG_DIR"
+    guards = (".claude/settings.json", ".claude/settings.local.json")
+
+    # A batch and a denial name each call by its id, so they may arrive after the session's next call; compactions are
+    # journalled alone. The report of a call that is no look is waited for, and so comes before its batch. What settles
+    # a session (`Stop`) is waited for: it must not settle the calls after it.
+    # Of a look, whose end changes nothing, the batch tells enough: a hook less for most calls.
+    events = {  # noqa: RUF012 - a description does not change
+        "SessionStart": On("start", by_url=False),
+        "UserPromptSubmit": On("prompt"),
+        "PreToolUse": On("asks", "*"),
+        "PostToolUse": On("done", f"^(?!({'|'.join(sorted(_LOOKS))})$)"),
+        "PostToolUseFailure": On("failed", "*"),
+        "PostToolBatch": On("batch", reports=True),
+        "PermissionDenied": On("denied", reports=True),
+        "SubagentStart": On("child start"),
+        "SubagentStop": On("child stop"),
+        "PreCompact": On("heard", reports=True),
+        "PostCompact": On("heard", reports=True),
+        "Stop": On("stop"),
+        "StopFailure": On("stop"),
+        "SessionEnd": On("end"),
+        "ConfigChange": On("settings", by_url=False),
+    }
+    shell = "Bash"
+    looks = _LOOKS
+    run_field = "prompt_id"
+    informs = frozenset(("asks", "done", "failed", "batch", "start", "child start", "prompt"))
+    words_apart = True
+    timeout = 20
+    entry_that_stops = {"onFailure": "block"}  # noqa: RUF012
+    asks_urls = True
+
+    transcripts = "projects"
+
+    hooks = "callosum.hosts.claude_code.hook:ClaudeCode"
+    checks = "callosum.hosts.claude_code.facts:ClaudeCode"
+
+    def transcript_of(self, session: str, agent: str | None) -> str:
+        """As in ``Program``."""
+        return f"*/{session}.jsonl" if agent is None else f"*/{session}/subagents/agent-{agent}.jsonl"
+
+    def refused(self, lines: Lines, session: str, call_id: str, since: float) -> bool:
+        """As in ``Program``.
+
+        The entry of the result says ``toolDenialBeforeRun`` (Esc, deny with interrupt) or ``permissionDecision:
+        {"decision": "reject"}`` (no with a reason). An interrupted running tool has neither.
+        """
+        for at, line in lines:
+            message = line.get("message")
+            content = message.get("content") if isinstance(message, dict) else None
+            results = [part for part in content if _is_result(part)] if isinstance(content, list) else []
+            if line.get("type") != "user" or not any(part.get("tool_use_id") == call_id for part in results):
+                continue
+            # the newest result of the call decides
+            decision = line.get("permissionDecision")
+            rejected = isinstance(decision, dict) and decision.get("decision") == "reject"
+            before_run = line.get("toolDenialKind") == "user-rejected" and line.get("toolDenialBeforeRun") is True
+            return (
+                (rejected or before_run)
+                and not line.get("toolDenialAfterRun")
+                and len(results) == 1
+                and results[0].get("is_error") is True
+                and line.get("sessionId") == session
+                and at >= since
+            )
+        return False
+
+
+def _is_result(part: object) -> bool:
+    return isinstance(part, dict) and part.get("type") == "tool_result"
+
+
+HOST = ClaudeCode()

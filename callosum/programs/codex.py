@@ -1,0 +1,102 @@
+"""Codex CLI."""
+
+from __future__ import annotations
+
+from callosum.programs.program import On, Program
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from callosum.programs.program import Lines
+
+_REFUSED = {
+    "exec_command": 'exec_command failed: CreateProcess { message: "Rejected(\\"rejected by user\\")" }',
+    "apply_patch": "patch rejected by user",
+}
+"""By tool: the whole output of a call that the user declined. What these tools themselves say never reads so."""
+
+
+class Codex(Program):
+    """A command is reported when it has ended, which may be turns later; a tool that fails is not reported at all."""
+
+    name = "codex"
+    title = "Codex CLI"
+    program = "codex"
+    scripts = ("@openai/codex", "codex-cli")
+    package = "@openai/codex"
+    oldest = (0, 124, 0)
+    older = "it calls no hooks by itself: nothing is asked"  # hooks are behind a switch for experiments
+    variables = ("CODEX_",)
+    profile = frozenset(("CODEX_HOME",))
+
+    folder = ".codex"
+    file = "hooks.json"
+    folder_variable = "CODEX_HOME"
+    guards = (".codex/config.toml", ".codex/hooks.json", ".codex/hooks/")
+
+    # No event may have a key that the host does not know: it would drop all of them. The end of a call, which names its
+    # id, and compactions, which are journalled alone, may arrive later.
+    events = {  # noqa: RUF012 - a description does not change
+        "SessionStart": On("start"),
+        "UserPromptSubmit": On("prompt"),
+        "PreToolUse": On("asks", ".*"),
+        "PostToolUse": On("done", ".*", reports=True),
+        "SubagentStart": On("child start"),
+        "SubagentStop": On("child stop"),
+        "PreCompact": On("heard", reports=True),
+        "PostCompact": On("heard", reports=True),
+        "Stop": On("stop"),
+        "Interrupt": On("child stop"),
+        "SessionEnd": On("end"),
+    }
+    shell = "Bash"
+    run_field = "turn_id"
+    noise = frozenset(("permission_mode",))
+    informs = frozenset(("asks", "done", "start", "child start", "prompt"))
+    commands_outlive_turns = True
+    types_unseen = True
+    timeout = 25
+
+    transcripts = "sessions"
+
+    since = "once you have reviewed the entries"
+    then = (
+        (
+            "Codex runs hooks that you have reviewed, and skips others without a word: start `codex`, open /hooks and "
+            "trust the entries of Callosum."
+        ),
+    )
+    hooks = "callosum.hosts.codex.hook:Codex"
+    checks = "callosum.hosts.codex.facts:Codex"
+
+    def transcript_of(self, session: str, agent: str | None) -> str:
+        """As in ``Program``."""
+        return f"*/*/*/*-{agent or session}.jsonl"
+
+    def refused(self, lines: Lines, session: str, call_id: str, since: float) -> bool:  # noqa: ARG002 - the file's name has the session
+        """As in ``Program``.
+
+        The whole output of a command or a patch is Codex's own sentence that the user rejected it. Other tools return
+        text of their own there, so they are not believed. A cancelled dialog looks like an interrupted command, so its
+        action stays ``unknown`` and a person must resolve it.
+        """
+        output = None
+        for at, line in lines:
+            payload = line.get("payload")
+            if (
+                line.get("type") != "response_item"
+                or not isinstance(payload, dict)
+                or payload.get("call_id") != call_id
+            ):
+                continue
+            kind = str(payload.get("type"))
+            if output is None and kind in ("function_call_output", "custom_tool_call_output"):
+                output = payload.get("output")
+                if not isinstance(output, str) or at < since:
+                    return False
+            elif kind in ("function_call", "custom_tool_call"):
+                known = _REFUSED.get(str(payload.get("name")))
+                return known is not None and output == known and not payload.get("namespace")
+        return False
+
+
+HOST = Codex()

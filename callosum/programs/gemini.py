@@ -1,0 +1,60 @@
+"""Gemini CLI."""
+
+from __future__ import annotations
+
+from callosum.programs.program import On, Program
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class Gemini(Program):
+    """Hooks have no ids of calls. The gate is asked before the user is."""
+
+    name = "gemini"
+    title = "Gemini CLI"
+    program = "gemini"
+    scripts = ("gemini-cli",)
+    package = "@google/gemini-cli"
+    oldest = (0, 26, 0)
+    older = "it calls no hooks by itself: nothing is asked"  # hooks are behind a switch for experiments
+    variables = ("GEMINI_CLI",)
+    profile = frozenset(("GEMINI_CLI_HOME",))
+
+    folder = ".gemini"
+    file = "settings.json"
+    home_variable = "GEMINI_CLI_HOME"
+    guards = (".gemini/settings.json",)
+
+    # Without `PreCompress`, which comes before every request to the model. A call has no id, so its report must come
+    # before the session's next call. No word about the others where a session begins: a prompt follows.
+    events = {  # noqa: RUF012 - a description does not change
+        "SessionStart": On("start"),
+        "BeforeAgent": On("prompt"),
+        "BeforeTool": On("asks", "*"),
+        "AfterTool": On("done", "*"),
+        "AfterAgent": On("stop"),
+        "Notification": On("heard", reports=True),
+        "SessionEnd": On("end"),
+    }
+    shell = "run_shell_command"
+    noise = frozenset(("timestamp", "prompt_response"))
+    has_call_ids = False
+    informs = frozenset(("done", "prompt"))
+    powershell = True
+    timeout = 25_000  # milliseconds
+    entry = {"name": "callosum"}  # noqa: RUF012 - by which its hooks can be switched off
+
+    known = "session and tool"
+
+    then = ("Sessions of Gemini CLI that are open go on without the gate until they are started anew.",)
+    hooks = "callosum.hosts.gemini.hook:Gemini"
+    checks = "callosum.hosts.gemini.facts:Gemini"
+
+    def denial(self, reason: str) -> dict[str, Any]:
+        """As in ``Program``."""
+        return {"decision": "deny", "reason": reason}
+
+
+HOST = Gemini()

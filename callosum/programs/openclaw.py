@@ -1,0 +1,31 @@
+"""OpenClaw, which loads a plugin in place of calling hooks."""
+
+from __future__ import annotations
+
+from callosum.programs.program import Program
+
+
+class OpenClaw(Program):
+    """The plugin (``callosum.hosts.openclaw``) says how it is set up and looked over."""
+
+    name = "openclaw"
+    title = "OpenClaw"
+    program = "openclaw"
+    also = ("openclaw-gateway", "clawdbot")
+    scripts = ("openclaw",)
+    package = "openclaw"
+    variables = ("OPENCLAW_",)
+    profile = frozenset(("OPENCLAW_HOME", "OPENCLAW_STATE_DIR", "OPENCLAW_CONFIG_PATH"))
+
+    folder = ".openclaw"
+    file = "openclaw.json"
+    guards = ("openclaw.json",)
+
+    known = "id"
+
+    then = ("A gateway that runs takes the plugin in by itself within seconds; `openclaw plugins list` shows it.",)
+    checks = "callosum.hosts.openclaw.facts:OpenClaw"
+    site = "callosum.hosts.openclaw.install:site"
+
+
+HOST = OpenClaw()
