@@ -21,12 +21,6 @@ from callosum.wire import Brief, Section
 __all__ = ["Brief", "Section", "brief_of", "heading", "item", "left_out", "measure", "tokens"]
 
 HEAD: Final = "[Callosum] What other sessions have in hand and did lately. For information: it confirms nothing."
-MAX_KEYS: Final = 32
-"""Most keys that a host may name."""
-MAX_PATH: Final = 4096
-"""Longest path of a session's folder, in characters."""
-MAX_BUDGET: Final = 100_000
-"""Largest budget that may be asked for, in tokens."""
 SIXTHS: Final = 6
 """``measure`` counts in so many parts of a token."""
 

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum, StrEnum
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 from msgspec import Struct, field
+
+R = TypeVar("R")
 
 SECOND: Final = 1_000_000
 MINUTE: Final = 60 * SECOND
@@ -216,7 +218,14 @@ class Commits(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True)
     until: float | None = None
 
 
-class Call(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+class GateRequest(Generic[R]):
+    """A request to the gate. ``R`` is the type of its reply, ``operation`` names what it asks for."""
+
+    __slots__ = ()
+    operation: ClassVar[str]
+
+
+class Call(Struct, GateRequest["Decision"], frozen=True, gc=False, rename="camel", omit_defaults=True):
     """One tool call that a session is about to make, as the host knows it.
 
     ``instance`` names the actor, with the optional ``session`` it is ``instance/session``. ``wait``
@@ -233,6 +242,7 @@ class Call(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     ``meta`` is the caller's own: the gate decides nothing by it, and the journal keeps a summary.
     """
 
+    operation: ClassVar[str] = "intercept"
     instance: str
     tool: str
     params: Mapping[str, Any] = field(default_factory=dict)

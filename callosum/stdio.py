@@ -23,20 +23,19 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
-from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from callosum import __version__, wire
-from callosum.brief import MAX_BUDGET, MAX_KEYS, Brief
+from callosum import __version__, operations, wire
 from callosum.corpus.bus import Corpus
 from callosum.deadline import Expiry, expires_at
 from callosum.errors import CallosumError, ConfigError, Unconfirmed
-from callosum.gate import MAX_WAIT, Gate, LocalGate
+from callosum.gate import Gate, LocalGate
 from callosum.gate.check import check_name
-from callosum.gate.records import MAX_PAGE, approvals_of, page_of
+from callosum.gate.records import approvals_of, page_of
 from callosum.model import DEFAULT_NAMESPACE, LockResult
 from callosum.regions.budget import RAS
 from callosum.regions.context import Prefrontal
@@ -65,60 +64,7 @@ _GONE: Final = select.POLLERR | select.POLLHUP
 """What the writing end of a pipe shows once nobody has the other."""
 
 
-# --- params -------------------------------------------------------------------------------------------
-
-
-class Release(wire.Release, frozen=True, kw_only=True):
-    """``release``: what the path says over HTTP stands in ``context_key``."""
-
-    context_key: str
-
-
-class StatusQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """``status``."""
-
-    context_key: str | None = None
-    namespace: str = DEFAULT_NAMESPACE
-
-
-class BriefQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """``brief``. ``keys`` matter to the session beside those it has touched; ``budget`` is in tokens."""
-
-    instance: str
-    session: str | None = None
-    namespace: str = DEFAULT_NAMESPACE
-    keys: Annotated[tuple[str, ...], Meta(max_length=MAX_KEYS)] = ()
-    cwd: str | None = None
-    prompt: str | None = None
-    budget: Annotated[int, Meta(ge=0, le=MAX_BUDGET)] | None = None
-
-
-class ApprovalsQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """``approvals``."""
-
-    namespace: str = DEFAULT_NAMESPACE
-    session: str | None = None
-
-
-class Word(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """``approve`` and ``deny``: a person's word on a call that was asked or blocked."""
-
-    id: int
-    by: str = ""
-    channel: str = "stdio"
-    namespace: str = DEFAULT_NAMESPACE
-
-
-class JournalQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """``journal``. ``session`` is the whole actor; ``namespace`` null means all; ``wait`` is in seconds."""
-
-    cursor: str = ""
-    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
-    namespace: str | None = DEFAULT_NAMESPACE
-    session: str | None = None
-    context_key: str | None = None
-    newest: bool = False
-    wait: Annotated[float, Meta(ge=0, le=MAX_WAIT)] = 0
+# --- methods ------------------------------------------------------------------------------------------
 
 
 class HealthQuery(Struct, frozen=True):
@@ -133,28 +79,9 @@ class Health(Struct, frozen=True, rename="camel"):
     methods: tuple[str, ...]
 
 
-METHODS: Final[Mapping[str, type[Struct]]] = {
-    "intercept": wire.Intercept,
-    "complete": wire.Complete,
-    "lock": wire.Lock,
-    "release": Release,
-    "renew": wire.Renew,
-    "resolve": wire.Resolve,
-    "status": StatusQuery,
-    "brief": BriefQuery,
-    "approvals": ApprovalsQuery,
-    "approve": Word,
-    "deny": Word,
-    "journal": JournalQuery,
-    "health": HealthQuery,
-}
-"""Every method with what it takes. A struct's fields are the parameters of the gate's method of that name."""
-FOR_APPROVERS: Final = frozenset(("approve", "deny"))
-
+METHODS: Final[Mapping[str, type[Any]]] = {**operations.METHODS, "health": HealthQuery}
+"""Every method with what it takes."""
 _DECODERS: Final = {name: msgspec.json.Decoder(kind) for name, kind in METHODS.items()}
-
-
-# --- the methods --------------------------------------------------------------------------------------
 
 
 class Records(Protocol):
@@ -170,7 +97,7 @@ class Records(Protocol):
         cwd: str | None = None,
         prompt: str | None = None,
         budget: int | None = None,
-    ) -> Brief:
+    ) -> wire.Brief:
         """Returns what the others have in hand and did lately, for a session. Raises ``ConfigError``."""
         ...
 
@@ -211,7 +138,7 @@ class LocalRecords:
         cwd: str | None = None,
         prompt: str | None = None,
         budget: int | None = None,
-    ) -> Brief:
+    ) -> wire.Brief:
         made = self._prefrontal.brief(instance, session, namespace=namespace, keys=keys, cwd=cwd, prompt=prompt)
         return self._ras.trim(made, budget)
 
@@ -260,11 +187,11 @@ class Desk:
 
     def methods(self) -> tuple[str, ...]:
         """Returns the names of the methods that are not refused."""
-        return tuple(name for name in METHODS if self._approver or name not in FOR_APPROVERS)
+        return tuple(name for name in METHODS if self._approver or name not in operations.FOR_APPROVERS)
 
     def admit(self, method: str) -> None:
         """Raises ``Refused`` for a method that this child may not be asked for."""
-        if method in FOR_APPROVERS and not self._approver:
+        if method in operations.FOR_APPROVERS and not self._approver:
             raise Refused(method)
 
     def answer(self, method: str, params: Any) -> Any:
@@ -296,7 +223,7 @@ class Desk:
             return self._gate.lock(**given, expiry=Expiry(ends))
         return self._gate.lock(**given)
 
-    def _journal(self, query: JournalQuery) -> wire.JournalPage:
+    def _journal(self, query: wire.ReadJournal) -> wire.JournalPage:
         if query.session is not None:
             check_name(query.session, "session")
         wanted = asdict(query)
@@ -325,8 +252,11 @@ class _Known(Struct, frozen=True, gc=False):
     id: Raw = Raw(b"null")
 
 
-class _Named(Struct, frozen=True, gc=False):
+class _Said(Struct, frozen=True, gc=False):
+    """Which of the fields a request names for which a child has a value of its own."""
+
     namespace: Raw | UnsetType = UNSET
+    channel: Raw | UnsetType = UNSET
 
 
 class _Error(Struct, frozen=True, gc=False, omit_defaults=True):
@@ -351,7 +281,7 @@ _BATCH: Final = msgspec.json.Decoder(list[Raw])
 _MESSAGE: Final = msgspec.json.Decoder(_Message)
 _ANYTHING: Final = msgspec.json.Decoder(Any)
 _KNOWN: Final = msgspec.json.Decoder(_Known)
-_NAMED: Final = msgspec.json.Decoder(_Named)
+_SAID: Final = msgspec.json.Decoder(_Said)
 _ID: Final = msgspec.json.Decoder(str | int | float | None)
 
 
@@ -450,12 +380,18 @@ def _is_id(raw: Raw) -> bool:
 def _read_params(decoder: msgspec.json.Decoder[Any], raw: Raw, id: Raw | None, namespace: str) -> Any:
     try:
         params = wire.read(decoder, bytes(raw))
-        if namespace != DEFAULT_NAMESPACE and hasattr(params, "namespace") and _NAMED.decode(raw).namespace is UNSET:
-            params = replace(params, namespace=namespace)
+        if namespace != DEFAULT_NAMESPACE or isinstance(params, wire.Approve):
+            params = _with_own(params, _SAID.decode(raw), namespace=namespace, channel="stdio")
     except ConfigError as error:
         code = INVALID_PARAMS if bytes(raw)[:1] in (b"{", b"[") else INVALID_REQUEST
         raise Fault(id, code, error.message, at=error.at if error.at != "body" else "params") from None
     return params
+
+
+def _with_own(params: Any, said: _Said, **own: str) -> Any:
+    """Return the request with this child's own values in the fields that it leaves out."""
+    fields = params.__struct_fields__
+    return replace(params, **{name: own[name] for name in own if name in fields and getattr(said, name) is UNSET})
 
 
 # --- lines --------------------------------------------------------------------------------------------

@@ -10,24 +10,29 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from callosum import budget
 from callosum.characters import escaped
 from callosum.errors import ConfigError
 from callosum.model import (
     DEFAULT_NAMESPACE,
+    MAX_KEY,
     MAX_NAME,
     Call,
     Conflict,
     Content,
     Entry,
+    GateRequest,
     Host,
     Key,
+    LockResult,
     Outcome,
+    Report,
+    Status,
 )
 
 PORT: Final = 7700
@@ -38,6 +43,16 @@ MAX_EVENTS: Final = 1000
 """Most events, or late calls, of one request."""
 MAX_LATE_KEYS: Final = 256
 """Most keys of one late call."""
+MAX_WAIT: Final = 60.0
+"""Longest time that a call, or a reader of the journal, may wait, in seconds."""
+MAX_PAGE: Final = 1000
+"""Most journal entries of one page."""
+MAX_KEYS: Final = 32
+"""Most keys that a request for a brief may name."""
+MAX_PATH: Final = 4096
+"""Longest path of a session's folder, in characters."""
+MAX_BUDGET: Final = 100_000
+"""Largest budget that may be asked for, in tokens."""
 
 
 Id = Annotated[int, Meta(ge=1, le=2**63 - 1)]
@@ -47,9 +62,14 @@ class Intercept(Call, frozen=True, gc=False, forbid_unknown_fields=True):
     """``POST /intercept``: a call with no other fields. In a spool a call may have those of a later version."""
 
 
-class Complete(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
+class _Request(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
+    """How requests are written."""
+
+
+class Complete(_Request, GateRequest[Report], frozen=True, kw_only=True):
     """``POST /complete``: the outcome of an action, found by id, else by tool and params, else by key."""
 
+    operation: ClassVar[str] = "complete"
     instance: str
     id: int | None = None
     context_key: str | None = None
@@ -62,13 +82,14 @@ class Complete(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=
     namespace: str = DEFAULT_NAMESPACE
 
 
-class Lock(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
+class Lock(_Request, GateRequest[LockResult], frozen=True, kw_only=True):
     """``POST /lock``: a lease of ``ttl`` seconds without a tool call.
 
     ``host`` ties it to a process of the server's machine, as an intercepted call's. ``deadline`` and
     ``timeout_ms`` say how long the client waits for the answer, as in ``Call``.
     """
 
+    operation: ClassVar[str] = "lock"
     instance: str
     context_key: str
     tier: int = 3
@@ -80,7 +101,7 @@ class Lock(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True
     timeout_ms: int | None = None
 
 
-class Release(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
+class Release(_Request, frozen=True, kw_only=True):
     """``DELETE /lock/{key}``; ``force`` is a person's, named by ``by``."""
 
     instance: str = ""
@@ -90,16 +111,34 @@ class Release(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=T
     force: bool = False
 
 
-class ReleaseKey(Release, frozen=True, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
+class ReleaseQuery(_Request, frozen=True, kw_only=True):
+    """``DELETE /lock/{key}``: what is said here stands in place of what the body says."""
+
+    instance: str | UnsetType = UNSET
+    session: str | UnsetType = UNSET
+    namespace: str | UnsetType = UNSET
+    by: str | UnsetType = UNSET
+    force: bool | UnsetType = UNSET
+
+
+class ReleaseAt(Release, GateRequest[Report], frozen=True, kw_only=True):
+    """``release``: the leases on a key."""
+
+    operation: ClassVar[str] = "release"
+    context_key: str
+
+
+class ReleaseKey(ReleaseAt, frozen=True, kw_only=True):
     """``POST /release``: as ``DELETE /lock/{key}``, with the key in the body."""
 
     instance: str
     context_key: str
 
 
-class Renew(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
+class Renew(_Request, GateRequest[Report], frozen=True, kw_only=True):
     """``POST /renew``: moves the end of a lease to ``ttl`` seconds from now."""
 
+    operation: ClassVar[str] = "renew"
     instance: str
     id: int
     ttl: float | None = None
@@ -107,9 +146,10 @@ class Renew(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=Tru
     namespace: str = DEFAULT_NAMESPACE
 
 
-class Resolve(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
+class Resolve(_Request, GateRequest[Report], frozen=True, kw_only=True):
     """``POST /resolve``: somebody looked, and an ``unknown`` action happened or it did not."""
 
+    operation: ClassVar[str] = "resolve"
     id: int
     happened: bool
     by: str = ""
@@ -117,13 +157,97 @@ class Resolve(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=T
     namespace: str = DEFAULT_NAMESPACE
 
 
-class Answer(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, forbid_unknown_fields=True):
+class Answer(_Request, frozen=True, kw_only=True):
     """``POST /approvals/{id}``: a person's word on a call that was asked or blocked."""
 
     approve: bool
     by: str = ""
     channel: str = ""
     namespace: str = DEFAULT_NAMESPACE
+
+
+class Approve(_Request, GateRequest[Report], frozen=True, kw_only=True):
+    """``approve``: a person lets a call run once that was asked or blocked."""
+
+    operation: ClassVar[str] = "approve"
+    agrees: ClassVar[bool] = True
+    id: int
+    by: str = ""
+    channel: str = ""
+    namespace: str = DEFAULT_NAMESPACE
+
+
+class Deny(Approve, frozen=True, kw_only=True):
+    """``deny``: a person refuses a call that was asked."""
+
+    operation: ClassVar[str] = "deny"
+    agrees: ClassVar[bool] = False
+
+
+class ReadStatus(_Request, GateRequest[Status], frozen=True, kw_only=True):
+    """``status``: live leases and recent actions, of one key or of all."""
+
+    operation: ClassVar[str] = "status"
+    context_key: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+
+
+class StatusQuery(ReadStatus, frozen=True, kw_only=True):
+    """``GET /status``. ``instance`` and ``session`` are taken from old clients and mean nothing."""
+
+    instance: str | None = None
+    session: str | None = None
+
+
+class ApprovalsQuery(_Request, GateRequest["Approvals"], frozen=True, kw_only=True):
+    """``GET /approvals``."""
+
+    operation: ClassVar[str] = "approvals"
+    namespace: str = DEFAULT_NAMESPACE
+    session: str | None = None
+
+
+class BriefQuery(_Request, GateRequest["Brief"], frozen=True, kw_only=True):
+    """``GET /brief``. ``key`` may stand there several times; ``cwd`` is the session's folder, ``budget`` in tokens."""
+
+    operation: ClassVar[str] = "brief"
+    instance: str
+    session: str | None = None
+    namespace: str = DEFAULT_NAMESPACE
+    keys: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=MAX_KEY)], ...], Meta(max_length=MAX_KEYS)] = (
+        field(default=(), name="key")
+    )
+    cwd: Annotated[str, Meta(min_length=1, max_length=MAX_PATH)] | None = None
+    budget: Annotated[int, Meta(ge=0, le=MAX_BUDGET)] | None = None
+
+
+class ReadBrief(BriefQuery, frozen=True, kw_only=True):
+    """``brief`` over JSON-RPC. ``keys`` matter to the session beside those it has touched."""
+
+    keys: Annotated[tuple[str, ...], Meta(max_length=MAX_KEYS)] = ()
+    cwd: str | None = None
+    prompt: str | None = None
+
+
+class JournalQuery(_Request, GateRequest["JournalPage"], frozen=True, kw_only=True):
+    """``GET /journal``. ``namespace`` None means all. ``wait``: seconds to wait for something new."""
+
+    operation: ClassVar[str] = "journal"
+    cursor: str = ""
+    limit: int = 100
+    namespace: str | None = None
+    session: str | None = None
+    context_key: str | None = None
+    newest: bool = False
+    wait: float = 0
+
+
+class ReadJournal(JournalQuery, frozen=True, kw_only=True):
+    """``journal`` over JSON-RPC. ``session`` is the whole actor; ``namespace`` null means all."""
+
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 100
+    namespace: str | None = DEFAULT_NAMESPACE
+    wait: Annotated[float, Meta(ge=0, le=MAX_WAIT)] = 0
 
 
 class Found(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):

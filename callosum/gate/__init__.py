@@ -10,11 +10,12 @@ raises only when the gate itself failed (``StoreUnavailable``) or the input cann
 (``ConfigError``).
 """
 
-from callosum.gate.check import MAX_PARAMS, MAX_TTL, MAX_WAIT, outcome_of
+from callosum.gate.check import MAX_PARAMS, MAX_TTL, outcome_of
 from callosum.gate.course import Course, Courses, Look, Observer, Pause
 from callosum.gate.face import Gate, Standby
 from callosum.gate.local import UPKEEP_EVERY, LocalGate
 from callosum.stores.opening import DATABASE
+from callosum.wire import MAX_WAIT
 
 __all__ = [
     "DATABASE",

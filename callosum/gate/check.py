@@ -18,14 +18,13 @@ from callosum.policy.settle import Who
 from callosum.redact import SecretDigests, redact_text, summarise
 from callosum.rules.commitments import side_of
 from callosum.rules.keys import named
+from callosum.wire import MAX_WAIT
 
 MAX_ATTEMPT: Final = 1_000_000
 MAX_FOLDER: Final = 4096
 """Longest path of a worktree or a home, in characters."""
 MAX_PLACES: Final = 32
 """Most folders, or homes, that a call tells of."""
-MAX_WAIT: Final = 60.0
-"""Longest ``wait`` of a call, in seconds."""
 MAX_PARAMS: Final = 4_000_000
 """Longest params of a call, in bytes as JSON."""
 MAX_TTL: Final = 24 * 3600.0

@@ -32,7 +32,6 @@ from callosum.errors import ConfigError, Expired, StoreError, Unconfirmed
 from callosum.gate import intake
 from callosum.gate.check import (
     MAX_TTL,
-    MAX_WAIT,
     check_call,
     check_name,
     check_note,
@@ -88,7 +87,7 @@ from callosum.rules.harvest import harvest
 from callosum.rules.keys import with_old_spelling
 from callosum.settings import Settings
 from callosum.stores.base import Request, Store
-from callosum.wire import LateCall
+from callosum.wire import MAX_WAIT, LateCall
 from callosum.worktree import located
 
 logger = logging.getLogger("callosum")

@@ -17,9 +17,6 @@ from callosum.policy.sentence import decided_by
 from callosum.redact import SecretDigests
 from callosum.stores.base import Store
 
-MAX_PAGE: Final = 1000
-"""Most journal entries of one page."""
-
 _CONFLICTS: Final = tuple[Conflict, ...]
 
 
@@ -120,8 +117,8 @@ def page_of(
             check_name(value, at)
     session = secrets.name(session) if session and secrets is not None else session
     key = key_of(context_key, secrets).name if context_key is not None else None
-    if not 1 <= limit <= MAX_PAGE:
-        raise ConfigError(f"expected 1 to {MAX_PAGE}", at="limit")
+    if not 1 <= limit <= wire.MAX_PAGE:
+        raise ConfigError(f"expected 1 to {wire.MAX_PAGE}", at="limit")
     after = _position(cursor)
     found = store.entries(after=after, limit=limit, namespace=namespace, session=session, key=key, newest=newest)
     return wire.JournalPage(tuple(found), f"j{found[-1].seq if found else after}")

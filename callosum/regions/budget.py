@@ -11,7 +11,6 @@ from typing import Final
 
 from callosum.brief import (
     HEAD,
-    MAX_BUDGET,
     SIXTHS,
     Brief,
     Section,
@@ -25,6 +24,7 @@ from callosum.corpus.bus import Corpus
 from callosum.corpus.events import ContextTrimmed
 from callosum.errors import ConfigError
 from callosum.model import DEFAULT_NAMESPACE
+from callosum.wire import MAX_BUDGET
 
 BUDGET: Final = 600
 """How long a brief may be where nothing is said, in tokens."""

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
-from callosum.brief import MAX_KEYS, MAX_PATH, Brief, Section, brief_of
+from callosum.brief import Brief, Section, brief_of
 from callosum.characters import escaped
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import (
@@ -41,6 +41,7 @@ from callosum.redact import SecretDigests, quote, redact_text
 from callosum.rules.intent import LOOKED_AT, intent_of
 from callosum.rules.keys import addresses, named, spell
 from callosum.stores.base import Nearby, Store
+from callosum.wire import MAX_KEYS, MAX_PATH
 
 _OWN_KEYS: Final = 32
 """Most of the session's own keys that are looked at."""

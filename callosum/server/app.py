@@ -1,6 +1,7 @@
 """The endpoints: what each takes, what it asks the gate, what it answers.
 
-``ENDPOINTS`` is the one list of them: routing, OpenAPI and the docs page are made from it.
+``ENDPOINTS`` is the one list of them, with the gate's operations first: routing, OpenAPI and the docs page are made
+from it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -22,7 +23,7 @@ from callosum.brain import Brain
 from callosum.corpus import events
 from callosum.deadline import Expiry, expires_at
 from callosum.errors import ConfigError, Expired, StoreChanged, StoreError, StoreUnavailable, Unconfirmed
-from callosum.gate.check import MAX_WAIT, check_name, check_note, id_of
+from callosum.gate.check import check_name, check_note, id_of
 from callosum.gate.intake import check_record, check_seconds
 from callosum.gate.records import approvals_of, page_of
 from callosum.hosts.adapters import adapter_of
@@ -35,27 +36,14 @@ from callosum.model import (
     DEFAULT_NAMESPACE,
     MAX_NAME,
     Call,
-    Decision,
-    LockResult,
-    Report,
-    Status,
 )
+from callosum.operations import OPERATIONS, Operation
 from callosum.process import host_above, is_of_this_machine
 from callosum.server.health import StoreHealth
 from callosum.server.line import Gone, Overloaded, Stopping
 from callosum.server.metrics import Metrics
-from callosum.server.queries import (
-    ApprovalsQuery,
-    BriefQuery,
-    EventsQuery,
-    HookQuery,
-    JournalQuery,
-    ReleaseQuery,
-    StatusQuery,
-    key_of_path,
-    read_query,
-)
-from callosum.server.reply import JSON, Answer, Asked
+from callosum.server.queries import EventsQuery, HookQuery, key_of_path, read_query
+from callosum.server.reply import Answer, Asked
 from callosum.server.security import Refused, may_act, may_approve, may_read, signed
 from callosum.server.served import LARGE, ServedGate
 from callosum.server.stream import Stream
@@ -94,20 +82,6 @@ class Health(Struct, frozen=True, rename="camel"):
     decisions: int | UnsetType = UNSET
     pool: Pool | UnsetType = UNSET
     fields: tuple[str, ...] | UnsetType = UNSET
-
-
-class Endpoint(NamedTuple):
-    """One operation: method, path, what it does, what it takes and what it answers."""
-
-    method: str
-    path: str
-    handler: Callable[[Service, Request], Awaitable[Answer]]
-    summary: str
-    body: Any = None
-    query: type[Struct] | None = None
-    answer: Any = None
-    media_type: str = JSON
-    approver: bool = False
 
 
 def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
@@ -239,7 +213,7 @@ class Service:
         body = await request.body()
         asked = await self._read(_RELEASE, body) if body else wire.Release()
         check_name(asked.namespace, "namespace")  # also where the query names another
-        said = read_query(ReleaseQuery, request.scope["query_string"])
+        said = read_query(wire.ReleaseQuery, request.scope["query_string"])
         asked = msgspec.structs.replace(
             asked, **{n: v for n, v in msgspec.structs.asdict(said).items() if v is not UNSET}
         )
@@ -269,7 +243,7 @@ class Service:
 
     async def status(self, request: Request) -> Answer:
         """Shows live leases and recent actions, of one key or of all."""
-        asked = read_query(StatusQuery, request.scope["query_string"])
+        asked = read_query(wire.StatusQuery, request.scope["query_string"])
         check_name(asked.namespace, "namespace")
         may_read(_token(request), asked.namespace)
         return _json(await self.served.drive(self.courses.status(asked.context_key, namespace=asked.namespace)))
@@ -278,7 +252,7 @@ class Service:
 
     async def brief(self, request: Request) -> Answer:
         """Tells a session what the others have in hand and did lately. It informs, it confirms nothing."""
-        asked = read_query(BriefQuery, request.scope["query_string"])
+        asked = read_query(wire.BriefQuery, request.scope["query_string"])
         check_name(asked.namespace, "namespace")
         may_act(_token(request), asked.instance, asked.namespace)
         look = partial(
@@ -286,7 +260,7 @@ class Service:
             asked.instance,
             asked.session,
             namespace=asked.namespace,
-            keys=asked.key,
+            keys=asked.keys,
             cwd=asked.cwd,
             budget=asked.budget,
         )
@@ -366,7 +340,7 @@ class Service:
 
     async def approvals(self, request: Request) -> Answer:
         """Lists the calls that wait for a person, oldest first."""
-        asked = read_query(ApprovalsQuery, request.scope["query_string"])
+        asked = read_query(wire.ApprovalsQuery, request.scope["query_string"])
         check_name(asked.namespace, "namespace")
         may_read(_token(request), asked.namespace)
         found = await self.served.read(
@@ -390,9 +364,9 @@ class Service:
 
     async def journal(self, request: Request) -> Answer:
         """A page of the journal; with ``wait`` a tail that answers as soon as there is something new."""
-        asked = read_query(JournalQuery, request.scope["query_string"])
-        if not 0 <= asked.wait <= MAX_WAIT:
-            raise ConfigError(f"expected 0 to {MAX_WAIT:.0f} seconds", at="wait")
+        asked = read_query(wire.JournalQuery, request.scope["query_string"])
+        if not 0 <= asked.wait <= wire.MAX_WAIT:
+            raise ConfigError(f"expected 0 to {wire.MAX_WAIT:.0f} seconds", at="wait")
         may_read(_token(request), asked.namespace)
         look = partial(
             page_of,
@@ -532,49 +506,81 @@ def fault(status: int, error: str, at: str = "", **headers: str) -> Answer:
     return Answer(wire.encode(wire.Fault(error, at)), status, named)
 
 
-ENDPOINTS: Final[tuple[Endpoint, ...]] = (
-    Endpoint(
-        "POST", "/intercept", Service.intercept, "Decide a tool call before it runs", wire.Intercept, answer=Decision
-    ),
-    Endpoint("POST", "/complete", Service.complete, "Report how an action ended", wire.Complete, answer=Report),
-    Endpoint("POST", "/lock", Service.lock, "Take a lease without a tool call", wire.Lock, answer=LockResult),
-    Endpoint(
-        "DELETE", "/lock/{key}", Service.release, "Free a lease", wire.Release, ReleaseQuery, answer=Report
-    ),
-    Endpoint(
-        "POST", "/release", Service.release_key, "Free a lease, named in the body", wire.ReleaseKey, answer=Report
-    ),
-    Endpoint("GET", "/status", Service.status, "Live leases and recent actions", query=StatusQuery, answer=Status),
-    Endpoint(
-        "GET", "/brief", Service.brief, "What the others have in hand and did lately", query=BriefQuery,
-        answer=wire.Brief,
-    ),
-    Endpoint(
-        "POST", "/hooks/{host}", Service.hook, "Decide or record what a host's hook tells", wire.HookEvent, HookQuery,
+Handler = Callable[[Service, Request], Awaitable[Answer]]
+
+_OWN: Final = (
+    Operation(
+        "POST",
+        "/hooks/{host}",
+        "Decide or record what a host's hook tells",
+        "Takes a hook event of a host as the host wrote it, and answers in the host's own words; `{}`: go on.",
+        body=wire.HookEvent,
+        query=HookQuery,
         answer=dict[str, Any],
+        example={"hook_event_name": "PreToolUse", "session_id": "s1", "tool_name": "Read"},
     ),
-    Endpoint("POST", "/renew", Service.renew, "Prolong a lease", wire.Renew, answer=Report),
-    Endpoint("POST", "/resolve", Service.resolve, "End an unknown action", wire.Resolve, answer=Report),
-    Endpoint(
-        "GET", "/approvals", Service.approvals, "Calls that wait for a person", query=ApprovalsQuery,
-        answer=wire.Approvals,
-    ),
-    Endpoint(
-        "POST", "/approvals/{id}", Service.answer, "Approve or deny a call", wire.Answer, answer=Report, approver=True
-    ),
-    Endpoint(
-        "GET", "/journal", Service.journal, "Pages and tail of the journal", query=JournalQuery,
-        answer=wire.JournalPage,
-    ),
-    Endpoint("POST", "/events", Service.take_events, "Report events", Any, answer=wire.Accepted),
-    Endpoint(
-        "POST", "/late", Service.late, "Take in what happened while the gate could not be asked", wire.Late,
+    Operation(
+        "POST",
+        "/events",
+        "Report events",
+        "Takes in what a host saw happen: it goes onto the corpus, and from there to all who listen.",
+        body=Any,
         answer=wire.Accepted,
+        example={"type": "llm.token", "delta": "On", "instance": "mira"},
     ),
-    Endpoint("GET", "/fallback", Service.fallback, "The highest tier of each tool", answer=wire.FallbackTable),
-    Endpoint("GET", HEALTH, Service.health, "Whether the gate can decide", answer=Health),
-    Endpoint("GET", "/metrics", Service.show_metrics, "Prometheus metrics", media_type="text/plain"),
-)  # fmt: skip
+    Operation(
+        "POST",
+        "/late",
+        "Take in what happened while the gate could not be asked",
+        "Takes in what ran, ended or was given up while the gate could not be asked.",
+        body=wire.Late,
+        answer=wire.Accepted,
+        example={"calls": [{"call": {"instance": "mira", "tool": "read"}, "outcome": "done"}]},
+    ),
+    Operation(
+        "GET",
+        "/fallback",
+        "The highest tier of each tool",
+        "Which tools a client may let through by itself when this server is away.",
+        answer=wire.FallbackTable,
+    ),
+    Operation(
+        "GET",
+        HEALTH,
+        "Whether the gate can decide",
+        "Whether the gate can decide, and goes on to: a balancer sends nobody where it does not.",
+        answer=Health,
+    ),
+    Operation(
+        "GET",
+        "/metrics",
+        "Prometheus metrics",
+        "Counters and gauges in Prometheus's text form.",
+        media_type="text/plain",
+    ),
+)
+ENDPOINTS: Final = (*OPERATIONS, *_OWN)
+"""The endpoints: the gate's operations, and what only a server has."""
+_HANDLERS: Final[Mapping[str, Handler]] = {
+    "POST /intercept": Service.intercept,
+    "POST /complete": Service.complete,
+    "POST /lock": Service.lock,
+    "DELETE /lock/{key}": Service.release,
+    "POST /release": Service.release_key,
+    "GET /status": Service.status,
+    "GET /brief": Service.brief,
+    "POST /hooks/{host}": Service.hook,
+    "POST /renew": Service.renew,
+    "POST /resolve": Service.resolve,
+    "GET /approvals": Service.approvals,
+    "POST /approvals/{id}": Service.answer,
+    "GET /journal": Service.journal,
+    "POST /events": Service.take_events,
+    "POST /late": Service.late,
+    "GET /fallback": Service.fallback,
+    f"GET {HEALTH}": Service.health,
+    "GET /metrics": Service.show_metrics,
+}
 
 
 DOCUMENTS: Final = ("/openapi.json", "/docs", "/")
@@ -587,12 +593,14 @@ class App:
         """``documents`` are what is found under ``DOCUMENTS``: media type and content; asked for when somebody does."""
         self.service = service
         self._documents = documents
-        self._exact: dict[str, dict[str, Endpoint]] = {}
-        self._below: dict[str, dict[str, Endpoint]] = {}
+        self._exact: dict[str, dict[str, Handler]] = {}
+        self._below: dict[str, dict[str, Handler]] = {}
         """By the part of the path before its parameter, which is the last one."""
         for endpoint in ENDPOINTS:
             start, brace, _ = endpoint.path.partition("{")
-            (self._below if brace else self._exact).setdefault(start, {})[endpoint.method] = endpoint
+            (self._below if brace else self._exact).setdefault(start, {})[endpoint.method] = _HANDLERS[
+                f"{endpoint.method} {endpoint.path}"
+            ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request; nothing but HTTP is taken."""
@@ -606,9 +614,9 @@ class App:
         if known is None:
             known = next((ways for start, ways in self._below.items() if path.startswith(start)), None)
         if known is not None:
-            endpoint = known.get(method)
-            if endpoint is not None:
-                response: ASGIApp = await self._answer(endpoint.handler, Asked(scope, receive, send))
+            handler = known.get(method)
+            if handler is not None:
+                response: ASGIApp = await self._answer(handler, Asked(scope, receive, send))
             else:
                 allowed = [*known, *(["GET"] if path == "/events" else [])]
                 response = fault(405, f"{path} takes {', '.join(allowed)}", "method", Allow=", ".join(allowed))

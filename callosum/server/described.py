@@ -1,9 +1,9 @@
-"""The words and examples of the OpenAPI document and of ``/docs``: what fields mean, and a request of each kind."""
+"""What fields mean, in the words of the OpenAPI document and of ``/docs``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 FIELDS: Final[Mapping[str, str]] = {
     "accepted": "How many of what was sent was taken in.",
@@ -135,20 +135,3 @@ FIELDS: Final[Mapping[str, str]] = {
     "worktrees": "Further worktrees that the call touches, by folder.",
 }
 """By the field's name; a struct that says more of a field itself keeps its own words."""
-
-_CALL: Final = {"instance": "mira", "session": "chat", "tool": "message"}
-_PARAMS: Final = {"action": "send", "target": "andy", "replyTo": "msg-500", "message": "On it"}
-EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
-    "POST /intercept": {**_CALL, "params": _PARAMS},
-    "POST /complete": {"instance": "mira", "session": "chat", "id": 1747386902123456, "result": {"sent": True}},
-    "POST /lock": {"instance": "mira", "contextKey": "doc:plan", "tier": 3, "ttl": 300},
-    "DELETE /lock/{key}": {"instance": "mira"},
-    "POST /release": {"instance": "mira", "contextKey": "doc:plan"},
-    "POST /hooks/{host}": {"hook_event_name": "PreToolUse", "session_id": "s1", "tool_name": "Read"},
-    "POST /renew": {"instance": "mira", "id": 1747386902123456, "ttl": 300},
-    "POST /resolve": {"id": 1747386902123456, "happened": True, "note": "it is in the sent mails"},
-    "POST /approvals/{id}": {"approve": True, "by": "anna"},
-    "POST /events": {"type": "llm.token", "delta": "On", "instance": "mira"},
-    "POST /late": {"calls": [{"call": {"instance": "mira", "tool": "read"}, "outcome": "done"}]},
-}
-"""A request's body, by method and path."""

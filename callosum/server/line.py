@@ -32,7 +32,6 @@ from typing import Any, Final, TypeVar, cast
 from msgspec.structs import replace
 
 from callosum.errors import CallosumError
-from callosum.gate.check import MAX_WAIT
 from callosum.model import (
     SECOND,
     Action,
@@ -53,6 +52,7 @@ from callosum.policy.admit import WAITER_TTL
 from callosum.policy.ask import Ruling
 from callosum.policy.settle import lapses
 from callosum.stores.base import Request, Store, Waking
+from callosum.wire import MAX_WAIT
 
 PLACES: Final = 8
 """So many of a line have places in the store: every look at a key shows all of them."""

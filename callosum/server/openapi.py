@@ -11,16 +11,15 @@ from typing import Any, Final
 import msgspec
 
 from callosum import __version__, deadline, wire
-from callosum.brief import MAX_KEYS
 from callosum.characters import HIDDEN
 from callosum.corpus import events
-from callosum.gate.check import MAX_ATTEMPT, MAX_FOLDER, MAX_PLACES, MAX_TTL, MAX_WAIT, NOT_IN_KEYS
-from callosum.gate.records import MAX_PAGE
+from callosum.gate.check import MAX_ATTEMPT, MAX_FOLDER, MAX_PLACES, MAX_TTL, NOT_IN_KEYS
 from callosum.hosts.adapters import ADAPTERS
 from callosum.model import MAX_KEY, MAX_NAME, Mode
+from callosum.operations import Operation
 from callosum.rules.commitments import SIDE
 from callosum.server import described
-from callosum.server.app import ENDPOINTS, Endpoint
+from callosum.server.app import ENDPOINTS
 
 _REF: Final = "#/components/schemas/{name}"
 _JSON: Final = "application/json"
@@ -60,8 +59,8 @@ _FIELDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "tier": {"type": "integer", "minimum": 0, "maximum": 4},
     "ttl": _SECONDS,
     "timeout": _SECONDS,
-    "wait": {"type": "number", "minimum": 0, "maximum": MAX_WAIT},
-    "limit": {"type": "integer", "minimum": 1, "maximum": MAX_PAGE},
+    "wait": {"type": "number", "minimum": 0, "maximum": wire.MAX_WAIT},
+    "limit": {"type": "integer", "minimum": 1, "maximum": wire.MAX_PAGE},
     "by": {"type": "string", "maxLength": MAX_NAME},
     "deadline": {"type": "string", "maxLength": deadline.LONGEST, "pattern": deadline.PATTERN},
     "timeoutMs": {"type": "integer", "minimum": 1, "maximum": deadline.MAX_TIMEOUT_MS},
@@ -110,7 +109,7 @@ _OTHERS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("HookEvent", "session_id"): {"type": "string", "minLength": 1},
     ("StatusQuery", "instance"): _TEXT,
     ("StatusQuery", "session"): _TEXT,
-    ("BriefQuery", "key"): {"type": "array", "items": _KEY, "maxItems": MAX_KEYS},
+    ("BriefQuery", "key"): {"type": "array", "items": _KEY, "maxItems": wire.MAX_KEYS},
 }
 _ERRORS: Final = {
     "400": "The request cannot be used; `at` names the place.",
@@ -219,11 +218,11 @@ def _constrain(kind: str, schema: dict[str, Any]) -> None:
         schema["properties"].pop("content")  # hashes under a key that only a client of this package knows
 
 
-def _operation(endpoint: Endpoint, named: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
+def _operation(endpoint: Operation, named: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
     made: dict[str, Any] = {
         "operationId": f"{endpoint.method.lower()}{''.join(part.title() for part in _parts(endpoint.path))}",
         "summary": endpoint.summary,
-        "description": (endpoint.handler.__doc__ or "").strip(),
+        "description": endpoint.description,
         "responses": _responses(endpoint, named),
     }
     parameters = [_of_path(name) for name in _names(endpoint.path)]
@@ -234,8 +233,8 @@ def _operation(endpoint: Endpoint, named: Mapping[Any, Any], components: Mapping
     if endpoint.body is not None:
         schema = _events_body() if endpoint.body is Any else named[endpoint.body]
         required = endpoint.body is not wire.Release
-        example = described.EXAMPLES[f"{endpoint.method} {endpoint.path}"]
-        made["requestBody"] = {"required": required, "content": {_JSON: {"schema": schema, "example": example}}}
+        content = {_JSON: {"schema": schema, "example": endpoint.example}}
+        made["requestBody"] = {"required": required, "content": content}
     if endpoint.approver:
         made["security"] = [{"token": []}]
     return made
@@ -246,7 +245,7 @@ def _events_body() -> dict[str, Any]:
     return {"anyOf": [one, {"type": "array", "items": one, "maxItems": wire.MAX_EVENTS}]}
 
 
-def _responses(endpoint: Endpoint, named: Mapping[Any, Any]) -> dict[str, Any]:
+def _responses(endpoint: Operation, named: Mapping[Any, Any]) -> dict[str, Any]:
     schema = named[endpoint.answer] if endpoint.answer is not None else {"type": "string"}
     made: dict[str, Any] = {"200": {"description": "Done.", "content": {endpoint.media_type: {"schema": schema}}}}
     return {**made, **_faults(named[wire.Fault])}

@@ -9,29 +9,8 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from callosum.brief import MAX_BUDGET, MAX_KEYS, MAX_PATH
-from callosum.model import DEFAULT_NAMESPACE, MAX_KEY
-from callosum.wire import BadRequest, fault_of
-
-
-class StatusQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """``GET /status``. ``instance`` and ``session`` are taken from old clients and mean nothing."""
-
-    context_key: str | None = None
-    namespace: str = DEFAULT_NAMESPACE
-    instance: str | None = None
-    session: str | None = None
-
-
-class BriefQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """``GET /brief``. ``key`` may stand there several times; ``cwd`` is the session's folder, ``budget`` in tokens."""
-
-    instance: str
-    session: str | None = None
-    namespace: str = DEFAULT_NAMESPACE
-    key: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=MAX_KEY)], ...], Meta(max_length=MAX_KEYS)] = ()
-    cwd: Annotated[str, Meta(min_length=1, max_length=MAX_PATH)] | None = None
-    budget: Annotated[int, Meta(ge=0, le=MAX_BUDGET)] | None = None
+from callosum.model import DEFAULT_NAMESPACE
+from callosum.wire import MAX_PATH, BadRequest, fault_of
 
 
 class HookQuery(Struct, frozen=True, rename="camel", kw_only=True):
@@ -47,35 +26,6 @@ class HookQuery(Struct, frozen=True, rename="camel", kw_only=True):
     home: Annotated[str, Meta(min_length=1, max_length=MAX_PATH)] | UnsetType = UNSET
     deadline: str | UnsetType = UNSET
     timeout_ms: int | UnsetType = UNSET
-
-
-class ReleaseQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """``DELETE /lock/{key}``: what is said here stands in place of what the body says."""
-
-    instance: str | UnsetType = UNSET
-    session: str | UnsetType = UNSET
-    namespace: str | UnsetType = UNSET
-    by: str | UnsetType = UNSET
-    force: bool | UnsetType = UNSET
-
-
-class ApprovalsQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """``GET /approvals``."""
-
-    namespace: str = DEFAULT_NAMESPACE
-    session: str | None = None
-
-
-class JournalQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
-    """``GET /journal``. ``namespace`` None means all. ``wait``: seconds to wait for something new."""
-
-    cursor: str = ""
-    limit: int = 100
-    namespace: str | None = None
-    session: str | None = None
-    context_key: str | None = None
-    newest: bool = False
-    wait: float = 0
 
 
 class EventsQuery(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
