@@ -93,8 +93,7 @@ class Outcome(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
     """Returns 0 if all held, 1 if something did not or could not be run where it must, 2 if it cannot be tried."""
     asked = _parser().parse_args(argv)
-    chosen = [one for one in CAMPAIGNS if not (asked.only or one.fails)]
-    chosen += [one for one in CAMPAIGNS if any(one.name.startswith(name) for name in asked.only)]
+    chosen = [one for one in CAMPAIGNS if not asked.only or any(one.name.startswith(name) for name in asked.only)]
     if not chosen:
         print(f"no such campaign; there are {', '.join(one.name for one in CAMPAIGNS)}")
         return 2

@@ -116,7 +116,7 @@ class Receipt:
         identity, entry = self.identity, self.entry
         self._map, self._words = mapped, memoryview(mapped).cast("Q")
         if self.identity == identity:
-            self.acknowledge(entry)
+            self._words[_ENTRY] = max(self._words[_ENTRY], entry)
         self._file = (found.st_dev, found.st_ino)
         if self._words[0] != _MAGIC:  # whatever it was, it proves nothing
             mapped[_ID] = _UNREADABLE
@@ -139,9 +139,13 @@ class Receipt:
         return ACCEPTED + self.identity
 
     def acknowledge(self, entry: int) -> None:
-        """Note an entry that is on disk. Writes of several processes may cross: the receipt then claims less."""
+        """Note an entry that is on disk. Writes of several processes may cross: the receipt then claims less.
+
+        While the store is refused nothing is noted. A newer entry would hide that the one before it is missing.
+        """
         words = self._words
-        words[_ENTRY] = max(words[_ENTRY], entry)
+        if not words[_REFUSED]:
+            words[_ENTRY] = max(words[_ENTRY], entry)
 
     def begin(self, identity: str, entry: int = 0) -> None:
         """Make this the receipt of the store with that id."""

@@ -19,8 +19,9 @@ import pytest
 
 from callosum.errors import StoreChanged, StoreUnavailable
 from callosum.gate import LocalGate
-from callosum.model import Call, State
+from callosum.model import Applied, Call, Change, Scope, State, View
 from callosum.settings import Settings
+from callosum.stores.receipt import Kept, Receipt
 from callosum.stores.sqlite import SqliteStore, connection
 from callosum.testing.script import Script
 from tests.acceptance.command import at_terminal, run
@@ -245,6 +246,45 @@ def test_entry_that_rotation_removed_is_not_missed(tmp_path: Path) -> None:
     with closing(SqliteStore(tmp_path / "gate.db")) as store:
         assert store.check().problems == ()
         assert Script(store).act("mira", "doc:plan", tier=4, durable=True)
+
+
+@pytest.mark.parametrize("change", LOGS)
+def test_low_tier_beside_a_refused_call_does_not_make_the_store_good(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    """A server commits both in one transaction. Its newest entry is in the store, and what was lost is still missing."""
+    low, durable = Scope("default", "doug"), Scope("default", "doug", durable=True)
+
+    def step(_: View) -> Change:
+        return Change((Script(store).entry("doug", tier=1),))
+
+    with closing(SqliteStore(tmp_path / "gate.db")) as store:
+        for number in range(20):
+            Script(store).act("mira", f"doc:{number}", tier=4, durable=True)
+        change(tmp_path)
+        with pytest.raises(StoreUnavailable):
+            store.transact([(durable, step)])
+        refused, taken = store.transact([(durable, step), (low, step)])
+        assert isinstance(refused, StoreChanged)
+        assert isinstance(taken, Applied)
+        with closing(SqliteStore(tmp_path / "gate.db")) as second:
+            assert any(SAYS in problem for problem in second.check().problems)
+
+
+def test_receipt_of_a_refused_store_notes_no_entry(tmp_path: Path) -> None:
+    """Another process may not have noticed yet; what it acknowledges would hide what is missing."""
+    noticed, late = Receipt(tmp_path / "receipt"), Receipt(tmp_path / "receipt")
+    for receipt in (noticed, late):
+        receipt.attach()
+    noticed.begin("ab" * 16)
+    noticed.acknowledge(7)
+    without = Kept("ab" * 16, entry=False, left=0, accepted=0, newest=9)
+    assert noticed.compare(without, "the store")
+    late.acknowledge(9)
+    assert noticed.entry == 7
+    assert not noticed.compare(Kept("ab" * 16, entry=True, left=0, accepted=0, newest=9), "the store")
+    late.acknowledge(9)
+    assert noticed.entry == 9
 
 
 def test_truncated_receipt_is_made_anew_and_a_foreign_one_must_be_accepted(tmp_path: Path) -> None:

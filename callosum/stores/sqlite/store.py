@@ -226,12 +226,12 @@ class SqliteStore:
                 known.refresh(execute)
                 for scope, step in requests:
                     if scope.durable:
-                        if not durable:
-                            self._connections.prepare_sync(link)  # before anything is committed that needs it
-                            durable = True
                         if not self._connections.may_acknowledge(execute):
                             answers.append(refusal(self._connections.changed))
                             continue
+                        if not durable:
+                            self._connections.prepare_sync(link)  # before anything is committed that needs it
+                            durable = True
                     look = Look(execute, known, scope, self._probe, self._memory, [])
                     view = look.view(self._clock)
                     try:
