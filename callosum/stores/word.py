@@ -57,12 +57,13 @@ class Word:
         self._start()
         with self._told:
             self._heard = (*self._heard, heard)
+            hearing = self._hearing.is_set()
 
         def end() -> None:
             with self._told:
                 self._heard = tuple(one for one in self._heard if one is not heard)
 
-        if self._hearing.is_set():
+        if hearing:
             heard(None, ())
         return end
 
@@ -85,12 +86,16 @@ class Word:
 
     def begun(self) -> None:
         """Notices arrive from here on; something may have ended before."""
-        self._hearing.set()
-        self.ring(None, ())
+        self._tell(None, (), begun=True)
 
     def ring(self, namespace: str | None, keys: tuple[str, ...]) -> None:
         """Tells all of a notice: where something ended, None and no keys where that is not known."""
+        self._tell(namespace, keys)
+
+    def _tell(self, namespace: str | None, keys: tuple[str, ...], *, begun: bool = False) -> None:
         with self._told:
+            if begun:  # in one step with who is told, so that a new listener is told once
+                self._hearing.set()
             self._count += 1
             self._told.notify_all()
             heard = self._heard
@@ -103,14 +108,14 @@ class Word:
             self._begin()  # the thread stayed behind in the process that was forked
         with self._told:
             if self._thread is None or not self._thread.is_alive():
-                self._stop.clear()
-                thread = threading.Thread(target=self._run, name="callosum-word", daemon=True)
+                self._stop = threading.Event()  # another one: the thread before may still be about to end
+                thread = threading.Thread(target=self._run, args=(self._stop,), name="callosum-word", daemon=True)
                 with suppress(RuntimeError):  # no threads left: until there are, whoever waits looks now and then
                     thread.start()
                     self._thread = thread
 
-    def _run(self) -> None:
-        stop, pause = self._stop, 0.1
+    def _run(self, stop: threading.Event) -> None:
+        pause = 0.1
         while not stop.is_set():
             try:
                 self.follow(stop)

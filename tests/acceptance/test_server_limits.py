@@ -69,7 +69,8 @@ def test_server_with_too_few_files_says_how_many_it_needs(tmp_path: Path) -> Non
 
 def test_hang_up_drains_the_server(tmp_path: Path) -> None:
     """Waiting calls are sent on, others are answered until a second signal ends the drain; the exit code is 0."""
-    with serving(tmp_path / "state", "--drain", "30") as server:
+    heed = partial(signal.signal, signal.SIGHUP, signal.SIG_DFL)  # these tests may have been started with nohup
+    with serving(tmp_path / "state", "--drain", "30", before=heed) as server:
         grave = {"instance": "mira", "tool": "delete_repository", "params": {"repo": "acme/site"}}
         assert server.post("/intercept", grave)["proceed"]
         waiter = Late(partial(server.ask, "POST", "/intercept", grave | {"instance": "doug", "wait": 30}))

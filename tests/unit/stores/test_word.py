@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import msgspec
@@ -61,3 +62,20 @@ def test_notices_are_followed_once_a_thread_can_be_started(monkeypatch: pytest.M
     word.wait(0.01)
     assert word.hearing(10)
     word.close()
+
+
+def test_listener_that_comes_while_notices_begin_is_told_once() -> None:
+    """Each round is another chance for the thread to begin between the two steps of ``listen``."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(300):
+            word = Silent()
+            told: list[tuple[str | None, tuple[str, ...]]] = []
+            end = word.listen(lambda namespace, keys, told=told: told.append((namespace, keys)))  # type: ignore[misc]
+            assert word.hearing(10)
+            word.close()
+            end()
+            assert told == [(None, ())]
+    finally:
+        sys.setswitchinterval(before)
