@@ -127,7 +127,7 @@ $(VENV)/.test: $(VENV)/.python pyproject.toml
 	@$(MAKE) --no-print-directory $(VENV)/.native || echo "without the compiler the native hook client is NOT tested, only the script" >&2
 
 # remade when the source has changed
-$(VENV)/.native: $(VENV)/.python pyproject.toml callosum/hosts/native/hook.c callosum/hosts/native/client.h release/client.py
+$(VENV)/.native: $(VENV)/.python pyproject.toml callosum/hosts/native/hook.c callosum/hosts/native/client.h $(wildcard callosum/programs/*.py) release/client.py
 	@echo "installing callosum[wheels] and compiling the hook client"
 	@$(PIP) install --editable '.[wheels]'
 	@$(BIN)/python -m release.client

@@ -61,6 +61,7 @@ def build(name: str, folder: Path = FOLDER) -> Path:
         "-target",
         platform.target,
         *_FLAGS,
+        *native.definitions(),
         platform.source,
         *platform.options,
     ]

@@ -33,6 +33,7 @@ from callosum.cli import (
     watch,
 )
 from callosum.cli.codes import EPILOG
+from callosum.programs import HOSTS
 
 app = typer.Typer(
     name="callosum",
@@ -48,7 +49,7 @@ _LOOK = "Look"
 _SETTLE = "Settle (a person, at a terminal)"
 _SERVE = "Serve (for sessions of other processes and machines)"
 _CHECK = "Try and check"
-_HOSTS = "Hosts (Claude Code, Codex, Gemini CLI, OpenClaw, MCP)"
+_HOSTS = f"Hosts ({', '.join(host.title for host in HOSTS)}, MCP)"
 
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(look.status)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(look.leases)

@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from callosum.cli.options import Config, Namespace, State, settings_of
+from callosum.cli.options import Config, Namespace, State, one_of, settings_of
+from callosum.programs import WITH_HOOKS
 
-Host = Annotated[str, typer.Argument(metavar="HOST", help="claude-code, codex or gemini.")]
+Host = Annotated[str, typer.Argument(metavar="HOST", help=f"{one_of(WITH_HOOKS)}.")]
 
 
 def hook(host: Host, state: State = None, namespace: Namespace = None, config: Config = None) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from callosum.cli.codes import NO
-from callosum.cli.options import Config, Namespace, State, settings_of
+from callosum.cli.options import Config, Namespace, State, one_of, settings_of
+from callosum.programs import NAMED, WITH_HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from callosum.hosts.install import Plan
     from callosum.settings import Settings
 
-_HOSTS = ("claude-code", "codex", "gemini", "openclaw", "mcp")
+_HOSTS = (*NAMED, "mcp")
+
+
+_BY_URL = [host.title for host in WITH_HOOKS.values() if host.asks_urls]
 
 
 def _begun(begun: str) -> list[str]:
@@ -27,7 +31,7 @@ def _begun(begun: str) -> list[str]:
 
 Host = Annotated[
     str,
-    typer.Argument(metavar="HOST", help="claude-code, codex, gemini, openclaw or mcp.", autocompletion=_begun),
+    typer.Argument(metavar="HOST", help=f"{one_of(_HOSTS)}.", autocompletion=_begun),
 ]
 File = Annotated[
     Path | None, typer.Argument(metavar="[FILE]", help="The settings file, where it is not the usual one.")
@@ -42,7 +46,7 @@ Http = Annotated[
     typer.Option(
         "--http",
         metavar="URL",
-        help="Claude Code: ask this machine's server itself. While it is down, no tool runs.",
+        help=f"{one_of(_BY_URL)}: ask this machine's server itself. While it is down, no tool runs.",
     ),
 ]
 Url = Annotated[
@@ -101,7 +105,7 @@ def install(  # noqa: PLR0917  typer names them all
             _observe(settings)
         hosts.install(plan, settings)
         whom = url or http or "the gate"
-        since = _SINCE.get(host, "from its next session on")
+        since = NAMED[host].since if host in NAMED else "from its next start on"
         typer.echo(f"Done. {_called(host, first=True)} asks {whom} {since}; `callosum doctor` proves it.")
     if not dry_run:
         for sentence in plan.then:
@@ -160,9 +164,6 @@ def uninstall(
     elif _agreed(plan, dry_run=dry_run, yes=yes):
         hosts.uninstall(plan, settings)
         typer.echo(f"Done. {_called(host, first=True)} does not ask the gate any more, from its next session on.")
-
-
-_SINCE = {"codex": "once you have reviewed the entries", "mcp": "from its next start on"}
 
 
 def _called(host: str, *, first: bool = False) -> str:

@@ -10,6 +10,8 @@ import typer
 from callosum.settings import Settings, load
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from callosum.gate import LocalGate
     from callosum.rulebook import Rulebook
     from callosum.stores.base import Store
@@ -24,6 +26,12 @@ Namespace = Annotated[
 ]
 Config = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="The callosum.toml to read.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON for programs.")]
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Return names as a sentence offers them: ``a, b or c``."""
+    *others, last = names
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def settings_of(

@@ -56,7 +56,7 @@ PAYLOAD
 	fi
 	printf '%s' "$payload" | @OFFLINE@ "$1" @STATE@ @SOCKET@ "$target" "$status" @PLACE@ @SERVER@ && exit 0
 	case $payload in
-	*PreToolUse* | *BeforeTool*) ;;
+	@ASKS@) ;;
 	*hook_event_name*) exit 0 ;;
 	esac
 	echo "Callosum: neither the gate nor its table could be asked, so nothing runs. Mend it with \`callosum doctor\`, or take the hooks out with \`callosum uninstall $1\`." >&2

@@ -6,8 +6,8 @@
                                         ├── tier 0 to 2: goes on, spooled in late.jsonl (hosts/noting.py)
                                         └── tier 3, 4 or not known: refused, in the host's words
 
-This runs in a process that lives for milliseconds: beside ``json`` and ``socket`` it imports next to nothing. The few
-facts about hosts that it needs stand here a second time; a test compares them with the adapters.
+This runs in a process that lives for milliseconds: beside ``json`` and ``socket`` it imports next to nothing. What it
+needs to know of hosts stands in ``callosum.programs``.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import os
 import sys
 from time import monotonic
 
-from callosum.hosts.refusal import BEFORE, GUARDED, REFUSED_CONNECTION, refusal
+from callosum.hosts.refusal import GUARDED, REFUSED_CONNECTION, refusal
 from callosum.launch import NEUTRAL, environment, recorded_config, serve_command
+from callosum.programs import WITH_HOOKS
 from callosum.sockets import HUNG_STATUS, note_answered, note_hung, stranger
 
 TYPE_CHECKING = False
@@ -45,11 +46,6 @@ _AGAIN: Final = 5.0
 """How long an event that does not wait for the gate leaves it to others to start one that has ended, in seconds."""
 IDLE: Final = 600
 
-CHANGED: Final = "ConfigChange"
-"""What Claude Code asks before changed settings take effect."""
-BEGIN: Final = "SessionStart"
-"""What all of them call the begin of a session: the moment at which a gate that is away is started."""
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Answer the hook event on standard input.
@@ -70,15 +66,17 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, AttributeError, RecursionError) as error:
         print(f"Callosum cannot read what {host} said, and nobody else can judge it: {error}", file=sys.stderr)  # noqa: T201
         return 2
-    if server and event == CHANGED:
+    known = WITH_HOOKS[host].events.get(event) if host in WITH_HOOKS and isinstance(event, str) else None
+    role = known.role if known else ""
+    if server and role == "settings":
         return _changed(state, host, payload.get("file_path"))
-    before = event == BEFORE.get(host)
+    before = role == "asks"
     tool = payload.get("tool_name") if isinstance(payload.get("tool_name"), str) else ""
     params = payload.get("tool_input") if isinstance(payload.get("tool_input"), dict) else {}
     tier = _tier(state, folder, tool, params, payload.get("cwd")) if before else 0
     answer, asked = None, int(status) not in (REFUSED_CONNECTION, HUNG_STATUS, *NO_CURL)
     if path and (int(status) == REFUSED_CONNECTION or int(status) in NO_CURL):
-        ends = monotonic() + (START_SECONDS if tier > 0 or event == BEGIN else 0)
+        ends = monotonic() + (START_SECONDS if tier > 0 or role == "start" else 0)
         answer, why, asked = _bring_up(state, path, target, body, ends)
         where = f"{why}; {where}" if why else where
     elif path and int(status) == REFUSED_REQUEST and len(body) > MOST:
@@ -155,7 +153,7 @@ def _tier_by_rules(state: str, tool: str, params: Mapping[str, Any], cwd: object
 
     site.main()
     from callosum.client.fallback import UNKNOWN  # noqa: PLC0415
-    from callosum.hosts.codex.typed import waits  # noqa: PLC0415
+    from callosum.hosts.typed import waits  # noqa: PLC0415
     from callosum.model import Call  # noqa: PLC0415
     from callosum.rulebook import Rulebook  # noqa: PLC0415
     from callosum.settings import load  # noqa: PLC0415

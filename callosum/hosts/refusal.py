@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 
+from callosum.programs import GUARDED as _OF_HOSTS
+from callosum.programs import WITH_HOOKS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
 REFUSED_CONNECTION: Final = 7
 """What curl ends with where nobody listens."""
-GUARDED: Final = ("callosum", ".claude", ".codex", ".gemini", "openclaw.json", "tiers.json")
+GUARDED: Final = ("callosum", *_OF_HOSTS, "tiers.json")
 """What a call that touches the gate's own files or a host's settings speaks of, in lower case."""
-BEFORE: Final = {"claude-code": "PreToolUse", "codex": "PreToolUse", "gemini": "BeforeTool"}
+BEFORE: Final = {name: host.asks for name, host in WITH_HOOKS.items()}
 """What a host calls the event in which it asks whether a tool may run."""
 
 
@@ -23,11 +26,4 @@ def refusal(host: str, tier: int, tool: str, where: str) -> bytes:
         "Reading and low-risk work go on. Try again in a moment; "
         f"`callosum doctor` says what is wrong ({where})."
     )
-    if host == "gemini":
-        return json.dumps({"decision": "deny", "reason": reason}).encode()
-    decided = {
-        "hookEventName": BEFORE[host],
-        "permissionDecision": "deny",
-        "permissionDecisionReason": reason,
-    }
-    return json.dumps({"hookSpecificOutput": decided}).encode()
+    return json.dumps(WITH_HOOKS[host].denial(reason)).encode()

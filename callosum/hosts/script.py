@@ -22,10 +22,13 @@ from callosum.hosts.entries import MARK
 from callosum.hosts.native import windows
 from callosum.hosts.remote import Remote, folder_of
 from callosum.model import DEFAULT_NAMESPACE
+from callosum.programs import asking, tending
 from callosum.sockets import HUNG_SECONDS, HUNG_STATUS, hung_path, origin, origin_path, socket_path
 from callosum.spool import FILE as SPOOL
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from callosum.settings import Settings
 
 NAME: Final = MARK
@@ -39,10 +42,7 @@ PATIENCE: Final = 10
 SECONDS: Final = 1
 """How long a hook waits for the answer of the local gate, in seconds."""
 _SECRET: Final = "Authorization: Bearer $token\nTOKEN\n"  # noqa: S105 - how the script says it
-_TEND: Final = (
-    "case $payload in *SessionStart* | *UserPromptSubmit* | *BeforeAgent*) "
-    "{tend} {state} {host} </dev/null >/dev/null 2>&1 & ;; esac"
-)
+_TEND: Final = "case $payload in {events}) {tend} {state} {host} </dev/null >/dev/null 2>&1 & ;; esac"
 """What the gate's own process does beside a local gate: the newest table of tiers, and what went on without it."""
 _TELL: Final = "[ ! -s {spool} ] || {tell} {state} {host} </dev/null >/dev/null 2>&1"
 """Tells a server what happened without it, before it judges the next event. Beside a local gate, the gate looks."""
@@ -173,6 +173,7 @@ def script_of(settings: Settings, remote: Remote | None = None, host: str = "") 
         "PATIENCE": str(PATIENCE),
         "OFFLINE": shlex.join(_offline()),
         "STATE": shlex.quote(str(settings.state)),
+        "ASKS": _patterns(asking()),
     }
     if remote is None:
         path = socket_path(settings.state)
@@ -211,7 +212,7 @@ def script_of(settings: Settings, remote: Remote | None = None, host: str = "") 
             "ALSO": " 3<<TOKEN",
             "SECRET": _SECRET,
             "TELL": _TELL.format(spool=spool, tell=tell, host=host, state=words["STATE"]),
-            "TEND": _TEND.format(tend=tend, host=host, state=words["STATE"]),
+            "TEND": _TEND.format(events=_patterns(tending()), tend=tend, host=host, state=words["STATE"]),
             "SOCKET": "''",
             "PLACE": shlex.quote(str(place)),
             "SERVER": shlex.quote(remote.url),
@@ -220,6 +221,11 @@ def script_of(settings: Settings, remote: Remote | None = None, host: str = "") 
     for name, value in words.items():
         text = text.replace(f"@{name}@", value)
     return "".join(line for line in text.splitlines(keepends=True) if line.strip())
+
+
+def _patterns(events: Iterable[str]) -> str:
+    """Return the shell's pattern for what speaks of one of the events."""
+    return " | ".join(f"*{event}*" for event in events)
 
 
 def _offline() -> list[str]:

@@ -46,6 +46,16 @@ _MAX_ARGUMENTS: Final = 4
 """Number of leading arguments in which an interpreter's script is looked for."""
 
 
+def asking() -> list[str]:
+    """Return the events in which hosts ask whether a tool may run."""
+    return [*dict.fromkeys(host.asks for host in WITH_HOOKS.values())]
+
+
+def tending() -> list[str]:
+    """Return the events at which a session begins or is given something to do."""
+    return [*dict.fromkeys(event for host in WITH_HOOKS.values() for event in host.tends)]
+
+
 def is_set_by_host(variable: str) -> bool:
     """Return True if only a program that runs agents sets a variable of this name."""
     return variable.startswith(_PREFIXES) and variable not in _PROFILE

@@ -51,7 +51,15 @@ def _client() -> _Client | None:
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
     folder = Path(tempfile.mkdtemp(prefix="callosum-fuzz-hook-"))
     program = folder / native.PROGRAM
-    words = [compiler or "", *_FLAGS, "-fsanitize=address,undefined", "-o", str(program), str(SOURCES / "hook.c")]
+    words = [
+        compiler or "",
+        *_FLAGS,
+        *native.definitions(),
+        "-fsanitize=address,undefined",
+        "-o",
+        str(program),
+        str(SOURCES / "hook.c"),
+    ]
     if compiler is None or not native.platform() or subprocess.run(words, check=False).returncode:
         print(_WITHOUT, file=sys.stderr, flush=True)
         return None

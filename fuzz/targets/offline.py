@@ -50,7 +50,16 @@ def judge() -> subprocess.Popen[bytes] | None:
     folder = Path(tempfile.mkdtemp(prefix="callosum-fuzz-offline-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     program, source = folder / "judge", Path(__file__).parent.parent / "offline.c"
-    words = [compiler or "", *_FLAGS, "-fsanitize=address,undefined", f"-I{SOURCES}", "-o", str(program), str(source)]
+    words = [
+        compiler or "",
+        *_FLAGS,
+        *native.definitions(),
+        "-fsanitize=address,undefined",
+        f"-I{SOURCES}",
+        "-o",
+        str(program),
+        str(source),
+    ]
     if compiler is None or subprocess.run(words, check=False).returncode:
         print(_WITHOUT, file=sys.stderr, flush=True)
         return None

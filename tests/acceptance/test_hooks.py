@@ -29,6 +29,7 @@ from callosum.hosts.offline import START_SECONDS
 from callosum.hosts.refusal import BEFORE, refusal
 from callosum.hosts.script import REPORT
 from callosum.model import Event
+from callosum.programs import HOSTS
 from callosum.server.place import running
 from callosum.settings import Settings
 from callosum.sockets import socket_path
@@ -562,7 +563,8 @@ def test_what_the_offline_path_imports(state: Path) -> None:
     )  # fmt: skip
     loaded = set(done.stderr.decode().split())
     hosts = ("hosts", "hosts.offline", "hosts.noting", "hosts.refusal")
-    modules = ("client", "client.fallback", *hosts, "launch", "sockets", "spool")
+    described = ("programs", "programs.program", *(host.__module__.removeprefix("callosum.") for host in HOSTS))
+    modules = ("client", "client.fallback", *hosts, *described, "launch", "sockets", "spool")
     allowed = {"callosum", *(f"callosum.{name}" for name in modules)}
     ours = {name for name in loaded if name.startswith("callosum")}
     assert ours == allowed

@@ -18,14 +18,12 @@ from typing import Any, Final, NamedTuple
 
 from callosum.hosts.heard import PROBE
 from callosum.hosts.native import windows
-from callosum.hosts.refusal import BEFORE
 from callosum.model import Entry
+from callosum.programs import WITH_HOOKS
 
 _SECONDS: Final = 30.0
 _COMMAND: Final = "callosum off"
 _RULE: Final = "self-guard"
-_SHELL: Final = {"claude-code": "Bash", "codex": "Bash", "gemini": "run_shell_command"}
-"""What each host calls the tool that runs commands."""
 
 
 class Answered(NamedTuple):
@@ -51,10 +49,10 @@ def is_own(entry: Entry) -> bool:
 def send(host: str, hook: Mapping[str, Any], environ: Mapping[str, str]) -> Answered:
     """Sends it through one entry: a command or an address."""
     payload = {
-        "hook_event_name": BEFORE[host],
+        "hook_event_name": WITH_HOOKS[host].asks,
         "session_id": PROBE,
         "cwd": "/",
-        "tool_name": _SHELL[host],
+        "tool_name": WITH_HOOKS[host].shell,
         "tool_input": {"command": _COMMAND},
         "tool_use_id": f"doctor-{os.getpid()}-{time.monotonic_ns()}",
     }

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from callosum.hosts.codex import typed
+from callosum.hosts import typed
 from callosum.hosts.payload import before_of, fitting, name_at, name_if, params_at, prompted, reason_of, rest_of
 from callosum.hosts.told import Actor, After, Answer, Heard, Place, Refused, Settled, Told, Wondering
 from callosum.model import Outcome

@@ -7,12 +7,14 @@ script. ``make native`` builds it for this machine.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from callosum import launch
+from callosum.programs import asking, tending
 from callosum.sockets import HUNG_SECONDS, HUNG_STATUS, hung_path, origin, origin_path, socket_path
 
 if TYPE_CHECKING:
@@ -50,6 +52,12 @@ def client_path() -> Path | None:
     """Return where this installation has the client for this machine, None if it has none."""
     path = Path(__file__).parent / platform() / program_of(platform())
     return path if platform() and path.is_file() else None
+
+
+def definitions() -> list[str]:
+    """Return the compiler's options that tell the client of the events of hosts, as ``client.h`` has them."""
+    named = {"ASKING": asking(), "TENDING": tending()}
+    return [f"-D{name}={json.dumps(events)[1:-1]}" for name, events in named.items()]
 
 
 def configuration(state: Path, query: str, offline: Sequence[str], seconds: int, patience: int) -> bytes | None:

@@ -87,10 +87,21 @@ static int is_object(const char *text, size_t size) {
 	return 0;
 }
 
+/* The events of hosts in which they ask about a call, and those at which a session begins or is given something to do.
+ * The build names them: see `definitions` in callosum/hosts/native/__init__.py. */
+static const char *const asking[] = {ASKING}, *const tending[] = {TENDING};
+
+static int speaks_of(const struct text *payload, const char *const *events, size_t size) {
+	for (size_t at = 0; at < size; at++)
+		if (contains(payload, events[at])) return 1;
+	return 0;
+}
+#define SPEAKS_OF(payload, events) speaks_of(payload, events, sizeof events / sizeof *events)
+
 /* What is said where nobody can judge an event. Returns the exit code: what is no call of a tool goes on. */
 static int give_up_words(const struct text *payload, const char *host, char *words, size_t room) {
 	words[0] = 0;
-	if (!contains(payload, "PreToolUse") && !contains(payload, "BeforeTool") && contains(payload, "hook_event_name")) return 0;
+	if (!SPEAKS_OF(payload, asking) && contains(payload, "hook_event_name")) return 0;
 	snprintf(words, room,
 	         "Callosum: neither the gate nor its table could be asked, so nothing runs. Mend it with `callosum doctor`, or take "
 	         "the hooks out with `callosum uninstall %s`.\n", host);

@@ -277,7 +277,7 @@ static int go_on_alone(const wchar_t *self, const char *host, const struct text 
 /* Fetch the newest table in the background, where the session begins or is given something to do. */
 static void tend(const struct text *lines, const struct text *payload) {
 	static wchar_t command[32768];
-	if (!contains(payload, "SessionStart") && !contains(payload, "UserPromptSubmit") && !contains(payload, "BeforeAgent")) return;
+	if (!SPEAKS_OF(payload, tending)) return;
 	if (wide(value_of(lines, "tend", NULL), command, 32768)) start(command, INVALID_HANDLE_VALUE, CREATE_NO_WINDOW);
 }
 

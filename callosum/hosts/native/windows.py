@@ -2,9 +2,9 @@
 
 ::
 
-    <state>/callosum-hook-claude-code.exe         the client; a host of its own has a program of its own
-            callosum-hook-claude-code.exe.conf    whom it asks, and what it answers while nobody can be asked
-            remote/claude-code/tiers.txt          the server's table of tiers, in lines; fetched anew with every prompt
+    <state>/callosum-hook-HOST.exe         the client; each host has a program of its own
+            callosum-hook-HOST.exe.conf    whom it asks, and what it answers while nobody can be asked
+            remote/HOST/tiers.txt          the server's table of tiers, in lines; fetched anew with every prompt
 
 A hook on Windows starts no shell and no Python, but for a look at a settings file of this machine. The client decides
 by itself while the server cannot be asked (``offline.h``): by the table, never milder than ``callosum.hosts.offline``.
@@ -23,6 +23,7 @@ from callosum.client.fallback import tier_of
 from callosum.client.transport import Address
 from callosum.errors import ConfigError
 from callosum.hosts.refusal import BEFORE, GUARDED, REFUSED_CONNECTION, refusal
+from callosum.programs import WITH_HOOKS
 from callosum.sockets import HUNG_SECONDS
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _TOOL: Final = "@TOOL@"
 _SHORT: Final = 6
 """How many letters of a long name Windows keeps in its short one, as in ``CALLOS~1``."""
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:\\/~-]+")
-"""A path that cmd takes without quotation marks, which Codex would escape in its own way."""
+"""A path that cmd takes without quotation marks, which a host may escape in its own way."""
 
 
 def is_here() -> bool:
@@ -107,22 +108,23 @@ def tiers(tools: Mapping[str, int]) -> bytes:
 
 
 def closed(program: str, host: str, *, asks: bool, word: str = "") -> str:
-    """The hook as a line of the shell in which the host runs it: cmd for Codex, PowerShell for Gemini CLI.
+    """The hook as a line of the shell in which the host runs it: cmd or PowerShell.
 
     ``asks``: it is asked whether a tool may run, and its absence or any code but 0 means no: exit code 2 with a reason.
-    Raises ``ConfigError`` for a path that Codex cannot hand to cmd.
+    Raises ``ConfigError`` for a path that cannot be handed to cmd.
     """
     words = f"{host} {word}".strip()
     failed = "Callosum: the hook failed, so nothing runs (see callosum doctor)"
-    if host == "gemini":
+    if WITH_HOOKS[host].powershell:
         quoted = program.replace("'", "''")
         if not asks:
             return f"try {{ & '{quoted}' {words} }} catch {{ }}; exit 0"
         refuse = f"[Console]::Error.WriteLine('{failed}'); exit 2"
         return f"try {{ & '{quoted}' {words} }} catch {{ }}; if ($LASTEXITCODE -eq 0) {{ exit 0 }}; {refuse}"
     if not _PLAIN.fullmatch(program):
+        title = WITH_HOOKS[host].title
         raise ConfigError(
-            f"Codex cannot start {program}: name a state folder with letters, digits and _ . - alone", at="--state"
+            f"{title} cannot start {program}: name a state folder with letters, digits and _ . - alone", at="--state"
         )
     if not asks:
         return f"{program} {words} || exit 0"
@@ -132,7 +134,8 @@ def closed(program: str, host: str, *, asks: bool, word: str = "") -> str:
 
 def shell(host: str, line: str) -> list[str]:
     """Return the command line with which a host starts such a line."""
-    return ["powershell.exe", "-NoProfile", "-Command", line] if host == "gemini" else ["cmd.exe", "/C", line]
+    powershell = WITH_HOOKS[host].powershell
+    return ["powershell.exe", "-NoProfile", "-Command", line] if powershell else ["cmd.exe", "/C", line]
 
 
 def token_fault(program: Path, token: Path) -> str:

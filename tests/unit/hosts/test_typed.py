@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from callosum.hosts.codex.typed import waits
+from callosum.hosts.typed import waits
 
 WAITING = """
 bash
