@@ -36,6 +36,7 @@ from bench.cases import (
     rules,
     server,
     stream,
+    transport,
 )
 from bench.harness import Line, Report
 from bench.peers import version_of
@@ -52,6 +53,7 @@ CASES: Mapping[str, Callable[[Path, int], Report]] = {
     "server": server.run,
     "endurance": endurance.run,
     "stream": stream.run,
+    "transport": transport.run,
     "corpus": corpus.run,
     "brief": brief.run,
     "redis": redis_store.run,
@@ -69,7 +71,12 @@ def machine() -> dict[str, str]:
         "sqlite": sqlite3.sqlite_version,
         "platform": platform.platform(terse=True),
         "processors": str(os.cpu_count()),
-        "peers": ", ".join([*map(version_of, (*pair.VERSIONS, *server.VERSIONS, *corpus.VERSIONS)), _redis_version()]),
+        "peers": ", ".join(
+            [
+                *map(version_of, (*pair.VERSIONS, *server.VERSIONS, *corpus.VERSIONS, *transport.VERSIONS)),
+                _redis_version(),
+            ]
+        ),
     }
 
 

@@ -8,7 +8,8 @@ A connection carries one request at a time and is kept only after an answer that
 answer can be taken for another's. It is kept by the process that opened it: a forked child opens its own. Usable
 from any thread. Nothing here follows redirects or asks the environment for proxies: a gate is where its URL says.
 
-Standard library only, and little of it: a hook process imports this and ``json``.
+It is here because no library has one deadline for a whole request, and for its speed: over a Unix socket `http.client`
+takes 3 times as long, `urllib3` 6 and `httpx` 14 times (`python -m bench.run --only transport`, 2026-11-23).
 """
 
 from __future__ import annotations
