@@ -89,7 +89,7 @@ def _speaks_of(params: Mapping[str, Any]) -> tuple[bool, bool]:
                 if len(value) <= _READ:
                     goes = goes or _goes(value)
                     named = named or "~" in value or "HOME" in value or ("cd" in value and bool(_HOME.search(value)))
-            elif len(value) <= _PATH:
+            elif ("~" in value or "HOME" in value or name in _FOLDERS) and len(value) <= _PATH:
                 named = named or "~" in value or "HOME" in value
                 goes = goes or name in _FOLDERS
         elif kind is list or kind is dict:
