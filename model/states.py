@@ -14,7 +14,8 @@ import msgspec
 
 from callosum.model import State as Stage
 from callosum.policy.marks import covers
-from callosum.stores.memory import _Act, _Held
+from callosum.stores.memory import _Held
+from callosum.stores.records import Record
 from model.world import INSTANT, QUANTUM, Bounds, Session, State
 
 _GONE: Final = frozenset({Stage.FAILED, Stage.CANCELLED})
@@ -70,7 +71,7 @@ def _form(state: State, bounds: Bounds, moments: _Moments) -> Any:
     )
 
 
-def _act(act: _Act, moments: _Moments) -> Any:
+def _act(act: Record, moments: _Moments) -> Any:
     action, at = act.action, moments.at
     made = action.content.commitment
     return (

@@ -24,10 +24,6 @@ KEPT: Final = 64
 """How far back a session's own acts on a key are followed, for when the newest are taken back."""
 BUCKETS: Final = 4096
 
-WAITS: Final = frozenset({State.QUEUED, State.ASKED, State.OPEN})
-LIVE: Final = WAITS | {State.UNKNOWN}
-ACTED: Final = frozenset({State.OPEN, State.DONE, State.UNKNOWN})
-
 
 class Act(Struct, frozen=True, array_like=True):
     """The life of the action that an entry opened.

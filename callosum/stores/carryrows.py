@@ -11,9 +11,7 @@ from msgspec import Struct
 from callosum.errors import StoreError
 from callosum.model import DEFAULT_NAMESPACE, Content, Entry, Event, Key, Mode, State
 from callosum.stores.carrying import (
-    ACTED,
     KEPT,
-    LIVE,
     Act,
     Known,
     Print,
@@ -23,6 +21,8 @@ from callosum.stores.carrying import (
     chained,
     kept,
 )
+from callosum.stores.keys import scoped
+from callosum.stores.records import ACTED, LIVE
 from callosum.stores.rows import (
     ENTRY,
     FROM_ENTRY,
@@ -36,7 +36,6 @@ from callosum.stores.rows import (
     extra_of,
     mark_of,
     note_of,
-    scoped,
     stored_keys,
 )
 

@@ -11,7 +11,7 @@ import msgspec
 from callosum.model import State
 from callosum.stores import carryrows as rows
 from callosum.stores.carrying import PAGE, Fact, Known, Page, Print, Session, Sort, Stamp, Written
-from callosum.stores.rows import scoped
+from callosum.stores.keys import scoped
 
 Many = Callable[[str, Sequence[Any]], object]
 """Carries a statement out for each of many rows of parameters."""

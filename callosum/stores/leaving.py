@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from callosum.stores.rows import content_of, scoped, stored_keys
+from callosum.stores.keys import scoped
+from callosum.stores.rows import content_of, stored_keys
 
 STAYS, LEAVES, ASKS, RECENT = range(4)
 """What an entry's row alone says. ``RECENT``: it asks, and stays as long as it is the newest on its key."""

@@ -10,17 +10,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, ClassVar, Final
+from typing import ClassVar
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum.model import (
-    DAY,
     HOUR,
-    LATEST,
-    NO_KEY,
     NO_MARK,
     SECOND,
     Action,
@@ -31,7 +28,6 @@ from callosum.model import (
     Event,
     Find,
     Key,
-    KeyView,
     Mark,
     Mode,
     Move,
@@ -41,31 +37,16 @@ from callosum.model import (
     State,
     Verdict,
     View,
-    reach,
-    sees,
 )
 from callosum.policy.commitments import COMMITTED, counts, found_on
 from callosum.process import alive
-from callosum.stores.base import KEY_USED, LOOK_BACK, NEARBY, Clock, Health, Kin, Nearby, Probe, Request
-
-REMEMBERED: Final = DAY
-"""How long the identity of a call is remembered."""
-_LIVE: Final = frozenset({State.QUEUED, State.ASKED, State.OPEN, State.UNKNOWN})
-_ACTED: Final = frozenset({State.OPEN, State.DONE, State.UNKNOWN})
-_TAKEN_BACK: Final = frozenset({State.FAILED, State.CANCELLED})
+from callosum.stores.base import KEY_USED, LOOK_BACK, Clock, Health, Kin, Nearby, Probe, Request
+from callosum.stores.neighbours import around
+from callosum.stores.records import LIVE, REMEMBERED, TAKEN_BACK, Record, acted, finished, probed
+from callosum.stores.view import Fetched, chain, meant, related, twins, views, waiting
 
 _Place = tuple[str, str, str]
 """Namespace, session and key of a mark."""
-
-
-class _Act(Struct, frozen=True):
-    """An action with what the store alone knows of it. ``opened`` is False for a refused call."""
-
-    action: Action
-    opened: bool
-    call: bytes | None = None
-    prints: tuple[bytes, ...] = ()
-    params: bytes | None = None
 
 
 class _Session(Struct, frozen=True):
@@ -78,7 +59,7 @@ class _Held(Struct):
     """All that the store holds. ``reads`` are a mark's reads: the moment, and the action that read."""
 
     entries: dict[int, Entry]
-    acts: dict[int, _Act]
+    acts: dict[int, Record]
     marks: dict[_Place, Mark]
     reads: dict[_Place, tuple[tuple[int, int], ...]]
     sessions: dict[tuple[str, str], _Session]
@@ -134,7 +115,7 @@ class MemoryStore:
                 self._shown(act)
                 for id, act in sorted(self._held.acts.items())
                 if act.opened
-                and act.action.state in _LIVE.intersection(states)
+                and act.action.state in LIVE.intersection(states)
                 and namespace in (None, act.action.namespace)
                 and (key is None or key in _names(act.action.keys))
             ]
@@ -180,16 +161,8 @@ class MemoryStore:
             looks = [
                 _Look(self._held, Scope(namespace, session), self._now(), self._probe) for session in sessions or ("",)
             ]
-            others = [action for action in looks[0].actions if action.session not in sessions]
-            met: dict[str, dict[int, Action]] = {}
-            for action in others:
-                for seen in (seen for key in keys for seen in _through(action, Key(key))):
-                    met.setdefault(seen.key, {})[seen.id] = seen
-            found: dict[int, Action] = {}
-            for group in met.values():
-                for action in _at_hand(group.values()):
-                    found.setdefault(action.id, action)
-            nearby = [Nearby(action, max(look.last_look(action.key) for look in looks)) for action in found.values()]
+            found = around(looks[0].fetched(""), keys, sessions)
+            nearby = [Nearby(action, max(look.last_look(action.key) for look in looks)) for action in found]
             return sorted(nearby, key=lambda one: -(one.action.ended or one.action.started))
 
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
@@ -199,7 +172,7 @@ class MemoryStore:
                 for _, act in sorted(self._held.acts.items(), reverse=True)
                 if act.opened
                 and act.action.namespace == namespace
-                and act.action.state in _LIVE
+                and act.action.state in LIVE
                 and (
                     act.action.session in sessions
                     or (act.action.tier >= floor and act.action.state in (State.OPEN, State.QUEUED))
@@ -223,9 +196,8 @@ class MemoryStore:
             known = self._held.sessions.get((namespace, session), _Session())
             return Kin(known.parent, known.continues)
 
-    def _shown(self, act: _Act) -> Action:
-        first = act.action.keys[0] if act.action.keys else Key("")
-        return replace(_probed(act.action, self._probe), key=first.name, mode=first.mode)
+    def _shown(self, act: Record) -> Action:
+        return _through_first(probed(act.action, self._probe))
 
     def observing(self) -> int:
         return self._held.observe
@@ -258,12 +230,12 @@ class MemoryStore:
             held, now = self._held, self._now()
             calls = [id for id, act in held.acts.items() if act.call and id < now - REMEMBERED][:budget]
             for id in calls:
-                held.acts[id] = replace(held.acts[id], call=None)
+                held.acts[id] = replace(held.acts[id], call=b"")
             prints = [
                 id
                 for id, act in held.acts.items()
                 if act.prints
-                and act.action.state not in _LIVE
+                and act.action.state not in LIVE
                 and _dated(act.action) < horizon
                 and not counts(act.action, now)
             ][:budget]
@@ -309,7 +281,7 @@ class MemoryStore:
         for act in (self._held.acts.get(entry.seq), self._held.acts.get(entry.action)):
             if act is None or not act.opened:
                 continue
-            if act.action.state in _LIVE or act.call is not None:
+            if act.action.state in LIVE or act.call:
                 return True
             if act.action.id == entry.seq and (
                 _dated(act.action) >= horizon or counts(act.action, self._now()) or self._matters(act.action, horizon)
@@ -337,7 +309,7 @@ class MemoryStore:
             newest = self._newest(space, key)
             if newest.pop(action.session, None) != action:
                 continue
-            looks = [other.started for other in newest.values() if _finished(other) and goes_on(other.session)]
+            looks = [other.started for other in newest.values() if finished(other) and goes_on(other.session)]
             looks += [
                 mark.read
                 for (in_, who, name), mark in self._held.marks.items()
@@ -345,8 +317,8 @@ class MemoryStore:
             ]
             if any(look < _dated(action) for look in looks):
                 return True
-            if _finished(action) and goes_on(action.session):
-                changes = (other.state in _LIVE or _dated(other) > action.started for other in newest.values())
+            if finished(action) and goes_on(action.session):
+                changes = (other.state in LIVE or _dated(other) > action.started for other in newest.values())
                 if any(changes):
                     return True
         return False
@@ -354,7 +326,7 @@ class MemoryStore:
     def _newest(self, namespace: str, key: str) -> dict[str, Action]:
         """Each session's newest act on a key."""
         acts = (act.action for _, act in sorted(self._held.acts.items()) if act.opened)
-        return {a.session: a for a in acts if a.namespace == namespace and _acts(a) and _writes(a, key)}
+        return {a.session: a for a in acts if a.namespace == namespace and acted(a) and _writes(a, key)}
 
     def size(self) -> int:
         with self._lock:
@@ -373,7 +345,7 @@ class MemoryStore:
     def check(self) -> Health:
         with self._lock:
             last = max(self._held.entries, default=0)
-            live = [act for act in self._held.acts.values() if act.opened and act.action.state in _LIVE]
+            live = [act for act in self._held.acts.values() if act.opened and act.action.state in LIVE]
             ahead = max(0, last - self._clock()) / SECOND
             entries = len(self._held.entries)
             return Health("memory", "this process", 0, entries, len(live), 0, 0, ahead, content_keys=self._keys())
@@ -392,13 +364,13 @@ class _Look:
         self.held = held
         self.scope = scope
         self.now = now
-        self.probe = probe
         mine = [act for act in held.acts.values() if act.action.namespace == scope.namespace and act.opened]
         self.acts = sorted(
-            (replace(act, action=_probed(act.action, probe)) for act in mine), key=lambda act: -act.action.id
+            (replace(act, action=probed(act.action, probe)) for act in mine), key=lambda act: -act.action.id
         )
         self.actions = [act.action for act in self.acts]
         """Newest first."""
+        self.probe = probe
 
     def view(self) -> View:
         scope, held = self.scope, self.held
@@ -407,176 +379,56 @@ class _Look:
         repeated = found.supersedes if found is not None else ()
         return View(
             now=self.now,
-            keys=tuple(self._key(key, scope.continues or known.continues) for key in scope.keys),
-            earlier=self._earlier(),
+            keys=views(self.fetched(scope.continues or known.continues), scope),
+            earlier=next((act.action for act in self.acts if scope.call is not None and act.call == scope.call), None),
             found=found,
-            twins=tuple(_first_of(self._twins())),
-            ancestors=self._chain(scope.parent or known.parent, "parent"),
+            twins=twins(((act.action, act.prints) for act in self.acts), scope),
+            ancestors=chain(scope.parent or known.parent, lambda name: self._session(name).parent),
             wanted=self._waiting_for_mine() if scope.waits else (),
             superseded=tuple(action for action in self.actions if action.id in repeated),
             observe_until=held.observe,
         )
 
-    # one key
+    def fetched(self, continues: str) -> Fetched:
+        """All there is: every action on every key, and every mark."""
+        space = self.scope.namespace
+        marks = {(key, who): mark for (in_, who, key), mark in self.held.marks.items() if in_ == space}
+        fetched = Fetched({}, marks, chain(continues, lambda name: self._session(name).continues))
+        for act in self.acts:
+            for key in act.action.keys:
+                fetched.add(replace(self._with_params(act), key=key.name, mode=key.mode))
+        return fetched
 
-    def _key(self, key: Key, continues: str) -> KeyView:
-        met = [seen for action in self.actions for seen in _through(action, key)]
-        own = next((a for a in met if a.session == self.scope.session and a.key == key.name and _acted(a)), None)
-        mark, above = self._mark(key.name, self._chain(continues, "continues")), False
-        if not mark.read and own is None:
-            mark = replace(mark, read=self._from_above(key.name))
-            above = mark.read > 0
-        return KeyView(
-            key=key,
-            mark=mark,
-            live=self._live(met),
-            latest=self._latest(key, met),
-            own=own,
-            stale=self._stale(key, met),
-            above=above,
-        )
+    def _with_params(self, act: Record) -> Action:
+        """An approved question with the params it may run with; nobody is shown the answers of others."""
+        mine = act.action.approved > 0 and act.action.session == self.scope.session
+        return replace(act.action, answer=act.params if mine else b"")
 
-    def _live(self, met: Iterable[Action]) -> tuple[Action, ...]:
-        if not self.scope.live:
-            return ()
-        live = [self._with_params(action) for action in met if action.state in _LIVE]
-        return tuple(sorted(live, key=lambda action: action.id))
-
-    def _with_params(self, action: Action) -> Action:
-        """An approved question with the params it may run with; the answers of the others are not shown here."""
-        mine = action.approved > 0 and action.session == self.scope.session
-        return replace(action, answer=(self.held.acts[action.id].params or b"") if mine else b"")
-
-    def _latest(self, key: Key, met: Sequence[Action]) -> tuple[Action, ...]:
-        """Each other session's newest act on each key, and its newest that counts where that is older."""
-        others = [action for action in met if action.session != self.scope.session and _acted(action)]
-        floor = self.scope.floor
-        counting = [a for a in others if floor and a.tier >= floor and not key.mode is a.mode is Mode.APPEND]
-        chosen: dict[int, Action] = {}
-        for pool in (others, counting):
-            seen: set[tuple[str, str]] = set()
-            for action in pool:
-                if (action.session, action.key) not in seen:
-                    seen.add((action.session, action.key))
-                    chosen.setdefault(action.id, action)
-        return tuple(sorted(chosen.values(), key=lambda a: -(a.ended or a.started))[:LATEST])
-
-    def _stale(self, key: Key, met: Sequence[Action]) -> tuple[Action, ...]:
-        """Each other session's newest change of a thing below a tree that this session had looked at before it."""
-        if key.mode is not Mode.WRITE:
-            return ()
-        found = []
-        seen: set[tuple[str, str]] = set()
-        for action in met:
-            if action.session == self.scope.session or not _acted(action) or not _below(action.key, key.name):
-                continue
-            if (action.session, action.key) in seen:
-                continue
-            seen.add((action.session, action.key))
-            look = max([self._mark(action.key, ()).read, *self._own_looks(action.key)])
-            if look and (not action.ended or action.ended > look):
-                found.append(action)
-        return tuple(_first_of(found)[:LATEST])
-
-    def _own_looks(self, key: str) -> list[int]:
-        """The session's newest act on a key as a look at it: finished in time, as of its intercept."""
-        mine = (
-            seen
-            for action in self.actions
-            for seen in _through(action, Key(key))
-            if seen.key == key and seen.session == self.scope.session and _acted(seen)
-        )
-        newest = next(mine, None)
-        return [newest.started] if newest is not None and _finished(newest) else []
+    def _session(self, name: str) -> _Session:
+        return self.held.sessions.get((self.scope.namespace, name), _Session())
 
     def last_look(self, key: str) -> int:
         """When the session last looked at a key, or acted on it, itself or through a tree above."""
-        acts = [
-            seen.started
-            for action in self.actions
-            for seen in _through(action, Key(key))
-            if action.session == self.scope.session and _acted(seen) and (seen.key == key or _below(key, seen.key))
-        ]
-        space = (self.scope.namespace, self.scope.session)
-        above = [mark.read for (*at, name), mark in self.held.marks.items() if tuple(at) == space and _below(key, name)]
-        return max([self._mark(key, ()).read, *above, *acts])
-
-    def _mark(self, key: str, predecessors: Sequence[str]) -> Mark:
-        """The session's mark on a key, with what its predecessors know and its looks at what the key is a facet of."""
-        namespace, session = self.scope.namespace, self.scope.session
-        mark = self.held.marks.get((namespace, session, key), NO_MARK)
-        read = max(mark.read, self.held.marks.get((namespace, session, key.partition("|")[0]), NO_MARK).read)
-        for predecessor in predecessors:
-            theirs = self.held.marks.get((namespace, predecessor, key), NO_MARK)
-            if not mark.told and theirs.told:
-                mark = replace(theirs, told_call=b"")
-            read = max(read, theirs.read)
-            written = next(
-                (a for a in self.actions if a.session == predecessor and _acted(a) and _writes(a, key)), None
-            )
-            if written is not None and _finished(written):
-                read = max(read, written.started)
-        return replace(mark, read=read) if read != mark.read else mark
-
-    def _from_above(self, key: str) -> int:
-        """The session's last look at a tree that sees the key."""
-        looks = [
-            mark.read
-            for (in_, who, name), mark in self.held.marks.items()
-            if (in_, who) == (self.scope.namespace, self.scope.session) and sees(name, key)
-        ]
-        return max(looks, default=0)
-
-    # the rest of a view
-
-    def _earlier(self) -> Action | None:
-        call = self.scope.call
-        return next((act.action for act in self.acts if call is not None and act.call == call), None)
-
-    def _twins(self) -> list[Action]:
-        return [
-            replace(act.action, key=key.name, mode=key.mode)
-            for act in self.acts
-            if set(act.prints).intersection(self.scope.prints) and _acted(act.action)
-            for key in found_on(act.action)
-            if key.mode is not Mode.READ and key.name in _names(self.scope.keys)
-        ]
-
-    def _chain(self, name: str, link: str) -> tuple[str, ...]:
-        chain: list[str] = []
-        while name and name not in chain and len(chain) < 16:
-            chain.append(name)
-            name = getattr(self.held.sessions.get((self.scope.namespace, name), _Session()), link)
-        return tuple(chain)
+        fetched, me = self.fetched(""), self.scope.session
+        over = related(Key(key), ())[0]
+        acts = [a.started for name in over for a in fetched.newest(name) if a.session == me and acted(a)]
+        return max([fetched.marks.get((name, me), NO_MARK).read for name in over] + acts)
 
     def _waiting_for_mine(self) -> tuple[str, ...]:
-        mine = [a for a in self.actions if a.session == self.scope.session and a.state is State.OPEN]
-        waiting = [
-            a
-            for a in self.actions
-            if a.session != self.scope.session and a.state is State.QUEUED and self.now < a.expires
-        ]
-        return tuple(sorted({w.session for w in waiting for m in mine if any(_through(w, key) for key in m.keys)}))
+        me = self.scope.session
+        held = [name for a in self.actions if a.session == me and a.state is State.OPEN for name in _names(a.keys)]
+        queued = (
+            (name, a.session, a.expires) for a in self.actions if a.state is State.QUEUED for name in _names(a.keys)
+        )
+        return waiting(held, queued, me, self.now)
 
     def _found(self, find: Find) -> Action | None:
-        if find.id is not None:
-            act = self.held.acts.get(find.id)
-            if act is None or act.action.namespace != self.scope.namespace:
-                return None
-            first = act.action.keys[0] if act.action.keys else Key("")
-            return replace(_probed(act.action, self.probe), key=first.name, mode=first.mode)
-        mine = [a for a in self.actions if a.session == self.scope.session and not a.lock and self._meant(a, find)]
-        if find.digest is not None:
-            mine.reverse()
-        running = [a for a in mine if a.state in (State.OPEN, State.DONE) and not a.ended]
-        lost = [a for a in mine if a.state is State.UNKNOWN]
-        return next(iter(running + lost), None)
-
-    def _meant(self, action: Action, find: Find) -> bool:
-        if find.digest is not None:
-            return action.content.digest == find.digest
-        shown = [name for name in _names(action.keys) if not name.startswith(NO_KEY)]
-        return find.key in shown if find.key else not shown
+        if find.id is None:
+            return meant((action for action in self.actions if action.session == self.scope.session), find)
+        act = self.held.acts.get(find.id)
+        if act is None or act.action.namespace != self.scope.namespace:
+            return None
+        return _through_first(probed(act.action, self.probe))
 
 
 # --- applying ---------------------------------------------------------------------------------------
@@ -624,7 +476,7 @@ def _keep(held: _Held, scope: Scope, change: Change, id: int, answer: bytes) -> 
         return
     opening = opening or Opening(State.ASKED, 0, content=change.content or Content())
     acts = opening.state in (State.OPEN, State.DONE)
-    held.acts[id] = _Act(
+    held.acts[id] = Record(
         Action(
             id,
             entry.namespace,
@@ -646,9 +498,9 @@ def _keep(held: _Held, scope: Scope, change: Change, id: int, answer: bytes) -> 
             answer=answer,
         ),
         opened=not refused,
-        call=scope.call if acts else None,
+        call=(scope.call or b"") if acts else b"",
         prints=tuple(print_ for print_ in opening.prints if print_) if acts else (),
-        params=opening.params,
+        params=opening.params or b"",
     )
 
 
@@ -673,7 +525,7 @@ def _settle(held: _Held, settle: Settle) -> None:
         approved=act.action.approved if settle.approved is None else settle.approved,
     )
     held.acts[action.id] = replace(act, action=action, opened=True)
-    if settle.state not in _TAKEN_BACK:
+    if settle.state not in TAKEN_BACK:
         return
     for key in action.keys if act.action.state is not State.QUEUED else ():
         place = (action.namespace, action.session, key.name)
@@ -690,30 +542,10 @@ def _names(keys: Iterable[Key]) -> list[str]:
     return [key.name for key in keys]
 
 
-def _below(name: str, above: str) -> bool:
-    """Whether a key is a part of another: of a tree, or a facet of a key."""
-    tree = reach(above)
-    in_tree = bool(tree) and name.startswith(tree) and name != above
-    return in_tree or name.startswith(above + "|")
-
-
-def _through(action: Action, key: Key) -> list[Action]:
-    """The action as it is seen through a key, once for each of its own keys that meets it."""
-    return [
-        replace(action, key=own.name, mode=own.mode)
-        for own in action.keys
-        if own.name == key.name or _below(own.name, key.name) or _below(key.name, own.name)
-    ]
-
-
-def _acts(action: Action) -> bool:
-    """Whether the action did or may have done something, on whichever of its keys."""
-    return action.state in _ACTED and not action.lock
-
-
-def _acted(action: Action) -> bool:
-    """Whether the action is evidence: it did or may have done something, and not only read."""
-    return _acts(action) and action.mode is not Mode.READ
+def _through_first(action: Action) -> Action:
+    """The action as it is found through its first key."""
+    first = action.keys[0] if action.keys else Key("")
+    return replace(action, key=first.name, mode=first.mode)
 
 
 def _dated(action: Action) -> int:
@@ -723,32 +555,3 @@ def _dated(action: Action) -> int:
 
 def _writes(action: Action, key: str) -> bool:
     return any(own.name == key and own.mode is not Mode.READ for own in action.keys)
-
-
-def _finished(action: Action) -> bool:
-    return action.state is State.DONE and 0 < action.ended <= action.expires
-
-
-def _at_hand(actions: Iterable[Action]) -> list[Action]:
-    """Of others' actions on one key, newest first: the newest act of each session, and what is live."""
-    each: dict[str, Action] = {}
-    for action in actions:
-        if _acted(action):
-            each.setdefault(action.session, action)
-    acts = sorted(each.values(), key=lambda action: -(action.ended or action.started))
-    lost = [action for action in actions if action.state is State.UNKNOWN]
-    live = [action for action in actions if action.state in _LIVE and action.state is not State.UNKNOWN]
-    return acts[:NEARBY] + live[:NEARBY] + lost[:NEARBY]
-
-
-def _first_of(actions: Iterable[Action]) -> list[Action]:
-    """Each action once, newest first."""
-    found: dict[int, Action] = {}
-    for action in actions:
-        found.setdefault(action.id, action)
-    return [found[id] for id in sorted(found, reverse=True)]
-
-
-def _probed(action: Action, probe: Probe) -> Action:
-    known: Any = probe(action.host) if action.host is not None and action.state is State.OPEN else None
-    return replace(action, alive=known)

@@ -10,7 +10,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum.model import (
-    DEFAULT_NAMESPACE,
     NO_KEY,
     NO_MARK,
     Action,
@@ -45,7 +44,6 @@ ENTRY: Final = (
     "coalesce(j.tier, a.tier), j.verdict, j.rule, j.action, j.outcome, coalesce(j.keys, a.keys), j.body"
 )
 FROM_ENTRY: Final = "journal j left join journal a on a.seq = j.action and a.seq <> j.seq"
-_BAR: Final = "\x1f"
 OPENERS: Final = ("intercept", "lock", "queue", "late")
 """The events whose entries can be actions."""
 
@@ -237,47 +235,6 @@ def before_of(keys: str | None, name: str) -> int:
     if not keys:
         return 0
     return next((item.before for item in stored_keys(keys) if item.name == name), 0)
-
-
-def scoped(namespace: str, name: str) -> str:
-    """A key or a session with its namespace in front, unless that is the default one."""
-    if namespace == DEFAULT_NAMESPACE and _BAR not in name:
-        return name
-    return f"{namespace}{_BAR}{name}"
-
-
-def root_of(name: str) -> str:
-    """The tree of all keys of a scoped key's entity, ``""`` where the key's own slashes tell or there is none."""
-    colon = name.find(":", name.find(_BAR) + 1)
-    return name[: colon + 1] + "/" if 0 <= colon < len(name) - 1 and name[colon + 1] not in "/|" else ""
-
-
-def span(name: str) -> tuple[str, str]:
-    """The range of scoped keys, from and up to, that a tree covers."""
-    start = name.find(_BAR) + 1
-    if name.find(":", start) == len(name) - 2:
-        return name[:-1], name[:-2] + ";"
-    return name, name[:-1] + "0"
-
-
-def bare(name: str, namespace: str) -> str:
-    """What ``scoped`` was given."""
-    return name if namespace == DEFAULT_NAMESPACE and _BAR not in name else name[len(namespace) + 1 :]
-
-
-def above(name: str) -> list[str]:
-    """Returns what the table of covers is asked for: the trees above a key, and whether it has facets."""
-    bar = name.find("|")
-    found = [] if bar >= 0 else [name + "|"]
-    end = len(name) - 1 if bar < 0 else bar
-    root = root_of(name)
-    if root:
-        found.append(root)
-    place = name.find("/", 0, end)
-    while place >= 0:
-        found.append(name[: place + 1])
-        place = name.find("/", place + 1, end)
-    return found
 
 
 # --- what views are made of ---------------------------------------------------------------------------

@@ -23,10 +23,11 @@ from callosum.model import (
     View,
 )
 from callosum.policy.commitments import COMMITTED
+from callosum.stores.keys import cover, scoped
 from callosum.stores.postgres.line import Line
 from callosum.stores.postgres.look import Look, Memory
 from callosum.stores.postgres.wake import notice
-from callosum.stores.rows import Extra, as_json, encode, note_of, scoped, standing, standing_look, stored_keys
+from callosum.stores.rows import Extra, as_json, encode, note_of, standing, standing_look, stored_keys
 
 _ENDED: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
 _TAKEN_BACK: Final = frozenset({State.FAILED, State.CANCELLED})
@@ -240,7 +241,7 @@ class Apply:
             self._line.send(_ACT if state is State.DONE else _LEASE, row)
         if opening.params is not None:
             self._line.send(_PARAMS, (f"params:{seq}", opening.params))
-        if covers := [cover for name in names if (cover := _cover(name)) and cover not in self._look.covers]:
+        if covers := [over for name in names if (over := cover(name)) and over not in self._look.covers]:
             self._line.send(_COVER, (covers,))
             self.covers = frozenset(covers)
         if not opening.supersedes:  # its report is about these too, which are on other keys
@@ -332,14 +333,6 @@ class Apply:
     def _life(self, seq: int) -> Any:
         rows = self._line.fetch("select state, ended, keys from journal where seq = %s", (seq,))
         return rows[0] if rows else None
-
-
-def _cover(name: str) -> str:
-    """What of a key stands in ``cover``: a tree, or what a facet belongs to; ``""`` for any other."""
-    bar = name.find("|")
-    if bar >= 0:
-        return name[: bar + 1]
-    return name if name[-1:] == "/" else ""
 
 
 def keys_of(actions: Iterable[Action]) -> dict[int, tuple[str, ...]]:

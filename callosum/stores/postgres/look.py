@@ -16,7 +16,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum.model import (
-    DAY,
     HOUR,
     LATEST,
     MINUTE,
@@ -33,32 +32,28 @@ from callosum.model import (
 )
 from callosum.stores.base import Probe
 from callosum.stores.crowd import BOUND, Asker, Crowds
+from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.link import Row
+from callosum.stores.records import REMEMBERED
 from callosum.stores.rows import (
     ACTION,
     ACTION_WIDTH,
     MARK,
     MARK_WIDTH,
     OPENERS,
-    above,
     action_of,
     answered,
-    bare,
     before_of,
     inherit,
     looked,
     mark_of,
     meant,
     opened,
-    scoped,
-    span,
     wanted,
 )
 
 _numbers: Final = msgspec.json.Decoder(list[int]).decode
-REMEMBERED: Final = DAY
-"""How long a call's identity is remembered."""
 NOW: Final = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
 _GENERATIONS: Final = 16
 _SEARCHED: Final = 20_000

@@ -43,6 +43,7 @@ from callosum.stores.base import (
     Request,
     each_alone,
 )
+from callosum.stores.keys import bare, scoped
 from callosum.stores.leaving import (
     ASKS,
     AT_ONCE,
@@ -60,14 +61,15 @@ from callosum.stores.leaving import (
 from callosum.stores.postgres.apply import Apply, keys_of
 from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.link import Connections, address_of, explain, explained, lost, to_repeat
-from callosum.stores.postgres.look import LOOKED, NOW, REMEMBERED, Again, Look, Memory
+from callosum.stores.postgres.look import LOOKED, NOW, Again, Look, Memory
 from callosum.stores.postgres.nearby import NEWEST, Around
 from callosum.stores.postgres.parts import PARTS, drop, empty, extend, next_end, parts_of
 from callosum.stores.postgres.report import REPORT, WRITTEN, is_report, recalled
 from callosum.stores.postgres.turns import Turns, in_order, meet, merged, of_scope
 from callosum.stores.postgres.wake import Bell
 from callosum.stores.receipt import IDENTITY, LEFT, Kept, Receipt, Watched, new_identity, receipt_of, refusal
-from callosum.stores.rows import ACTION, ENTRY, FROM_ENTRY, OPENERS, action_of, answered, bare, entry_of, scoped
+from callosum.stores.records import REMEMBERED
+from callosum.stores.rows import ACTION, ENTRY, FROM_ENTRY, OPENERS, action_of, answered, entry_of
 
 _ROWS: Final = "select name from turn where name = any(%s::text[]) order by name for"
 _TAKE: Final = {

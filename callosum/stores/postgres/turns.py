@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import Final
 
 from callosum.model import Scope
-from callosum.stores.rows import above, scoped
+from callosum.stores.keys import above, scoped
 
 _BAR: Final = "\x1f"
 _ENTITY: Final = "\x01"  # sorts before every key

@@ -14,8 +14,6 @@ from callosum.errors import StoreError
 from callosum.model import Content, Host, Mark, State
 from callosum.policy.commitments import COMMITTED
 from callosum.stores.carrying import (
-    ACTED,
-    LIVE,
     PAGE,
     Act,
     Fact,
@@ -31,9 +29,11 @@ from callosum.stores.carrying import (
     kept,
 )
 from callosum.stores.carrying import Known as KnownRecord
+from callosum.stores.keys import cover
+from callosum.stores.records import ACTED, LIVE
 from callosum.stores.redis import records
 from callosum.stores.redis.link import Link, Script
-from callosum.stores.redis.names import Space, cover
+from callosum.stores.redis.names import Space
 from callosum.stores.redis.records import Known, Record, content_of, encode, entry_of, known_of, line_of, record_of
 
 _STAMP: Final = Script("stamp")

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from callosum.model import HOUR, Change, Content, Entry, Event, Key, Mode, Opening, Revision, Scope, Settle, State
 from callosum.policy.commitments import COMMITTED
+from callosum.stores.keys import cover
 from callosum.stores.redis.names import (
     QUEUE,
     Space,
     changed_by,
-    cover,
     known_by,
     learnt_by,
     of_action,

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from callosum.model import Key
+from callosum.stores.keys import above
 
 PREFIX: Final = "callosum"
 """What every key of a store begins with, unless the URL says otherwise."""
@@ -30,35 +31,6 @@ class Space:
 
 def _written(namespace: str) -> str:
     return namespace.replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
-
-
-@lru_cache(4096)
-def above(name: str) -> tuple[str, ...]:
-    """Returns the trees above a key, and for a key without a facet what its facets begin with (``doc:plan|``)."""
-    bar = name.find("|")
-    found = [] if bar >= 0 else [name + "|"]
-    end = len(name) - 1 if bar < 0 else bar
-    colon = name.find(":")
-    if 0 <= colon < len(name) - 1 and name[colon + 1] not in "/|":
-        found.append(name[: colon + 1] + "/")
-    place = name.find("/", 0, end)
-    while place >= 0:
-        found.append(name[: place + 1])
-        place = name.find("/", place + 1, end)
-    return tuple(found)
-
-
-def span(name: str) -> tuple[str, str]:
-    """The range of keys, from and up to, that a tree covers."""
-    if name.find(":") == len(name) - 2:
-        return name[:-1], name[:-2] + ";"
-    return name, name[:-1] + "0"
-
-
-def cover(name: str) -> str:
-    """What must be noted of a key so that others find it from below: its tree or its bar; ``""`` for a plain key."""
-    bar = name.find("|")
-    return name[: bar + 1] if bar >= 0 else name if name[-1:] == "/" else ""
 
 
 # --- what a transaction looks at and what it changes --------------------------------------------------

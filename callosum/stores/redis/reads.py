@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from callosum.model import Action, Key, Scope, State
 from callosum.policy.commitments import COMMITTED, counts
-from callosum.stores.base import LOOK_BACK, NEARBY, Kin, Nearby, Probe
-from callosum.stores.redis.names import Space, above
+from callosum.stores.base import LOOK_BACK, Kin, Nearby, Probe
+from callosum.stores.keys import above
+from callosum.stores.neighbours import around
+from callosum.stores.records import LIVE
+from callosum.stores.redis.names import Space
 from callosum.stores.redis.records import Known, Record, encode, known_of, record_of
 from callosum.stores.redis.spaces import Spaces
 from callosum.stores.redis.transactions import LATEST_SHOWN, LOOK
-from callosum.stores.redis.view import LIVE, Look, acted, asked, brought, through
+from callosum.stores.redis.view import Look, asked, brought
 
 PAGE: Final = 500
 """How many rows are asked for at a time."""
@@ -126,25 +129,16 @@ class Reads:
         with self._link.explained():
             ask = encode((space.tag, self._spaces.given(), LATEST_SHOWN, [asked(scope)]))
             _, _, found_there = self._link.run(LOOK, self._spaces.clock_of(space), ask)
-            seen = brought(found_there)
-            met: dict[str, dict[int, Action]] = {}
-            for action in Look(seen, scope, 0, self._probe).actions:
-                if action.session in mine:
-                    continue
-                for one in (one for key in keys for one in through(action, key)):
-                    met.setdefault(one.key, {})[one.id] = one
-            found: dict[int, Action] = {}
-            for group in met.values():
-                for action in _at_hand(group.values()):
-                    found.setdefault(action.id, action)
-            looks = self._looks(space, mine, {action.key for action in found.values()})
-        near = [Nearby(action, looks.get(action.key, 0)) for action in found.values()]
+            met = Look(brought(found_there), scope, 0, self._probe).fetched()
+            found = around(met, (key.name for key in scope.keys), mine)
+            looks = self._looks(space, mine, {action.key for action in found})
+        near = [Nearby(action, looks.get(action.key, 0)) for action in found]
         return sorted(near, key=lambda one: -(one.action.ended or one.action.started))
 
     def _looks(self, space: Space, sessions: Sequence[str], keys: Iterable[str]) -> dict[str, int]:
         """When one of these sessions last looked at a key, or acted on it, itself or through what covers it."""
-        around = {key: _covers(key) for key in keys}
-        names = sorted({name for group in around.values() for name in group})
+        covers = {key: _covers(key) for key in keys}
+        names = sorted({name for group in covers.values() for name in group})
         if not (names and sessions):
             return {}
         with self._link.client.pipeline(transaction=False) as pipe:
@@ -155,7 +149,7 @@ class Reads:
         for name, blobs in zip(names, answers, strict=True):
             known = [known_of(blob) for blob in blobs if blob is not None]
             seen[name] = max((_last_look(one) for one in known), default=0)
-        return {key: max(seen[name] for name in group) for key, group in around.items()}
+        return {key: max(seen[name] for name in group) for key, group in covers.items()}
 
     def underway(self, namespace: str, sessions: Sequence[str], floor: int, limit: int = 32) -> list[Action]:
         with self._link.explained():
@@ -203,15 +197,3 @@ def _covers(key: str) -> list[str]:
 
 def _last_look(known: Known) -> int:
     return max(known.read, int(known.acts[0].id) if known.acts else 0)
-
-
-def _at_hand(actions: Collection[Action]) -> list[Action]:
-    """Of others' actions on one key, newest first: the newest act of each session, and what is live."""
-    each: dict[str, Action] = {}
-    for action in actions:
-        if acted(action):
-            each.setdefault(action.session, action)
-    acts = sorted(each.values(), key=lambda action: -(action.ended or action.started))
-    lost = [action for action in actions if action.state is State.UNKNOWN]
-    alive_ = [action for action in actions if action.state in LIVE and action.state is not State.UNKNOWN]
-    return acts[:NEARBY] + alive_[:NEARBY] + lost[:NEARBY]

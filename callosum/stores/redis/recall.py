@@ -15,8 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum.model import SECOND, Key, Scope, State
+from callosum.stores.records import LIVE
 from callosum.stores.redis.records import Known, Record
-from callosum.stores.redis.view import LIVE, Seen
+from callosum.stores.redis.view import Seen
 
 KEPT: Final = 60.0
 """For how many seconds what is known is taken for true, until the server says otherwise."""

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from callosum.model import DAY, HOUR, Entry, State
+from callosum.model import HOUR, Entry, State
 from callosum.policy.commitments import COMMITTED
+from callosum.stores.records import LIVE, REMEMBERED
 from callosum.stores.redis.journal import Journal
 from callosum.stores.redis.link import Script
 from callosum.stores.redis.names import Space
 from callosum.stores.redis.reads import PAGE, Reads
 from callosum.stores.redis.records import Record, acts_on, content_of
 from callosum.stores.redis.spaces import Spaces
-from callosum.stores.redis.view import LIVE
-
-REMEMBERED: Final = DAY
-"""How long a call's identity is remembered."""
 
 PRINTS: Final = Script("acts", "prints")
 FORGET: Final = Script("acts", "looks", "forget")

@@ -23,6 +23,7 @@ from itertools import count
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 from redis.exceptions import RedisError
 
 from callosum.errors import StoreUnavailable, Unconfirmed
@@ -36,7 +37,7 @@ from callosum.stores.redis.names import Space, of_call
 from callosum.stores.redis.recall import Docs, Opened, Recall, Remembered, ServerTime, folded, place_of
 from callosum.stores.redis.records import Own, Record, encode, known_of, new_mark, record_of, text_of
 from callosum.stores.redis.spaces import Spaces
-from callosum.stores.redis.view import Look, Seen, asked, brought, through
+from callosum.stores.redis.view import Look, Seen, asked, brought
 
 LATEST_SHOWN: Final = 12
 LATE: Final = 100_000
@@ -313,7 +314,7 @@ class Transactions:
                 if blob is not None:
                     records[id] = record_of(blob)
         found = (records[id].action(id, space.namespace, self._probe) for id in ids if id in records)
-        return [one for action in found for one in through(action, name) if one.key == name]
+        return [replace(one, key=name, mode=key.mode) for one in found for key in one.keys if key.name == name]
 
     def _time(self, space: Space) -> ServerTime:
         clock = self._spaces.clock_of(space)

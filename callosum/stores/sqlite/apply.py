@@ -26,7 +26,8 @@ from callosum.model import (
     View,
 )
 from callosum.policy.commitments import COMMITTED
-from callosum.stores.rows import Extra, as_json, encode, note_of, opened, scoped, standing, standing_look, stored_keys
+from callosum.stores.keys import scoped
+from callosum.stores.rows import Extra, as_json, encode, note_of, opened, standing, standing_look, stored_keys
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.known import Alone, Known
 from callosum.stores.sqlite.look import Look

@@ -11,7 +11,8 @@ from callosum.model import State
 from callosum.stores import carryrows as rows
 from callosum.stores.carrying import PAGE, Page, Session
 from callosum.stores.carrysql import Many, SqlCarrier
-from callosum.stores.rows import as_json, scoped
+from callosum.stores.keys import scoped
+from callosum.stores.rows import as_json
 from callosum.stores.sqlite.connection import Connections, explained
 
 # One session may have no name: a person who does not say who it is.

@@ -18,7 +18,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum.model import (
-    DAY,
     HOUR,
     LATEST,
     MINUTE,
@@ -37,32 +36,28 @@ from callosum.model import (
 )
 from callosum.stores.base import Clock, Probe
 from callosum.stores.crowd import BOUND, Asker
+from callosum.stores.keys import above, bare, scoped, span
+from callosum.stores.records import REMEMBERED
 from callosum.stores.rows import (
     ACTION,
     ACTION_WIDTH,
     MARK,
     MARK_WIDTH,
     OPENERS,
-    above,
     action_of,
     answered,
     as_json,
-    bare,
     before_of,
     inherit,
     looked,
     mark_of,
     meant,
     own_of,
-    scoped,
-    span,
     wanted,
 )
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.known import Alone, Known
 
-REMEMBERED: Final = DAY
-"""How long a call's identity is remembered."""
 CROWD: Final = 16
 """With more marks than this a key is crowded: its marks stand in an index by their change."""
 _GENERATIONS: Final = 16

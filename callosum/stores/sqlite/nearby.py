@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from callosum.model import Action
 from callosum.stores.base import LOOK_BACK, NEARBY, Nearby, Probe
-from callosum.stores.rows import ACTION, ACTION_WIDTH, above, action_of, as_json, bare, scoped, span
+from callosum.stores.keys import above, bare, scoped, span
+from callosum.stores.rows import ACTION, ACTION_WIDTH, action_of, as_json
 from callosum.stores.sqlite.connection import Execute
 
 BELOW: Final = 500

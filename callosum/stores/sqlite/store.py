@@ -20,6 +20,7 @@ from callosum.person import ACCEPTING, require_person
 from callosum.policy.commitments import COMMITTED, counts
 from callosum.process import alive
 from callosum.stores.base import GATE, KEY_USED, REGISTERED, Clock, Health, Kin, Nearby, Probe, Request, each_alone
+from callosum.stores.keys import bare, scoped
 from callosum.stores.leaving import (
     ASKS,
     AT_ONCE,
@@ -35,21 +36,11 @@ from callosum.stores.leaving import (
     places,
 )
 from callosum.stores.receipt import LEFT, refusal
-from callosum.stores.rows import (
-    ACTION,
-    ENTRY,
-    FROM_ENTRY,
-    OPENERS,
-    action_of,
-    answered,
-    as_json,
-    bare,
-    entry_of,
-    scoped,
-)
+from callosum.stores.records import REMEMBERED
+from callosum.stores.rows import ACTION, ENTRY, FROM_ENTRY, OPENERS, action_of, answered, as_json, entry_of
 from callosum.stores.sqlite.apply import Apply
 from callosum.stores.sqlite.connection import Busy, Connections, Execute, explain, is_damage, is_readonly
-from callosum.stores.sqlite.look import LOOKED, REMEMBERED, Look, Memory
+from callosum.stores.sqlite.look import LOOKED, Look, Memory
 from callosum.stores.sqlite.nearby import NEWEST, Around
 
 # A mark's session as the table of sessions has it (see ``scoped``): the namespace is in front of the key.

@@ -1,0 +1,58 @@
+"""Context keys: how they are named with their namespace, and which of them meet one another."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from callosum.model import DEFAULT_NAMESPACE
+
+_BAR: Final = "\x1f"
+
+
+def scoped(namespace: str, name: str) -> str:
+    """Return a key or a session with its namespace in front, unless that is the default one."""
+    if namespace == DEFAULT_NAMESPACE and _BAR not in name:
+        return name
+    return f"{namespace}{_BAR}{name}"
+
+
+def bare(name: str, namespace: str) -> str:
+    """Return what ``scoped`` was given."""
+    return name if namespace == DEFAULT_NAMESPACE and _BAR not in name else name[len(namespace) + 1 :]
+
+
+def root_of(name: str) -> str:
+    """Return the tree of all keys of a key's entity, ``""`` where the key's own slashes tell or there is none."""
+    colon = name.find(":", name.find(_BAR) + 1)
+    return name[: colon + 1] + "/" if 0 <= colon < len(name) - 1 and name[colon + 1] not in "/|" else ""
+
+
+def span(name: str) -> tuple[str, str]:
+    """Return the range of keys, from and up to, that a tree covers."""
+    start = name.find(_BAR) + 1
+    if name.find(":", start) == len(name) - 2:
+        return name[:-1], name[:-2] + ";"
+    return name, name[:-1] + "0"
+
+
+@lru_cache(4096)
+def above(name: str) -> tuple[str, ...]:
+    """Return the trees above a key, and for a key without a facet what its facets begin with (``doc:plan|``)."""
+    bar = name.find("|")
+    found = [] if bar >= 0 else [name + "|"]
+    end = len(name) - 1 if bar < 0 else bar
+    root = root_of(name)
+    if root:
+        found.append(root)
+    place = name.find("/", 0, end)
+    while place >= 0:
+        found.append(name[: place + 1])
+        place = name.find("/", place + 1, end)
+    return tuple(found)
+
+
+def cover(name: str) -> str:
+    """Return what is noted of a key so that others find it from below: its tree or its bar; ``""`` for a plain key."""
+    bar = name.find("|")
+    return name[: bar + 1] if bar >= 0 else name if name[-1:] == "/" else ""

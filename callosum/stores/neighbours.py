@@ -1,0 +1,33 @@
+"""What other sessions do and did around keys, out of what a store fetched there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from callosum.model import Action, Key, State
+from callosum.stores.base import NEARBY
+from callosum.stores.records import LIVE, acted
+from callosum.stores.view import Fetched, related
+
+
+def around(fetched: Fetched, keys: Iterable[str], mine: Collection[str]) -> list[Action]:
+    """Return what sessions other than ``mine`` do and did on keys and what meets them, each action once."""
+    names = sorted(fetched.acts)
+    met = (name for key in keys for group in related(Key(key), names) for name in group)
+    found: dict[int, Action] = {}
+    for name in dict.fromkeys(met):
+        for action in _shown([action for action in fetched.newest(name) if action.session not in mine]):
+            found.setdefault(action.id, action)
+    return list(found.values())
+
+
+def _shown(actions: Sequence[Action]) -> list[Action]:
+    """Return of actions on one key, newest first, the newest act of each session, and what is live."""
+    each: dict[str, Action] = {}
+    for action in actions:
+        if acted(action):
+            each.setdefault(action.session, action)
+    acts = sorted(each.values(), key=lambda action: -(action.ended or action.started))
+    lost = [action for action in actions if action.state is State.UNKNOWN]
+    live = [action for action in actions if action.state in LIVE and action.state is not State.UNKNOWN]
+    return acts[:NEARBY] + live[:NEARBY] + lost[:NEARBY]

@@ -1,0 +1,57 @@
+"""What stores keep of an action beside the action, and when an action counts as what.
+
+Every store keeps the same facts, each in its own form: rows, blobs or the objects themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callosum.model import DAY, Action, Mode, State
+from callosum.stores.base import Probe
+
+REMEMBERED: Final = DAY
+"""Microseconds for which the identity of a call is remembered."""
+WAITS: Final = frozenset({State.QUEUED, State.ASKED, State.OPEN})
+LIVE: Final = WAITS | {State.UNKNOWN}
+"""States of actions that every call on their keys must see, however many there are."""
+ACTED: Final = frozenset({State.OPEN, State.DONE, State.UNKNOWN})
+"""States of actions that did something or may have."""
+TAKEN_BACK: Final = frozenset({State.FAILED, State.CANCELLED})
+_OPEN, _DONE, _READ = State.OPEN, State.DONE, Mode.READ  # an enum's attributes are slow
+
+
+class Record(Struct, frozen=True, gc=False):
+    """An action with what only the store knows of it.
+
+    ``opened`` is False for a refused call that a person may still approve. ``call`` is the identity under which a
+    repeat finds the action, ``prints`` are the digests under which others do, ``params`` those of a question while it
+    is pending; empty where there are none. ``action.answer`` is empty and ``action.alive`` None.
+    """
+
+    action: Action
+    opened: bool = True
+    call: bytes = b""
+    prints: tuple[bytes, ...] = ()
+    params: bytes = b""
+
+
+def probed(action: Action, probe: Probe) -> Action:
+    """Return the action with whether its host process lives, which matters while it is open."""
+    return replace(action, alive=probe(action.host)) if action.host is not None and action.state is _OPEN else action
+
+
+def acted(action: Action) -> bool:
+    """Return True if the action is evidence on the key through which it was found: it did more than read, or may have.
+
+    An action without a key is found through none and writes.
+    """
+    return action.state in ACTED and not action.lock and action.mode is not _READ
+
+
+def finished(action: Action) -> bool:
+    """Return True if the action was reported done in time: it then counts as its session's look at its keys."""
+    return action.state is _DONE and 0 < action.ended <= action.expires

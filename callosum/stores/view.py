@@ -1,0 +1,276 @@
+"""From what a store fetched for a scope to the view of its step: what a view means, for every engine.
+
+An engine fetches whatever can matter to the scope in its own way and may bring more; nothing here asks it for anything.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callosum.model import (
+    LATEST,
+    NO_KEY,
+    NO_MARK,
+    Action,
+    Find,
+    Key,
+    KeyView,
+    Mark,
+    Mode,
+    More,
+    Scope,
+    State,
+    overlap,
+    sees,
+)
+from callosum.policy.commitments import found_on
+from callosum.stores.keys import above, span
+from callosum.stores.records import ACTED, LIVE, acted, finished
+
+GENERATIONS: Final = 16
+"""Number of sessions up to which a chain of parents or predecessors is followed."""
+_READ, _WRITE, _APPEND = Mode.READ, Mode.WRITE, Mode.APPEND  # an enum's attributes are slow
+
+
+class Fetched(Struct):
+    """What can matter to the keys of a scope.
+
+    ``acts``: actions by the key through which they are found, then by id. ``marks``: marks of the scope's session and
+    of those it continues, by key and session. ``before``: the sessions that it continues, nearest first. ``more``:
+    by key, the open actions of very many that were not fetched.
+
+    Of each key of the scope, of every tree above it and of what it is a facet of: live actions, the newest
+    act of each other session that acted last and, where that does not count (``counts``), the newest that does; this
+    session's own newest. The same for what lies below a tree that is not only read, and for a key's facets.
+    """
+
+    acts: dict[str, dict[int, Action]]
+    marks: dict[tuple[str, str], Mark]
+    before: Sequence[str] = ()
+    more: dict[str, tuple[More, ...]] = {}
+
+    def add(self, action: Action) -> None:
+        """Add an action as it is found through ``action.key``."""
+        found = self.acts.get(action.key)
+        if found is None:
+            self.acts[action.key] = {action.id: action}
+        else:
+            found[action.id] = action
+
+    def newest(self, key: str) -> list[Action]:
+        """Return the actions that were fetched on a key, newest first."""
+        found = self.acts.get(key)
+        if not found:
+            return []
+        return [found[id] for id in sorted(found, reverse=True)] if len(found) > 1 else list(found.values())
+
+
+def views(fetched: Fetched, scope: Scope) -> tuple[KeyView, ...]:
+    """Return the views of the scope's keys."""
+    names = sorted(fetched.acts)
+    return tuple([key_view(fetched, scope, key, names) for key in scope.keys])
+
+
+def key_view(fetched: Fetched, scope: Scope, key: Key, names: Sequence[str]) -> KeyView:
+    """Return the view of one key; ``names`` are the keys on which anything was fetched, sorted."""
+    me, name, acts = scope.session, key.name, fetched.acts
+    floor = scope.floor if key.mode is not _READ else 0
+    around, below = related(key, names)
+    live: list[Action] = []
+    latest: list[Action] = []
+    own = None
+    for other in around:
+        if other in acts:
+            actions = fetched.newest(other)
+            if other == name:
+                own = next((action for action in actions if action.session == me and acted(action)), None)
+            live += [action for action in actions if action.state in LIVE]
+            first, hidden = _each(actions, me, key.mode, floor)
+            latest += _of_the_newest(first, hidden)
+    stale: dict[int, Action] = {}
+    if below:
+        every: list[Action] = []
+        behind: dict[tuple[str, str], Action] = {}
+        for other in below:
+            actions = fetched.newest(other)
+            live += [action for action in actions if action.state in LIVE]
+            first, hidden = _each(actions, me, key.mode, floor)
+            every += first
+            behind.update(hidden)
+            if key.mode is _WRITE and first and (look := _last_look(fetched, me, other, actions)):
+                stale.update((a.id, a) for a in first if not a.ended or a.ended > look)
+        latest += _of_the_newest(every, behind)
+    mark, is_above = _mark(fetched, me, name), False
+    if not mark.read and own is None and (looked := _look_from_above(fetched, me, name)):
+        # A look at a tree tells less of a thing than a look at the thing itself.
+        mark, is_above = replace(mark, read=looked), True
+    if len(live) > 1:
+        live.sort(key=_id)
+    if len(latest) > 1:
+        latest.sort(key=_changed, reverse=True)
+    more = fetched.more and [one for other in (*around, *below) for one in fetched.more.get(other, ())]
+    return KeyView(
+        key,
+        mark,
+        tuple(live) if scope.live else (),
+        tuple(latest),
+        own,
+        tuple([stale[id] for id in sorted(stale, reverse=True)[:LATEST]]) if stale else (),
+        is_above,
+        tuple(more) if more else (),
+    )
+
+
+def related(key: Key, names: Sequence[str]) -> tuple[list[str], Sequence[str]]:
+    """Return the keys that a view of a key is made of: itself and what covers it, and of ``names`` what it covers.
+
+    Whoever only looks at a tree is not shown what lies in it, which may be a million keys.
+    """
+    name = key.name
+    around = [name, *above(name)]
+    bar = name.find("|")
+    if bar >= 0 and name[:bar] not in around:
+        around.append(name[:bar])
+    if name[-1] != "/":
+        low, high = name + "|", name + "}"
+    elif key.mode is _READ:
+        return around, ()
+    else:
+        low, high = span(name)
+    return around, [other for other in names[bisect_left(names, low) : bisect_left(names, high)] if other != name]
+
+
+def counts(action: Action, asking: Mode, floor: int) -> bool:
+    """Return True if a session's older acts on the key need not be seen behind this one."""
+    return action.tier >= floor and not asking is action.mode is _APPEND
+
+
+def _each(
+    actions: Sequence[Action], me: str, asking: Mode, floor: int
+) -> tuple[list[Action], dict[tuple[str, str], Action]]:
+    """Return each other session's newest act on a key and, by key and session, the newest that counts behind it."""
+    first: list[Action] = []
+    hidden: dict[tuple[str, str], Action] = {}
+    seen: dict[str, bool] = {}
+    for action in actions:
+        session = action.session
+        if session == me or not acted(action) or seen.get(session):
+            continue
+        shows = not floor or counts(action, asking, floor)
+        if session not in seen:
+            first.append(action)
+        elif shows:
+            hidden[action.key, session] = action
+        seen[session] = shows
+    return first, hidden
+
+
+def _of_the_newest(first: list[Action], hidden: dict[tuple[str, str], Action]) -> list[Action]:
+    """Return the acts that changed last, with those that they hide."""
+    if len(first) > LATEST:
+        first = sorted(first, key=_changed, reverse=True)[:LATEST]
+    if hidden:
+        return first + [hidden[place] for action in first if (place := (action.key, action.session)) in hidden]
+    return first
+
+
+def _mark(fetched: Fetched, me: str, name: str, before: Sequence[str] | None = None) -> Mark:
+    """Return a session's mark on a key, with what the sessions know that it continues and its looks at the whole."""
+    marks = fetched.marks
+    mark = marks.get((name, me), NO_MARK)
+    read = mark.read
+    bar = name.find("|")
+    if bar >= 0:
+        read = max(read, marks.get((name[:bar], me), NO_MARK).read)
+    for predecessor in fetched.before if before is None else before:
+        theirs = marks.get((name, predecessor), NO_MARK)
+        if not mark.told and theirs.told:
+            mark = replace(theirs, told_call=b"")
+        read = max(read, theirs.read, _own_look(predecessor, fetched.newest(name)))
+    return replace(mark, read=read) if read != mark.read else mark
+
+
+def _last_look(fetched: Fetched, me: str, name: str, actions: Sequence[Action]) -> int:
+    return max(_mark(fetched, me, name, ()).read, _own_look(me, actions))
+
+
+def _own_look(session: str, actions: Iterable[Action]) -> int:
+    """Return the moment of a session's newest act as a look at its key: finished in time, as of its intercept."""
+    newest = next((action for action in actions if action.session == session and acted(action)), None)
+    return newest.started if newest is not None and finished(newest) else 0
+
+
+def _look_from_above(fetched: Fetched, me: str, name: str) -> int:
+    """Return the session's last look at a tree that sees the key."""
+    marks = fetched.marks
+    if not marks:
+        return 0
+    looks = [mark.read for tree in above(name) if (mark := marks.get((tree, me))) and sees(tree, name)]
+    return max(looks, default=0)
+
+
+def _changed(action: Action) -> int:
+    return action.ended or action.started
+
+
+def _id(action: Action) -> int:
+    return action.id
+
+
+# --- the rest of a view -------------------------------------------------------------------------------
+
+
+def chain(first: str, link: Callable[[str], str]) -> tuple[str, ...]:
+    """Return the sessions that a session descends from or continues, nearest first; ``link`` returns the next one."""
+    found: list[str] = []
+    while first and first not in found and len(found) < GENERATIONS:
+        found.append(first)
+        first = link(first)
+    return tuple(found)
+
+
+def twins(actions: Iterable[tuple[Action, Iterable[bytes]]], scope: Scope) -> tuple[Action, ...]:
+    """Return the acts that have one of the scope's digests on one of its keys; ``actions`` come with their digests."""
+    prints, names = set(scope.prints), {key.name for key in scope.keys}
+    found = []
+    for action, theirs in actions:
+        if action.state in ACTED and not action.lock and not prints.isdisjoint(theirs):
+            on = (key for key in found_on(action) if key.mode is not _READ and key.name in names)
+            if (key := next(on, None)) is not None:
+                found.append(replace(action, key=key.name, mode=key.mode))
+    return tuple(found)
+
+
+def waiting(held: Sequence[str], queued: Iterable[tuple[str, str, int]], me: str, now: int) -> tuple[str, ...]:
+    """Return the sessions that wait for something this one holds, through trees too.
+
+    ``held`` are the keys of what it has open, ``queued`` all that waits: key, session, expiry.
+    """
+    found = {
+        session
+        for key, session, expires in queued
+        if session != me and now < expires and any(overlap(key, mine) for mine in held)
+    }
+    return tuple(sorted(found))
+
+
+def meant(actions: Iterable[Action], find: Find) -> Action | None:
+    """Return the action that a report without an id means, out of a session's unreported and unknown ones."""
+    fits = sorted((a for a in actions if _fits(a, find)), key=_id, reverse=find.digest is None)
+    running = (a for a in fits if a.state in (State.OPEN, State.DONE) and not a.ended)
+    lost = (a for a in fits if a.state is State.UNKNOWN)
+    return next(running, None) or next(lost, None)
+
+
+def _fits(action: Action, find: Find) -> bool:
+    if action.lock:
+        return False
+    if find.digest is not None:
+        return action.content.digest == find.digest
+    shown = [key.name for key in action.keys if not key.name.startswith(NO_KEY)]
+    return find.key in shown if find.key else not shown
