@@ -26,31 +26,11 @@ import asyncio
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import Any, Final, TypeVar, cast
 
-from msgspec.structs import replace
-
 from callosum.errors import CallosumError
-from callosum.model import (
-    SECOND,
-    Action,
-    Applied,
-    Change,
-    Decision,
-    Key,
-    KeyView,
-    Mode,
-    Scope,
-    Settle,
-    State,
-    Step,
-    View,
-    overlap,
-)
-from callosum.policy.admit import WAITER_TTL
-from callosum.policy.ask import Ruling
-from callosum.policy.settle import lapses
+from callosum.model import Applied, Change, Decision, Key, Mode, Scope, State, overlap
+from callosum.policy.waiting import PARKED, looking
 from callosum.stores.base import Request, Store, Waking
 from callosum.wire import MAX_WAIT
 
@@ -64,12 +44,9 @@ SELDOM: Final = 5.0
 """How often another one with a place looks all the same: once in a while it is let in before the first."""
 GRACE: Final = 0.3
 """So long a call whose client is gone keeps its place: the client may have lost its connection, and come again."""
-_RENEWED: Final = WAITER_TTL * 2 // 3
-"""A place that lasts no longer than this is prolonged."""
 _JUST: Final = 0.005
 """What ran out is looked at so many seconds later."""
 _NO_PLACE: Final = 2**63
-_PARKED: Final = object()
 _Place = TypeVar("_Place", str, tuple[str, str])
 
 
@@ -122,13 +99,13 @@ class Waiter:
         line = cast("Line", self.line)
         self._rung = False
         places = frozenset(line.places) if line.first_is(self) else frozenset()
-        return scope, partial(self._look, step, self in line.behind, places)
+        return scope, looking(step, behind=self in line.behind, places=places, due=self._due)
 
     def answered(self, applied: Applied) -> None:
         """Takes note of an answer. Raises ``Parked``."""
         self._looked = self._loop.time()
         change = applied.change
-        if change.answer is _PARKED:
+        if change.answer is PARKED:
             raise Parked
         line = cast("Line", self.line)
         if change.answer.queued and change.open is not None:
@@ -203,6 +180,9 @@ class Waiter:
         if self._lines.stopping:
             raise Stopping("the server is stopping")
 
+    def _due(self, seconds: float | None) -> None:
+        self._soon = seconds
+
     async def _until(self, moment: float) -> None:
         self._bell.clear()
         try:
@@ -210,15 +190,6 @@ class Waiter:
                 await self._bell.wait()
         except TimeoutError:
             return
-
-    def _look(self, step: Step, behind: bool, places: frozenset[int], view: View) -> Change:
-        change = step(view)
-        ruling: Ruling = change.answer
-        if behind and ruling.queued and change.open is not None:
-            return Change(answer=_PARKED)
-        self._soon = _soonest(view, places)
-        kept = _kept(view, places, {settle.action.id for settle in change.settles}) if places else ()
-        return replace(change, settles=(*change.settles, *kept)) if kept else change
 
 
 class Line:
@@ -375,43 +346,6 @@ def _take_out(lines: dict[_Place, dict[Line, None]], place: _Place, line: Line) 
         lines.pop(place, None)
 
 
-def given_up(place: int, lasts: int, view: View) -> Change:
-    """A step that ends a place whose call nobody waits for.
-
-    ``lasts`` is until when its server had it last. Who has prolonged it since has taken it up, and keeps it.
-    """
-    for at in view.keys:
-        for action in at.live:
-            if action.id == place and action.state is State.QUEUED and action.expires <= lasts:
-                ended: Action = replace(action, expires=view.now)
-                settles, entries = lapses(View(view.now, (KeyView(at.key, live=(ended,)),)))
-                return Change(tuple(entries), settles=tuple(settles))
-    return Change()
-
-
 def _is_wide(name: str) -> bool:
     """Whether a key may meet others of another name that are no trees and facets themselves."""
     return name[-1:] == "/" or "|" in name
-
-
-def _soonest(view: View, places: frozenset[int]) -> float | None:
-    """In how many seconds the first of what is in the way runs out of time, None if nothing does."""
-    ends = [
-        max(action.expires, action.limit if action.alive else 0)
-        for place in view.keys
-        for action in place.live
-        if action.state in (State.OPEN, State.QUEUED) and action.id not in places
-    ]
-    left = [end - view.now for end in ends if end > view.now]
-    return min(left) / SECOND if left else None
-
-
-def _kept(view: View, places: frozenset[int], settled: set[int]) -> list[Settle]:
-    """What prolongs the places that are to be."""
-    kept: dict[int, Settle] = {}
-    for at in view.keys:
-        for action in at.live:
-            lives = action.state is State.QUEUED and view.now < action.expires < view.now + _RENEWED
-            if lives and action.id in places and action.id not in settled:
-                kept[action.id] = Settle(action, State.QUEUED, expires=view.now + WAITER_TTL)
-    return list(kept.values())

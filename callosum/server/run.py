@@ -312,12 +312,10 @@ async def serve_gate(
     server = _Server(
         config, service, protocol, options.drain, lambda: ready(server.leave), journal_rest, scarce=room.scarce
     )
-    beside = [asyncio.ensure_future(_keep_table(gate)), asyncio.ensure_future(_tick(refusals))]
-    beside.append(asyncio.ensure_future(_register(gate)))
-    beside.append(asyncio.ensure_future(_start(brain)))
-    beside.append(asyncio.ensure_future(take_up(service, gate.settings.state)))
+    jobs = [_keep_table(gate), _tick(refusals), _register(gate), _start(brain), take_up(service, gate.settings.state)]
     if options.idle:
-        beside.append(asyncio.ensure_future(_until_idle(server, service, options.idle)))
+        jobs.append(_until_idle(server, service, options.idle))
+    beside = [asyncio.ensure_future(job) for job in jobs]
     try:
         await server.serve(sockets=[opened])
     finally:

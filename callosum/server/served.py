@@ -16,8 +16,9 @@ from callosum.deadline import Expiry
 from callosum.errors import CallosumError, StoreError
 from callosum.gate import UPKEEP_EVERY, Course, LocalGate, Look, Pause, intake
 from callosum.model import Asks, Call, Decision, Scope
+from callosum.policy.waiting import given_up
 from callosum.server.arrivals import Arrivals
-from callosum.server.line import GRACE, Gone, Lines, Overloaded, Parked, Stopping, Waiter, given_up
+from callosum.server.line import GRACE, Gone, Lines, Overloaded, Parked, Stopping, Waiter
 from callosum.server.writer import Writer
 from callosum.wire import LateCall
 

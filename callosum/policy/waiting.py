@@ -1,0 +1,78 @@
+"""Looking for a line of waiting calls, and ending a place in it. Every function is pure.
+
+A server's calls that wait for the same keys look one after another, and the first looks for those behind it: its
+transaction keeps their places from running out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from callosum.model import SECOND, Action, Change, KeyView, Settle, State, Step, View
+from callosum.policy.admit import WAITER_TTL
+from callosum.policy.ask import Ruling
+from callosum.policy.settle import lapses
+
+PARKED: Final[Any] = object()
+"""The answer of a step whose call waits outside the store."""
+_RENEWED: Final = WAITER_TTL * 2 // 3
+"""A place that lasts no longer than this is prolonged."""
+
+
+def looking(step: Step, *, behind: bool, places: frozenset[int], due: Callable[[float | None], None]) -> Step:
+    """Return the step of a call that looks for its line.
+
+    ``behind``: the call takes no place in the store if it must wait. ``places``: the ids of the places of its line,
+    which are kept. ``due`` is told in how many seconds the first of what is in the way runs out of time, None if
+    nothing does.
+    """
+
+    def look(view: View) -> Change:
+        change = step(view)
+        ruling: Ruling = change.answer
+        if behind and ruling.queued and change.open is not None:
+            return Change(answer=PARKED)
+        due(_soonest(view, places))
+        kept = _kept(view, places, {settle.action.id for settle in change.settles}) if places else ()
+        return replace(change, settles=(*change.settles, *kept)) if kept else change
+
+    return look
+
+
+def given_up(place: int, lasts: int, view: View) -> Change:
+    """End a place whose call nobody waits for.
+
+    ``lasts`` is until when its server had it last. Who has prolonged it since has taken it up, and keeps it.
+    """
+    for at in view.keys:
+        for action in at.live:
+            if action.id == place and action.state is State.QUEUED and action.expires <= lasts:
+                ended: Action = replace(action, expires=view.now)
+                settles, entries = lapses(View(view.now, (KeyView(at.key, live=(ended,)),)))
+                return Change(tuple(entries), settles=tuple(settles))
+    return Change()
+
+
+def _soonest(view: View, places: frozenset[int]) -> float | None:
+    ends = [
+        max(action.expires, action.limit if action.alive else 0)
+        for place in view.keys
+        for action in place.live
+        if action.state in (State.OPEN, State.QUEUED) and action.id not in places
+    ]
+    left = [end - view.now for end in ends if end > view.now]
+    return min(left) / SECOND if left else None
+
+
+def _kept(view: View, places: frozenset[int], settled: set[int]) -> list[Settle]:
+    """Return what prolongs the places that would run out soon."""
+    kept: dict[int, Settle] = {}
+    for at in view.keys:
+        for action in at.live:
+            lives = action.state is State.QUEUED and view.now < action.expires < view.now + _RENEWED
+            if lives and action.id in places and action.id not in settled:
+                kept[action.id] = Settle(action, State.QUEUED, expires=view.now + WAITER_TTL)
+    return list(kept.values())
