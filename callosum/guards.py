@@ -26,7 +26,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar
 
@@ -35,6 +35,7 @@ from msgspec.structs import replace
 from callosum.errors import Blocked, Expired, GateUnavailable, StoreUnavailable
 from callosum.gate import Gate, Standby
 from callosum.model import DEFAULT_NAMESPACE, Call, Decision, Outcome
+from callosum.operations import AsyncMethods
 from callosum.process import own_session, this_process
 
 logger = logging.getLogger("callosum")
@@ -360,7 +361,7 @@ def gated(
     return around(tool)
 
 
-class AsyncGate:
+class AsyncGate(AsyncMethods):
     """The async face of any gate: the same methods, each run in a worker thread.
 
     A decision is one short transaction, but it may wait for other processes or for a turn in the
@@ -368,26 +369,13 @@ class AsyncGate:
     """
 
     def __init__(self, gate: Gate) -> None:
+        super().__init__(gate)
         self.gate = gate
-        self.intercept = _threaded(gate.intercept)
-        self.complete = _threaded(gate.complete)
-        self.lock = _threaded(gate.lock)
-        self.release = _threaded(gate.release)
-        self.renew = _threaded(gate.renew)
-        self.resolve = _threaded(gate.resolve)
-        self.approve = _threaded(gate.approve)
-        self.deny = _threaded(gate.deny)
-        self.status = _threaded(gate.status)
 
-
-def _threaded(method: Callable[P, R]) -> Callable[P, Awaitable[R]]:
-    @functools.wraps(method)
-    async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+    async def _run(self, method: Callable[[], R]) -> R:
         import asyncio
 
-        return await asyncio.to_thread(method, *args, **kwargs)
-
-    return call
+        return await asyncio.to_thread(method)
 
 
 # --- asking and reporting ------------------------------------------------------------------------------

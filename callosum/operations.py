@@ -5,19 +5,35 @@
     Operation ──┬── server       its endpoint: method, path, and the structs of its body and query
                 ├── OpenAPI      its summary, description and example
                 ├── stdio        its JSON-RPC methods, one for each struct of ``rpc``
-                ├── clients      how a request is sent and its reply read
-                └── ``GateRequest.operation``, by which a gate finds what serves a request
+                └── clients      how a request is sent and its reply read
 
-To add an operation, add its request to ``wire``, its row here and what serves it to ``gate/course.py``.
+    gate.complete("mira", id=7) ── Gate ── gate.handle(wire.Complete(instance="mira", id=7)) ── its course, or the wire
+
+To add an operation, add its request to ``wire``, its row and its keywords here, and what serves it to
+``gate/course.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial, wraps
+from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from callosum import wire
-from callosum.model import Decision, GateRequest, LockResult, Report, Status
+from callosum.model import (
+    DEFAULT_NAMESPACE,
+    Call,
+    Decision,
+    GateRequest,
+    Host,
+    LockResult,
+    Outcome,
+    Report,
+    Status,
+)
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Operation(NamedTuple):
@@ -40,6 +56,11 @@ class Operation(NamedTuple):
     approver: bool = False
     again: bool = False
     media_type: str = "application/json"
+
+    @property
+    def endpoint(self) -> str:
+        """Method and path, such as ``POST /lock``."""
+        return f"{self.method} {self.path}"
 
 
 _CALL: Final = {"instance": "mira", "session": "chat", "tool": "message"}
@@ -181,3 +202,193 @@ METHODS: Final[Mapping[str, type[GateRequest[Any]]]] = {kind.operation: kind for
 """The JSON-RPC methods, each with what it takes."""
 FOR_APPROVERS: Final = frozenset(kind.operation for row in OPERATIONS if row.approver for kind in row.rpc)
 """The operations that only a person may ask for."""
+
+
+# --- in Python ---------------------------------------------------------------------------------------
+
+
+class Gate(Protocol):
+    """What every gate does, embedded or over a wire.
+
+    ``instance`` and ``session`` name the actor (``Call.actor``); ``namespace`` is who shares a
+    memory. Ids are those of ``Decision.id``. All methods raise ``StoreUnavailable`` (or
+    ``GateUnavailable``) if the gate cannot answer, ``ConfigError`` on input that cannot be used.
+
+    ``handle`` takes any request; the other methods are the same with keywords. A class that inherits from this one
+    need only define ``handle``.
+    """
+
+    def handle(self, request: GateRequest[R]) -> R:
+        """Carries out a request, such as ``wire.Renew``, and returns its reply."""
+        raise NotImplementedError
+
+    def intercept(self, call: Call) -> Decision:
+        """Decides a call before it runs. A "no" is a value: look at ``Decision.proceed``.
+
+        Idempotent by call id for a day where the call was let through; a "no" is judged afresh.
+        Waits up to ``call.wait`` seconds while another session holds a key.
+
+        Raises:
+            Unconfirmed: The store could not confirm that the decision survives. Do not run the tool. If
+                ``id`` is set, the decision may be in force: cancel it with ``complete``.
+            Expired: ``call.deadline`` or ``call.timeout_ms`` has passed. Nothing is open.
+        """
+        return self.handle(call)
+
+    def complete(  # noqa: PLR0913 - a report has as many parts
+        self,
+        instance: str,
+        *,
+        id: int | None = None,
+        context_key: str | None = None,
+        tool: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        action: str | None = None,
+        result: Any = None,
+        outcome: Outcome | str | None = None,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> Report:
+        """Reports how an action ended, found by id, else by tool and params, else by key.
+
+        Without id and tool, ``context_key`` None means the newest action without a key. A result
+        with an ``error`` is ``failed``; otherwise ``outcome`` says, default ``done``.
+        """
+        return self.handle(
+            wire.Complete(
+                instance=instance,
+                id=id,
+                context_key=context_key,
+                tool=tool,
+                params=params,
+                action=action,
+                result=result,
+                outcome=outcome,  # type: ignore[arg-type]  # the gate says which words it takes
+                session=session,
+                namespace=namespace,
+            )
+        )
+
+    def lock(
+        self,
+        instance: str,
+        context_key: str,
+        tier: int = 3,
+        ttl: float | None = None,
+        *,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        host: Host | None = None,
+    ) -> LockResult:
+        """Takes a lease of ``ttl`` seconds on a key without a tool call; a tier below 3 counts as 3."""
+        return self.handle(
+            wire.Lock(
+                instance=instance,
+                context_key=context_key,
+                tier=tier,
+                ttl=ttl,
+                session=session,
+                namespace=namespace,
+                host=host,
+            )
+        )
+
+    def release(
+        self,
+        instance: str,
+        context_key: str,
+        *,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        by: str = "",
+        force: bool = False,
+    ) -> Report:
+        """Frees this actor's leases on the key; with ``force`` (a person, named by ``by``) all."""
+        return self.handle(
+            wire.ReleaseAt(
+                instance=instance, context_key=context_key, session=session, namespace=namespace, by=by, force=force
+            )
+        )
+
+    def renew(
+        self,
+        instance: str,
+        id: int,
+        ttl: float | None = None,
+        *,
+        session: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
+    ) -> Report:
+        """Moves the end of a lease to ``ttl`` seconds from now."""
+        return self.handle(wire.Renew(instance=instance, id=id, ttl=ttl, session=session, namespace=namespace))
+
+    def resolve(
+        self, id: int, *, happened: bool, by: str = "", note: str = "", namespace: str = DEFAULT_NAMESPACE
+    ) -> Report:
+        """End an ``unknown`` action: somebody looked, and it happened or it did not.
+
+        A person may end any; ``by`` is that person's name. Where no person is proven, ``by`` names the session that
+        has looked (``instance/session``), and it may end those of its own instance below tier 4.
+        """
+        return self.handle(wire.Resolve(id=id, happened=happened, by=by, note=note, namespace=namespace))
+
+    def approve(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:
+        """Lets a call that was asked or blocked run once, within an hour, as it was shown."""
+        return self.handle(wire.Approve(id=id, by=by, channel=channel, namespace=namespace))
+
+    def deny(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:
+        """Refuses a call that was asked."""
+        return self.handle(wire.Deny(id=id, by=by, channel=channel, namespace=namespace))
+
+    def status(self, context_key: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> Status:
+        """Shows live leases and recent actions, of one key or of all."""
+        return self.handle(wire.ReadStatus(context_key=context_key or None, namespace=namespace))
+
+
+class AsyncMethods:
+    """The methods of a gate as coroutines. A subclass says where they run."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self.complete = self._awaited(gate.complete)
+        self.lock = self._awaited(gate.lock)
+        self.release = self._awaited(gate.release)
+        self.renew = self._awaited(gate.renew)
+        self.resolve = self._awaited(gate.resolve)
+        self.approve = self._awaited(gate.approve)
+        self.deny = self._awaited(gate.deny)
+        self.status = self._awaited(gate.status)
+
+    async def handle(self, request: GateRequest[R]) -> R:
+        """Carries out a request and returns its reply, as ``Gate.handle`` does."""
+        if isinstance(request, Call):
+            return await self.intercept(request)  # type: ignore[return-value]  # a call's R is Decision
+        return await self._run(partial(self._gate.handle, request))
+
+    async def intercept(self, call: Call) -> Decision:
+        """Decides a call before it runs, as ``Gate.intercept`` does."""
+        return await self._run(partial(self._gate.intercept, call))
+
+    def _awaited(self, method: Callable[P, R]) -> Callable[P, Awaitable[R]]:
+        @wraps(method)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return await self._run(partial(method, *args, **kwargs))
+
+        return call
+
+    async def _run(self, method: Callable[[], R]) -> R:
+        """Calls the method beside the event loop, and returns what it returns."""
+        raise NotImplementedError
+
+
+@runtime_checkable
+class Standby(Protocol):
+    """What a gate does for a call that it cannot decide just now."""
+
+    def fallback(self, call: Call, error: Exception) -> Decision:
+        """Lets a call of tier 0 to 2 go on; raises ``GateUnavailable`` from ``error`` for a graver one."""
+        ...
+
+    def remember_late(self, call: Call, outcome: Outcome | str) -> None:
+        """Keeps a call that ran so, and how it ended, to journal it once that is possible."""
+        ...

@@ -19,28 +19,29 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Final, Literal, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from callosum import __version__, operations, wire
 from callosum.corpus.bus import Corpus
-from callosum.deadline import Expiry, expires_at
 from callosum.errors import CallosumError, ConfigError, Unconfirmed
-from callosum.gate import Gate, LocalGate
+from callosum.gate import Caller, Gate, LocalGate
 from callosum.gate.check import check_name
 from callosum.gate.records import approvals_of, page_of
-from callosum.model import DEFAULT_NAMESPACE, LockResult
+from callosum.model import DEFAULT_NAMESPACE, GateRequest
 from callosum.regions.budget import RAS
 from callosum.regions.context import Prefrontal
 
 logger = logging.getLogger("callosum")
+
+R = TypeVar("R")
 
 WORKERS: Final = 32
 """Most requests that are worked on beside the reader."""
@@ -67,8 +68,10 @@ _GONE: Final = select.POLLERR | select.POLLHUP
 # --- methods ------------------------------------------------------------------------------------------
 
 
-class HealthQuery(Struct, frozen=True):
+class HealthQuery(Struct, GateRequest["Health"], frozen=True):
     """``health``: nothing."""
+
+    operation: ClassVar[str] = "health"
 
 
 class Health(Struct, frozen=True, rename="camel"):
@@ -79,43 +82,18 @@ class Health(Struct, frozen=True, rename="camel"):
     methods: tuple[str, ...]
 
 
-METHODS: Final[Mapping[str, type[Any]]] = {**operations.METHODS, "health": HealthQuery}
+METHODS: Final[Mapping[str, type[GateRequest[Any]]]] = {**operations.METHODS, "health": HealthQuery}
 """Every method with what it takes."""
+_RECORDS: Final = ("brief", "approvals")
+"""The operations that ``Records`` serve, beside ``journal``."""
 _DECODERS: Final = {name: msgspec.json.Decoder(kind) for name, kind in METHODS.items()}
 
 
 class Records(Protocol):
-    """What ``Gate`` leaves out: the journal, the calls that wait for a person, and briefs."""
+    """What serves ``brief``, ``approvals`` and ``journal``, which ``Gate`` leaves out."""
 
-    def brief(
-        self,
-        instance: str,
-        session: str | None = None,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        keys: Sequence[str] = (),
-        cwd: str | None = None,
-        prompt: str | None = None,
-        budget: int | None = None,
-    ) -> wire.Brief:
-        """Returns what the others have in hand and did lately, for a session. Raises ``ConfigError``."""
-        ...
-
-    def approvals(self, *, namespace: str = DEFAULT_NAMESPACE, session: str | None = None) -> tuple[wire.Approval, ...]:
-        """Returns the calls that wait for a person, oldest first."""
-        ...
-
-    def journal(
-        self,
-        *,
-        cursor: str = "",
-        limit: int = 100,
-        namespace: str | None = None,
-        session: str | None = None,
-        context_key: str | None = None,
-        newest: bool = False,
-    ) -> wire.JournalPage:
-        """Returns a page of the journal from ``cursor`` on. Raises ``ConfigError`` at ``cursor``."""
+    def handle(self, request: GateRequest[R]) -> R:
+        """Returns the reply. Raises ``ConfigError`` at the field that cannot be used."""
         ...
 
 
@@ -127,44 +105,26 @@ class LocalRecords:
         corpus = corpus if corpus is not None else Corpus()
         self._prefrontal = Prefrontal(corpus, store=gate.store, secrets=gate.rules.secrets)
         self._ras = RAS(corpus, gate.settings.brief_budget)
+        self._served: Mapping[str, Callable[[Any], Any]] = {
+            "brief": self._brief,
+            "approvals": partial(approvals_of, gate.store, secrets=gate.rules.secrets),
+            "journal": partial(page_of, gate.store, secrets=gate.rules.secrets),
+        }
 
-    def brief(
-        self,
-        instance: str,
-        session: str | None = None,
-        *,
-        namespace: str = DEFAULT_NAMESPACE,
-        keys: Sequence[str] = (),
-        cwd: str | None = None,
-        prompt: str | None = None,
-        budget: int | None = None,
-    ) -> wire.Brief:
-        made = self._prefrontal.brief(instance, session, namespace=namespace, keys=keys, cwd=cwd, prompt=prompt)
-        return self._ras.trim(made, budget)
+    def handle(self, request: GateRequest[R]) -> R:
+        reply: R = self._served[request.operation](request)
+        return reply
 
-    def approvals(self, *, namespace: str = DEFAULT_NAMESPACE, session: str | None = None) -> tuple[wire.Approval, ...]:
-        return approvals_of(self._gate.store, namespace, session, secrets=self._gate.rules.secrets)
-
-    def journal(
-        self,
-        *,
-        cursor: str = "",
-        limit: int = 100,
-        namespace: str | None = None,
-        session: str | None = None,
-        context_key: str | None = None,
-        newest: bool = False,
-    ) -> wire.JournalPage:
-        return page_of(
-            self._gate.store,
-            cursor=cursor,
-            limit=limit,
-            namespace=namespace,
-            session=session,
-            context_key=context_key,
-            newest=newest,
-            secrets=self._gate.rules.secrets,
+    def _brief(self, asked: wire.ReadBrief) -> wire.Brief:
+        made = self._prefrontal.brief(
+            asked.instance,
+            asked.session,
+            namespace=asked.namespace,
+            keys=asked.keys,
+            cwd=asked.cwd,
+            prompt=asked.prompt,
         )
+        return self._ras.trim(made, asked.budget)
 
 
 class Refused(CallosumError):
@@ -194,46 +154,36 @@ class Desk:
         if method in operations.FOR_APPROVERS and not self._approver:
             raise Refused(method)
 
-    def answer(self, method: str, params: Any) -> Any:
+    def answer(self, request: Any) -> Any:
         """Does what is asked, and returns the answer's struct. Raises ``CallosumError``."""
-        if method == "intercept":
-            return self._gate.intercept(params)
-        if method == "health":
+        operation = request.operation
+        if operation == "intercept":
+            return self._gate.intercept(request)
+        if operation == "health":
             return Health("callosum", __version__, self.methods())
-        if params.namespace is not None:
-            check_name(params.namespace, "namespace")
-        if method == "journal":
-            return self._journal(params)
-        if method == "brief":
-            return self._records.brief(**asdict(params))
-        if method == "approvals":
-            return wire.Approvals(self._records.approvals(namespace=params.namespace, session=params.session))
-        if method == "release" and params.force and not self._approver:
-            raise Refused("force")
-        if method == "resolve" and not self._approver and isinstance(self._gate, LocalGate):
-            return self._gate.resolve(**asdict(params), person=False)
-        if method == "lock":
-            return self._lock(params)
-        return getattr(self._gate, method)(**asdict(params))
+        if request.namespace is not None:
+            check_name(request.namespace, "namespace")
+        if operation == "journal":
+            return self._journal(request)
+        if operation in _RECORDS:
+            return self._records.handle(request)
+        if not self._approver:
+            if operation == "release" and request.force:
+                raise Refused("force")
+            if operation == "resolve" and isinstance(self._gate, LocalGate):
+                return self._gate.handle(request, Caller(person=False))
+        return self._gate.handle(request)
 
-    def _lock(self, asked: wire.Lock) -> LockResult:
-        given = asdict(asked)
-        ends = expires_at(given.pop("deadline"), given.pop("timeout_ms"))
-        if ends is not None and isinstance(self._gate, LocalGate):
-            return self._gate.lock(**given, expiry=Expiry(ends))
-        return self._gate.lock(**given)
-
-    def _journal(self, query: wire.ReadJournal) -> wire.JournalPage:
-        if query.session is not None:
-            check_name(query.session, "session")
-        wanted = asdict(query)
-        ends = time.monotonic() + wanted.pop("wait")
+    def _journal(self, asked: wire.ReadJournal) -> wire.JournalPage:
+        if asked.session is not None:
+            check_name(asked.session, "session")
+        ends = time.monotonic() + asked.wait
         while True:
-            page = self._records.journal(**wanted)
+            page = self._records.handle(asked)
             left = ends - time.monotonic()
             if page.entries or left <= 0 or self.closing.wait(min(_TAIL_POLL, left)):
                 return page
-            wanted["cursor"] = page.cursor
+            asked = replace(asked, cursor=page.cursor)
 
 
 # --- messages -----------------------------------------------------------------------------------------
@@ -611,7 +561,7 @@ class _Conversation:
 
     def _answer(self, job: Job) -> bytes | None:
         try:
-            result = self._desk.answer(job.method, job.params)
+            result = self._desk.answer(job.params)
             return wire.encode(_Answer(job.id, result)) if job.id is not None else None
         except ConfigError as error:
             fault = Fault(job.id, INVALID_PARAMS, error.message, at=error.at)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from callosum import wire
 from callosum.gate.course import Course, Courses, Pause
 from callosum.model import SECOND, Applied, Call, Change, Commits, Decision, Outcome, Report, Verdict
 from callosum.model import State as Stage
@@ -346,7 +347,9 @@ class World:
         return Taken(state, transition, after, now, decision, choice=choice)
 
     def _complete(self, state: State, transition: Transition) -> Taken:
-        operation = self.gate.complete(transition.who, id=transition.id, outcome=transition.text)
+        operation = self.gate.complete(
+            wire.Complete(instance=transition.who, id=transition.id, outcome=Outcome(transition.text))
+        )
         report, applied = self._drive(operation)
         return self._reported(state, transition, applied, report)
 
@@ -373,14 +376,14 @@ class World:
         return Taken(state, transition, replace(state, acted=tuple(acted)), now, report=report)
 
     def _renew(self, state: State, transition: Transition) -> Taken:
-        report, applied = self._drive(self.gate.renew(transition.who, transition.id))
+        report, applied = self._drive(self.gate.renew(wire.Renew(instance=transition.who, id=transition.id)))
         until = round(report.lease.expires * SECOND) if report.ok else 0
         acted = tuple(replace(one, until=until or one.until) if one.id == transition.id else one for one in state.acted)
         return Taken(state, transition, replace(state, acted=acted), applied.now if applied else 0, report=report)
 
     def _resolve(self, state: State, transition: Transition) -> Taken:
         happened = transition.text == "happened"
-        report, applied = self._drive(self.gate.resolve(transition.id, happened=happened))
+        report, applied = self._drive(self.gate.resolve(wire.Resolve(id=transition.id, happened=happened)))
         now = applied.now if applied else 0
         outcome = "done" if happened else "failed"
         acted = tuple(
@@ -396,7 +399,7 @@ class World:
         return self._answered(state, transition, agrees=False)
 
     def _answered(self, state: State, transition: Transition, *, agrees: bool) -> Taken:
-        report, applied = self._drive(self.gate.answer(transition.id, agrees=agrees))
+        report, applied = self._drive(self.gate.answer((wire.Approve if agrees else wire.Deny)(id=transition.id)))
         session = state.sessions[transition.who]
         now = applied.now if applied else 0
         question = replace(session.question, answered=now if agrees else -now) if session.question else None

@@ -7,19 +7,19 @@ sent that would end their waiting.
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, ParamSpec, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
 
 from callosum.client.client import CallosumClient, EventStream, StreamEvent
 from callosum.errors import CallosumError
-from callosum.model import Call, Decision
-from callosum.wire import JournalPage
+from callosum.model import Call, Decision, GateRequest
+from callosum.operations import AsyncMethods
+from callosum.wire import JournalPage, JournalQuery
 
 logger = logging.getLogger("callosum")
 
@@ -28,7 +28,6 @@ THREADS: Final = 32
 WAITERS: Final = 256
 """Most calls at once that wait for their turn, most tails of the journal and most readers of events."""
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -47,7 +46,7 @@ class Options(TypedDict, total=False):
     clock: Callable[[], float]
 
 
-class AsyncCallosumClient:
+class AsyncCallosumClient(AsyncMethods):
     """``CallosumClient`` with awaitable methods, for use in one event loop; ``client`` is the one inside.
 
     A task that is cancelled while it waits for a decision leaves no lease behind: a call that was let through
@@ -56,24 +55,17 @@ class AsyncCallosumClient:
 
     def __init__(self, url: str | None = None, **options: Unpack[Options]) -> None:
         self.client = client = CallosumClient(url, **options)
+        super().__init__(client)
         self._short = ThreadPoolExecutor(THREADS, "callosum-client")
         self._long = ThreadPoolExecutor(WAITERS, "callosum-waiter")
-        self.complete = self._threaded(client.complete)
-        self.report = self._threaded(client.report)
-        self.lock = self._threaded(client.lock)
-        self.release = self._threaded(client.release)
-        self.renew = self._threaded(client.renew)
-        self.resolve = self._threaded(client.resolve)
-        self.approve = self._threaded(client.approve)
-        self.deny = self._threaded(client.deny)
-        self.status = self._threaded(client.status)
-        self.brief = self._threaded(client.brief)
-        self.approvals = self._threaded(client.approvals)
-        self.emit = self._threaded(client.emit)
-        self.health = self._threaded(client.health)
-        self.fallback = self._threaded(client.fallback)
-        self.remember_late = self._threaded(client.remember_late)
-        self.flush = self._threaded(client.flush)
+        self.report = self._awaited(client.report)
+        self.brief = self._awaited(client.brief)
+        self.approvals = self._awaited(client.approvals)
+        self.emit = self._awaited(client.emit)
+        self.health = self._awaited(client.health)
+        self.fallback = self._awaited(client.fallback)
+        self.remember_late = self._awaited(client.remember_late)
+        self.flush = self._awaited(client.flush)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.client.url!r})"
@@ -92,6 +84,13 @@ class AsyncCallosumClient:
         self.client.close()
         for pool in (self._short, self._long):
             pool.shutdown(cancel_futures=True)
+
+    async def handle(self, request: GateRequest[R]) -> R:
+        """Carries out a request and returns its reply, as ``CallosumClient.handle`` does."""
+        waits = isinstance(request, JournalQuery) and request.wait > 0
+        if not waits:
+            return await super().handle(request)
+        return await asyncio.wrap_future(self._long.submit(self.client.handle, request))
 
     async def intercept(self, call: Call) -> Decision:
         """Decides a call before it runs, as ``CallosumClient.intercept`` does."""
@@ -140,12 +139,8 @@ class AsyncCallosumClient:
         except CallosumError as error:
             logger.warning("%s was decided for nobody, and that could not be reported: %s", call.tool, error)
 
-    def _threaded(self, method: Callable[P, R]) -> Callable[P, Awaitable[R]]:
-        @functools.wraps(method)
-        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return await asyncio.wrap_future(self._short.submit(method, *args, **kwargs))
-
-        return call
+    async def _run(self, method: Callable[[], R]) -> R:
+        return await asyncio.wrap_future(self._short.submit(method))
 
 
 def _close_opened(opening: Future[EventStream]) -> None:

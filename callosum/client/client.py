@@ -30,26 +30,22 @@ from callosum.client.errors import BadAnswer, Busy, TransportError, Unreachable
 from callosum.client.fallback import Table
 from callosum.client.late import Late, Refused
 from callosum.client.messages import (
+    READERS,
     check_id,
     check_times,
     check_ttl,
-    check_wait,
     fault_of,
     plain,
     query_of,
-    quoted,
     read_accepted,
     read_any,
-    read_approvals,
-    read_brief,
     read_decision,
     read_health,
-    read_journal,
     read_locked,
     read_report,
-    read_status,
     refuse_call,
     refuse_key,
+    sent_as,
     written,
     written_report,
 )
@@ -61,14 +57,14 @@ from callosum.model import (
     DEFAULT_NAMESPACE,
     Call,
     Decision,
-    Host,
+    GateRequest,
     LockResult,
     Outcome,
     Report,
-    Status,
     Tier,
     Verdict,
 )
+from callosum.operations import BY_NAME, Gate
 from callosum.policy.table import fallback as verdict_without_gate
 from callosum.worktree import located
 
@@ -92,6 +88,7 @@ BUSY_ROOM: Final = 0.4
 """What must be left of the deadline then: who comes back too late for an answer keeps it from its work as well."""
 _CALL_AT: Final = re.compile(r"calls\[(\d+)\]")
 
+R = TypeVar("R")
 T = TypeVar("T")
 _Asked = TypeVar("_Asked", Call, wire.Lock)
 
@@ -104,7 +101,7 @@ class StreamEvent(NamedTuple):
     data: Any
 
 
-class CallosumClient:
+class CallosumClient(Gate):
     """The gate behind a server, as a ``Gate``. Usable from any thread and after a fork; close it.
 
     ``url``: ``http://HOST:PORT``, ``https://...`` or ``unix:/PATH`` (default: ``CALLOSUM_URL``, else
@@ -213,7 +210,21 @@ class CallosumClient:
         for stream in tuple(self._streams):
             stream.close()
 
-    # --- the gate's face -------------------------------------------------------------------------
+    # --- the gate's operations -------------------------------------------------------------------
+
+    def handle(self, request: GateRequest[R]) -> R:
+        """Carries out a request at the gate, such as ``wire.Renew``, and returns its reply."""
+        if isinstance(request, Call):
+            return self.intercept(request)  # type: ignore[return-value]  # a call's R is Decision
+        if isinstance(request, wire.Complete):
+            return self.report(request)  # type: ignore[return-value]
+        if isinstance(request, wire.Lock):
+            return self._lock(request)  # type: ignore[return-value]
+        row = BY_NAME[request.operation]
+        target, body = sent_as(row, request)
+        read: Callable[[Answer], R] = READERS[row.answer]
+        wait = request.wait if isinstance(request, wire.JournalQuery) else 0.0
+        return self._ask(row.method, target, body, read, again=row.again, wait=wait)
 
     def intercept(self, call: Call) -> Decision:
         """Decides a call before it runs, as every gate does; without the gate as ``fallback`` does.
@@ -253,37 +264,8 @@ class CallosumClient:
                 self._give_up(asked)
             raise
 
-    def complete(
-        self,
-        instance: str,
-        *,
-        id: int | None = None,
-        context_key: str | None = None,
-        tool: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        action: str | None = None,
-        result: Any = None,
-        outcome: Outcome | str | None = None,
-        session: str | None = None,
-        namespace: str = DEFAULT_NAMESPACE,
-    ) -> Report:
-        """Reports how an action ended. A result that cannot be written as JSON, or is too long, is summarised."""
-        report = wire.Complete(
-            instance=instance,
-            id=id,
-            context_key=context_key,
-            tool=tool,
-            params=params,
-            action=action,
-            result=result,
-            outcome=outcome,  # type: ignore[arg-type]  # the gate says which words it takes
-            session=session,
-            namespace=namespace,
-        )
-        return self.report(report)
-
     def report(self, report: wire.Complete, *, sent: Callable[[], object] | None = None) -> Report:
-        """Reports how an action ended, as ``complete`` does.
+        """Reports how an action ended. A result that cannot be written as JSON, or is too long, is summarised.
 
         ``sent`` is called each time that the report is out, before the gate's answer: what is begun there, the gate
         hears of after the report.
@@ -297,89 +279,15 @@ class CallosumClient:
             self._keep_report(report)
             raise type(error)(f"{error}; the report is kept, and is sent once the gate is back") from error.__cause__
 
-    def lock(
-        self,
-        instance: str,
-        context_key: str,
-        tier: int = 3,
-        ttl: float | None = None,
-        *,
-        session: str | None = None,
-        namespace: str = DEFAULT_NAMESPACE,
-        host: Host | None = None,
-    ) -> LockResult:
-        check_ttl(ttl)
-        asked = wire.Lock(
-            instance=instance,
-            context_key=context_key,
-            tier=tier,
-            ttl=ttl,
-            session=session,
-            namespace=namespace,
-            host=host,
-        )
+    def _lock(self, asked: wire.Lock) -> LockResult:
+        check_ttl(asked.ttl)
 
         def timed(left: float) -> bytes:
             deadline, timeout_ms = stamp(left)
             sent = replace(asked, deadline=deadline, timeout_ms=timeout_ms)
-            return written(self._known(sent), lambda: refuse_key(context_key))
+            return written(self._known(sent), lambda: refuse_key(asked.context_key))
 
         return self._ask("POST", "/lock", timed, read_locked, again=True, tell=True)
-
-    def release(
-        self,
-        instance: str,
-        context_key: str,
-        *,
-        session: str | None = None,
-        namespace: str = DEFAULT_NAMESPACE,
-        by: str = "",
-        force: bool = False,
-    ) -> Report:
-        refuse_key(context_key)
-        query = query_of(
-            instance=instance or None, session=session, namespace=namespace, by=by or None, force=force or None
-        )
-        return self._ask("DELETE", f"/lock/{quoted(context_key)}{query}", None, read_report, again=False)
-
-    def renew(
-        self,
-        instance: str,
-        id: int,
-        ttl: float | None = None,
-        *,
-        session: str | None = None,
-        namespace: str = DEFAULT_NAMESPACE,
-    ) -> Report:
-        check_id(id)
-        check_ttl(ttl)
-        asked = wire.Renew(instance=instance, id=id, ttl=ttl, session=session, namespace=namespace)
-        return self._ask("POST", "/renew", written(asked), read_report, again=True)
-
-    def resolve(
-        self, id: int, *, happened: bool, by: str = "", note: str = "", namespace: str = DEFAULT_NAMESPACE
-    ) -> Report:
-        check_id(id)
-        asked = wire.Resolve(id=id, happened=happened, by=by, note=note, namespace=namespace)
-        return self._ask("POST", "/resolve", written(asked), read_report, again=False)
-
-    def approve(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:
-        """Lets a call that was asked or blocked run once. Needs an approver's token."""
-        return self._answer(id, wire.Answer(approve=True, by=by, channel=channel, namespace=namespace))
-
-    def deny(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:
-        """Refuses a call that was asked. Needs an approver's token."""
-        return self._answer(id, wire.Answer(approve=False, by=by, channel=channel, namespace=namespace))
-
-    def _answer(self, id: int, answer: wire.Answer) -> Report:
-        check_id(id)
-        return self._ask("POST", f"/approvals/{id}", written(answer), read_report, again=False)
-
-    def status(self, context_key: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> Status:
-        if context_key:
-            refuse_key(context_key)
-        query = query_of(contextKey=context_key or None, namespace=namespace)
-        return self._ask("GET", f"/status{query}", None, read_status, again=True)
 
     # --- what a server has besides ---------------------------------------------------------------
 
@@ -399,15 +307,14 @@ class CallosumClient:
         ``budget`` is in tokens (None: the gate's own). Put ``text`` into the session's context, unless it is
         empty. It informs, it confirms nothing.
         """
-        query = query_of(
-            instance=instance, session=session, namespace=namespace, key=tuple(keys), cwd=cwd, budget=budget
+        named = tuple(keys)
+        return self.handle(
+            wire.BriefQuery(instance=instance, session=session, keys=named, cwd=cwd, budget=budget, namespace=namespace)
         )
-        return self._ask("GET", f"/brief{query}", None, read_brief, again=True)
 
     def approvals(self, *, namespace: str = DEFAULT_NAMESPACE, session: str | None = None) -> tuple[wire.Approval, ...]:
         """Returns the calls that wait for a person, oldest first; ``session``, as the journal names it, or all."""
-        query = query_of(namespace=namespace, session=session)
-        return self._ask("GET", f"/approvals{query}", None, read_approvals, again=True).approvals
+        return self.handle(wire.ApprovalsQuery(namespace=namespace, session=session)).approvals
 
     def journal(
         self,
@@ -424,17 +331,17 @@ class CallosumClient:
 
         With ``wait`` (seconds, at most 60) it waits for something new. ``namespace`` None means all.
         """
-        check_wait(wait)
-        query = query_of(
-            cursor=cursor or None,
-            limit=limit,
-            session=session,
-            contextKey=context_key,
-            newest=newest or None,
-            wait=wait or None,
-            namespace=namespace,
+        return self.handle(
+            wire.JournalQuery(
+                cursor=cursor,
+                limit=limit,
+                session=session,
+                context_key=context_key,
+                newest=newest,
+                wait=wait,
+                namespace=namespace,
+            )
         )
-        return self._ask("GET", f"/journal{query}", None, read_journal, again=True, wait=wait)
 
     def events(self, types: str = "*", *, last_id: str = "", namespace: str | None = None) -> EventStream:
         """Opens the stream of events: ``types`` are names with commas between (``safety.*,tool.called``).
@@ -443,7 +350,7 @@ class CallosumClient:
         """
         if not last_id.isprintable():
             raise ConfigError("control characters are not allowed", at="last_id")
-        target = f"/events{query_of(types=types, namespace=namespace)}"
+        target = f"/events{query_of({'types': types, 'namespace': namespace})}"
         try:
             return EventStream(self, lambda last: self._connect(target, last), last_id)
         except TransportError as error:

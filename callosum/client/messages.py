@@ -17,7 +17,8 @@ from callosum import wire
 from callosum.client.errors import BadAnswer, Busy
 from callosum.client.transport import Answer
 from callosum.errors import ConfigError, StoreUnavailable, Unconfirmed
-from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, Call, Decision, LockResult, Report, Status, Tier
+from callosum.model import MAX_KEY, Call, Decision, GateRequest, LockResult, Report, Status, Tier
+from callosum.operations import Operation
 
 _MAX_TEXT: Final = 2000
 _NOT_DONE: Final = frozenset((408, 425, 429))
@@ -88,12 +89,13 @@ _FAULT: Final = msgspec.json.Decoder(wire.Fault)
 _ANY: Final = msgspec.json.Decoder()
 read_report: Final = _reader(msgspec.json.Decoder(Report))
 read_locked: Final = _reader(msgspec.json.Decoder(LockResult))
-read_status: Final = _reader(msgspec.json.Decoder(Status))
-read_approvals: Final = _reader(msgspec.json.Decoder(wire.Approvals))
-read_journal: Final = _reader(msgspec.json.Decoder(wire.JournalPage))
-read_brief: Final = _reader(msgspec.json.Decoder(wire.Brief))
 read_accepted: Final = _reader(msgspec.json.Decoder(wire.Accepted))
 read_any: Final = _reader(_ANY)
+READERS: Final[Mapping[Any, Callable[[Answer], Any]]] = {
+    Report: read_report,
+    **{kind: _reader(msgspec.json.Decoder(kind)) for kind in (Status, wire.Approvals, wire.JournalPage, wire.Brief)},
+}
+"""What reads the reply of an operation, by its type."""
 
 
 # --- writing requests ----------------------------------------------------------------------------------
@@ -161,10 +163,23 @@ def written_report(report: wire.Complete) -> bytes:
     return written(replace(report, result=kept))
 
 
-def query_of(**fields: object) -> str:
-    """The query of a request, without what is None and without the default namespace; a tuple stands there in parts."""
-    if fields.get("namespace") == DEFAULT_NAMESPACE:
-        del fields["namespace"]
+def sent_as(row: Operation, request: GateRequest[Any]) -> tuple[str, bytes | None]:
+    """Return the target and the body of a request. Raises ``ConfigError`` for what would not arrive as it was meant."""
+    _check(request)
+    if isinstance(request, wire.Approve):
+        answer = wire.Answer(
+            approve=request.agrees, by=request.by, channel=request.channel, namespace=request.namespace
+        )
+        return row.path.format(id=request.id), written(answer)
+    if row.method == "POST":
+        return row.path, written(request)
+    fields = msgspec.to_builtins(request)
+    path = row.path.format(key=quoted(fields.pop("contextKey"))) if "{key}" in row.path else row.path
+    return f"{path}{query_of(fields)}", None
+
+
+def query_of(fields: Mapping[str, object]) -> str:
+    """The query of a request, without what is None; a tuple stands there in parts."""
     said = [
         (name, str(one).lower() if isinstance(one, bool) else str(one))
         for name, value in fields.items()
@@ -232,8 +247,8 @@ def check_times(call: Call) -> None:
 
 def check_wait(wait: float) -> None:
     """Waiting is bounded, and sets the deadline."""
-    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= 60:
-        raise ConfigError(f"expected 0 to 60 seconds, got {wait!r}", at="wait")
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= wire.MAX_WAIT:
+        raise ConfigError(f"expected 0 to {wire.MAX_WAIT:.0f} seconds, got {wait!r}", at="wait")
 
 
 def check_ttl(ttl: float | None) -> None:
@@ -254,6 +269,19 @@ def refuse_key(key: str) -> None:
         from callosum.gate.check import key_of  # noqa: PLC0415
 
         key_of(key)
+
+
+def _check(request: GateRequest[Any]) -> None:
+    if isinstance(request, wire.Renew | wire.Resolve | wire.Approve):
+        check_id(request.id)
+    if isinstance(request, wire.Renew):
+        check_ttl(request.ttl)
+    if isinstance(request, wire.JournalQuery):
+        check_wait(request.wait)
+    if isinstance(request, wire.ReleaseAt):
+        refuse_key(request.context_key)
+    if isinstance(request, wire.ReadStatus) and request.context_key:
+        refuse_key(request.context_key)
 
 
 def _refuse_fields(value: Any) -> None:

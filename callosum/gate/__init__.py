@@ -1,6 +1,6 @@
 """The gate: what stands between a tool call and its execution.
 
-``Gate`` is the face that every gate has; ``LocalGate`` is the embedded one, over a store in the state
+``Gate`` is what every gate does (``callosum.operations``); ``LocalGate`` is the embedded one, over a store in the state
 folder. What the methods do is written once, as courses (``callosum.gate.course``), which a server
 drives in its own way.
 
@@ -11,9 +11,9 @@ raises only when the gate itself failed (``StoreUnavailable``) or the input cann
 """
 
 from callosum.gate.check import MAX_PARAMS, MAX_TTL, outcome_of
-from callosum.gate.course import Course, Courses, Look, Observer, Pause
-from callosum.gate.face import Gate, Standby
+from callosum.gate.course import Caller, Course, Courses, Look, Observer, Pause
 from callosum.gate.local import UPKEEP_EVERY, LocalGate
+from callosum.operations import Gate, Standby
 from callosum.stores.opening import DATABASE
 from callosum.wire import MAX_WAIT
 
@@ -23,6 +23,7 @@ __all__ = [
     "MAX_TTL",
     "MAX_WAIT",
     "UPKEEP_EVERY",
+    "Caller",
     "Course",
     "Courses",
     "Gate",

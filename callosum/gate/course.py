@@ -24,8 +24,10 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from callosum import wire
 from callosum.budget import SMALL, unread
 from callosum.deadline import Expiry, expires_at
 from callosum.errors import ConfigError, Expired, StoreError, Unconfirmed
@@ -59,7 +61,6 @@ from callosum.model import (
     Event,
     Find,
     Holding,
-    Host,
     Key,
     LockResult,
     Mode,
@@ -124,8 +125,24 @@ T = TypeVar("T")
 Course = Generator[Request | Pause | Look, Any, T]
 
 
+class Caller(Struct, frozen=True):
+    """What a gate knows of the caller besides the request.
+
+    ``expiry`` tells whether the caller still waits (default: by the request's own deadline). ``person`` is whether a
+    person speaks, None where nobody has looked; ``ancestry`` are the names of the caller's parent processes.
+    """
+
+    expiry: Expiry | None = None
+    person: bool | None = None
+    ancestry: tuple[str, ...] = ()
+
+
+UNKNOWN: Final = Caller()
+"""A caller of whom nothing is known."""
+
+
 class Courses:
-    """The methods of a gate as courses; arguments, answers and errors as in ``Gate``.
+    """The operations of a gate as courses; requests, replies and errors as in ``Gate``.
 
     ``refused`` tells of an action and its call id whether a person refused the call in the host's dialog (see
     ``callosum.refusals``). None: nobody is asked.
@@ -360,36 +377,25 @@ class Courses:
 
     # --- the outcome -----------------------------------------------------------------------------
 
-    def complete(
-        self,
-        instance: str,
-        *,
-        id: int | None = None,
-        context_key: str | None = None,
-        tool: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        action: str | None = None,
-        result: Any = None,
-        outcome: Outcome | str | None = None,
-        session: str | None = None,
-        namespace: str = DEFAULT_NAMESPACE,
-    ) -> Course[Report]:
+    def complete(self, asked: wire.Complete, _caller: Caller = UNKNOWN) -> Course[Report]:
         """Reports how an action ended."""
         began = time.perf_counter()
-        who = who_of(instance, session, namespace, secrets=self._secrets)
-        ended = outcome_of(result, outcome)
-        if id is not None:
-            find = Find(id=id_of(id))
-        elif tool is not None:
-            call = Call(instance, tool, params or {}, action=action, session=session, namespace=namespace)
+        session, namespace, result = asked.session, asked.namespace, asked.result
+        who = who_of(asked.instance, session, namespace, secrets=self._secrets)
+        ended = outcome_of(result, asked.outcome)
+        if asked.id is not None:
+            find = Find(id=id_of(asked.id))
+        elif asked.tool is not None:
+            call = Call(asked.instance, asked.tool, asked.params or {}, asked.action, session, namespace)
             check_call(call)
             if not all(type(one) in _PLAIN and (type(one) is not str or one.isascii()) for one in call.params.values()):
                 call = looked_into(*written(call))
             find = Find(digest=self.rules.current().classify(call).content.digest)
         else:
-            find = Find(key=key_of(context_key, self._secrets).name if context_key else "")
+            find = Find(key=key_of(asked.context_key, self._secrets).name if asked.context_key else "")
         kept = kept_of(result, self.settings.journal_params)
-        applied: Applied = yield _scope(who, find), partial(settle.finish, who, ended, kept, told=result)
+        scope = Scope(namespace, who.session, find=find)
+        applied: Applied = yield scope, partial(settle.finish, who, ended, kept, told=result)
         report: Report = applied.change.answer
         if self.tail is not None:
             self.tail((applied,))
@@ -531,26 +537,18 @@ class Courses:
 
     # --- leases ----------------------------------------------------------------------------------
 
-    def lock(
-        self,
-        instance: str,
-        context_key: str,
-        tier: int = 3,
-        ttl: float | None = None,
-        *,
-        session: str | None = None,
-        namespace: str = DEFAULT_NAMESPACE,
-        host: Host | None = None,
-        expiry: Expiry | None = None,
-    ) -> Course[LockResult]:
-        """Takes a lease without a tool call. ``expiry`` and errors are as in ``intercept``."""
+    def lock(self, asked: wire.Lock, caller: Caller = UNKNOWN) -> Course[LockResult]:
+        """Takes a lease without a tool call. The caller's ``expiry`` and errors are as in ``intercept``."""
         began = time.perf_counter()
-        who = who_of(instance, session, namespace, secrets=self._secrets)
-        key = key_of(context_key, self._secrets)
+        namespace, tier, expiry = asked.namespace, asked.tier, caller.expiry
+        who = who_of(asked.instance, asked.session, namespace, secrets=self._secrets)
+        key = key_of(asked.context_key, self._secrets)
+        if expiry is None and (asked.deadline is not None or asked.timeout_ms is not None):
+            expiry = Expiry(expires_at(asked.deadline, asked.timeout_ms))
         if type(tier) is not int or not 0 <= tier <= Tier.CRITICAL:
             raise ConfigError(f"expected an integer from 0 to 4, got {tier!r}", at="tier")
         scope = Scope(namespace, who.session, with_old_spelling((key,)), floor=2, live=True, durable=True, asks=Asks())
-        step: Step = partial(settle.lock, who, key, tier, self._duration(ttl), host)
+        step: Step = partial(settle.lock, who, key, tier, self._duration(asked.ttl), asked.host)
         if expiry is not None:
             step = partial(_in_time, expiry, step, partial(settle.expire_lock, who, key, tier))
         try:
@@ -574,43 +572,31 @@ class Courses:
             result = replace(result, id=id, lease=replace(result.lease, token=id))
         return result
 
-    def release(
-        self,
-        instance: str,
-        context_key: str,
-        *,
-        session: str | None = None,
-        namespace: str = DEFAULT_NAMESPACE,
-        by: str = "",
-        force: bool = False,
-        id: int | None = None,
-        ancestry: tuple[str, ...] = (),
-    ) -> Course[Report]:
+    def release(self, asked: wire.ReleaseAt, caller: Caller = UNKNOWN, *, id: int | None = None) -> Course[Report]:
         """Free leases on a key, or just that of an action."""
         began = time.perf_counter()
-        who = replace(
-            who_of(instance, session, namespace, by=by, force=force, secrets=self._secrets), ancestry=ancestry
+        who = who_of(
+            asked.instance,
+            asked.session,
+            asked.namespace,
+            by=asked.by,
+            force=asked.force,
+            secrets=self._secrets,
         )
-        key = key_of(context_key, self._secrets)
-        scope = Scope(namespace, who.session, (key,), live=True)
+        who = replace(who, ancestry=caller.ancestry)
+        key = key_of(asked.context_key, self._secrets)
+        scope = Scope(asked.namespace, who.session, (key,), live=True)
         applied: Applied = yield scope, partial(settle.release, who, key.name, id)
         answer: Report = applied.change.answer
         self._observe(Event.RELEASE, who, began, applied, report=answer)
         return answer
 
-    def renew(
-        self,
-        instance: str,
-        id: int,
-        ttl: float | None = None,
-        *,
-        session: str | None = None,
-        namespace: str = DEFAULT_NAMESPACE,
-    ) -> Course[Report]:
+    def renew(self, asked: wire.Renew, _caller: Caller = UNKNOWN) -> Course[Report]:
         """Moves the end of a lease."""
         began = time.perf_counter()
-        who = who_of(instance, session, namespace, secrets=self._secrets)
-        wanted = self._duration(ttl)
+        id, namespace = asked.id, asked.namespace
+        who = who_of(asked.instance, asked.session, namespace, secrets=self._secrets)
+        wanted = self._duration(asked.ttl)
         # An action's keys never change, so looking before the transaction is safe.
         action: Action | None = yield Look(partial(self.store.action, namespace, id_of(id)))
         keys = action.keys if action is not None else ()
@@ -636,56 +622,39 @@ class Courses:
 
     # --- people ----------------------------------------------------------------------------------
 
-    def resolve(
-        self,
-        id: int,
-        *,
-        happened: bool,
-        by: str = "",
-        note: str = "",
-        namespace: str = DEFAULT_NAMESPACE,
-        person: bool = True,
-        ancestry: tuple[str, ...] = (),
-    ) -> Course[Report]:
+    def resolve(self, asked: wire.Resolve, caller: Caller = UNKNOWN) -> Course[Report]:
         """End an ``unknown`` action.
 
-        ``by`` names a person, or with ``person`` False the session that has looked (``instance/session``).
+        ``by`` names a person, or where the caller is none the session that has looked (``instance/session``).
         """
+        person = caller.person is not False
         if not person:
-            check_name(by, "by")
-        session = "" if person else by
-        who = Who(session, namespace, by=check_note(by, "by"), force=person, ancestry=ancestry)
-        check_note(note, "note")
+            check_name(asked.by, "by")
+        session = "" if person else asked.by
+        by = check_note(asked.by, "by")
+        who = Who(session, asked.namespace, by=by, force=person, ancestry=caller.ancestry)
+        check_note(asked.note, "note")
         began = time.perf_counter()
-        step = partial(settle.resolve, who, happened, note)
-        with _naming(id):
-            applied = yield _scope(who, Find(id=id_of(id)), durable=True), step
+        step = partial(settle.resolve, who, asked.happened, asked.note)
+        with _naming(asked.id):
+            applied = yield _scope(who, Find(id=id_of(asked.id)), durable=True), step
         report: Report = applied.change.answer
         if report.ok:
             self._observe(Event.RESOLVE, who, began, applied, report=report)
         return report
 
-    def answer(
-        self,
-        id: int,
-        *,
-        agrees: bool,
-        by: str = "",
-        channel: str = "",
-        namespace: str = DEFAULT_NAMESPACE,
-        ancestry: tuple[str, ...] = (),
-    ) -> Course[Report]:
+    def answer(self, asked: wire.Approve, caller: Caller = UNKNOWN) -> Course[Report]:
         """Record a person's yes or no to a call that was asked or blocked."""
         began = time.perf_counter()
-        check_note(by, "by")
-        check_note(channel, "channel")
-        who = Who("", namespace, by=by, channel=channel, ancestry=ancestry)
-        step = partial(settle.answer, who, agrees, APPROVAL_TTL)
-        with _naming(id):
-            applied = yield _scope(who, Find(id=id_of(id)), durable=True), step
+        check_note(asked.by, "by")
+        check_note(asked.channel, "channel")
+        who = Who("", asked.namespace, by=asked.by, channel=asked.channel, ancestry=caller.ancestry)
+        step = partial(settle.answer, who, asked.agrees, APPROVAL_TTL)
+        with _naming(asked.id):
+            applied = yield _scope(who, Find(id=id_of(asked.id)), durable=True), step
         report: Report = applied.change.answer
         if report.ok:
-            self._observe(Event.APPROVE if agrees else Event.DENY, who, began, applied, report=report)
+            self._observe(Event.APPROVE if asked.agrees else Event.DENY, who, began, applied, report=report)
         return report
 
     def observe(
@@ -712,10 +681,10 @@ class Courses:
 
     # --- looking ---------------------------------------------------------------------------------
 
-    def status(self, context_key: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> Course[Status]:
+    def status(self, asked: wire.ReadStatus, _caller: Caller = UNKNOWN) -> Course[Status]:
         """Shows live leases and recent actions."""
-        key = key_of(context_key, self._secrets).name if context_key else None
-        status: Status = yield Look(partial(status_of, self.store, namespace, key))
+        key = key_of(asked.context_key, self._secrets).name if asked.context_key else None
+        status: Status = yield Look(partial(status_of, self.store, asked.namespace, key))
         return status
 
     # --- inside ----------------------------------------------------------------------------------
@@ -750,6 +719,19 @@ class Courses:
                 observer(seen)
             except Exception:
                 logger.exception("the observer failed on %s", event)
+
+
+SERVED: Final[Mapping[str, Callable[[Courses, Any, Caller], Course[Any]]]] = {
+    "complete": Courses.complete,
+    "lock": Courses.lock,
+    "release": Courses.release,
+    "renew": Courses.renew,
+    "resolve": Courses.resolve,
+    "approve": Courses.answer,
+    "deny": Courses.answer,
+    "status": Courses.status,
+}
+"""The course of each operation, by ``GateRequest.operation``; not of ``intercept``, which takes more."""
 
 
 def journalled(applied: Applied) -> list[Entry]:

@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 
 from msgspec.structs import replace
 
-from callosum.deadline import Expiry
+from callosum import wire
 from callosum.errors import CallosumError, GateUnavailable, NotAPerson, StoreError, StoreUnavailable
 from callosum.gate import intake
 from callosum.gate.check import outcome_of
-from callosum.gate.course import Course, Courses, Look, Observer, Pause
+from callosum.gate.course import SERVED, UNKNOWN, Caller, Course, Courses, Look, Observer, Pause
 from callosum.gate.daily import DailyCalls
 from callosum.journal import Rotation
 from callosum.model import (
@@ -26,14 +26,13 @@ from callosum.model import (
     Classification,
     Decision,
     Entry,
-    Host,
+    GateRequest,
     Key,
-    LockResult,
     Outcome,
     Report,
-    Status,
     Verdict,
 )
+from callosum.operations import Gate
 from callosum.person import require_person
 from callosum.policy.evidence import horizon
 from callosum.policy.table import fallback as without_gate
@@ -57,10 +56,14 @@ Which ones is told by their ids, so that processes which decide once and end do 
 """
 _BACKLOG: Final = 1000
 
+_FOR_PEOPLE: Final = frozenset(("release", "resolve", "approve", "deny"))
+"""Operations of which some only a person may ask for."""
+
+R = TypeVar("R")
 T = TypeVar("T")
 
 
-class LocalGate:
+class LocalGate(Gate):
     """The gate embedded in this process, over a store that other processes may share.
 
     ``state`` is the state folder (default: settings). ``settings`` replaces the configuration that
@@ -149,7 +152,7 @@ class LocalGate:
     here: ClassVar[bool] = True
     """The tools of its calls run on this machine, so that links may be followed for the guard."""
 
-    # --- the gate's face -------------------------------------------------------------------------
+    # --- the gate's operations -------------------------------------------------------------------
 
     def intercept(self, call: Call) -> Decision:
         if self._backlog or self.spool.waiting():
@@ -163,38 +166,44 @@ class LocalGate:
         """Says what a call would get now, and why. Nothing is recorded and nothing waits."""
         return self._drive(self.courses.explain(self.located(call), here=self.here))
 
-    def complete(
-        self,
-        instance: str,
-        *,
-        id: int | None = None,
-        context_key: str | None = None,
-        tool: str | None = None,
-        params: Mapping[str, Any] | None = None,
-        action: str | None = None,
-        result: Any = None,
-        outcome: Outcome | str | None = None,
-        session: str | None = None,
-        namespace: str = DEFAULT_NAMESPACE,
-    ) -> Report:
-        course = self.courses.complete(
-            instance,
-            id=id,
-            context_key=context_key,
-            tool=tool,
-            params=params,
-            action=action,
-            result=result,
-            outcome=outcome,
-            session=session,
-            namespace=namespace,
-        )
+    def handle(self, request: GateRequest[R], caller: Caller = UNKNOWN) -> R:
+        """As in ``Gate``. ``caller`` is what is known of the caller besides; of a call's, what the call says counts."""
+        if isinstance(request, Call):
+            return self.intercept(request)  # type: ignore[return-value]  # a call's R is Decision
+        operation = request.operation
+        if operation == "lock" and (self._backlog or self.spool.waiting()):
+            self.take_in()
+        if operation in _FOR_PEOPLE:
+            caller = self._proven(request, caller)
+        course: Course[R] = SERVED[operation](self.courses, request, caller)
         try:
             return self._drive(course)
         except StoreUnavailable as error:
-            who = Call(instance, tool or intake.UNNAMED, params or {}, action, session, namespace)
-            self._spool_report(who, outcome_of(result, outcome), id=id, key=context_key, known=tool is not None)
+            if not isinstance(request, wire.Complete):
+                raise
+            self._spool_report(request)
             raise StoreUnavailable(f"{error}; the report is kept and is entered before the next decision") from error
+
+    def _proven(self, request: object, caller: Caller) -> Caller:
+        """Return the caller as a person where the request needs one.
+
+        Raises ``NotAPerson`` in a process behind which an agent's host stands.
+        """
+        match request:
+            case wire.Resolve() if caller.person is not False:
+                try:
+                    ancestry = self.require_person("resolve a call for another instance, or one of tier 4")
+                except NotAPerson:
+                    if caller.person or not request.by:
+                        raise
+                    return replace(caller, person=False)  # ``by`` names a session
+            case wire.ReleaseAt(force=True):
+                ancestry = self.require_person("release another's lease")
+            case wire.Approve():
+                ancestry = self.require_person("approve a call" if request.agrees else "refuse a call")
+            case _:
+                return caller
+        return replace(caller, person=True, ancestry=ancestry)
 
     def heard(
         self,
@@ -211,27 +220,6 @@ class LocalGate:
         """
         self._drive(self.courses.heard(instance, what, details, session=session, namespace=namespace))
 
-    def lock(
-        self,
-        instance: str,
-        context_key: str,
-        tier: int = 3,
-        ttl: float | None = None,
-        *,
-        session: str | None = None,
-        namespace: str = DEFAULT_NAMESPACE,
-        host: Host | None = None,
-        expiry: Expiry | None = None,
-    ) -> LockResult:
-        """As in ``Gate``; ``expiry`` tells whether anybody still waits for the lock."""
-        if self._backlog or self.spool.waiting():
-            self.take_in()
-        return self._drive(
-            self.courses.lock(
-                instance, context_key, tier, ttl, session=session, namespace=namespace, host=host, expiry=expiry
-            )
-        )
-
     def release(
         self,
         instance: str,
@@ -244,24 +232,10 @@ class LocalGate:
         id: int | None = None,
     ) -> Report:
         """As in ``Gate``; with ``id`` just that action's lease."""
-        ancestry = self.require_person("release another's lease") if force else ()
-        course = self.courses.release(
-            instance, context_key, session=session, namespace=namespace, by=by, force=force, id=id, ancestry=ancestry
+        asked = wire.ReleaseAt(
+            instance=instance, context_key=context_key, session=session, namespace=namespace, by=by, force=force
         )
-        return self._drive(course)
-
-    def renew(
-        self,
-        instance: str,
-        id: int,
-        ttl: float | None = None,
-        *,
-        session: str | None = None,
-        namespace: str = DEFAULT_NAMESPACE,
-    ) -> Report:
-        return self._drive(self.courses.renew(instance, id, ttl, session=session, namespace=namespace))
-
-    # What only a person may do. Each raises ``NotAPerson`` in a process behind which an agent's host stands.
+        return self._drive(self.courses.release(asked, self._proven(asked, UNKNOWN), id=id))
 
     def resolve(
         self,
@@ -274,30 +248,8 @@ class LocalGate:
         person: bool | None = None,
     ) -> Report:
         """As in ``Gate``. ``person``: whether ``by`` is a person or a session; by default the proof decides."""
-        ancestry: tuple[str, ...] = ()
-        if person is not False:
-            try:
-                ancestry = self.require_person("resolve a call for another instance, or one of tier 4")
-                person = True
-            except NotAPerson:
-                if person or not by:
-                    raise
-                person = False
-        course = self.courses.resolve(
-            id, happened=happened, by=by, note=note, namespace=namespace, person=person, ancestry=ancestry
-        )
-        return self._drive(course)
-
-    def approve(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:
-        return self._answer(id, agrees=True, by=by, channel=channel, namespace=namespace)
-
-    def deny(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:
-        return self._answer(id, agrees=False, by=by, channel=channel, namespace=namespace)
-
-    def _answer(self, id: int, *, agrees: bool, by: str, channel: str, namespace: str) -> Report:
-        ancestry = self.require_person("approve a call" if agrees else "refuse a call")
-        course = self.courses.answer(id, agrees=agrees, by=by, channel=channel, namespace=namespace, ancestry=ancestry)
-        return self._drive(course)
+        asked = wire.Resolve(id=id, happened=happened, by=by, note=note, namespace=namespace)
+        return self.handle(asked, Caller(person=person))
 
     def observe(self, seconds: float, *, by: str = "", namespace: str = DEFAULT_NAMESPACE) -> float:
         """Let everything pass for ``seconds`` (0 ends it, which anybody may do), in all processes.
@@ -311,9 +263,6 @@ class LocalGate:
     def require_person(self, what: str) -> tuple[str, ...]:
         """Return the names of this process's ancestors; raise ``NotAPerson`` if one of them runs an agent."""
         return require_person(self.store, what)
-
-    def status(self, context_key: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> Status:
-        return self._drive(self.courses.status(context_key, namespace=namespace))
 
     def entries(
         self,
@@ -362,15 +311,27 @@ class LocalGate:
         call = replace(call, params=self._summary(call), call_id=call.call_id or os.urandom(16).hex())
         self._keep(LateCall(call=call, outcome=ended, v=2, ended=time.time(), **found))
 
-    def _spool_report(self, call: Call, outcome: Outcome, *, id: int | None, key: str | None, known: bool) -> None:
+    def _spool_report(self, report: wire.Complete) -> None:
         """Spools a report that the store did not take."""
+        tool, key = report.tool, report.context_key
+        call = Call(
+            report.instance,
+            tool or intake.UNNAMED,
+            report.params or {},
+            report.action,
+            report.session,
+            report.namespace,
+        )
         found: dict[str, Any] = {}
-        if id is None and known:
+        if report.id is None and tool is not None:
             found = self._found(call)
-        elif id is None and key:
+        elif report.id is None and key:
             found = {"found": Found(tier=0, keys=(Key(key),))}
-        call = replace(call, params=self._summary(call) if known else {})
-        self._keep(LateCall(call=call, outcome=outcome, kind=intake.REPORT, v=2, id=id, ended=time.time(), **found))
+        call = replace(call, params=self._summary(call) if tool is not None else {})
+        outcome = outcome_of(report.result, report.outcome)
+        self._keep(
+            LateCall(call=call, outcome=outcome, kind=intake.REPORT, v=2, id=report.id, ended=time.time(), **found)
+        )
 
     def _found(self, call: Call) -> dict[str, Any]:
         found = self.rules.current().classify(call)

@@ -21,17 +21,18 @@ _CONFLICTS: Final = tuple[Conflict, ...]
 
 
 def approvals_of(
-    store: Store, namespace: str, session: str | None = None, *, secrets: SecretDigests | None = None
-) -> tuple[wire.Approval, ...]:
+    store: Store, asked_for: wire.ApprovalsQuery, *, secrets: SecretDigests | None = None
+) -> wire.Approvals:
     """The calls that wait for a person, oldest first, with what they would do.
 
     ``session`` is an actor as the journal names it; None means all. Raises ``ConfigError`` for what is no name.
     """
+    session = asked_for.session
     if session is not None:
         check_name(session, "session")
         session = secrets.name(session) if secrets is not None else session
-    asked = sorted(status_of(store, namespace, None).asked, key=_by_id)
-    return tuple(_approval(store, one) for one in asked if session in (None, one.instance))
+    asked = sorted(status_of(store, asked_for.namespace, None).asked, key=_by_id)
+    return wire.Approvals(tuple(_approval(store, one) for one in asked if session in (None, one.instance)))
 
 
 def commitments_of(
@@ -97,30 +98,23 @@ def _approval(store: Store, asked: Holding) -> wire.Approval:
     )
 
 
-def page_of(
-    store: Store,
-    *,
-    cursor: str = "",
-    limit: int = 100,
-    namespace: str | None = None,
-    session: str | None = None,
-    context_key: str | None = None,
-    newest: bool = False,
-    secrets: SecretDigests | None = None,
-) -> wire.JournalPage:
+def page_of(store: Store, asked: wire.JournalQuery, *, secrets: SecretDigests | None = None) -> wire.JournalPage:
     """A page of the journal after ``cursor`` ("" is the beginning); ``namespace`` None means all.
 
-    Raises ``ConfigError`` at the argument that cannot be used.
+    Raises ``ConfigError`` at the field that cannot be used.
     """
-    for value, at in ((namespace, "namespace"), (session, "session")):
+    session = asked.session
+    for value, at in ((asked.namespace, "namespace"), (session, "session")):
         if value is not None:
             check_name(value, at)
     session = secrets.name(session) if session and secrets is not None else session
-    key = key_of(context_key, secrets).name if context_key is not None else None
-    if not 1 <= limit <= wire.MAX_PAGE:
+    key = key_of(asked.context_key, secrets).name if asked.context_key is not None else None
+    if not 1 <= asked.limit <= wire.MAX_PAGE:
         raise ConfigError(f"expected 1 to {wire.MAX_PAGE}", at="limit")
-    after = _position(cursor)
-    found = store.entries(after=after, limit=limit, namespace=namespace, session=session, key=key, newest=newest)
+    after = _position(asked.cursor)
+    found = store.entries(
+        after=after, limit=asked.limit, namespace=asked.namespace, session=session, key=key, newest=asked.newest
+    )
     return wire.JournalPage(tuple(found), f"j{found[-1].seq if found else after}")
 
 

@@ -53,7 +53,7 @@ from callosum.hosts.told import (
     Wondering,
 )
 from callosum.model import Call, Decision, Host, Outcome, Verdict
-from callosum.wire import Brief, LateCall
+from callosum.wire import Brief, Complete, LateCall
 from callosum.worktree import at_home, located
 
 logger = logging.getLogger("callosum")
@@ -258,28 +258,14 @@ class Dispatcher:
         if found is not None and not told.background:
             told_it = False
             try:
-                yield from self._courses.complete(
-                    actor.instance,
-                    id=found.id,
-                    result=told.result,
-                    outcome=told.outcome,
-                    session=actor.session,
-                    namespace=actor.namespace,
-                )
+                yield from self._courses.complete(_ended(actor, told.outcome, id=found.id, result=told.result))
                 told_it = True
             finally:
                 if not told_it:  # without its result, which may be what could not be taken
                     self._owe(_Owed(actor, found, told.outcome))
         elif found is None and not told.background:
-            yield from self._courses.complete(
-                actor.instance,
-                tool=told.tool,
-                params=told.params,
-                result=told.result,
-                outcome=told.outcome,
-                session=actor.session,
-                namespace=actor.namespace,
-            )
+            report = _ended(actor, told.outcome, tool=told.tool, params=told.params, result=told.result)
+            yield from self._courses.complete(report)
         return Answer(inform=found.inform if found is not None else "")
 
     def _changed(self, adapter: Adapter, told: Changed) -> Course[Answer]:
@@ -324,9 +310,7 @@ class Dispatcher:
         actor, call, outcome = owed
         keep, first = True, False
         try:
-            yield from self._courses.complete(
-                actor.instance, id=call.id, outcome=outcome, session=actor.session, namespace=actor.namespace
-            )
+            yield from self._courses.complete(_ended(actor, outcome, id=call.id))
             keep = False
         except StoreError as error:
             first = again
@@ -369,6 +353,10 @@ class Dispatcher:
         else:
             self._actors.move_to_end(name)
         return calls
+
+
+def _ended(actor: Actor, outcome: Outcome, **call: Any) -> Complete:
+    return Complete(instance=actor.instance, outcome=outcome, session=actor.session, namespace=actor.namespace, **call)
 
 
 def _joined(one: Answer, other: Answer) -> Answer:

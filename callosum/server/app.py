@@ -12,10 +12,11 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict, replace
 from starlette.requests import ClientDisconnect, Request
 
 from callosum import __version__, wire
@@ -24,6 +25,7 @@ from callosum.corpus import events
 from callosum.deadline import Expiry, expires_at
 from callosum.errors import ConfigError, Expired, StoreChanged, StoreError, StoreUnavailable, Unconfirmed
 from callosum.gate.check import check_name, check_note, id_of
+from callosum.gate.course import SERVED, UNKNOWN, Caller
 from callosum.gate.intake import check_record, check_seconds
 from callosum.gate.records import approvals_of, page_of
 from callosum.hosts.adapters import adapter_of
@@ -36,6 +38,7 @@ from callosum.model import (
     DEFAULT_NAMESPACE,
     MAX_NAME,
     Call,
+    GateRequest,
 )
 from callosum.operations import OPERATIONS, Operation
 from callosum.process import host_above, is_of_this_machine
@@ -89,13 +92,6 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 
 
 _CALL: Final = _decoder(wire.Intercept)
-_COMPLETE: Final = _decoder(wire.Complete)
-_LOCK: Final = _decoder(wire.Lock)
-_RELEASE_KEY: Final = _decoder(wire.ReleaseKey)
-_RELEASE: Final = _decoder(wire.Release)
-_RENEW: Final = _decoder(wire.Renew)
-_RESOLVE: Final = _decoder(wire.Resolve)
-_ANSWER: Final = _decoder(wire.Answer)
 _PAYLOAD: Final = _decoder(dict[str, Any])
 LATE_CALLS: Final = _decoder(wire.Late)
 
@@ -132,10 +128,24 @@ class Service:
             return wire.read(decoder, body)
         return await self.served.read(partial(wire.read, decoder, body, listed=listed))
 
-    # --- the five endpoints ----------------------------------------------------------------------
+    async def change(self, request: Request, *, of: _Change, decoder: msgspec.json.Decoder[Any]) -> Answer:
+        """Serves a request that changes something: reads it, asks whether its sender may, drives its course."""
+        served = self.served
+        arrived = served.arrivals.arrived() if of.decides else 0.0
+        named = of.named(request) if of.named is not None else None
+        body = await request.body() or of.empty
+        if of.decides:
+            served.admit()
+            await served.take_in()
+        found = wire.read(decoder, body) if len(body) < LARGE else await served.read(partial(wire.read, decoder, body))
+        asked, caller = of.permit(request, found, named, arrived)
+        answer = await served.drive(SERVED[asked.operation](self.courses, asked, caller), size=len(body))
+        self.stream.wake()
+        return _json(answer)
+
+    # --- endpoints that do more, as ``ENDPOINTS`` says ------------------------------------------
 
     async def intercept(self, request: Request) -> Answer:
-        """Decides a tool call before it runs."""
         arrived = self.served.arrivals.arrived()
         body = await request.body()
         self.served.admit()
@@ -164,94 +174,13 @@ class Service:
         self.stream.wake()
         return _json(decision)
 
-    async def complete(self, request: Request) -> Answer:
-        """Reports how an action ended, and frees its lease."""
-        body = await request.body()
-        asked = await self._read(_COMPLETE, body)
-        may_act(_token(request), asked.instance, asked.namespace)
-        course = self.courses.complete(
-            asked.instance,
-            id=asked.id,
-            context_key=asked.context_key,
-            tool=asked.tool,
-            params=asked.params,
-            action=asked.action,
-            result=asked.result,
-            outcome=asked.outcome,
-            session=asked.session,
-            namespace=asked.namespace,
-        )
-        report = await self.served.drive(course, size=len(body))
-        self.stream.wake()
-        return _json(report)
-
-    async def lock(self, request: Request) -> Answer:
-        """Takes a lease on a key without a tool call."""
-        arrived = self.served.arrivals.arrived()
-        body = await request.body()
-        self.served.admit()
-        await self.served.take_in()
-        asked = await self._read(_LOCK, body)
-        may_act(_token(request), asked.instance, asked.namespace)
-        course = self.courses.lock(
-            asked.instance,
-            asked.context_key,
-            asked.tier,
-            asked.ttl,
-            session=asked.session,
-            namespace=asked.namespace,
-            host=asked.host,
-            expiry=_expiry(request, asked.deadline, asked.timeout_ms, arrived),
-        )
-        answer = await self.served.drive(course)
-        self.stream.wake()
-        return _json(answer)
-
-    async def release(self, request: Request) -> Answer:
-        """Frees this actor's leases on the key; a person frees all with ``force``."""
-        key = key_of_path(request.scope["raw_path"])
-        body = await request.body()
-        asked = await self._read(_RELEASE, body) if body else wire.Release()
-        check_name(asked.namespace, "namespace")  # also where the query names another
-        said = read_query(wire.ReleaseQuery, request.scope["query_string"])
-        asked = msgspec.structs.replace(
-            asked, **{n: v for n, v in msgspec.structs.asdict(said).items() if v is not UNSET}
-        )
-        return await self._release(request, asked, key)
-
-    async def release_key(self, request: Request) -> Answer:
-        """Does the same for the key in the body."""
-        asked = await self._read(_RELEASE_KEY, await request.body())
-        return await self._release(request, asked, asked.context_key)
-
-    async def _release(self, request: Request, asked: wire.Release, key: str) -> Answer:
-        if asked.force:
-            may_approve(_token(request), asked.namespace)
-        else:
-            may_act(_token(request), asked.instance, asked.namespace)
-        course = self.courses.release(
-            asked.instance,
-            key,
-            session=asked.session,
-            namespace=asked.namespace,
-            by=_person(request, asked.by),
-            force=asked.force,
-        )
-        answer = await self.served.drive(course)
-        self.stream.wake()
-        return _json(answer)
-
     async def status(self, request: Request) -> Answer:
-        """Shows live leases and recent actions, of one key or of all."""
         asked = read_query(wire.StatusQuery, request.scope["query_string"])
         check_name(asked.namespace, "namespace")
         may_read(_token(request), asked.namespace)
-        return _json(await self.served.drive(self.courses.status(asked.context_key, namespace=asked.namespace)))
-
-    # --- around them -----------------------------------------------------------------------------
+        return _json(await self.served.drive(self.courses.status(asked)))
 
     async def brief(self, request: Request) -> Answer:
-        """Tells a session what the others have in hand and did lately. It informs, it confirms nothing."""
         asked = read_query(wire.BriefQuery, request.scope["query_string"])
         check_name(asked.namespace, "namespace")
         may_act(_token(request), asked.instance, asked.namespace)
@@ -267,7 +196,6 @@ class Service:
         return _json(await self.served.read(look))
 
     async def hook(self, request: Request) -> Answer:
-        """Takes a hook event of a host as the host wrote it, and answers in the host's own words; `{}`: go on."""
         arrived = self.served.arrivals.arrived()
         adapter = adapter_of(key_of_path(request.scope["raw_path"]))
         body = await request.body()
@@ -299,86 +227,19 @@ class Service:
     def _brief_of(self, actor: Actor, prompt: str | None) -> wire.Brief:
         return self.brain.brief(actor.instance, actor.session, namespace=actor.namespace, cwd=actor.cwd, prompt=prompt)
 
-    async def renew(self, request: Request) -> Answer:
-        """Moves the end of a lease to ``ttl`` seconds from now."""
-        asked = await self._read(_RENEW, await request.body())
-        may_act(_token(request), asked.instance, asked.namespace)
-        course = self.courses.renew(
-            asked.instance, asked.id, asked.ttl, session=asked.session, namespace=asked.namespace
-        )
-        answer = await self.served.drive(course)
-        self.stream.wake()
-        return _json(answer)
-
-    async def resolve(self, request: Request) -> Answer:
-        """Ends an ``unknown`` action: somebody looked, and it happened or it did not.
-
-        With an approver's token a person says so, of any action. Otherwise ``by`` names the session that has looked,
-        of its own instance's actions below tier 4.
-        """
-        asked = await self._read(_RESOLVE, await request.body())
-        check_name(asked.namespace, "namespace")
-        id_of(asked.id)
-        check_note(asked.note, "note")
-        token = _token(request)
-        person = not asked.by or (token is not None and token.role is Role.APPROVER)
-        if person:
-            may_approve(token, asked.namespace)
-        else:
-            may_act(token, asked.by, asked.namespace, at="by")
-        course = self.courses.resolve(
-            asked.id,
-            happened=asked.happened,
-            by=_person(request, asked.by) if person else asked.by,
-            note=asked.note,
-            namespace=asked.namespace,
-            person=person,
-        )
-        answer = await self.served.drive(course)
-        self.stream.wake()
-        return _json(answer)
-
     async def approvals(self, request: Request) -> Answer:
-        """Lists the calls that wait for a person, oldest first."""
         asked = read_query(wire.ApprovalsQuery, request.scope["query_string"])
         check_name(asked.namespace, "namespace")
         may_read(_token(request), asked.namespace)
-        found = await self.served.read(
-            partial(approvals_of, self.store, asked.namespace, asked.session, secrets=self.served.gate.rules.secrets)
-        )
-        return _json(wire.Approvals(found))
-
-    async def answer(self, request: Request) -> Answer:
-        """Approves a call that was asked or blocked, or denies it."""
-        id = _id_of_path(request)
-        asked = await self._read(_ANSWER, await request.body())
-        check_name(asked.namespace, "namespace")
-        may_approve(_token(request), asked.namespace)
-        by = _person(request, asked.by)
-        course = self.courses.answer(
-            id, agrees=asked.approve, by=by, channel=asked.channel or "server", namespace=asked.namespace
-        )
-        report = await self.served.drive(course)
-        self.stream.wake()
-        return _json(report)
+        secrets = self.served.gate.rules.secrets
+        return _json(await self.served.read(partial(approvals_of, self.store, asked, secrets=secrets)))
 
     async def journal(self, request: Request) -> Answer:
-        """A page of the journal; with ``wait`` a tail that answers as soon as there is something new."""
         asked = read_query(wire.JournalQuery, request.scope["query_string"])
         if not 0 <= asked.wait <= wire.MAX_WAIT:
             raise ConfigError(f"expected 0 to {wire.MAX_WAIT:.0f} seconds", at="wait")
         may_read(_token(request), asked.namespace)
-        look = partial(
-            page_of,
-            self.store,
-            cursor=asked.cursor,
-            limit=asked.limit,
-            namespace=asked.namespace,
-            session=asked.session,
-            context_key=asked.context_key,
-            newest=asked.newest,
-            secrets=self.served.gate.rules.secrets,
-        )
+        look = partial(page_of, self.store, asked, secrets=self.served.gate.rules.secrets)
         ends = time.monotonic() + asked.wait
         while True:
             page = await self.served.read(look)
@@ -388,7 +249,6 @@ class Service:
             await self.served.pause(min(_TAIL_POLL, left))
 
     async def take_events(self, request: Request) -> Answer:
-        """Takes in what a host saw happen: it goes onto the corpus, and from there to all who listen."""
         if self.served.stopping:
             raise Stopping("the server is stopping")
         body = await request.body()
@@ -409,7 +269,6 @@ class Service:
         return len(taken)
 
     async def late(self, request: Request) -> Answer:
-        """Takes in what ran, ended or was given up while the gate could not be asked."""
         body = await request.body()
         asked = await self._read(LATE_CALLS, body, listed=True)
         check_seconds(asked.now, "now")
@@ -428,11 +287,9 @@ class Service:
         return _json(wire.Accepted(len(asked.calls)))
 
     async def fallback(self, _request: Request) -> Answer:
-        """Which tools a client may let through by itself when this server is away."""
         return _json(wire.FallbackTable(self.served.gate.rules.current().highest_tiers()))
 
     async def health(self, request: Request) -> Answer:
-        """Whether the gate can decide, and goes on to: a balancer sends nobody where it does not."""
         status, code, store = ("stopping", 503, "ok") if self.served.leaving else ("ok", 200, "ok")
         fault = await self._health.fault(self.served.read)
         if fault:
@@ -452,11 +309,10 @@ class Service:
         return _json(found, code)
 
     async def show_metrics(self, _request: Request) -> Answer:
-        """Counters and gauges in Prometheus's text form."""
         return Answer(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-# --- requests and answers -----------------------------------------------------------------------------
+# --- requests -----------------------------------------------------------------------------------------
 
 
 def _token(request: Request) -> Token | None:
@@ -494,6 +350,75 @@ def _id_of_path(request: Request) -> int:
     if not re.fullmatch(r"[1-9][0-9]{0,18}", written) or int(written) >= 2**63:
         raise ConfigError("expected the id of a decision", at="id")
     return int(written)
+
+
+# --- who may ask for a change, and what a gate knows of who asks -----------------------------------------
+
+
+def _by_actor(request: Request, asked: Any, _named: object, _arrived: float) -> tuple[Any, Caller]:
+    may_act(_token(request), asked.instance, asked.namespace)
+    return asked, UNKNOWN
+
+
+def _by_locker(request: Request, asked: wire.Lock, _named: object, arrived: float) -> tuple[wire.Lock, Caller]:
+    may_act(_token(request), asked.instance, asked.namespace)
+    return asked, Caller(expiry=_expiry(request, asked.deadline, asked.timeout_ms, arrived))
+
+
+def _by_holder(request: Request, asked: wire.ReleaseAt, _named: object, _arrived: float) -> tuple[Any, Caller]:
+    if asked.force:
+        may_approve(_token(request), asked.namespace)
+    else:
+        may_act(_token(request), asked.instance, asked.namespace)
+    return replace(asked, by=_person(request, asked.by)), UNKNOWN
+
+
+def _by_holder_of_key(request: Request, found: wire.Release, key: str, arrived: float) -> tuple[Any, Caller]:
+    check_name(found.namespace, "namespace")  # also where the query names another
+    said = read_query(wire.ReleaseQuery, request.scope["query_string"])
+    fields = asdict(found) | {name: value for name, value in asdict(said).items() if value is not UNSET}
+    return _by_holder(request, wire.ReleaseAt(context_key=key, **fields), None, arrived)
+
+
+def _by_witness(request: Request, asked: wire.Resolve, _named: object, _arrived: float) -> tuple[Any, Caller]:
+    check_name(asked.namespace, "namespace")
+    id_of(asked.id)
+    check_note(asked.note, "note")
+    token = _token(request)
+    if asked.by and (token is None or token.role is not Role.APPROVER):
+        may_act(token, asked.by, asked.namespace, at="by")
+        return asked, Caller(person=False)
+    may_approve(token, asked.namespace)
+    return replace(asked, by=_person(request, asked.by)), Caller(person=True)
+
+
+def _by_approver(request: Request, found: wire.Answer, id: int, _arrived: float) -> tuple[Any, Caller]:
+    check_name(found.namespace, "namespace")
+    may_approve(_token(request), found.namespace)
+    kind = wire.Approve if found.approve else wire.Deny
+    by, channel = _person(request, found.by), found.channel or "server"
+    return kind(id=id, by=by, channel=channel, namespace=found.namespace), Caller(person=True)
+
+
+def _key_of_path(request: Request) -> str:
+    return key_of_path(request.scope["raw_path"])
+
+
+class _Change(NamedTuple):
+    """How a request that changes something is read.
+
+    ``permit`` gets the request, its body as read, what ``named`` found in the path, and when it arrived. It returns
+    what the gate is asked, and of whom, or raises ``Refused``. ``decides``: late calls are entered before, and an
+    overloaded server refuses it. ``empty`` is the body of a request without one.
+    """
+
+    permit: Callable[[Request, Any, Any, float], tuple[GateRequest[Any], Caller]]
+    named: Callable[[Request], object] | None = None
+    decides: bool = False
+    empty: bytes = b""
+
+
+# --- answers ------------------------------------------------------------------------------------------
 
 
 def _json(value: object, status: int = 200) -> Answer:
@@ -561,20 +486,27 @@ _OWN: Final = (
 )
 ENDPOINTS: Final = (*OPERATIONS, *_OWN)
 """The endpoints: the gate's operations, and what only a server has."""
+_CHANGES: Final = {
+    "POST /complete": _Change(_by_actor),
+    "POST /lock": _Change(_by_locker, decides=True),
+    "DELETE /lock/{key}": _Change(_by_holder_of_key, _key_of_path, empty=b"{}"),
+    "POST /release": _Change(_by_holder),
+    "POST /renew": _Change(_by_actor),
+    "POST /resolve": _Change(_by_witness),
+    "POST /approvals/{id}": _Change(_by_approver, _id_of_path),
+}
 _HANDLERS: Final[Mapping[str, Handler]] = {
+    **{
+        row.endpoint: partial(Service.change, of=_CHANGES[row.endpoint], decoder=_decoder(row.body))
+        for row in OPERATIONS
+        if row.endpoint in _CHANGES
+    },
     "POST /intercept": Service.intercept,
-    "POST /complete": Service.complete,
-    "POST /lock": Service.lock,
-    "DELETE /lock/{key}": Service.release,
-    "POST /release": Service.release_key,
     "GET /status": Service.status,
     "GET /brief": Service.brief,
-    "POST /hooks/{host}": Service.hook,
-    "POST /renew": Service.renew,
-    "POST /resolve": Service.resolve,
     "GET /approvals": Service.approvals,
-    "POST /approvals/{id}": Service.answer,
     "GET /journal": Service.journal,
+    "POST /hooks/{host}": Service.hook,
     "POST /events": Service.take_events,
     "POST /late": Service.late,
     "GET /fallback": Service.fallback,
@@ -596,11 +528,9 @@ class App:
         self._exact: dict[str, dict[str, Handler]] = {}
         self._below: dict[str, dict[str, Handler]] = {}
         """By the part of the path before its parameter, which is the last one."""
-        for endpoint in ENDPOINTS:
-            start, brace, _ = endpoint.path.partition("{")
-            (self._below if brace else self._exact).setdefault(start, {})[endpoint.method] = _HANDLERS[
-                f"{endpoint.method} {endpoint.path}"
-            ]
+        for row in ENDPOINTS:
+            start, brace, _ = row.path.partition("{")
+            (self._below if brace else self._exact).setdefault(start, {})[row.method] = _HANDLERS[row.endpoint]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request; nothing but HTTP is taken."""

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from callosum import wire
 from callosum.bootclock import boot_id, boot_now
 from callosum.deadline import MAX_TIMEOUT_MS, Expiry, expires_at, stamp
 from callosum.errors import ConfigError, Expired
-from callosum.gate import LocalGate
+from callosum.gate import Caller, LocalGate
 from callosum.guards import guard
 from callosum.model import Call, Entry, Event, Outcome, Verdict
 from callosum.server.arrivals import Arrivals
@@ -42,6 +43,12 @@ def gate(tmp_path: Path) -> Iterator[LocalGate]:
 def asked(gate: LocalGate, call: Call, *moments: float, ends: float = 10.0) -> Any:
     """Intercepts a call whose client waits until 10, while the clock shows these moments."""
     return gate._drive(gate.courses.intercept(call, Expiry(ends, now=Clock(*moments))))
+
+
+def locked(gate: LocalGate, *moments: float) -> None:
+    """Asks for a lock whose client waits until 10, while the clock shows these moments."""
+    request = wire.Lock(instance="mira", context_key="doc:plan", tier=4)
+    gate.handle(request, Caller(expiry=Expiry(10.0, now=Clock(*moments))))
 
 
 def refused(gate: LocalGate) -> list[Entry]:
@@ -151,7 +158,7 @@ def test_question_that_came_too_late_waits_for_nobody(gate: LocalGate, tmp_path:
 def test_lock_that_came_too_late_is_taken_back(gate: LocalGate) -> None:
     for moments in ((11.0,), (9.0, 11.0)):
         with pytest.raises(Expired):
-            gate.lock("mira", "doc:plan", 4, expiry=Expiry(10.0, now=Clock(*moments)))
+            locked(gate, *moments)
     assert not gate.status().locks
     assert gate.lock("doug", "doc:plan", 4).acquired
 
@@ -159,7 +166,7 @@ def test_lock_that_came_too_late_is_taken_back(gate: LocalGate) -> None:
 def test_prolonged_lock_is_not_lost_with_its_late_answer(gate: LocalGate) -> None:
     lock = gate.lock("mira", "doc:plan", 4)
     with pytest.raises(Expired):
-        gate.lock("mira", "doc:plan", 4, expiry=Expiry(10.0, now=Clock(9.0, 11.0)))
+        locked(gate, 9.0, 11.0)
     assert [held.id for held in gate.status().locks] == [lock.id]
 
 

@@ -509,7 +509,7 @@ def test_a_fault_in_the_reading_itself_does_not_end_it(
 
 def test_the_records_refuse_what_is_no_cursor(gate: LocalGate) -> None:
     with pytest.raises(ConfigError, match="cursor"):
-        LocalRecords(gate).journal(cursor="j")
+        LocalRecords(gate).handle(wire.ReadJournal(cursor="j"))
 
 
 # --- over pipes: who waits for whom -------------------------------------------------------------------

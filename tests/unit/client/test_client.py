@@ -252,14 +252,15 @@ def test_what_only_looks(clients: Callable[..., CallosumClient]) -> None:
         page = client.journal("c1", limit=5, session="mira", context_key="k", newest=True, wait=1.5, namespace="n")
         assert (page.cursor, page.entries[0].keys[0].name, page.entries[0].outcome) == ("c2", "doc:plan", Outcome.DONE)
         client.journal()
+        client.journal(namespace="default")
         assert client.approvals()[0].tool == "wipe"
         client.approvals(session="mira/desk")
         assert client.health()["status"] == "ok"
         assert client.emit({"type": "input.received", "at": 1}, {"type": "x"}) == 2
         assert [f"{request.method} {request.target}" for request in peer.seen] == [
             "GET /status?contextKey=doc%3Aa%20b", "GET /status", "GET /status?namespace=n",
-            "GET /journal?cursor=c1&limit=5&session=mira&contextKey=k&newest=true&wait=1.5&namespace=n",
-            "GET /journal?limit=100", "GET /approvals", "GET /approvals?session=mira%2Fdesk", "GET /health", "POST /events",
+            "GET /journal?cursor=c1&limit=5&namespace=n&session=mira&contextKey=k&newest=true&wait=1.5",
+            "GET /journal", "GET /journal?namespace=default", "GET /approvals", "GET /approvals?session=mira%2Fdesk", "GET /health", "POST /events",
         ]  # fmt: skip
         assert peer.seen[-1].json == [{"type": "input.received", "at": 1}, {"type": "x"}]
 

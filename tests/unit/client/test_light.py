@@ -73,7 +73,7 @@ def test_the_client_brings_neither_rules_nor_stores() -> None:
         "callosum.client.http1", "callosum.client.late",
         "callosum.client.messages", "callosum.client.sse", "callosum.client.transport",
         "callosum.bootclock", "callosum.budget", "callosum.characters", "callosum.deadline",
-        "callosum.errors", "callosum.model", "callosum.policy", "callosum.policy.table",
+        "callosum.errors", "callosum.model", "callosum.operations", "callosum.policy", "callosum.policy.table",
         "callosum.spool", "callosum.wire", "callosum.worktree",
     }  # fmt: skip
 

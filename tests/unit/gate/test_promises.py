@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from callosum import wire
 from callosum.gate.course import Look
 from callosum.model import Scope
 from callosum.wire import LateCall
@@ -42,9 +43,9 @@ def test_locks_and_renewals_are_to_be_synced_and_reports_are_not(world: World) -
     """What a power cut may take is a report: the lease then runs out, and its call is unknown."""
     opened = world.ask("mira", "act3", ON)
     courses = world.gate.courses
-    assert asked_of_the_store(courses.lock("mira", "k:1")).durable
-    assert asked_of_the_store(courses.renew("mira", opened.id)).durable
-    assert not asked_of_the_store(courses.complete("mira", id=opened.id)).durable
+    assert asked_of_the_store(courses.lock(wire.Lock(instance="mira", context_key="k:1"))).durable
+    assert asked_of_the_store(courses.renew(wire.Renew(instance="mira", id=opened.id))).durable
+    assert not asked_of_the_store(courses.complete(wire.Complete(instance="mira", id=opened.id))).durable
 
 
 def test_no_secret_of_a_result_or_of_a_late_call_is_journalled(world: World) -> None:
