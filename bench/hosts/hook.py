@@ -29,7 +29,7 @@ from bench.harness import Case, Line, side_by_side
 from bench.serving import callosum
 from callosum.hosts.install import write_hook
 from callosum.hosts.native import CONFIGURATION, client_path
-from callosum.hosts.script import closed, hook_of
+from callosum.hosts.script import REPORT, closed, hook_of
 from callosum.settings import Settings
 from callosum.sockets import socket_path
 
@@ -109,7 +109,7 @@ def prepared(block: int) -> Iterator[list[Case]]:
             bounded = kind == "native"
             commands[f"{kind}: gate"] = closed(hook, "claude-code", 20, asks=True, bounded=bounded)
             commands[f"{kind}: nobody"] = closed(alone, "claude-code", 20, asks=True, bounded=bounded)
-            commands[f"{kind}: report"] = closed(hook, "claude-code", 20, asks=False, reports=True)
+            commands[f"{kind}: report"] = closed(hook, "claude-code", 20, asks=False, word=REPORT)
             cases.append(Case(f"{kind}: started", run([hook, "claude-code"]), block))
         (without / "fallback.json").write_text('{"tools": {"Read": 0}}')
         cases += [Case(name, run(["/bin/sh", "-c", command]), block) for name, command in commands.items()]

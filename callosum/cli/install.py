@@ -84,6 +84,7 @@ def install(  # noqa: PLR0917  typer names them all
     from callosum.errors import ConfigError
     from callosum.hosts import install as hosts
     from callosum.hosts.remote import remote_of
+    from callosum.hosts.setup import Where
     from callosum.person import refuse_agents
 
     settings = settings_of(state, namespace, config)
@@ -94,7 +95,7 @@ def install(  # noqa: PLR0917  typer names them all
     if observe and not dry_run:
         refuse_agents(None, "only a person can have the gate observe")
     remote = remote_of(url, _absolute(token_file), _absolute(cacert)) if url is not None else None
-    where = hosts.Where.here(project=_absolute(project), file=_absolute(file), url=http, remote=remote)
+    where = Where.here(project=_absolute(project), file=_absolute(file), url=http, remote=remote)
     plan = _planned(lambda: hosts.plan_install(host, settings, where))
     if not plan.changes_something:
         typer.echo(f"Nothing to do: {_called(host)} asks the gate already.")
@@ -155,9 +156,10 @@ def uninstall(
 ) -> None:
     """Take the gate away from a host: its settings become what they were."""
     from callosum.hosts import install as hosts
+    from callosum.hosts.setup import Where
 
     settings = settings_of(state, namespace, config)
-    where = hosts.Where.here(project=_absolute(project), file=_absolute(file))
+    where = Where.here(project=_absolute(project), file=_absolute(file))
     plan = hosts.plan_uninstall(host, settings, where)
     if not plan.changes_something:
         typer.echo(f"Nothing to do: {_called(host)} does not ask the gate.")

@@ -2,30 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from callosum.errors import ConfigError
-from callosum.hosts.claude_code import hook as claude_code
-from callosum.hosts.codex import hook as codex
-from callosum.hosts.gemini import hook as gemini
+from callosum.programs import WITH_HOOKS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from callosum.hosts.hooks import Hooks
     from callosum.hosts.told import Adapter
 
-ADAPTERS: Final[Mapping[str, Adapter]] = {
-    adapter.name: adapter  # a module is an adapter: it has the names that the protocol asks for
-    for adapter in (claude_code, codex, gemini)
-}
+
+def code_of(where: str) -> Any:
+    """Return what a description names as ``MODULE:NAME``."""
+    module, _, name = where.partition(":")
+    return getattr(import_module(module), name)
+
+
+def unknown(name: str, known: Iterable[str], at: str) -> ConfigError:
+    """Return what to raise at ``at`` for a name that no host has."""
+    names = list(known)
+    near = get_close_matches(name[:64], names, n=1)
+    hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(names)}"
+    return ConfigError(f"there is no host {name[:64]!r}{hint}", at=at)
+
+
+ADAPTERS: Final[Mapping[str, Hooks]] = {name: code_of(host.hooks)(host) for name, host in WITH_HOOKS.items()}
 
 
 def adapter_of(name: str) -> Adapter:
     """The adapter of a host. Raises ``ConfigError`` at ``host``."""
     found = ADAPTERS.get(name)
     if found is None:
-        near = get_close_matches(name[:64], ADAPTERS, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(ADAPTERS)}"
-        raise ConfigError(f"there is no host {name[:64]!r}{hint}", at="host")
+        raise unknown(name, ADAPTERS, "host")
     return found

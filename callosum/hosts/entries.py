@@ -1,6 +1,6 @@
 """The entries of command hooks in a host's settings: put in, taken out, looked over. Pure.
 
-Claude Code, Codex and Gemini CLI share one shape::
+Hosts with command hooks share one shape::
 
     {"hooks": {"PreToolUse": [{"matcher": "*", "hooks": [{"type": "command", "command": "...", ...}]}]}}
 
@@ -41,7 +41,7 @@ def removed(settings: Mapping[str, Any]) -> dict[str, Any]:
         return made
     kept: dict[str, Any] = {}
     for event, groups in _object(hooks, "hooks").items():
-        # Gemini CLI keeps settings of its own beside the events
+        # a host may keep settings of its own beside the events
         if not isinstance(groups, Sequence) or isinstance(groups, str) or not _has_ours(groups):
             kept[event] = groups
             continue

@@ -1,26 +1,25 @@
-"""What there is to know of a host so that it can be looked over: its program, its switches, its transcripts.
+"""What there is to find out of a host where it is looked over: its switches, its transcripts, what it says itself.
 
-A host's module ``facts`` offers the names of ``Facts``. It reads files and asks the host's own program; it changes
-nothing.
+All of it reads files and asks the host's own program; it changes nothing.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec import Struct
 
+if TYPE_CHECKING:
+    from callosum.hosts.checkup.examine import Checkup
+    from callosum.hosts.checkup.finding import Finding, Level
+    from callosum.programs.program import Program
+
 LONGEST: Final = 20_000_000
 """So many bytes of a transcript are read, from its end."""
-
-
-Known = Literal["id", "session and id", "session and tool"]
-"""By what a call in a transcript is found in the journal: its id alone where that is unique, that with its session, or
-where hooks have no ids by how many of a tool its session made."""
 
 
 class Surroundings(Struct, frozen=True, kw_only=True):
@@ -52,30 +51,47 @@ class Found(Struct, frozen=True):
     unread: Sequence[str] = ()
 
 
-class Facts(Protocol):
-    """A host's module."""
+class Reviewed(NamedTuple):
+    """How far the user has reviewed the entries, as in ``Finding``."""
 
-    name: str
-    """As in ``callosum install NAME``."""
-    title: str
-    """As people call it."""
-    program: str
-    """What starts it."""
-    package: str
-    """Its name in the registry from which it is installed."""
-    known: Known
+    level: Level
+    says: str
+    advice: str = ""
+
+
+class Checks:
+    """What a host is asked. A host of which more is known has a class of its own."""
+
+    def __init__(self, host: Program) -> None:
+        self.host = host
 
     def too_old(self, version: tuple[int, ...]) -> str:
-        """Why the entries do not hold in this version, "" if they do."""
-        ...
+        """Return why the entries do not hold in this version, "" if they do."""
+        oldest = self.host.oldest
+        return "" if version >= oldest else f"before {'.'.join(map(str, oldest))} {self.host.older}"
 
-    def switched_off(self, here: Surroundings, settings: Mapping[str, Any]) -> list[str]:
-        """What keeps its hooks from being called, one sentence each. ``settings``: those with the entries."""
-        ...
+    def switched_off(self, here: Surroundings, settings: Mapping[str, Any]) -> list[str]:  # noqa: ARG002 - a host may look
+        """Return what keeps its hooks from being called, one sentence each. ``settings``: those with the entries."""
+        return []
 
-    def transcripts(self, here: Surroundings, since: float) -> Found:
-        """The calls since a moment (Unix seconds)."""
-        ...
+    def reviewed(self, found: Path | None, here: Surroundings, settings: Path) -> Reviewed | None:  # noqa: ARG002
+        """Return whether the user has reviewed the entries in a file, None where the host asks for no review.
+
+        ``found``: the program.
+        """
+        return None
+
+    def transcripts(self, here: Surroundings, since: float) -> Found:  # noqa: ARG002 - a host may have some
+        """Return the calls since a moment (Unix seconds)."""
+        return Found(())
+
+    def look(self, checkup: Checkup) -> Iterator[Finding]:
+        """Yield what is found of the host; nothing if it is not here."""
+        return checkup.hooks(self)
+
+    def standing(self, checkup: Checkup, path: Path) -> Iterable[Finding]:
+        """Yield whether the entries in a file that took them are there still, as the file says it."""
+        return checkup.entries(self, path).findings
 
 
 # --- reading transcripts --------------------------------------------------------------------------------

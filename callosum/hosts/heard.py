@@ -1,6 +1,6 @@
 """When each hook event of each host was last heard, kept in the state folder for whoever looks the hosts over.
 
-``heard.json``: ``{"hooks": {"codex": {"PreToolUse": 1795337658.3}}, "instances": {"mira": 1795337700.0}}``, in Unix
+``heard.json``: ``{"hooks": {HOST: {"PreToolUse": 1795337658.3}}, "instances": {"mira": 1795337700.0}}``, in Unix
 seconds. ``instances`` are those that tell by themselves that they live (``health.ok``).
 """
 

@@ -5,69 +5,29 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec import Struct
 
 from callosum import launch
 from callosum.client.fallback import FILE, load_table, write_table
 from callosum.errors import ConfigError
-from callosum.hosts import entries, files, remote
-from callosum.hosts.claude_code import setup as claude_code
-from callosum.hosts.codex import setup as codex
+from callosum.hosts import files, remote
+from callosum.hosts.adapters import code_of, unknown
 from callosum.hosts.files import Change
-from callosum.hosts.gemini import setup as gemini
 from callosum.hosts.mcp import install as mcp
 from callosum.hosts.native import windows
-from callosum.hosts.openclaw import install as openclaw
 from callosum.hosts.remote import Remote
-from callosum.hosts.script import Hook, hook_of, names_of
-from callosum.model import DEFAULT_NAMESPACE
+from callosum.hosts.script import Hook
+from callosum.hosts.setup import Site, Where, hook_for
+from callosum.programs import NAMED, WITH_HOOKS
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings, handed_on, load, user_config
 from callosum.sockets import socket_path, stranger_at
-
-Settled = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""From the object in a settings file to what is to stand there."""
-
-
-class Where(Struct, frozen=True, kw_only=True):
-    """Whose settings are meant.
-
-    ``project``: a folder, for the settings of one project instead of the user's. ``file``: a file that is named.
-    ``url``: a server on this machine that the host itself is to ask over HTTP, where it can. ``remote``: a server that
-    the hook script is to ask, in place of the local gate.
-    """
-
-    home: Path
-    environ: Mapping[str, str]
-    project: Path | None = None
-    file: Path | None = None
-    url: str | None = None
-    remote: Remote | None = None
-
-    @classmethod
-    def here(cls, **named: Any) -> Where:
-        """The user who runs this process."""
-        return cls(home=Path.home(), environ=os.environ, **named)
-
-
-class Site(NamedTuple):
-    """One settings file (None: none that is the usual one), what stands in it with the gate, and what without.
-
-    ``then``: as in ``Plan``, from what stands in the file.
-    """
-
-    path: Path | None
-    added: Settled
-    removed: Settled
-    then: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda _: ()
 
 
 class Plan(Struct, frozen=True):
@@ -100,7 +60,7 @@ _NEEDS: Final = ("uvicorn", "starlette", "apscheduler")
 
 def plan_install(host: str, settings: Settings, where: Where) -> Plan:
     """What puts the gate in front of a host. Raises ``ConfigError`` with the file and the place."""
-    if windows.is_here() and where.remote is None and host in BY_SCRIPT:
+    if windows.is_here() and where.remote is None and host in WITH_HOOKS:
         raise ConfigError(
             "there is no local gate on Windows: name a server of several machines with --url", at="callosum install"
         )
@@ -110,7 +70,7 @@ def plan_install(host: str, settings: Settings, where: Where) -> Plan:
         raise ConfigError(f"{missing} is not installed: pip install 'callosum-protocol[server]'", at="callosum install")
     if site.path is None:
         raise ConfigError(f"name the settings file: callosum install {host} FILE", at="FILE")
-    hook = _hook(host, settings, where) if host in BY_SCRIPT else None
+    hook = hook_for(WITH_HOOKS[host], settings, where.remote) if host in WITH_HOOKS else None
     then: tuple[str, ...] = ()
 
     def added(found: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -215,59 +175,33 @@ def _write_tiers(settings: Settings) -> None:
 # --- the hosts ------------------------------------------------------------------------------------------
 
 
-def _site(host: str, settings: Settings, where: Where) -> Site:
-    maker = SITES.get(host)
-    if maker is None:
-        near = get_close_matches(host[:64], SITES, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(SITES)}"
-        raise ConfigError(f"there is no host {host[:64]!r}{hint}", at="HOST")
+TARGETS: Final = (*NAMED, "mcp")
+"""What the gate can be put in front of."""
+
+
+def _site(name: str, settings: Settings, where: Where) -> Site:
+    if name not in TARGETS:
+        raise unknown(name, TARGETS, "HOST")
+    host = NAMED.get(name)
     if where.project is not None and where.file is not None:
         raise ConfigError("a project and a file: name one of them", at="--project")
     if where.url is not None:
-        if host != claude_code.HOST:
-            raise ConfigError(f"{host} has no HTTP hooks; leave --http away", at="--http")
+        if host is None or not host.asks_urls:
+            raise ConfigError(f"{name} has no HTTP hooks; leave --http away", at="--http")
         if where.remote is not None:
-            raise ConfigError("either the script asks the server, or Claude Code does: not --url as well", at="--http")
-        _check_url(where.url)
-    if where.remote is not None and host not in BY_SCRIPT:
-        raise ConfigError(_NOT_REMOTE.get(host, f"{host} has no hook script"), at="--url")
-    return maker(settings, where)
+            raise ConfigError(
+                f"either the script asks the server, or {host.title} does: not --url as well", at="--http"
+            )
+        _check_url(where.url, host.title)
+    if where.remote is not None and name not in WITH_HOOKS:
+        raise ConfigError(host.elsewhere if host is not None else _MCP_ELSEWHERE, at="--url")
+    return code_of(host.site)(host, settings, where) if host is not None else _mcp(settings, where)
 
 
-def _hook(host: str, settings: Settings, where: Where) -> Hook:
-    return hook_of(settings, where.remote, host if where.remote is not None else "")
-
-
-def _check_url(url: str) -> None:
+def _check_url(url: str, title: str) -> None:
     server = remote.server_at(url, "--http", "http://127.0.0.1:7700")
     if not remote.is_loopback(server.host):  # it takes no token from us, and may reach no private address
-        raise ConfigError("so Claude Code asks a server of this machine; for another machine's say --url", at="--http")
-
-
-def _hooks(setup: Any, settings: Settings, where: Where) -> Site:
-    """A host with command hooks."""
-    hook = _hook(setup.HOST, settings, where)
-    script = str(hook.path)
-    path = where.file or setup.settings_path(where.home, where.environ, where.project)
-    if setup is claude_code:
-        wanted = setup.entries(script, where.url and where.url.rstrip("/"), names_of(settings))
-    else:
-        wanted = setup.entries(script, bounded=hook.native)
-    return Site(path, partial(entries.installed, wanted=wanted), entries.removed, lambda _: _THEN.get(setup.HOST, ()))
-
-
-def _openclaw(settings: Settings, where: Where) -> Site:
-    """OpenClaw, whose plugin speaks to the gate of this machine."""
-    if where.project is not None:
-        raise ConfigError("OpenClaw has no settings of projects; leave --project away", at="--project")
-    namespace = None if settings.namespace == DEFAULT_NAMESPACE else settings.namespace
-    options = openclaw.Options(
-        instance=settings.instance, state=settings.state, command=_command(), namespace=namespace
-    )
-    path = where.file or openclaw.settings_path(where.home, where.environ)
-    return Site(
-        path, partial(openclaw.installed, options=options), openclaw.removed, lambda _: _THEN.get("openclaw", ())
-    )
+        raise ConfigError(f"so {title} asks a server of this machine; for another machine's say --url", at="--http")
 
 
 def _mcp(settings: Settings, where: Where) -> Site:
@@ -287,37 +221,7 @@ def _mcp(settings: Settings, where: Where) -> Site:
             left.append(f"Have the host set CALLOSUM_STATE={settings.state}, else its servers ask another gate.")
         return (*left, "Restart the host so that it starts its servers anew.")
 
-    return Site(where.file, partial(mcp.installed, command=_command()), mcp.removed, then)
+    return Site(where.file, partial(mcp.installed, command=tuple(launch.command())), mcp.removed, then)
 
 
-def _command() -> tuple[str, ...]:
-    """What starts this very installation of Callosum, also for a host with another search path."""
-    return tuple(launch.command())
-
-
-SITES: Final[dict[str, Callable[[Settings, Where], Site]]] = {
-    "claude-code": partial(_hooks, claude_code),
-    "codex": partial(_hooks, codex),
-    "gemini": partial(_hooks, gemini),
-    "openclaw": _openclaw,
-    "mcp": _mcp,
-}
-"""How each host is set up, by its name."""
-_NOT_REMOTE: Final[Mapping[str, str]] = {
-    "openclaw": 'the plugin asks a server by its own config: "mode": "remote", "url", "token" (see its README)',
-    "mcp": "the servers ask the gate that CALLOSUM_URL and CALLOSUM_TOKEN name",
-}
-BY_SCRIPT: Final = frozenset(("claude-code", "codex", "gemini"))
-"""The hosts that start a hook."""
-_THEN: Final[Mapping[str, tuple[str, ...]]] = {
-    "codex": (
-        (
-            "Codex runs hooks that you have reviewed, and skips others without a word: start `codex`, open /hooks and "
-            "trust the entries of Callosum."
-        ),
-    ),
-    "gemini": ("Sessions of Gemini CLI that are open go on without the gate until they are started anew.",),
-    "openclaw": (
-        "A gateway that runs takes the plugin in by itself within seconds; `openclaw plugins list` shows it.",
-    ),
-}
+_MCP_ELSEWHERE: Final = "the servers ask the gate that CALLOSUM_URL and CALLOSUM_TOKEN name"

@@ -2,9 +2,9 @@
 
 ::
 
-    <state>/remote/claude-code/remote.json      {"url": ..., "tokenFile": ..., "cacert": ...}
-                               fallback.json    by which calls are judged while the server cannot be asked
-                               late.jsonl       what went on meanwhile, to be journalled there
+    <state>/remote/HOST/remote.json      {"url": ..., "tokenFile": ..., "cacert": ...}
+                        fallback.json    by which calls are judged while the server cannot be asked
+                        late.jsonl       what went on meanwhile, to be journalled there
 
 A host of its own has a folder of its own, so that what went on without one server is told to no other.
 """

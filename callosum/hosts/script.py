@@ -126,19 +126,19 @@ def _content(path: Path) -> bytes | None:
         return None
 
 
-def closed(script: str, host: str, seconds: int, *, asks: bool, reports: bool = False, bounded: bool = False) -> str:
+def closed(script: str, host: str, seconds: int, *, asks: bool, word: str = "", bounded: bool = False) -> str:
     """The hook as a shell command that never means yes where it fails, for a host that would.
 
     ``bounded``: it ends by itself within ``seconds``, as the native client does. The script is ended by ``timeout``.
 
     ``asks``: it is asked whether a tool may run, and its death within ``seconds`` or its absence means no: exit
-    code 2 with a reason. Where it only tells, a failure is nobody's business; with ``reports`` nobody waits for it.
+    code 2 with a reason. Where it only tells, a failure is nobody's business. ``word``: ``REPORT``, ``HERE`` or none.
     """
     if windows.is_here():
-        return windows.closed(script, host, asks=asks, word=REPORT if reports and not asks else "")
-    command = f"{shlex.quote(script)} {host}"
+        return windows.closed(script, host, asks=asks, word=word)
+    command = f"{shlex.quote(script)} {host} {word}".rstrip()
     if not asks:
-        return f"{command} {REPORT} || true" if reports else f"{command} || true"
+        return f"{command} || true"
     timeout = None if bounded else _program("timeout")
     waits = f"{shlex.quote(timeout)} -k 1 {seconds} " if timeout else ""
     otherwise = "echo 'Callosum: the hook failed, so nothing runs (see callosum doctor)' >&2; exit 2;"

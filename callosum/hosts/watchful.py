@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from callosum.hosts.told import Adapter
 
 INSTALLED: Final = "installed.json"
-"""In the state folder: ``{"files": {"/home/me/.claude/settings.json": {"host": "claude-code", ...}}}``."""
+"""In the state folder: ``{"files": {"/home/me/.agent/settings.json": {"host": HOST, ...}}}``."""
 _LONGEST: Final = 50_000_000
 
 

@@ -21,9 +21,12 @@ class OpenClaw(Program):
     file = "openclaw.json"
     guards = ("openclaw.json",)
 
+    shell = "exec"
+
     known = "id"
 
     then = ("A gateway that runs takes the plugin in by itself within seconds; `openclaw plugins list` shows it.",)
+    elsewhere = 'the plugin asks a server by its own config: "mode": "remote", "url", "token" (see its README)'
     checks = "callosum.hosts.openclaw.facts:OpenClaw"
     site = "callosum.hosts.openclaw.install:site"
 

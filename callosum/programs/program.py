@@ -119,6 +119,8 @@ class Program:
     """When it begins to ask."""
     then: tuple[str, ...] = ()
     """What there is to know or to do, one sentence each."""
+    elsewhere: str = ""
+    """How a host without hooks is set up to ask a server of several machines."""
 
     # --- code of its own, as MODULE:NAME ---
     hooks: str = "callosum.hosts.hooks:Hooks"

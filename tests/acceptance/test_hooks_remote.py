@@ -20,8 +20,9 @@ from msgspec.structs import replace
 
 from callosum.client import CallosumClient
 from callosum.errors import ConfigError
-from callosum.hosts.install import Where, plan_install
+from callosum.hosts.install import plan_install
 from callosum.hosts.remote import remote_of
+from callosum.hosts.setup import Where
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from callosum.settings import Settings

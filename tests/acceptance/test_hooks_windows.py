@@ -16,9 +16,10 @@ import pytest
 
 from callosum.client.fallback import load_table
 from callosum.hosts import native
-from callosum.hosts.install import Where, install, plan_install
+from callosum.hosts.install import install, plan_install
 from callosum.hosts.native import windows
 from callosum.hosts.remote import Remote, folder_of, greet, tend
+from callosum.hosts.setup import Where
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from callosum.settings import Settings

@@ -12,7 +12,7 @@ import pytest
 from callosum.cli import install as install_cli
 from callosum.client.fallback import load_table
 from callosum.gate import LocalGate
-from callosum.hosts.install import SITES
+from callosum.hosts.install import TARGETS
 from callosum.hosts.native import client_path
 from callosum.model import Call
 from tests.acceptance.command import at_terminal, environment, run
@@ -254,7 +254,7 @@ def test_the_hosts_are_completed(home: Home) -> None:
     for command in ("install", "uninstall"):
         words = {"COMP_WORDS": f"callosum {command} c", "COMP_CWORD": "2", "_CALLOSUM_COMPLETE": "complete_bash"}
         assert run(home.state, env=words).stdout.split() == ["claude-code", "codex"]
-    assert list(install_cli._HOSTS) == list(SITES)
+    assert install_cli._HOSTS == TARGETS
 
 
 def test_install_observe_stops_nothing_and_report_shows_what_would_have_been(home: Home) -> None:

@@ -19,11 +19,13 @@ from typing import Any, Final, NamedTuple
 from callosum.hosts.heard import PROBE
 from callosum.hosts.native import windows
 from callosum.model import Entry
-from callosum.programs import WITH_HOOKS
+from callosum.programs.program import Program
 
 _SECONDS: Final = 30.0
 _COMMAND: Final = "callosum off"
 _RULE: Final = "self-guard"
+_REASON: Final = "@REASON@"
+"""What stands for the reason in the form of a refusal."""
 
 
 class Answered(NamedTuple):
@@ -46,23 +48,25 @@ def is_own(entry: Entry) -> bool:
     return entry.session.endswith(f"/{PROBE}") and entry.rule == _RULE
 
 
-def send(host: str, hook: Mapping[str, Any], environ: Mapping[str, str]) -> Answered:
+def send(host: Program, hook: Mapping[str, Any], environ: Mapping[str, str]) -> Answered:
     """Sends it through one entry: a command or an address."""
     payload = {
-        "hook_event_name": WITH_HOOKS[host].asks,
+        "hook_event_name": host.asks,
         "session_id": PROBE,
         "cwd": "/",
-        "tool_name": WITH_HOOKS[host].shell,
+        "tool_name": host.shell,
         "tool_input": {"command": _COMMAND},
         "tool_use_id": f"doctor-{os.getpid()}-{time.monotonic_ns()}",
     }
     body = json.dumps(payload).encode()
-    return _posted(str(hook.get("url")), body) if hook.get("type") == "http" else _run(host, hook, body, environ)
+    return _posted(host, str(hook.get("url")), body) if hook.get("type") == "http" else _run(host, hook, body, environ)
 
 
-def send_to_plugin(node: str, script: Path, config: Mapping[str, Any], environ: Mapping[str, str]) -> Answered:
-    """Sends it through the plugin of OpenClaw, with the config that it has there."""
-    call = {"session": PROBE, "tool": "exec", "params": {"command": _COMMAND}}
+def send_to_plugin(
+    host: Program, node: str, script: Path, config: Mapping[str, Any], environ: Mapping[str, str]
+) -> Answered:
+    """Sends it through the plugin of a host, with the config that it has there."""
+    call = {"session": PROBE, "tool": host.shell, "params": {"command": _COMMAND}}
     done = _started([node, str(script), json.dumps(call)], json.dumps(config).encode(), environ)
     if isinstance(done, Answered):
         return done
@@ -73,13 +77,13 @@ def send_to_plugin(node: str, script: Path, config: Mapping[str, Any], environ: 
     return Answered(refused=bool(reason), says=str(reason or "it let the call pass")[:300])
 
 
-def _run(host: str, hook: Mapping[str, Any], body: bytes, environ: Mapping[str, str]) -> Answered:
+def _run(host: Program, hook: Mapping[str, Any], body: bytes, environ: Mapping[str, str]) -> Answered:
     """As the host starts it: with ``args`` as a program, else as a line of the shell."""
     command, given = str(hook.get("command")), hook.get("args")
     if isinstance(given, list):
         words = [command, *map(str, given)]
     else:
-        words = windows.shell(host, command) if windows.is_here() else ["/bin/sh", "-c", command]
+        words = windows.shell(host.name, command) if windows.is_here() else ["/bin/sh", "-c", command]
     done = _started(words, body, environ)
     if isinstance(done, Answered):
         return done
@@ -88,7 +92,7 @@ def _run(host: str, hook: Mapping[str, Any], body: bytes, environ: Mapping[str, 
     if done.returncode != 0:
         said = done.stderr.decode("utf-8", "replace").strip()[:300]
         return Answered(refused=None, says=f"it ended with code {done.returncode}: {said}")
-    return _read(done.stdout)
+    return _read(host, done.stdout)
 
 
 def _started(
@@ -104,24 +108,38 @@ def _started(
         return Answered(refused=None, says=f"it cannot be started: {error.strerror}")
 
 
-def _posted(url: str, body: bytes) -> Answered:
+def _posted(host: Program, url: str, body: bytes) -> Answered:
     asked = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - from the settings
     try:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(asked, timeout=_SECONDS) as answer:
-            return _read(answer.read(1_000_000))
+            return _read(host, answer.read(1_000_000))
     except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         return Answered(refused=None, says=f"no answer from {url}: {reason}")
 
 
-def _read(out: bytes) -> Answered:
+def _read(host: Program, out: bytes) -> Answered:
     """What a host makes of the words of a hook."""
     try:
         said = json.loads(out or b"{}")
-        hook = said.get("hookSpecificOutput") or said
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
         return Answered(refused=None, says="it answered what is no JSON object")
-    if hook.get("permissionDecision") == "deny" or said.get("decision") in ("deny", "block"):
-        return Answered(refused=True, says=str(hook.get("permissionDecisionReason") or said.get("reason"))[:300])
+    reason = _filled(host.denial(_REASON), said)
+    if reason is not None:
+        return Answered(refused=True, says=reason[:300])
     return Answered(refused=False, says="it let the call pass")
+
+
+def _filled(form: object, said: object) -> str | None:
+    """Return what stands for the reason in an answer of this form ("" if the form has none); None if it is no such."""
+    if form == _REASON:
+        return str(said)
+    if not isinstance(form, dict):
+        return "" if form == said else None
+    if not isinstance(said, dict):
+        return None
+    parts = [_filled(value, said.get(name)) for name, value in form.items()]
+    return None if None in parts else "".join(filter(None, parts))

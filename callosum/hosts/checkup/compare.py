@@ -7,10 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from callosum.hosts.facts import Known, Made
+from callosum.hosts.facts import Made
 from callosum.model import SECOND, Entry, Event
+
+if TYPE_CHECKING:
+    from callosum.programs.program import Known
 
 BEFORE: Final = 600.0
 """A decision may be so much older than the time in the transcript, in seconds."""

@@ -6,16 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from callosum.hosts.claude_code.setup import OLDEST, settings_path
-from callosum.hosts.facts import Found, Known, Made, Surroundings, lines_of, moment, newest, read_all, settings_in
-from callosum.programs.claude_code import HOST
+from callosum.hosts.facts import Checks, Found, Made, Surroundings, lines_of, moment, newest, read_all, settings_in
 
-name: Final = "claude-code"
-title: Final = HOST.title
-program: Final = HOST.program
-package: Final = HOST.package
-known: Known = "session and id"
-
+_LOCAL: Final = "settings.local.json"
 _MANAGED: Final = (
     Path("/etc/claude-code/managed-settings.json"),
     Path("/Library/Application Support/ClaudeCode/managed-settings.json"),
@@ -28,34 +21,28 @@ _NEVER_RAN: Final = (
 )
 
 
-def too_old(version: tuple[int, ...]) -> str:
-    """As in ``Facts``."""
-    if version >= OLDEST:
-        return ""
-    oldest = ".".join(map(str, OLDEST))
-    return f"before {oldest} it runs a tool whose hook fails: the entries do not hold"
+class ClaudeCode(Checks):
+    """As ``Checks``."""
 
+    def switched_off(self, here: Surroundings, settings: Mapping[str, Any]) -> list[str]:
+        """As in ``Checks``."""
+        own = self.host.settings_path(here.home, here.environ)
+        files = {own: settings, own.with_name(_LOCAL): None}
+        files |= dict.fromkeys(here.folder / self.host.folder / name for name in (self.host.file, _LOCAL))
+        files |= dict.fromkeys(_MANAGED)
+        found = []
+        for path, known in files.items():
+            said = settings_in(path) if known is None else known
+            if said.get("disableAllHooks") is True:
+                found.append(f"all hooks are switched off by disableAllHooks in {path}")
+            if path in _MANAGED and said.get("allowManagedHooksOnly") is True:
+                found.append(f"only hooks of the administrator are called: allowManagedHooksOnly in {path}")
+        return found
 
-def switched_off(here: Surroundings, settings: Mapping[str, Any]) -> list[str]:
-    """As in ``Facts``."""
-    own = settings_path(here.home, here.environ)
-    files = {own: settings, own.with_name("settings.local.json"): None}
-    files |= dict.fromkeys(here.folder / ".claude" / name for name in ("settings.json", "settings.local.json"))
-    files |= dict.fromkeys(_MANAGED)
-    found = []
-    for path, known in files.items():
-        said = settings_in(path) if known is None else known
-        if said.get("disableAllHooks") is True:
-            found.append(f"all hooks are switched off by disableAllHooks in {path}")
-        if path in _MANAGED and said.get("allowManagedHooksOnly") is True:
-            found.append(f"only hooks of the administrator are called: allowManagedHooksOnly in {path}")
-    return found
-
-
-def transcripts(here: Surroundings, since: float) -> Found:
-    """As in ``Facts``."""
-    folder = settings_path(here.home, here.environ).with_name("projects")
-    return read_all(newest(folder, "**/*.jsonl", since), since, _calls_in)
+    def transcripts(self, here: Surroundings, since: float) -> Found:
+        """As in ``Checks``."""
+        folder = self.host.settings_folder(here.home, here.environ) / self.host.transcripts
+        return read_all(newest(folder, "**/*.jsonl", since), since, _calls_in)
 
 
 def _calls_in(path: Path) -> Iterator[Made]:

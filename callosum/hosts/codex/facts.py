@@ -11,16 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from callosum.hosts.codex.setup import settings_path
 from callosum.hosts.entries import MARK
-from callosum.hosts.facts import Found, Known, Made, Surroundings, lines_of, moment, newest, read_all
-from callosum.programs.codex import HOST
-
-name: Final = "codex"
-title: Final = HOST.title
-program: Final = HOST.program
-package: Final = HOST.package
-known: Known = "session and id"
+from callosum.hosts.facts import Checks, Found, Made, Reviewed, Surroundings, lines_of, moment, newest, read_all
 
 WITHOUT_HOOK: Final = frozenset(("write_stdin", "exec", "wait"))
 """Tools of which no hook is told: typing into a program that runs, and the scripts of code mode, whose own calls
@@ -36,32 +28,56 @@ _NEVER_RAN: Final = (
 _SECONDS: Final = 15.0
 
 
-OLDEST: Final = (0, 124, 0)
-"""From this version on hooks are on without a switch for experiments."""
+class Codex(Checks):
+    """As ``Checks``."""
 
+    def switched_off(self, here: Surroundings, settings: Mapping[str, Any]) -> list[str]:  # noqa: ARG002 - its switch is elsewhere
+        """As in ``Checks``."""
+        path = self._config_path(here)
+        features = _config(path).get("features")
+        if isinstance(features, Mapping) and features.get("hooks") is False:
+            return [f"hooks are switched off: [features] hooks = false in {path}"]
+        return []
 
-def too_old(version: tuple[int, ...]) -> str:
-    """As in ``Facts``."""
-    return (
-        ""
-        if version >= OLDEST
-        else f"before {'.'.join(map(str, OLDEST))} it calls no hooks by itself: nothing is asked"
-    )
+    def transcripts(self, here: Surroundings, since: float) -> Found:
+        """As in ``Checks``."""
+        folder = self.host.settings_folder(here.home, here.environ) / self.host.transcripts
+        return read_all(newest(folder, "**/rollout-*.jsonl", since), since, _calls_in)
 
+    def reviewed(self, found: Path | None, here: Surroundings, settings: Path) -> Reviewed | None:
+        """As in ``Checks``."""
+        left = self._untrusted(found, here, settings)
+        if left:
+            says = f"not reviewed by you, so Codex skips them without a word: {', '.join(left[:4])}"
+            return Reviewed("wrong", says, "Only you can: start `codex`, open /hooks, trust the entries.")
+        if left is None:
+            return Reviewed("advice", "reviewed once; Codex could not be asked whether since the last change")
+        return Reviewed("ok", "you have reviewed the entries as they stand")
 
-def switched_off(here: Surroundings, settings: Mapping[str, Any]) -> list[str]:  # noqa: ARG001 - its switch is elsewhere
-    """As in ``Facts``."""
-    path = settings_path(here.home, here.environ).with_name("config.toml")
-    features = _config(path).get("features")
-    if isinstance(features, Mapping) and features.get("hooks") is False:
-        return [f"hooks are switched off: [features] hooks = false in {path}"]
-    return []
+    def _untrusted(self, found: Path | None, here: Surroundings, settings: Path) -> list[str] | None:
+        """Return the events whose entry of ours the user has not reviewed as it now stands, so that Codex skips it.
 
+        The program is asked; where it is not there the record of reviews is read, which cannot tell whether an entry
+        was changed since. None if nobody can say.
+        """
+        # The hooks of a project are listed for its folder alone.
+        folders = dict.fromkeys((str(here.folder), str(settings.parent.parent)))
+        listed = _ask(found, here, [*folders]) if found is not None else None
+        if listed is not None:
+            ours = [
+                hook for hook in listed if MARK in str(hook.get("command")) and hook.get("sourcePath") == str(settings)
+            ]
+            left = [
+                str(hook.get("eventName")) for hook in ours if hook.get("trustStatus") not in ("trusted", "managed")
+            ]
+            return [*dict.fromkeys(left)] if ours else ["none of them is seen by Codex"]
+        hooks = _config(self._config_path(here)).get("hooks")
+        state = hooks.get("state") if isinstance(hooks, Mapping) else None
+        reviewed = [key for key in state if str(key).startswith(f"{settings}:")] if isinstance(state, Mapping) else []
+        return None if reviewed else ["all"]
 
-def transcripts(here: Surroundings, since: float) -> Found:
-    """As in ``Facts``."""
-    folder = settings_path(here.home, here.environ).with_name("sessions")
-    return read_all(newest(folder, "**/rollout-*.jsonl", since), since, _calls_in)
+    def _config_path(self, here: Surroundings) -> Path:
+        return self.host.settings_folder(here.home, here.environ) / "config.toml"
 
 
 def _calls_in(path: Path) -> Iterator[Made]:
@@ -81,28 +97,6 @@ def _calls_in(path: Path) -> Iterator[Made]:
     for id, (tool, at) in made.items():
         if ran.get(id) is not False and tool not in WITHOUT_HOOK:
             yield Made(session=session, tool=tool, id=id, at=at, ran=ran.get(id))
-
-
-# --- trust ----------------------------------------------------------------------------------------------
-
-
-def untrusted(found: Path | None, here: Surroundings, settings: Path) -> list[str] | None:
-    """The events whose entry of ours the user has not reviewed as it now stands, so that Codex skips it.
-
-    ``found``: the program, which is asked; where it is not there the record of reviews is read, which cannot tell
-    whether an entry was changed since. None if nobody can say.
-    """
-    # The hooks of a project are listed for its folder alone.
-    folders = dict.fromkeys((str(here.folder), str(settings.parent.parent)))
-    listed = _ask(found, here, [*folders]) if found is not None else None
-    if listed is not None:
-        ours = [hook for hook in listed if MARK in str(hook.get("command")) and hook.get("sourcePath") == str(settings)]
-        left = [str(hook.get("eventName")) for hook in ours if hook.get("trustStatus") not in ("trusted", "managed")]
-        return [*dict.fromkeys(left)] if ours else ["none of them is seen by Codex"]
-    hooks = _config(settings_path(here.home, here.environ).with_name("config.toml")).get("hooks")
-    state = hooks.get("state") if isinstance(hooks, Mapping) else None
-    reviewed = [key for key in state if str(key).startswith(f"{settings}:")] if isinstance(state, Mapping) else []
-    return None if reviewed else ["all"]
 
 
 def _ask(found: Path, here: Surroundings, folders: list[str]) -> list[dict[str, Any]] | None:

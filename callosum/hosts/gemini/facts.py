@@ -4,53 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from callosum.hosts.facts import Found, Known, Made, Surroundings, lines_of, moment, newest, read_all, settings_in
-from callosum.hosts.gemini.setup import HOOK, settings_path
-from callosum.programs.gemini import HOST
-
-name: Final = "gemini"
-title: Final = HOST.title
-program: Final = HOST.program
-package: Final = HOST.package
-known: Known = "session and tool"
+from callosum.hosts.facts import Checks, Found, Made, Surroundings, lines_of, moment, newest, read_all, settings_in
 
 
-OLDEST: Final = (0, 26, 0)
-"""From this version on hooks are on without a switch for experiments."""
+class Gemini(Checks):
+    """As ``Checks``."""
 
+    def switched_off(self, here: Surroundings, settings: Mapping[str, Any]) -> list[str]:
+        """As in ``Checks``."""
+        own = self.host.settings_path(here.home, here.environ)
+        found = []
+        project = self.host.settings_path(here.home, here.environ, here.folder)
+        for path, said in {project: settings_in(project), own: settings}.items():
+            hooks = said.get("hooksConfig")
+            if not isinstance(hooks, Mapping):
+                continue
+            disabled = hooks.get("disabled")
+            if hooks.get("enabled") is False:
+                found.append(f"hooks are switched off by hooksConfig.enabled in {path}")
+            if isinstance(disabled, list) and self.host.entry["name"] in disabled:
+                found.append(f"the gate's hooks are switched off by hooksConfig.disabled in {path}")
+        return found
 
-def too_old(version: tuple[int, ...]) -> str:
-    """As in ``Facts``."""
-    return (
-        ""
-        if version >= OLDEST
-        else f"before {'.'.join(map(str, OLDEST))} it calls no hooks by itself: nothing is asked"
-    )
-
-
-def switched_off(here: Surroundings, settings: Mapping[str, Any]) -> list[str]:
-    """As in ``Facts``."""
-    own = settings_path(here.home, here.environ)
-    found = []
-    project = settings_path(here.home, here.environ, here.folder)
-    for path, said in {project: settings_in(project), own: settings}.items():
-        hooks = said.get("hooksConfig")
-        if not isinstance(hooks, Mapping):
-            continue
-        disabled = hooks.get("disabled")
-        if hooks.get("enabled") is False:
-            found.append(f"hooks are switched off by hooksConfig.enabled in {path}")
-        if isinstance(disabled, list) and HOOK in disabled:
-            found.append(f"the gate's hooks are switched off by hooksConfig.disabled in {path}")
-    return found
-
-
-def transcripts(here: Surroundings, since: float) -> Found:
-    """As in ``Facts``. Its hooks have no ids of calls, so neither have these."""
-    folder = settings_path(here.home, here.environ).with_name("tmp")
-    return read_all(newest(folder, "*/chats/*.json*", since), since, _calls_in)
+    def transcripts(self, here: Surroundings, since: float) -> Found:
+        """As in ``Checks``. Its hooks have no ids of calls, so neither have these."""
+        folder = self.host.settings_folder(here.home, here.environ) / "tmp"
+        return read_all(newest(folder, "*/chats/*.json*", since), since, _calls_in)
 
 
 def _calls_in(path: Path) -> Iterator[Made]:

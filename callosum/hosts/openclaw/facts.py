@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from callosum.hosts.facts import Found, Known, Made, Surroundings, moment
-from callosum.hosts.openclaw import ID
-from callosum.hosts.openclaw.install import settings_path
-from callosum.programs.openclaw import HOST
+from callosum.hosts.checkup import canary, program
+from callosum.hosts.checkup.finding import Finding, ago, say
+from callosum.hosts.facts import Checks, Found, Made, Surroundings, moment, settings_in
+from callosum.hosts.openclaw import FOLDER, ID, around
+from callosum.hosts.openclaw.install import faults, settings_path
 
-name: Final = "openclaw"
-title: Final = HOST.title
-program: Final = HOST.program
-package: Final = HOST.package
-known: Known = "id"
+if TYPE_CHECKING:
+    from callosum.hosts.checkup.examine import Checkup
 
 PORT: Final = 18789
 BEAT: Final = 30.0
 """How often the plugin tells that it lives where its settings say nothing, in seconds."""
+_LATE_BEATS: Final = 3
+"""After how many beats that did not come the plugin is silent."""
 _WRAPPERS: Final = frozenset(("tool_call", "tool_search", "tool_describe", "tool_search_code"))
 """What only leads to another call, which is asked about itself."""
 _NESTED: Final = "openclaw.nested-tool.v1"
@@ -38,14 +40,82 @@ _COMPRESSED: Final = (
 )
 
 
-def too_old(version: tuple[int, ...]) -> str:  # noqa: ARG001 - one of the facts
-    """As in ``Facts``."""
-    return ""
+class OpenClaw(Checks):
+    """As ``Checks``, for a host with a plugin in place of hooks."""
 
+    def look(self, checkup: Checkup) -> Iterator[Finding]:
+        """As in ``Checks``."""
+        host, here = self.host, checkup.here
+        where = program.find(host.program, here.environ)
+        usual = settings_path(here.home, here.environ)
+        paths = checkup.paths(host, usual, lambda path: names(settings_in(path)))
+        if not paths:
+            yield from checkup.without(host, where)
+            return
+        yield from checkup.version(self, where)
+        for path in paths:
+            settings = settings_in(path)
+            there = self._plugin(path)
+            yield there
+            if there.level == "ok" and (node := shutil.which("node", path=here.environ.get("PATH"))):
+                canary_script, config = FOLDER / "canary.mjs", config_of(settings)
+                send = partial(canary.send_to_plugin, host, node, canary_script, config, here.environ)
+                yield checkup.judged(host, send, f"callosum install {host.name}")
+            yield self._beat(checkup, settings)
+        if ways := around():
+            listed = "; ".join(way.way for way in ways)
+            says = f"not asked about, for {host.title} offers no hook there: {listed}"
+            yield say(host, "around", "advice", says, "docs/hosts.md")
+        yield from checkup.compare(self, paths)
 
-def switched_off(here: Surroundings, settings: Mapping[str, Any]) -> list[str]:  # noqa: ARG001 - see install.faults
-    """As in ``Facts``."""
-    return []
+    def standing(self, checkup: Checkup, path: Path) -> Iterable[Finding]:  # noqa: ARG002 - the file says it all
+        """As in ``Checks``."""
+        return [self._plugin(path)]
+
+    def _plugin(self, path: Path) -> Finding:
+        """Whether the settings have the plugin as it should be."""
+        if found := faults(settings_in(path), FOLDER):
+            return say(
+                self.host, "entries", "wrong", f"{path}: {'; '.join(found)}", f"callosum install {self.host.name}"
+            )
+        return say(self.host, "entries", "ok", f"the plugin is in {path}")
+
+    def _beat(self, checkup: Checkup, settings: Mapping[str, Any]) -> Finding:
+        """Whether the plugin in a gateway that runs says that it lives."""
+        config = config_of(settings)
+        instance = str(config.get("instanceId", self.host.name))
+        every = config.get("heartbeatSeconds")
+        every = float(every) if isinstance(every, int | float) else BEAT
+        at = checkup.alive.get(instance)
+        if not runs(settings):
+            return say(self.host, "heartbeat", "ok", "its gateway does not run")
+        if config.get("mode") == "remote":
+            return say(self.host, "heartbeat", "advice", f"it goes to {config.get('url')}; ask doctor there")
+        if at is not None and checkup.now - at <= _LATE_BEATS * every:
+            return say(self.host, "heartbeat", "ok", f"{instance} was heard {ago(checkup.now - at)}")
+        silent = f"for {ago(checkup.now - at).removesuffix(' ago')}" if at is not None else "all the time"
+        says = f"its gateway runs, and the plugin in it is silent {silent}: its calls may run without being asked about"
+        advice = "openclaw plugins inspect callosum --runtime, and restart the gateway"
+        return say(self.host, "heartbeat", "wrong", says, advice)
+
+    def transcripts(self, here: Surroundings, since: float) -> Found:
+        """As in ``Checks``: from the database that each agent has. Its long messages are compressed and stay unread."""
+        state = here.environ.get("OPENCLAW_STATE_DIR")
+        folder = Path(state).expanduser() if state else settings_path(here.home, {}).parent
+        calls: dict[str, Made] = {}
+        unread = []
+        for path in sorted(folder.glob("agents/*/agent/openclaw-agent.sqlite"))[:100]:
+            try:
+                with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=2)) as database:
+                    rows = database.execute(_EVENTS, (int(since * 1000),)).fetchall()
+                    compressed = database.execute(_COMPRESSED, (int(since * 1000),)).fetchone()[0]
+            except sqlite3.Error as error:
+                unread.append(f"{path} cannot be read: {error}")
+                continue
+            calls |= {made.id: made for made in _calls_in(text for (text,) in reversed(rows)) if made.at >= since}
+            if compressed:
+                unread.append(f"{compressed} long messages in {path} are compressed and were not read")
+        return Found(tuple(calls.values()), unread)
 
 
 def config_of(settings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -75,26 +145,6 @@ def runs(settings: Mapping[str, Any]) -> bool:
         except OSError:
             return False
     return True
-
-
-def transcripts(here: Surroundings, since: float) -> Found:
-    """As in ``Facts``: from the database that each agent has. Its long messages are compressed and stay unread."""
-    state = here.environ.get("OPENCLAW_STATE_DIR")
-    folder = Path(state).expanduser() if state else settings_path(here.home, {}).parent
-    calls: dict[str, Made] = {}
-    unread = []
-    for path in sorted(folder.glob("agents/*/agent/openclaw-agent.sqlite"))[:100]:
-        try:
-            with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=2)) as database:
-                rows = database.execute(_EVENTS, (int(since * 1000),)).fetchall()
-                compressed = database.execute(_COMPRESSED, (int(since * 1000),)).fetchone()[0]
-        except sqlite3.Error as error:
-            unread.append(f"{path} cannot be read: {error}")
-            continue
-        calls |= {made.id: made for made in _calls_in(text for (text,) in reversed(rows)) if made.at >= since}
-        if compressed:
-            unread.append(f"{compressed} long messages in {path} are compressed and were not read")
-    return Found(tuple(calls.values()), unread)
 
 
 def _calls_in(texts: Iterator[str]) -> Iterator[Made]:

@@ -1,4 +1,4 @@
-"""The plugin's entry in ``openclaw.json``: put in, taken out, looked over. Pure.
+"""The plugin's entry in ``openclaw.json``: put in, taken out, looked over.
 
 ::
 
@@ -16,13 +16,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from callosum import launch
 from callosum.errors import ConfigError
 from callosum.hosts.openclaw import FOLDER, ID
+from callosum.hosts.setup import Site, Where
+from callosum.model import DEFAULT_NAMESPACE
+
+if TYPE_CHECKING:
+    from callosum.programs.program import Program
+    from callosum.settings import Settings
 
 _TAIL: Final = "/callosum/hosts/openclaw"
 """Where a folder of the plugin ends, whichever installation of Callosum it belongs to."""
@@ -51,6 +59,18 @@ def settings_path(home: Path, environ: Mapping[str, str]) -> Path:
         return Path(named).expanduser()
     folder = environ.get("OPENCLAW_STATE_DIR")
     return (Path(folder).expanduser() if folder else home / ".openclaw") / "openclaw.json"
+
+
+def site(host: Program, settings: Settings, where: Where) -> Site:
+    """Return how the plugin, which speaks to the gate of this machine, is put into the settings."""
+    if where.project is not None:
+        raise ConfigError("OpenClaw has no settings of projects; leave --project away", at="--project")
+    namespace = None if settings.namespace == DEFAULT_NAMESPACE else settings.namespace
+    options = Options(
+        instance=settings.instance, state=settings.state, command=tuple(launch.command()), namespace=namespace
+    )
+    path = where.file or settings_path(where.home, where.environ)
+    return Site(path, partial(installed, options=options), removed, lambda _: host.then)
 
 
 def installed(settings: Mapping[str, Any], options: Options) -> dict[str, Any]:

@@ -8,8 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,18 +16,19 @@ from callosum.corpus.events import HealthCritical
 from callosum.hosts import heard
 from callosum.hosts.checkup import program, report
 from callosum.hosts.checkup.compare import Decided, undecided
+from callosum.hosts.checkup.examine import all_checks
 from callosum.hosts.checkup.finding import Finding
-from callosum.hosts.claude_code import facts as claude_code
-from callosum.hosts.codex import facts as codex
-from callosum.hosts.facts import Known, Made, Surroundings
-from callosum.hosts.gemini import facts as gemini
-from callosum.hosts.openclaw import facts as openclaw
+from callosum.hosts.facts import Checks, Made, Reviewed, Surroundings
 from callosum.model import SECOND, Entry, Event
+
+if TYPE_CHECKING:
+    from callosum.programs.program import Known
 
 NOW = 1_795_338_000.0
 AT = datetime.fromtimestamp(NOW, UTC).isoformat().replace("+00:00", "Z")
 SESSION = "01a20273-c3f1-7c00-97f2-f26b174436c4"
-HOSTS: Sequence[ModuleType] = (claude_code, codex, gemini, openclaw)
+HOSTS = all_checks()
+claude_code, codex, gemini, openclaw = HOSTS
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def lines(path: Path, *objects: Mapping[str, Any]) -> None:
     path.write_text("".join(f"{json.dumps(one)}\n" for one in objects) + "torn {")
 
 
-def seen(facts: ModuleType, here: Surroundings, since: float = 0) -> dict[str, bool | None]:
+def seen(facts: Checks, here: Surroundings, since: float = 0) -> dict[str, bool | None]:
     return {made.id: made.ran for made in facts.transcripts(here, since).calls}
 
 
@@ -152,8 +152,8 @@ def test_openclaw(here: Surroundings) -> None:
     assert (len(found.calls), "cannot be read" in found.unread[0]) == (0, True)
 
 
-@pytest.mark.parametrize("facts", HOSTS, ids=lambda facts: facts.name)
-def test_a_host_that_never_ran_has_no_calls(here: Surroundings, facts: ModuleType) -> None:
+@pytest.mark.parametrize("facts", HOSTS, ids=lambda facts: facts.host.name)
+def test_a_host_that_never_ran_has_no_calls(here: Surroundings, facts: Checks) -> None:
     assert facts.transcripts(here, 0).calls == ()
 
 
@@ -227,19 +227,23 @@ def test_claude_code_before_the_fail_closed_form(version: str, old: bool) -> Non
     assert bool(claude_code.too_old(program.numbers(version))) is old
 
 
+def level(reviewed: Reviewed | None) -> str:
+    return "" if reviewed is None else reviewed.level
+
+
 def test_codex_without_its_program_has_the_record_of_reviews(here: Surroundings) -> None:
     hooks = here.home / ".codex" / "hooks.json"
     hooks.parent.mkdir()
-    assert codex.untrusted(None, here, hooks) == ["all"]
+    assert level(codex.reviewed(None, here, hooks)) == "wrong"
     (hooks.parent / "config.toml").write_text(f'[hooks.state."{hooks}:pre_tool_use:0:0"]\ntrusted_hash = "x"\n')
-    assert codex.untrusted(None, here, hooks) is None, "whether the entry was changed since, nobody can say"
+    assert level(codex.reviewed(None, here, hooks)) == "advice", "whether the entry was changed since, nobody can say"
 
 
 def test_codex_that_hangs_or_babbles_is_no_answer(here: Surroundings, tmp_path: Path) -> None:
     fake = tmp_path / "codex"
     fake.write_text("#!/bin/sh\necho nonsense\n")
     fake.chmod(0o700)
-    assert codex.untrusted(fake, here, here.home / ".codex" / "hooks.json") == ["all"]
+    assert level(codex.reviewed(fake, here, here.home / ".codex" / "hooks.json")) == "wrong"
 
 
 def test_the_version_of_a_program(tmp_path: Path) -> None:
@@ -344,6 +348,6 @@ def test_a_report_that_is_none_tells_nothing(tmp_path: Path, content: bytes) -> 
     [(codex, "0.20.0", "0.124.0"), (gemini, "0.20.0", "0.26.0")],
     ids=["codex", "gemini"],
 )
-def test_a_version_without_hooks_is_too_old(facts: ModuleType, without: str, oldest: str) -> None:
+def test_a_version_without_hooks_is_too_old(facts: Checks, without: str, oldest: str) -> None:
     assert f"before {oldest} it calls no hooks" in facts.too_old(program.numbers(without))
     assert facts.too_old(program.numbers(oldest)) == ""

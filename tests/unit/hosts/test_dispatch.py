@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from callosum.errors import StoreUnavailable
-from callosum.hosts.claude_code import hook as claude_code
+from callosum.hosts.adapters import ADAPTERS
 from callosum.hosts.told import Place
 from tests.support.hooked import Hooked, hooked
 
+claude_code = ADAPTERS["claude-code"]
 MAIL = {"to": "bob@example.com", "subject": "Lunch", "body": "Shall we meet at noon on Friday for lunch?"}
 TOOL = "mcp__mail__send_email"
 PLACE = Place("claude-code")

@@ -9,16 +9,13 @@ import pytest
 
 from callosum.errors import ConfigError
 from callosum.hosts import entries
-from callosum.hosts.claude_code import setup as claude_code
-from callosum.hosts.codex import setup as codex
-from callosum.hosts.gemini import setup as gemini
+from callosum.hosts.setup import entries_of
+from callosum.programs import NAMED, WITH_HOOKS
 
 SCRIPT = "/home/anna/.local/state/callosum/callosum-hook"
 WANTED = {
-    "claude-code": claude_code.entries(SCRIPT),
-    "claude-code over HTTP": claude_code.entries(SCRIPT, "http://127.0.0.1:7700"),
-    "codex": codex.entries(SCRIPT),
-    "gemini": gemini.entries(SCRIPT),
+    **{name: entries_of(host, SCRIPT) for name, host in WITH_HOOKS.items()},
+    "claude-code over HTTP": entries_of(NAMED["claude-code"], SCRIPT, "http://127.0.0.1:7700"),
 }
 FOREIGN: list[dict[str, Any]] = [
     {},

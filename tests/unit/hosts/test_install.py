@@ -10,9 +10,10 @@ import pytest
 
 from callosum.errors import ConfigError
 from callosum.hosts import entries, files
-from callosum.hosts.claude_code import setup
-from callosum.hosts.install import Where, plan_install
+from callosum.hosts.install import plan_install
 from callosum.hosts.script import hook_of, names_of
+from callosum.hosts.setup import Where, wanted_in
+from callosum.programs import NAMED
 from callosum.settings import Settings
 
 
@@ -40,5 +41,7 @@ def test_hooks_over_http_act_under_the_names_of_the_settings_as_the_script_does(
     change.path.write_bytes(change.after)
     assert not files.changed(
         change.path,
-        lambda found: entries.installed(found, setup.wanted(found, str(hook_of(settings).path), names_of(settings))),
+        lambda found: entries.installed(
+            found, wanted_in(found, NAMED["claude-code"], str(hook_of(settings).path), names_of(settings))
+        ),
     ).changes, "doctor finds them as they should be"

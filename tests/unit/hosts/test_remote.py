@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from callosum.errors import ConfigError
-from callosum.hosts.install import Where, plan_install
+from callosum.hosts.install import plan_install
 from callosum.hosts.remote import remote_of
 from callosum.hosts.script import script_of
+from callosum.hosts.setup import Where
 from callosum.settings import Settings
 
 NO_ADDRESSES = ["https://[::1", "https://gate:abc", "https://gate:0", "gate", "ftp://gate", "unix:/run/gate.sock", ""]

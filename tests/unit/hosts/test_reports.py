@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any, Final
 
 import pytest
 
 from callosum.hosts.adapters import ADAPTERS
-from callosum.hosts.claude_code import setup as claude_code
-from callosum.hosts.codex import setup as codex
 from callosum.hosts.entries import Group
-from callosum.hosts.gemini import setup as gemini
+from callosum.hosts.setup import entries_of
 from callosum.hosts.told import After, Closed, Heard, Place
+from callosum.programs import WITH_HOOKS
+from callosum.programs.program import Program
 
 CALL: Final = {"tool_name": "Bash", "tool_input": {}, "tool_use_id": "a1", "tool_response": "ok"}
 PAYLOAD: Final[dict[str, Any]] = {"session_id": "A", "cwd": "/", "prompt": "go", "tool_calls": [CALL], **CALL}
@@ -23,19 +22,19 @@ def is_report(group: Group) -> bool:
     return "report" in [*str(hook["command"]).split(), *hook.get("args", ())]
 
 
-@pytest.mark.parametrize("setup", [claude_code, codex, gemini], ids=lambda setup: setup.HOST)
-def test_event_that_is_not_waited_for_names_its_calls_or_changes_none(setup: ModuleType) -> None:
-    reports = [event for event, group in setup.entries("/state/callosum-hook").items() if is_report(group)]
+@pytest.mark.parametrize("host", WITH_HOOKS.values(), ids=WITH_HOOKS)
+def test_event_that_is_not_waited_for_names_its_calls_or_changes_none(host: Program) -> None:
+    reports = [event for event, group in entries_of(host, "/state/callosum-hook").items() if is_report(group)]
     for event in reports:
-        for told in ADAPTERS[setup.HOST].read({**PAYLOAD, "hook_event_name": event}, Place("host")):
+        for told in ADAPTERS[host.name].read({**PAYLOAD, "hook_event_name": event}, Place("host")):
             assert isinstance(told, Heard | Closed | After), f"{event} settles or asks"
             assert not isinstance(told, After) or told.call_id == "a1"
     assert reports
 
 
-@pytest.mark.parametrize("setup", [claude_code, codex, gemini], ids=lambda setup: setup.HOST)
-def test_event_that_is_journalled_alone_is_not_waited_for(setup: ModuleType) -> None:
-    for event, group in setup.entries("/state/callosum-hook").items():
-        told = ADAPTERS[setup.HOST].read({**PAYLOAD, "hook_event_name": event}, Place("host"))
+@pytest.mark.parametrize("host", WITH_HOOKS.values(), ids=WITH_HOOKS)
+def test_event_that_is_journalled_alone_is_not_waited_for(host: Program) -> None:
+    for event, group in entries_of(host, "/state/callosum-hook").items():
+        told = ADAPTERS[host.name].read({**PAYLOAD, "hook_event_name": event}, Place("host"))
         if all(isinstance(one, Heard) for one in told) and not event.endswith("Start"):
             assert is_report(group), f"the host waits for {event}, which only tells"

@@ -11,10 +11,11 @@ import pytest
 
 from callosum.errors import ConfigError
 from callosum.hosts import native
-from callosum.hosts.install import Where, plan_install
+from callosum.hosts.install import plan_install
 from callosum.hosts.native import windows
 from callosum.hosts.refusal import GUARDED, refusal
 from callosum.hosts.remote import Remote, remote_of
+from callosum.hosts.setup import Where
 from callosum.settings import Settings
 
 STATE = Path("/srv/callosum")

@@ -11,12 +11,14 @@ import pytest
 
 from callosum.corpus.events import InputReceived
 from callosum.errors import ConfigError
-from callosum.hosts.claude_code import hook as claude_code
-from callosum.hosts.claude_code.setup import entries
+from callosum.hosts.adapters import ADAPTERS
+from callosum.hosts.setup import entries_of
 from callosum.hosts.told import Answer, Before, Closed, Heard, Place
 from callosum.model import Outcome, Verdict
+from callosum.programs import NAMED
 from tests.support.hooked import SENTENCE, Hooked, answer_of, hooked
 
+claude_code = ADAPTERS["claude-code"]
 Payload = dict[str, Any]
 ONE, TWO = "bc67eab9-84dd-4d8a-a0fb-000000000001", "e6bd4170-5354-4880-a1fc-000000000002"
 A, B = f"claude-code/{ONE}", f"claude-code/{TWO}"
@@ -135,7 +137,7 @@ def test_of_a_look_the_batch_tells_enough() -> None:
     found = "x" * 2000 + " access denied"
     batch = event("PostToolBatch", tool_calls=[{"tool_name": "Read", "tool_use_id": "t", "tool_response": found}])
     assert [told.outcome for told in claude_code.read(batch, Place("x")) if isinstance(told, Closed)] == [Outcome.DONE]
-    matcher = re.compile(entries("/hook")["PostToolUse"]["matcher"])
+    matcher = re.compile(entries_of(NAMED["claude-code"], "/hook")["PostToolUse"]["matcher"])
     for tool in ("Read", "Grep", "WebFetch"):
         assert not matcher.match(tool)
     for tool in ("Bash", "Write", "ReadMcpResourceTool", "mcp__mail__Read", MAIL, "Agent"):

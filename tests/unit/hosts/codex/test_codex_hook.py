@@ -10,11 +10,12 @@ import pytest
 
 from callosum.corpus.events import InputReceived
 from callosum.errors import ConfigError
-from callosum.hosts.codex import hook as codex
+from callosum.hosts.adapters import ADAPTERS
 from callosum.hosts.told import Answer, Before, Heard, Place, Refused, Settled
 from callosum.model import Outcome, Verdict
 from tests.support.hooked import SENTENCE, Hooked, answer_of, hooked
 
+codex = ADAPTERS["codex"]
 Payload = dict[str, Any]
 ONE, TWO = "0199aaaa-1111-7000-8000-000000000001", "0199bbbb-2222-7000-8000-000000000002"
 A, B = f"codex/{ONE}", f"codex/{TWO}"
@@ -143,7 +144,7 @@ def test_a_shell_that_would_wait_is_turned_down_and_only_in_the_tool_for_command
 
 def test_a_turn_ends_without_its_commands_and_an_interruption_with_them() -> None:
     assert codex.read(event("Stop"), Place("codex")) == (
-        Settled(codex._actor(event("Stop"), Place("codex")), but="Bash"),
+        Settled(codex.actor(event("Stop"), Place("codex")), but="Bash"),
     )
     settled, heard = codex.read(event("Interrupt"), Place("codex"))
     assert isinstance(settled, Settled)

@@ -10,11 +10,12 @@ import pytest
 
 from callosum.corpus.events import InputReceived
 from callosum.errors import ConfigError
-from callosum.hosts.gemini import hook as gemini
+from callosum.hosts.adapters import ADAPTERS
 from callosum.hosts.told import After, Answer, Before, Heard, Place
 from callosum.model import Outcome, Verdict
 from tests.support.hooked import SENTENCE, Hooked, answer_of, hooked
 
+gemini = ADAPTERS["gemini"]
 Payload = dict[str, Any]
 ONE, TWO = "5f0c7a52-8d3a-4d5c-9a40-000000000001", "5f0c7a52-8d3a-4d5c-9a40-000000000002"
 A, B = f"gemini/{ONE}", f"gemini/{TWO}"

@@ -1,0 +1,168 @@
+"""The hooks of a host, in the gate's words and back, by the host's description.
+
+A host whose hooks say more, or say it otherwise, has a class of its own, which differs from this one in that alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from callosum.hosts import typed
+from callosum.hosts.payload import before_of, fitting, kept, name_at, name_if, params_at, prompted, reason_of, rest_of
+from callosum.hosts.told import Actor, After, Answer, Changed, Closed, Heard, Place, Refused, Settled, Told, Wondering
+from callosum.model import Outcome
+
+if TYPE_CHECKING:
+    from callosum.programs.program import Program, Role
+
+_TIMED_OUT: Final = re.compile(r"\btimed out\b|\btimeout\b|\baborted\b", re.IGNORECASE)
+_NOISE: Final = frozenset("session_id transcript_path cwd hook_event_name agent_id last_assistant_message".split())
+_UNSEEN: Final = (
+    "[Callosum] This program would take its commands from what is typed into it later, which no hook shows. "
+    "The call was not run. Give it its commands at once: as a script, with -c, or from a file."
+)
+
+Payload = Mapping[str, Any]
+Reader = Callable[[Payload, Actor], tuple[Told, ...]]
+
+
+class Hooks:
+    """Reads what the hooks of a host say, and renders what they are answered. An ``Adapter``."""
+
+    def __init__(self, host: Program) -> None:
+        self.host = host
+        self.name = host.name
+        self.informs_before = "asks" in host.informs
+        self._noise = _NOISE | host.noise | {host.run_field}
+        self._readers: dict[Role, Reader] = {
+            "asks": self.before,
+            "done": self.after,
+            "failed": self.failed,
+            "batch": self.batch,
+            "denied": self.denied,
+            "prompt": self.prompt,
+            "start": self.start,
+            "child start": self.start,
+            "stop": self.stop,
+            "child stop": self.child_stop,
+            "end": self.end,
+            "settings": self.settings,
+            "heard": self.heard,
+        }
+
+    def read(self, payload: Payload, place: Place) -> tuple[Told, ...]:
+        """As in ``Adapter``."""
+        event = name_at(payload, "hook_event_name")
+        actor = self.actor(payload, place)
+        on = self.host.events.get(event)
+        return self._readers[on.role if on else "heard"](payload, actor)
+
+    def render(self, payload: Payload, answer: Answer) -> Mapping[str, Any]:
+        """As in ``Adapter``."""
+        event, decision = payload.get("hook_event_name"), answer.decision
+        reason = answer.refuse
+        if decision is not None and not decision.proceed:
+            reason = reason_of(decision, str(payload.get("tool_name")))
+        if reason:
+            return self.host.denial(reason)
+        on = self.host.events.get(str(event))
+        if answer.inform and on is not None and on.role in self.host.informs:
+            return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer.inform}}
+        return {}
+
+    def refuses(self, settings: Mapping[str, Any], *, ours: bool) -> str:  # noqa: ARG002 - a host may look
+        """As in ``Adapter``: nothing, for a host in whose sessions a change of settings takes no effect."""
+        return ""
+
+    def actor(self, payload: Payload, place: Place) -> Actor:
+        """Return who acts. A sub-agent acts in its parent's session and is told apart by ``agent_id``."""
+        session, agent = name_at(payload, "session_id"), name_if(payload, "agent_id")
+        cwd = payload.get("cwd")
+        return Actor(
+            instance=place.instance,
+            namespace=place.namespace,
+            session=fitting(f"{session}:{agent}") if agent else session,
+            parent=f"{place.instance}/{session}" if agent else None,
+            run=name_if(payload, self.host.run_field),
+            cwd=cwd if isinstance(cwd, str) else None,
+        )
+
+    # --- one reader a role of an event ---
+
+    def before(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+        """A call is about to run."""
+        if self.host.types_unseen and payload.get("tool_name") == self.host.shell:
+            params = params_at(payload, "tool_input")
+            command = params.get("command")
+            if isinstance(command, str) and typed.waits(command):
+                return (Refused(actor, self.host.shell, params, _UNSEEN),)
+        call_id = name_at(payload, "tool_use_id") if self.host.has_call_ids else None
+        return (before_of(payload, actor, call_id),)
+
+    def after(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+        """A call came back."""
+        return (self.came_back(payload, actor, Outcome.DONE),)
+
+    def came_back(self, payload: Payload, actor: Actor, outcome: Outcome, background: str = "") -> After:
+        """Return what a call came back with."""
+        return After(
+            actor=actor,
+            tool=name_at(payload, "tool_name"),
+            params=params_at(payload, "tool_input"),
+            outcome=outcome,
+            call_id=name_if(payload, "tool_use_id"),
+            result=payload.get("tool_response"),
+            background=background,
+        )
+
+    def failed(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+        """A call failed, or was broken off."""
+        error = str(payload.get("error") or "failed")
+        unsure = payload.get("is_interrupt") is True or _TIMED_OUT.search(error[:2000])
+        outcome = Outcome.UNKNOWN if unsure else Outcome.FAILED
+        said = {**payload, "tool_response": {"error": kept(error)}}
+        return (self.came_back(said, actor, outcome),)
+
+    def batch(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+        """The calls of a turn are through."""
+        return self.heard(payload, actor)
+
+    def denied(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+        """The host denied a call by itself, without a dialog: it never runs."""
+        id = name_if(payload, "tool_use_id")
+        heard = self.heard(payload, actor)
+        return heard if id is None else (Closed(actor, (id,), Outcome.CANCELLED), *heard)
+
+    def prompt(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+        """Somebody says something to the session."""
+        return prompted(str(payload.get("prompt") or ""), self.name, actor, but=self._may_run_on)
+
+    def start(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+        """A session or a sub-agent begins."""
+        return *self.heard(payload, actor), Wondering(actor)
+
+    def stop(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:  # noqa: ARG002 - one of the readers
+        """A turn is through: what failed in it, or was denied, may have no report."""
+        return (Settled(actor, but=self._may_run_on),)
+
+    def child_stop(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+        """A sub-agent has ended, or a turn was broken off."""
+        return Settled(actor), *self.heard(payload, actor)
+
+    def end(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+        """The session has ended."""
+        return Settled(actor, all=True), *self.heard(payload, actor)
+
+    def settings(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+        """Changed settings are about to take effect."""
+        return (Changed(actor, str(payload.get("file_path") or "")),)
+
+    def heard(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+        """Whatever else is journalled alone."""
+        return (Heard(actor=actor, what=name_at(payload, "hook_event_name"), details=rest_of(payload, self._noise)),)
+
+    @property
+    def _may_run_on(self) -> str:
+        return self.host.shell if self.host.commands_outlive_turns else ""

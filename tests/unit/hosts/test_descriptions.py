@@ -1,0 +1,59 @@
+"""A host is one description: nothing else in the package names it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import callosum
+from callosum.hosts.adapters import code_of
+from callosum.programs import HOSTS
+from callosum.programs.program import Program
+
+PACKAGE: Final = Path(callosum.__file__).parent
+MODELS: Final = "names a family of models, or who makes it, not the host that is called after it"
+ALLOWED: Final = {
+    "programs/__init__.py": "the one line by which a description is known",
+    "client/fallback.py": "says whose tools stand in the table that clients without a description have too",
+    "answers.py": MODELS,
+    "corpus/events.py": MODELS,
+    "regions/models.py": MODELS,
+    "regions/parsing.py": MODELS,
+    "telemetry/measures.py": MODELS,
+}
+SOURCES: Final = sorted(path for path in PACKAGE.rglob("*") if path.suffix in (".py", ".sh", ".c", ".h"))
+
+
+def module(host: Program) -> str:
+    return type(host).__module__.rpartition(".")[2]
+
+
+def naming(host: Program) -> set[str]:
+    """The files that name a host, but its own."""
+    names = re.compile("|".join(map(re.escape, (host.program, host.name, module(host)))), re.IGNORECASE)
+    found = {path.relative_to(PACKAGE) for path in SOURCES if names.search(path.read_text("utf-8"))}
+    own = (Path("programs", f"{module(host)}.py"), Path("hosts", module(host)))
+    return {path.as_posix() for path in found if not any(path.is_relative_to(one) for one in own)}
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.name)
+def test_no_code_outside_of_its_own_names_a_host(host: Program) -> None:
+    assert naming(host) - {*ALLOWED} == set()
+
+
+def test_every_exception_is_one() -> None:
+    assert set().union(*map(naming, HOSTS)) == {*ALLOWED}
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.name)
+def test_a_description_guards_its_settings_and_names_code_that_is_there(host: Program) -> None:
+    settings = host.settings_path(Path("/home/ann"), {}).as_posix()
+    assert any(settings.endswith(f"/{guard}") for guard in host.guards)
+    for where in (host.hooks, host.checks, host.site):
+        assert callable(code_of(where))
+    assert all(variable.startswith(host.variables) for variable in host.profile)
+    if host.transcripts:
+        assert host.transcript_of("s1", None) != host.transcript_of("s1", "a1")
