@@ -19,7 +19,7 @@ def blocks(language: str, page: Path = README) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/corpus.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/corpus.md", "docs/tour.md"])
 def test_the_python_blocks_run(tmp_path: Path, page: str) -> None:
     code = "\n\n".join(blocks("python", README.parent / page))
     done = subprocess.run(
