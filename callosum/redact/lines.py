@@ -46,7 +46,7 @@ _HARD: Final = (
     + _BETWEEN
     + b"codes?|key"
     + _BETWEEN
-    + b"data|snmp"
+    + b"(?:data|material)|snmp"
     + _BETWEEN
     + b"community"
 )

@@ -30,7 +30,7 @@ _SECRETS: Final = frozenset(
     "password passwords passwort passwd passphrase passcode passkey pwd psk secret secrets credential credentials "
     "authorization cookie cookies jwt cvv cvc ssn apikeys apitoken cardnumber mnemonic creds pepper pincode puk "
     "passwrd pswd pword kennwort contrasena clave senha mdp wachtwoord heslo haslo parola salasana losenord "
-    "adgangskode passord jelszo dockerconfigjson dockercfg".split()
+    "adgangskode passord jelszo dockerconfigjson dockercfg otp totp hotp".split()
 )
 _ENDINGS: Final = (
     *("password", "passwd", "passphrase", "secret"),
@@ -43,7 +43,7 @@ _KEYS: Final = frozenset(
     "cipher unseal unlock fernet activation wifi wep wpa".split()
 )
 """What a key is for, or of, when it opens something."""
-_SOFT: Final = frozenset(["token", "tokens", "pass", "auth", "otp", "totp", "pin", "pw", "csrf", "xsrf"])
+_SOFT: Final = frozenset(["token", "tokens", "pass", "auth", "pin", "csrf", "xsrf"])
 """Words that also stand for counts, flags and groups: only strings under them are hidden."""
 _CODES: Final = frozenset(
     "access alarm auth authentication authorization backup confirmation device door entry gate login mfa otp pairing "
@@ -73,11 +73,11 @@ _FOLDERS: Final = frozenset(["PWD", "OLDPWD"])
 HARD_STEMS: Final = (
     "passw|pswd|pword|passphrase|passcode|passkey|pwd|psk|secret|credential|creds|authorization|cookie|jwt|cvv|cvc|ssn|"
     "mnemonic|pepper|pin_?code|kennwort|contrasena|senha|wachtwoord|heslo|parola|salasana|losenord|adgangskode|passord|"
-    "dockerconfigjson|dockercfg|key-data|"
+    "dockerconfigjson|dockercfg|key-data|key-?material|otp|"
     r"(?:\b|_)(?:puk|clave|mdp|haslo|jelszo)\b|(?:user|root|bind|admin|db)_?pw"
 )
 """Beginnings of words under which numbers are hidden too, as a part of a regular expression."""
-SOFT_STEMS: Final = r"token|pass|auth|otp|(?:\b|_)(?:pin|pw)\b|csrf|xsrf"
+SOFT_STEMS: Final = r"token|pass|auth|(?:\b|_)pin\b|pw(?:\b|[_0-9])|csrf|xsrf"
 """Beginnings of words under which only texts are hidden."""
 KEY_KINDS: Final = "|".join(sorted(_KEYS))
 """Words before ``key`` that make it a secret."""
@@ -121,11 +121,11 @@ def _cover(name: str) -> Cover:
     for first, second in pairwise(words):
         if second in ("key", "keys") and first in _KEYS:
             return Cover.ALL
-        if (first, second) in (("card", "number"), ("key", "data")):
+        if (first, second) in (("card", "number"), ("key", "data"), ("key", "material")):
             return Cover.ALL
         if (second in ("code", "codes") and first in _CODES) or (first, second) == ("snmp", "community"):
             return Cover.ALL
-    if any(word in _SOFT or word.endswith("token") for word in words):
+    if any(word in _SOFT or word.endswith(("token", "pw")) for word in words):
         return Cover.NOTHING if _UNITS.intersection(words) else Cover.STRINGS
     return Cover.RANDOM if words[-1] in _RANDOM and _NOT_SECRET.isdisjoint(words) else Cover.NOTHING
 

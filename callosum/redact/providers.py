@@ -178,6 +178,7 @@ _WITH_PREFIX: Final = (
     ("Honeycomb", r"hc[abx](?:ik|lk|mk)_[a-z0-9]{26,58}"),
     ("Axiom", rf"xa[ap]t-{_UUID}"),
     # Others
+    ("Aiven", rf"AVNS_{_URL64}{{16,}}"),
     ("Adobe", r"p8e-[A-Za-z0-9]{32}"),
     ("Apify", r"apify_api_[A-Za-z0-9-]{30,}"),
     ("Asaas", rf"\$?aact_(?:prod|hmlg)_{_URL64}{{20,}}"),

@@ -15,7 +15,9 @@ _PAIRS: Final = re.compile(rb"(?=[A-Za-z0-9]{2})")
 _CHANGES: Final = re.compile(rb"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[a-z0-9])|(?<=[0-9])(?=[A-Za-z])")
 _WORDS: Final = re.compile(rb"[A-Za-z][a-z]+")
 _LONGEST_WORD: Final = 11
-"""A run of letters in one case that is longer is a word, not chance."""
+"""A run of letters in one case that is longer is a word, not chance, if it can be spoken."""
+_UNSPOKEN: Final = re.compile(rb"[bcdfghjklmnpqrstvwxz]{6}")
+"""More consonants in a row than words have."""
 _MIXED: Final = 0.36
 _ONE_CASE: Final = 0.22
 """Least share of neighbours of different kinds (small, capital, digit): of chance 0.62 in both cases and 0.4 in one."""
@@ -23,7 +25,7 @@ _ONE_CASE: Final = 0.22
 
 def holds_word(text: bytes) -> bool:
     """Return whether a part of ``text`` reads like a word."""
-    return max(map(len, _WORDS.findall(text)), default=0) > _LONGEST_WORD
+    return any(len(run) > _LONGEST_WORD and not _UNSPOKEN.search(run) for run in _WORDS.findall(text))
 
 
 def looks_random(text: bytes) -> bool:

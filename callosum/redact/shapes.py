@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any, Final, NamedTuple
 
 import re2
@@ -27,7 +27,7 @@ from callosum.redact.names import (
     Cover,
     cover,
 )
-from callosum.redact.options import ANY_PROGRAM, OPTIONS
+from callosum.redact.options import ANY_PROGRAM, ARGUMENTS, OPTIONS, PAIRS, READERS
 from callosum.redact.providers import PROVIDERS, WEBHOOKS, Provider
 from callosum.redact.randomness import holds_word, looks_random
 
@@ -107,6 +107,46 @@ def _piped(match: _Match, mark: Mark) -> bytes:
     return match[1] + _quoted(match[2], mark) + match[3]
 
 
+def _option_value(match: _Match, mark: Mark) -> bytes:
+    """Hide the value of an option, unless it is a variable."""
+    return match[0] if _VARIABLE.fullmatch(_bare(match[2])[1]) else _argument(match, mark)
+
+
+def _argument_value(match: _Match, mark: Mark) -> bytes:
+    """Hide an argument, unless it reads like a path, a Windows option or a word."""
+    bare = _bare(match[2])[1]
+    if len(bare) < _SHORTEST_ARGUMENT or bare[:1] in _PATH_OR_OPTION or _is_no_value(bare) or not _NO_WORD.search(bare):
+        return match[0]
+    return _argument(match, mark)
+
+
+def _printed(match: _Match, mark: Mark) -> bytes:
+    """Hide what is printed for a program that reads a secret, except for options, formats and variables."""
+
+    def shown(word: re.Match[bytes]) -> bytes:
+        bare = _bare(word[0])[1]
+        if len(bare) < _SHORTEST_ARGUMENT or bare[:1] == b"-" or b"%s" in bare or _is_no_value(bare):
+            return word[0]
+        return word[0] if _READ_LATER.fullmatch(bare) else _quoted(word[0], mark)
+
+    return match[1] + _PRINTED.sub(shown, match[2]) + match[3]
+
+
+def _all_pairs(match: _Match, mark: Mark) -> bytes:
+    """Hide the value of each ``NAME=VALUE`` behind a command that stores secrets."""
+    return match[1] + _PAIR.sub(lambda pair: pair[1] + _quoted(pair[2], mark), match[2])
+
+
+def _parameters(match: _Match, mark: Mark) -> bytes:
+    """Hide the parameters of an authentication scheme if one of them proves who calls."""
+    return match[1] + mark(match[2]) if _PROOF.search(match[2]) else match[0]
+
+
+def _clinging(match: _Match, mark: Mark) -> bytes:
+    """Hide the rest of a secret of which another pattern hid only a part."""
+    return mark(match[1] + match[2]) if looks_random(match[2].strip(b":_./+~=-")) else match[0]
+
+
 def _under_name(match: _Match, mark: Mark) -> bytes:
     """What stands before, a name, what stands between, and a value."""
     value = match[4]
@@ -127,7 +167,7 @@ def _spoken(match: _Match, mark: Mark) -> bytes:
 
 
 def _spoken_key(match: _Match, mark: Mark) -> bytes:
-    """Hide a long value with digits behind a bare ``key``, which often means something else than a secret."""
+    """Hide a long value with digits behind a word such as ``key``, which often means something else than a secret."""
     random = looks_random(match[2]) or len(_DIGIT.findall(match[2])) > 1
     return match[1] + mark(match[2]) if random else match[0]
 
@@ -221,6 +261,18 @@ _MEMBER: Final = re.compile(rb"""(:\s{0,3}\\?["'])([^"'\\]*[0-9][^"'\\]{5,}|[^"'
 _SIGNS: Final = re.compile(rb"[0-9!@#$%^&*+=]|[a-z][A-Z]")
 """What values have that are no words in a sentence."""
 _SHORTEST_GIVEN: Final = 6
+_SHORTEST_ARGUMENT: Final = 4
+_PATH_OR_OPTION: Final = b"/.~*<>|"
+"""Signs at the beginning of an argument that is no secret."""
+_PRINTED: Final = re.compile(rb"""\\?"[^"\n]*"|'[^'\n]*'|[^\s"']+""")
+"""A word that a shell prints."""
+_READ_LATER: Final = re.compile(rb"[A-Za-z0-9_.@-]*(?::?\$\{?[A-Za-z_][A-Za-z0-9_]*\}?){1,2}|[A-Za-z0-9_.@-]*:?\$\(.*")
+"""A variable or the output of a command, perhaps behind a user's name."""
+_PAIR: Final = re.compile(
+    rb"""([\s"'=][A-Za-z_][A-Za-z0-9_.-]*=)(\\?"[^"\n]*"|'[^'\n]*'|[^\s"'$@./~][^\s"']*)""",
+)
+_PROOF: Final = re.compile(rb"(?i)\b(?:response|oauth_signature|oauth_token|signature|mac|credential)=")
+"""A parameter that only somebody who knows the secret can make."""
 _ASSIGNED: Final = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*=")
 _PASSWORD: Final = re.compile(rb"[A-Za-z0-9#_.!*@%&+=~,-]*[A-Za-z][A-Za-z0-9#_.!*@%&+=~,-]*")
 """What is no path, no port and no regular expression."""
@@ -298,21 +350,27 @@ class _Shape(NamedTuple):
     replace: Replace
     clue: bytes | None = None
     """The member of ``CLUES`` that matches every text that ``pattern`` matches."""
+    parts: tuple[tuple[bytes, Replace], ...] = ()
+    """Alternatives of ``pattern`` to replace one after another. In one search, RE2 follows an alternative that precedes
+    the match to the end of the line, and does so again behind each match: the time grows with the square of the line."""
 
 
 _VALUE: Final = (
-    rb"(" + _MARKED + rb"""|\\{1,3}"[^"\\\n]*(?:\\{1,3}")?|"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?"""
+    rb"""(\\{1,3}"[^"\\\n]*(?:\\{1,3}")?|"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?"""
     rb"""|[@$bBeEfFLNrRuU]{1,2}(?:"(?:[^"\\\n]|\\.)*"?|'(?:[^'\\\n]|\\.)*'?)"""
-    rb"""|\$\{\{[^}\n]*\}{0,2}|\$\{[^}\s]*\}?|\$\([^)\n]*\)?|[^\s,;&"'{}()\[\]<>]+)"""
+    rb"""|\$\{\{[^}\n]*\}{0,2}|\$\{[^}\s]*\}?|\$\([^)\n]*\)?|(?:[^\s,;&"'{}()\[\]<>]|""" + _MARKED + rb""")+)"""
 )
 _WORD_VALUE: Final = (
-    rb"("
-    + _MARKED
-    + rb"""|[@$bBeEfFLNrRuU]?\\?'[^'\n\\]*\\?'?|[@$bBeEfFLNrRuU]?\\?"[^"\n\\]*\\?"?|[^\s"'\\-][^\s"'\\]*)"""
+    rb"""([@$bBeEfFLNrRuU]?\\?'[^'\n\\]*\\?'?|[@$bBeEfFLNrRuU]?\\?"[^"\n\\]*\\?"?|[^\s"'\\-][^\s"'\\]*)"""
 )
 """The value of an option on a command line."""
+_NEW_VALUE: Final = (
+    rb"""([@$bBeEfFLNrRuU]?\\?'(?:[^'\n\\\[]|\[[^'\n\\r])[^'\n\\]*\\?'?"""
+    rb"""|[@$bBeEfFLNrRuU]?\\?"(?:[^"\n\\\[]|\[[^"\n\\r])[^"\n\\]*\\?"?|(?:[^\s"'\\\[|;&<>-]|\[[^\s"'\\r])[^\s"'\\]*)"""
+)
+"""The same, unless it is hidden already: the next pass finds the next option of the same command."""
 _BETWEEN: Final = (
-    rb"""(\\{0,3}["']?\]?\s{0,3}(?::=|=>|==|[:=])\s{0,3}(?:[|>][+-]?\s{1,16})?|\\{0,3}["']\s{0,3},\s{0,3}"""
+    rb"""((?:\]|%5[Dd])?\\{0,3}["']?\]?\s{0,3}(?::=|=>|==|[:=])\s{0,3}(?:[|>][+-]?\s{1,16})?|\\{0,3}["']\s{0,3},\s{0,3}"""
     rb"""|(?:%22)?%3[AaDd](?:%20)?(?:%22)?)"""
 )
 """What stands between a name and its value: ``: ``, ``" => ``, ``", "``."""
@@ -352,12 +410,16 @@ def _option(programs: bytes, option: bytes) -> bytes:
     return rb"\b(?:" + programs + rb")\b(?:[^\n|;&]*?\s|\s)" + option
 
 
+_OPTION_ROWS: Final = tuple(_option(programs, option) for programs, option in OPTIONS)
+_ARGUMENT_ROWS: Final = tuple(rb"\b(?:" + programs + rb")(?:\.exe)?\s+" + before for programs, before in ARGUMENTS)
+
+
 _NAMED: Final = (
     SECRET_STEM
     + rb"|(?i:"
     + _SPOKEN_NAMES
     + rb"|community|key-string|shared-key|identified by)|\s-D|\b(?:"
-    + b"|".join(programs for programs, _ in OPTIONS if programs != ANY_PROGRAM)
+    + b"|".join(dict.fromkeys(programs for programs, _ in (*OPTIONS, *ARGUMENTS) if programs != ANY_PROGRAM))
     + rb")\b"
 )
 """The name of a secret, a word for one in a sentence, or a program that takes one as an option."""
@@ -412,23 +474,41 @@ _SHAPES: Final = (
     _Shape(rb"""(://[^\s/:@?#"'<>]*:)([^\s/?"'<>]+)@""", _login),
     _Shape(rb"""(://)([^\s/:@?#"'<>]{20,})@""", _login),
     _Shape(
-        rb"""(?i)(\b(?:(?:proxy-)?authorization|(?:set-)?cookie)\\?["']?\s*:\s*\\?["']?)"""
-        rb"(" + _MARKED + rb"""|(?:""" + _MARKED + rb"""|[^\r\n"'\\])+)""",
-        _after,
+        rb"""(?i)(\b(?:digest|oauth|signature|hawk|mac|aws4[a-z0-9-]*)\s{1,3})("""
+        rb"""[a-z0-9_-]+=(?:\\?"[^"\\\n]*\\?"|[^\s,;"'\\]+)(?:\s{0,3},\s{0,3}[a-z0-9_-]+=(?:\\?"[^"\\\n]*\\?"|[^\s,;"'\\]+)){1,20})""",
+        _parameters,
     ),
     _Shape(
-        rb"(?i)(\b(?:proxy-)?authorization\\?[\"']?\s*:\s*\\?[\"']?(?:digest|oauth|signature|hawk|mac|aws4[a-z0-9-]*)\s+)([^\r\n]+)",
+        rb"""(?i)(\b(?:(?:proxy-)?authorization|(?:set-)?cookie)\\?["']?\s*:\s*\\?["']?)"""
+        rb"(" + _MARKED + rb"""|(?:""" + _MARKED + rb"""|[^\r\n"'\\])+)""",
         _after,
     ),
     _Shape(rb"(?i)(\b(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})", _after_scheme),
     _Shape(rb"(?i)([?&;#]" + _SECRET_PARAMS + rb"""=)([^\s&#"'<>]{4,})""", _after),
     _Shape(rb"(?i)([?&#]" + _UNTYPED_PARAMS + rb"""=)([A-Za-z0-9._~%+/-]{16,}=*)""", _unless_words, _FORMED),
     _Shape(
-        rb"(" + b"|".join(_option(programs, option) for programs, option in OPTIONS) + rb")" + _WORD_VALUE,
+        rb"(?:" + b"|".join((*_OPTION_ROWS, *_ARGUMENT_ROWS)) + rb")" + _NEW_VALUE,
         _argument,
         _NAMED,
+        parts=(
+            *((rb"(" + row + rb")" + _NEW_VALUE, _option_value) for row in _OPTION_ROWS),
+            *((rb"(" + row + rb")" + _NEW_VALUE, _argument_value) for row in _ARGUMENT_ROWS),
+        ),
     ),
-    _Shape(rb"""(\becho\s+(?:-n\s+)?)(\\?["']?[^\s"'|]+\\?["']?)(\s*\|\s*sudo\s+(?:-\w+\s+)*-S)""", _piped),
+    _Shape(rb"(\b(?:" + PAIRS + rb")\b)([^\n|;&]+)", _all_pairs),
+    _Shape(
+        rb"""(\b(?:echo|printf|yes)\s+)((?:[^|\n"'\\]|\\?"[^"\n]*"|'[^'\n]*'|\\[^\n"'])+?)(\s*\|\s*"""
+        rb"(?:(?:sudo|doas)\s+(?:-[^\s]+\s+)*|(?:ssh|docker|podman|kubectl|(?:arch-)?chroot|env|lxc)\s[^\n|;&]*?)?"
+        rb"(?:(?:/usr)?(?:/local)?/s?bin/)?(?:su\s+(?:-\s+)?[a-z]|" + READERS + rb"))",
+        _printed,
+    ),
+    _Shape(rb"(\b(?:base64|" + READERS + rb")[^|\n]{0,60}<<<\s*)" + _NEW_VALUE, _argument),
+    _Shape(
+        rb"(\b(?:"
+        + READERS
+        + rb""")[^|\n]{0,60}<<-?\s{0,3}\\?["']?[A-Z_]{3,12}\\?["']?\n)([^\n]+(?:\n[^\n]+){0,9}?)(\n\s{0,8}[A-Z_]{3,12}\b)""",
+        _printed,
+    ),
     _Shape(rb"""(\bmachine\s+\S+\s+login\s+\S+\s+password\s+)(\S+)""", _after),
     _Shape(
         rb"(\$(?:1|5|6|y|2[abxy]|apr1|argon2i?d?|scrypt|pbkdf2-sha256)\$[^\s:$\"',]*\$)([^\s:\"',]{12,})",
@@ -445,9 +525,9 @@ _SHAPES: Final = (
         _NAMED,
     ),
     _Shape(
-        rb"""((?:name|key|id|property)=["'])("""
+        rb"""((?:name|key|id|property)=["'](?:[A-Za-z0-9_.-]{1,30}\[)?)("""
         + SECRET_NAME
-        + rb""")(["'][^<>]{0,60}>\s{0,20}(?:<(?:value|string)>)?)([^<>]+)""",
+        + rb""")(\]?["'][^<>]{0,60}>\s{0,20}(?:<(?:value|string)>)?)([^<>]+)""",
         _under_name,
     ),
     _Shape(rb"""(?i)("(?:card_?)?number\\?"\s{0,3}:\s{0,3}\\?")([0-9](?:[ -]?[0-9]){12,18})""", _after),
@@ -459,16 +539,17 @@ _SHAPES: Final = (
     _Shape(rb"(thin:[^/\s]{1,40}/)([^\s@]{4,})@", _login),
     _Shape(rb"(<key>)(" + SECRET_NAME + rb")(</key>\s{0,20}<string>)(" + _MARKED + rb"|[^<>]+)", _under_name),
     _Shape(
-        rb"""((?i:name|key|header|param|label|field|placeholder|variable)\\?["']?\s{0,3}[:=]\s{0,3}\\?["']?)("""
+        rb"""((?i:name|key|header|param|label|field|placeholder|variable)\\?["']?\s{0,3}[:=]\s{0,3}\\?["']?(?:[A-Za-z0-9_.-]{1,30}\[)?)("""
         + SECRET_NAME
         + rb")"
-        rb"""(\\?["']?\s{0,3},?\s{0,20}\\?["']?(?i:value|secret|text|val)\\?["']?\s{0,3}[:=]\s{0,3})""" + _VALUE,
+        rb"""(\]?\\?["']?(?:\s[a-z-]{1,20}=["'][^"'<>]{0,60}["']){0,4}\s{0,3},?\s{0,20}\\?["']?(?i:value|secret|text|val)\\?["']?\s{0,3}[:=]\s{0,3})"""
+        + _VALUE,
         _under_name,
     ),
     _Shape(rb"""(?i)(:\s{0,3}PSK\s{1,3}\\?["'])([^"'\\\n]{4,})""", _after),
     _Shape(rb"""(\\?"(?:d|k|p|q|dp|dq|qi)\\?"\s{0,3}:\s{0,3}\\?")([A-Za-z0-9_-]{40,})""", _after, _FORMED),
     _Shape(
-        rb"(?m)^((?:[ \t]*(?i:ENV|ARG|SetEnv|setenv|export|set|config set|fastcgi_param|env)[ \t]+)?[ \t]*"
+        rb"(?m)^((?:[ \t]*(?i:ENV|ARG|SetEnv|setenv|setx|export|set|config set|fastcgi_param|env)[ \t]+)?[ \t]*"
         + SECRET_NAME
         + rb")([ \t]+(?:[0578][ \t]+)?)"
         + _WORD_VALUE
@@ -495,7 +576,7 @@ _SHAPES: Final = (
     ),
     _Shape(
         rb"""(?i)(\b[a-z0-9_.]{0,40}(?:auth|credentials?|login|connect|authenticate|create_?user|add_?user|set_?user)"""
-        rb"""\s{0,2}[=(]\s{0,2}[(\[]?\s{0,2}\\?["'][^"'\n\\]{1,64}\\?["']\s{0,3},\s{0,3}\\?["'])([^"'\\\n]{6,})(\\?["'])""",
+        rb"""\\?["']?\s{0,2}[=(:]\s{0,2}[(\[]?\s{0,2}\\?["'][^"'\n\\]{1,64}\\?["']\s{0,3},\s{0,3}\\?["'])([^"'\\\n]{6,})(\\?["'])""",
         _given,
     ),
     _Shape(
@@ -552,7 +633,7 @@ _SHAPES: Final = (
         _argument,
     ),
     _Shape(
-        rb"(?i)(\bkey(?: (?:for|to|of|on) [^\s:=]{1,30}){0,2} (?:is|was):?\s{1,3}[\"'`]?)([A-Za-z0-9+/_=-]{16,})",
+        rb"(?i)(\b(?:key|sid|seed|salt|serial|licen[sc]e|signature|hmac)(?: (?:for|to|of|on) [^\s:=]{1,30}){0,2} (?:is|was):?\s{1,3}[\"'`]?)([A-Za-z0-9+/_=-]{16,})",
         _spoken_key,
     ),
     _Shape(rb"""(?i)(\b(?:password|passphrase|passwd|identified by)\s{1,3}\\?["'])([^\s"'\\]{4,})""", _after),
@@ -566,6 +647,42 @@ _SHAPES: Final = (
         rb"(?: is|:)\s{1,3})([0-9A-Z-]{4,10})\b",
         _unless_words,
     ),
+    _Shape(
+        rb"(?i)(\b(?:otp|totp|2fa|mfa|one-time (?:password|passcode|pin|code)|(?:"
+        + CODE_KINDS.encode()
+        + rb")[ _-]code|passcode)"
+        rb"(?: (?:code|token|pin|number))?(?: for [^\s]{1,30})?(?: is|:|=|,)?:?\s{1,3}[\"'`]?)([0-9]{6,8}|[0-9]{3}[ -][0-9]{3})\b",
+        _after,
+    ),
+    _Shape(
+        rb"(?i)(\b)([0-9]{4,8}|[0-9]{3}[ -][0-9]{3}|[A-Z]-[0-9]{5,6})( is (?:your|the|my) (?:[a-z0-9-]{1,20} ){0,4}"
+        rb"(?:code|otp|pin|passcode|password)\b)",
+        _piped,
+    ),
+    _Shape(rb"(?i)(\btan(?: is|:)\s{1,3})([0-9]{6})\b", _after),
+    _Shape(rb"""(?i)(type=\\?["']password\\?["'][^<>]{0,120}\svalue=\\?["'])([^"'<>\\{$]+)""", _after),
+    _Shape(rb"""(?i)(\bset password for [^\s=]{1,80}\s{0,3}=\s{0,3}\\?["'])([^"'\\\n]{4,})""", _after),
+    _Shape(rb"""(assword[^\n]{0,80}\bsend (?:-- )?\\{0,3}["'])([^"'\\\n]{4,})(\\{1,3}[rn])""", _piped),
+    _Shape(rb"(?i)(:pserver:[^\s:@]{1,64}:)([^\s@]{4,})@", _login),
+    _Shape(
+        rb"(?i)(\bnickserv[\"']?\s{1,3}:?(?:identify|register|ghost|recover|regain)\s{1,3}(?:[^\s\"']{1,30}\s)?)([^\s\"']{4,})",
+        _spoken,
+    ),
+    _Shape(rb"(\bAUTH (?:PLAIN|LOGIN|XOAUTH2)\s{1,3})([A-Za-z0-9+/=]{8,})", _unless_words),
+    _Shape(rb"(?m)(^[A-Za-z0-9]{1,8} LOGIN [^\s]{1,64} )([^\s]{4,})", _spoken),
+    _Shape(rb"(?i)(\br[ow]community6?\s{1,3})([^\s]{4,})", _after),
+    _Shape(rb"(?i)(\bcom2sec6?\s{1,3}[^\s]{1,64}\s{1,3}[^\s]{1,64}\s{1,3})([^\s]{4,})", _after),
+    _Shape(rb"(\b(?:passwd|password|psksecret|passphrase) ENC )([^\s]{4,})", _after),
+    _Shape(rb"(\b(?:isakmp key|message-digest-key [0-9]{1,3} md5)\s{1,3}(?:[067] )?)([^\s]{4,})", _after),
+    _Shape(
+        rb"(?i)(\b(?:pre-shared-key|authentication-key) (?:ascii-text|hexadecimal)?\s{0,3}\\?[\"'])([^\s\"'\\]{4,})",
+        _after,
+    ),
+    _Shape(
+        rb"(?i)(\bform-data; name=\\?[\"'][^\"'\n]{0,60}(?:passw|secret|token|otp|\bpw)[^\"'\n]{0,60}[\"'](?:\\r|\\n|\s){2,6})([^\s\\]{4,})",
+        _after,
+    ),
+    _Shape(_START.encode() + rb"((?:[0-9]{6}-){7}[0-9]{6})\b", _after, _FORMED),
     _Shape(rb"(?i)(\b(?:recovery|backup|scratch) codes?(?: are|:)\s{1,3})([a-z0-9 ,-]{8,})", _unless_words),
     _Shape(rb"(?i)(\b(?:seed|recovery|mnemonic) phrase(?: is|:)\s{1,3})([a-z]+(?: [a-z]+){7,})", _after),
     _Shape(rb"(?i)(\bset-?up key\b[^\n:]{0,40}(?: is|:)\s{1,3})([A-Z2-7 ]{16,})", _after),
@@ -584,8 +701,8 @@ _SHAPES: Final = (
     ),
     _Shape(_START.encode() + rb"([A-Z]{2}[A-Z0-9]{9}[A-Z0-9]{9})\b", _access_key, _RUN),
     _Shape(_START.encode() + rb"([A-Z]{3,8}_[A-Z0-9_-]*[a-z][A-Za-z0-9_-]{16,})", _random_word, _FORMED),
-    _Shape(_START.encode() + rb"((?:[A-Za-z0-9]{16}){2}[A-Za-z0-9]*(?:[_.+/~-][A-Za-z0-9]+)*=*)", _random_word, _RUN),
     _Shape(_START.encode() + rb"((?:[A-Za-z0-9+/]{10}){4}[A-Za-z0-9+/]*={1,2})", _random_word, _FORMED),
+    _Shape(_START.encode() + rb"((?:[A-Za-z0-9]{16}){2}[A-Za-z0-9]*(?:[_.+/~-][A-Za-z0-9]+)*=*)", _random_word, _RUN),
     _Shape(  # a capital behind a digit: paths of folders have none
         _START.encode() + rb"([A-Za-z0-9+/]{0,16}[0-9][A-Z][A-Za-z0-9+/]{22,}={0,2})", _random_word, _FORMED
     ),
@@ -621,11 +738,17 @@ _SHAPES: Final = (
         _FORMED,
     ),
     _Shape(_START.encode() + rb"([a-f0-9]{16,}:[a-f0-9]{32,})\b", _after, _FORMED),
+    _Shape(rb"(" + _MARKED + rb")([:_./+~=-][A-Za-z0-9_+/=.~-]{6,})", _clinging),
+    _Shape(rb"()([A-Za-z0-9+/_-]{16,}[+/_.-])(" + _MARKED + rb")", _if_random),
 )
 
 
 def _shape_of(provider: Provider) -> _Shape:
     return _Shape((f"{_START}({provider.pattern})").encode(), _after, None if provider.has_prefix else _FORMED)
+
+
+def _replace(replace: Replace, mark: Mark, match: Any) -> bytes:
+    return replace(_Match(match), mark)
 
 
 def compile_linear(pattern: bytes, *, capture: bool = True) -> Any:
@@ -649,6 +772,15 @@ def _set_of(pattern: bytes) -> Any:
     return found
 
 
+def _filter_of(patterns: Iterable[bytes]) -> Any:
+    """Return what tells by literals which of the patterns may match a text, by their numbers."""
+    found = re2.Filter()
+    for pattern in patterns:
+        found.Add(pattern, _options(capture=False))
+    found.Compile()
+    return found
+
+
 _KEY_BEGINS: Final = _FIRST[0].pattern.partition(b".*?")[0]
 """A private key may continue to the end of the text. Its beginning is enough to find it, in linear time."""
 _ASSIGNMENT: Final = rb"(" + SECRET_NAME + rb")" + _BETWEEN + rb"|(?:^|[\s\"'])(-{1,2}" + SECRET_NAME + rb")(\s+)"
@@ -665,12 +797,17 @@ def _looser(pattern: bytes) -> bytes:
     for opening in (b"(", b"()("):
         if pattern.startswith(opening + SECRET_NAME):
             pattern = opening + SECRET_NAME.removeprefix(NAME_CHARACTERS) + pattern.removeprefix(opening + SECRET_NAME)
-    pattern = pattern.removesuffix(_VALUE).removesuffix(_WORD_VALUE)
+    pattern = pattern.removesuffix(_VALUE).removesuffix(_WORD_VALUE).removesuffix(_NEW_VALUE)
     return _REPEATED.sub(_fewer, pattern)
 
 
 def _fewer(match: re.Match[bytes]) -> bytes:
     return match[0] if int(match[3] or match[1]) <= _ENOUGH else b"{%d,}" % min(int(match[1]), _ENOUGH)
+
+
+@cache
+def _filter_of_parts(parts: tuple[tuple[bytes, Replace], ...]) -> Any:
+    return _filter_of(pattern for pattern, _ in parts)
 
 
 @cache
@@ -720,11 +857,7 @@ class Redactor:
     @cached_property
     def _literals(self) -> Any:
         """Tells which of the patterns without a clue may match a text, by the literals in it."""
-        found = re2.Filter()
-        for at in self._by_literal:
-            found.Add(self.patterns[at], _options(capture=False))
-        found.Compile()
-        return found
+        return _filter_of(self.patterns[at] for at in self._by_literal)
 
     @cached_property
     def _searches(self) -> list[Any]:
@@ -812,20 +945,23 @@ class Redactor:
             self._plain.add(text)
 
     @cached_property
-    def _replacements(self) -> list[Any]:
-        """The whole patterns with their groups, each compiled when a text first matches it."""
-        return [None] * len(self._shapes)
+    def _replacements(self) -> dict[tuple[int, int], Any]:
+        """The whole patterns with their groups, by their number and their part, compiled when a text first matches."""
+        return {}
 
     def replaced(self, number: int, data: bytes, mark: Mark) -> bytes:
         """Return ``data`` without the secrets that the pattern ``number`` finds."""
         if number == len(self._shapes):
             return self._without_assigned(data, mark)
-        pattern = self._replacements[number]
         shape = self._shapes[number]
-        if pattern is None:
-            pattern = self._replacements[number] = compile_linear(shape.pattern)
-        replaced: bytes = pattern.sub(lambda match: shape.replace(_Match(match), mark), data)
-        return replaced
+        there = (_filter_of_parts(shape.parts).Match(data, potential=True) or ()) if shape.parts else (0,)
+        for part in there:
+            pattern, replace = shape.parts[part] if shape.parts else (shape.pattern, shape.replace)
+            compiled = self._replacements.get((number, part))
+            if compiled is None:
+                compiled = self._replacements[number, part] = compile_linear(pattern)
+            data = compiled.sub(partial(_replace, replace, mark), data)
+        return data
 
     def _redacted(self, data: bytes, mark: Mark) -> str | None:
         """Return the text without its secrets, None if it has none."""

@@ -430,13 +430,30 @@ def test_text_that_looks_random_takes_bounded_time(blanks: int) -> None:
 @pytest.mark.parametrize(
     "piece",
     ["a", "eyJ", "password", "password=", 'password="', "token='\\", "://a:", "curl -u ", "mysql -p", "sk-1",
-     "-----BEGIN RSA PRIVATE KEY-----", "authorization:", "bearer ", "--token ", "\\", "aA", "_", "é", "\ud800"],
+     "-----BEGIN RSA PRIVATE KEY-----", "authorization:", "bearer ", "--token ", "\\", "aA", "_", "é", "\ud800",
+     'echo "a" | ', "echo a", "kinit <<AAA\na\n", "vault kv put a=", "digest a=b, ", "snmpget -c a ", "[redacted]:aB3"],
 )  # fmt: skip
 def test_a_hostile_megabyte_ends(piece: str) -> None:
     """With backtracking some of these would run for hours."""
     text = piece * (1_000_000 // len(piece))
     assert isinstance(summarise({"a": text, "b": [text]})["a"], str)
     assert isinstance(redact_text(text[:200_000]), str)
+
+
+@pytest.mark.parametrize(
+    "piece", ["curl -u a:b ", "snmpget -c a ", "net user a x1y2 ", "create_ap a b x1y2 ", "croc x1y2z3 "]
+)
+def test_time_for_many_commands_on_a_line_grows_with_its_length(piece: str) -> None:
+    """Searched for together, the alternatives of one pattern take time that grows with the square of the line."""
+
+    def taken(count: int) -> float:
+        text = piece * count
+        began = time.process_time()
+        redact_text(text)
+        return time.process_time() - began
+
+    taken(100)
+    assert taken(16_000) <= 24 * min(taken(2_000) for _ in range(3))  # 64 times as long if it were the square
 
 
 @pytest.mark.parametrize(
@@ -544,6 +561,35 @@ def test_a_secret_with_something_unseen_within_is_not_said() -> None:
         ("use X1y2z3w4 as the password", "use [redacted] as the password"),
         ("userPassword: {SSHA}X1y2z3w4X1y2z3w4X1y2", "userPassword: {SSHA}[redacted]"),
         ("密码：X1y2", "密码:[redacted]"),
+        ("echo 'ana:X1y2z3w4' | sudo chpasswd", "echo '[redacted]' | sudo chpasswd"),
+        (
+            'printf "%s" "X1y2z3w4" | docker login --password-stdin x',
+            'printf "%s" "[redacted]" | docker login --password-stdin x',
+        ),
+        ("kinit ana <<< X1y2z3w4", "kinit ana <<< [redacted]"),
+        ("chpasswd <<EOF\nana:X1y2z3w4\nEOF", "chpasswd <<EOF\n[redacted]\nEOF"),
+        ('Proxy: Digest uri="/a", response="X1y2", qop=auth\nHost: x', "Proxy: Digest [redacted]\nHost: x"),
+        ("plink.exe -P 22 a@h -pw X1y2z3w4", "plink.exe -P 22 a@h -pw [redacted]"),
+        ("NET.EXE USER ana X1y2z3w4 /add", "NET.EXE USER ana [redacted] /add"),
+        ("mailPw = 'X1y2z3w4'", "mailPw = '[redacted]'"),
+        (r"{\"auth\": [\"ana\", \"X1y2z3w4\"]}", r"{\"auth\": [\"ana\", \"[redacted]\"]}"),
+        ("your OTP is 491352, thanks", "your OTP is [redacted], thanks"),
+        ("491352 is your login code", "[redacted] is your login code"),
+        ("npm publish --otp 491352", "npm publish --otp [redacted]"),
+        ("login%5Bpassword%5D=X1y2z3w4&a=1", "login%5Bpassword%5D=[redacted]&a=1"),
+        (
+            '<input name="login[password]" id="a" value="X1y2">',
+            '<input name="login[password]" id="a" value="[redacted]">',
+        ),
+        ("oathtool --totp -d 6 -b X1Y2Z3W4", "oathtool --totp -d 6 -b [redacted]"),
+        ("create_ap -n wlan0 Cafe X1y2z3w4", "create_ap -n wlan0 Cafe [redacted]"),
+        ("croc 1234-alpha-beta-gamma", "croc [redacted]"),
+        ("GetUserSPNs.py x.org/ana:X1y2z3w4 -request", "GetUserSPNs.py x.org/ana:[redacted] -request"),
+        ("snmpget -A X1y2z3w4 -X Z9y8x7w6 host", "snmpget -A [redacted] -X [redacted] host"),
+        ("radtest ana X1y2z3w4 localhost 0 Z9y8x7w6", "radtest ana [redacted] localhost 0 [redacted]"),
+        ("vault kv put secret/a b=X1y2 c='Z9 8'", "vault kv put secret/a b=[redacted] c='[redacted]'"),
+        ("A_SECRET=ghp_aB3dE6gH1jK4mN7pQ0sT2vW5yZ8.X1", "A_SECRET=[redacted]"),
+        (f"https://x/hooks/{'0a1b2c3d' * 4}:{'4e5f6a7b' * 8}", "https://x/hooks/[redacted]"),
     ],
 )
 def test_a_secret_is_hidden_in_settings_code_and_command_lines(text: str, shown: str) -> None:
@@ -580,6 +626,20 @@ def test_a_name_or_a_pair_tells_how_much_is_hidden(params: dict[str, Any], kept:
         "cache_key: user-7",
         "commit e83c5163316f89bfbde7d9ab23ca2e25604af290",
         "session-3f2504e0-4f89-11d3-9a0c-0305e82c3301",
+        'echo "root:x:0:0" | sudo tee -a /etc/passwd',
+        'echo "$USER:$PW" | chpasswd',
+        "openssl enc -aes-256-cbc -in a -out b",
+        "plink -P 2222 ana@host ls",
+        "security find-generic-password -s foo -w | pbcopy",
+        "net user ana /delete",
+        "the net user growth in 2024 was 12 %",
+        "croc send report2024.pdf",
+        "exp 1/2 and imp 3/4",
+        "netsh wlan show profile name=x key=clear",
+        "fly secrets set KEY=$VALUE",
+        "OTP codes expire after 300 seconds, otp_length: 6",
+        "signature version=4, region=eu-west-1",
+        "https://x/[redacted]/orders/2026-11-23",
     ],
 )
 def test_a_text_that_resembles_a_secret_stays(text: str) -> None:
