@@ -18,6 +18,7 @@ Standard library alone, and little of it: a hook process starts with this.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -52,6 +53,8 @@ _LOCK: Final = "late.lock"
 _LEFT: Final = "late-"
 """How the files begin that an earlier version had taken and not finished."""
 _POLL: Final = 0.001
+_OF_THE_MOMENT: Final = frozenset((errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EROFS))
+"""Errors that may be over by the next decision, although the file looks as before."""
 _CHASE: Final = 0.5
 """Seconds after which a taking ends with what was there when it last looked, though more was added meanwhile."""
 _MARK: Final = b'{"taken":'
@@ -160,7 +163,8 @@ class Spool:
         except OSError as error:
             if not isinstance(error, Unusable) and not str(error.filename or "").startswith(self.folder):
                 raise  # not the spool's fault: what ``accept`` raised
-            self._passed = self._look()
+            if error.errno not in _OF_THE_MOMENT:
+                self._passed = self._look()
             self._say(f"{self.path} cannot be taken in: {error.strerror or error}")
             return 0
         return count

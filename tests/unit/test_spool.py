@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
@@ -157,6 +158,26 @@ def test_what_is_no_file_of_ours_is_left_alone_and_named(
     assert FILE in caplog.text
     with LocalGate(settings=Settings(state=tmp_path)) as gate:
         assert gate.intercept(Call("mira", "read", {"path": "/a"})).proceed, "no decision fails for it"
+
+
+def test_spool_on_a_file_system_that_was_read_only_is_taken_in_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is just as it was when it could not be opened, and yet it is tried again."""
+    one, taker = Spool(str(tmp_path)), Taker()
+    one.add(line(1))
+    opened = os.open
+
+    def refuse(path: str, flags: int, *more: int) -> int:
+        if path == one.path:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        return opened(path, flags, *more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        assert one.take(taker.accept) == 0
+    assert one.take(taker.accept) == 1
+    assert taker.lines == [line(1)]
 
 
 def test_full_spool_takes_no_more_and_says_so(
