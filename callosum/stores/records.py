@@ -21,7 +21,8 @@ LIVE: Final = WAITS | {State.UNKNOWN}
 ACTED: Final = frozenset({State.OPEN, State.DONE, State.UNKNOWN})
 """States of actions that did something or may have."""
 TAKEN_BACK: Final = frozenset({State.FAILED, State.CANCELLED})
-_OPEN, _DONE, _READ = State.OPEN, State.DONE, Mode.READ  # an enum's attributes are slow
+_OPEN, _DONE, _READ = State.OPEN, State.DONE, Mode.READ  # an enum's attributes are slow, and so is its hash
+_ACTED: Final = (_DONE, _OPEN, State.UNKNOWN)
 
 
 class Record(Struct, frozen=True, gc=False):
@@ -49,7 +50,7 @@ def acted(action: Action) -> bool:
 
     An action without a key is found through none and writes.
     """
-    return action.state in ACTED and not action.lock and action.mode is not _READ
+    return action.state in _ACTED and not action.lock and action.mode is not _READ
 
 
 def finished(action: Action) -> bool:

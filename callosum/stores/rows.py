@@ -10,13 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum.model import (
-    NO_KEY,
     NO_MARK,
     Action,
     Content,
     Entry,
     Event,
-    Find,
     Host,
     Key,
     Mark,
@@ -25,10 +23,9 @@ from callosum.model import (
     Outcome,
     State,
     Verdict,
-    overlap,
-    sees,
 )
 from callosum.stores.base import Probe
+from callosum.stores.view import waiting
 
 ACTION: Final = (
     "j.seq, j.namespace, j.session, j.run, j.tool, j.tier, j.state, j.ended, j.expires, j.rule, "
@@ -48,7 +45,6 @@ OPENERS: Final = ("intercept", "lock", "queue", "late")
 """The events whose entries can be actions."""
 
 _STATES: Final = {state.value: state for state in State}
-_MODES: Final = {mode.value: mode for mode in Mode}
 _VERDICTS: Final = {verdict.value: verdict for verdict in Verdict}
 _TAKEN_BACK: Final = ("failed", "cancelled")
 _NO_CONTENT: Final = Content()
@@ -90,6 +86,7 @@ _NO_EXTRA: Final = Extra()
 _encode_json = msgspec.json.Encoder().encode
 encode = msgspec.msgpack.Encoder().encode
 stored_keys = msgspec.json.Decoder(tuple[Stored, ...]).decode
+_keys_of = msgspec.json.Decoder(tuple[Key, ...]).decode  # without what stands before each
 content_of = msgspec.msgpack.Decoder(Content).decode
 extra_of = msgspec.msgpack.Decoder(Extra).decode
 _note_of = msgspec.msgpack.Decoder(Note).decode
@@ -111,7 +108,7 @@ def action_of(row: Sequence[Any], at: int, key: str, probe: Probe, verdict: str 
     mode = Mode.WRITE
     names: tuple[Key, ...] = ()
     if keys:
-        names = tuple([Key(item.name, _MODES[item.mode]) for item in stored_keys(keys)])
+        names = _keys_of(keys)
         if not key:
             key, mode = names[0].name, names[0].mode
         else:
@@ -199,7 +196,7 @@ def entry_of(row: Sequence[Any]) -> Entry:
         verdict=_VERDICTS[row[7]] if row[7] else None,
         rule=row[8] or "",
         run=row[4] or "",
-        keys=tuple(Key(key.name, _MODES[key.mode]) for key in stored_keys(row[11])) if row[11] else (),
+        keys=_keys_of(row[11]) if row[11] else (),
         outcome=Outcome(row[10]) if row[10] else None,
         body=msgspec.json.decode(row[12]) if row[12] else {},
     )
@@ -240,55 +237,14 @@ def before_of(keys: str | None, name: str) -> int:
 # --- what views are made of ---------------------------------------------------------------------------
 
 
-def inherit(mark: Mark, row: Sequence[Any]) -> Mark:
-    """A mark with what a predecessor's says beyond it; its finished write counts as its look.
-
-    ``row`` has the predecessor's mark and its newest action there: ``MARK``, then ``ACTION``.
-    """
-    theirs = mark_of(row)
-    read = theirs.read
-    acted, state = row[MARK_WIDTH], row[MARK_WIDTH + 6]
-    ended, expires = row[MARK_WIDTH + 7] or 0, row[MARK_WIDTH + 8] or 0
-    if acted is not None and state == "done" and 0 < ended <= expires:
-        read = max(read, acted)
-    if not mark.told and theirs.told:
-        mark = replace(theirs, read=mark.read, told_call=b"")
-    return replace(mark, read=read) if read > mark.read else mark
-
-
-def looked(name: str, other: str, at: int, mark: Mark, above: int) -> tuple[Mark, int]:
-    """The mark with a look at what the key is a facet of, and the last look at a tree that sees the key."""
-    if name.startswith(f"{other}|"):
-        return (replace(mark, read=at) if at > mark.read else mark), above
-    return mark, max(above, at) if sees(other, name) else above
-
-
 def wanted(rows: Sequence[Any], me: str, now: int) -> tuple[str, ...]:
     """The sessions that wait for something this one holds, through trees too.
 
     ``rows`` are all that wait and what this session has open: key with its namespace, session, state, expiry.
     """
     held = [key for key, session, state, _ in rows if session == me and state == "open"]
-    waiting = {
-        session: None
-        for key, session, state, expires in rows
-        if state == "queued" and session != me and expires > now and any(overlap(key, mine) for mine in held)
-    }
-    return tuple(waiting)
-
-
-def meant(rows: Sequence[Any], find: Find) -> int | None:
-    """The id of the action that a report without an id means, None if it is none of these.
-
-    ``rows`` are the session's unreported and unknown actions: seq, state, keys, content, extra.
-    """
-    if find.digest is not None:
-        fits = [row for row in rows if row[3] and content_of(row[3]).digest == find.digest]
-        fits.sort(key=lambda row: (row[1] == "unknown", row[0]))
-    else:
-        fits = [row for row in rows if not (row[4] and extra_of(row[4]).lock) and _is_on(row[2], find.key)]
-        fits.sort(key=lambda row: (row[1] == "unknown", -row[0]))
-    return int(fits[0][0]) if fits else None
+    queued = ((key, session, expires) for key, session, state, expires in rows if state == "queued")
+    return waiting(held, queued, me, now)
 
 
 Life = Callable[[int], "Sequence[Any] | None"]
@@ -309,9 +265,3 @@ def standing(id: int, key: str, life: Life) -> tuple[int | None, int]:
             return id, int(row[1] or id)
         id = before_of(row[2], key)
     return None, 0
-
-
-def _is_on(keys: str | None, name: str | None) -> bool:
-    """Whether an action has the key; with an empty name, whether it has none that shows."""
-    shown = [key.name for key in stored_keys(keys) if not key.name.startswith(NO_KEY)] if keys else []
-    return name in shown if name else not shown

@@ -34,10 +34,11 @@ from callosum.stores.records import ACTED, LIVE, acted, finished
 
 GENERATIONS: Final = 16
 """Number of sessions up to which a chain of parents or predecessors is followed."""
-_READ, _WRITE, _APPEND = Mode.READ, Mode.WRITE, Mode.APPEND  # an enum's attributes are slow
+_READ, _WRITE, _APPEND = Mode.READ, Mode.WRITE, Mode.APPEND  # an enum's attributes are slow, and so is its hash
+_LIVE: Final = tuple(LIVE)
 
 
-class Fetched(Struct):
+class Fetched(Struct, frozen=True):
     """What can matter to the keys of a scope.
 
     ``acts``: actions by the key through which they are found, then by id. ``marks``: marks of the scope's session and
@@ -54,20 +55,21 @@ class Fetched(Struct):
     before: Sequence[str] = ()
     more: dict[str, tuple[More, ...]] = {}
 
+    def on(self, key: str) -> dict[int, Action]:
+        """Return the actions that were fetched on a key, to add more."""
+        found = self.acts.get(key)
+        if found is None:
+            found = self.acts[key] = {}
+        return found
+
     def add(self, action: Action) -> None:
         """Add an action as it is found through ``action.key``."""
-        found = self.acts.get(action.key)
-        if found is None:
-            self.acts[action.key] = {action.id: action}
-        else:
-            found[action.id] = action
+        self.on(action.key)[action.id] = action
 
-    def newest(self, key: str) -> list[Action]:
+    def newest(self, key: str) -> Sequence[Action]:
         """Return the actions that were fetched on a key, newest first."""
-        found = self.acts.get(key)
-        if not found:
-            return []
-        return [found[id] for id in sorted(found, reverse=True)] if len(found) > 1 else list(found.values())
+        found = self.acts.get(key, {})
+        return [found[id] for id in sorted(found, reverse=True)]
 
 
 def views(fetched: Fetched, scope: Scope) -> tuple[KeyView, ...]:
@@ -85,35 +87,35 @@ def key_view(fetched: Fetched, scope: Scope, key: Key, names: Sequence[str]) -> 
     latest: list[Action] = []
     own = None
     for other in around:
-        if other in acts:
-            actions = fetched.newest(other)
+        if found := acts.get(other):
+            first, hidden, mine = _sorted_out(found, me, key.mode, floor, live)
+            latest += _of_the_newest(first, hidden) if hidden or len(first) > LATEST else first
             if other == name:
-                own = next((action for action in actions if action.session == me and acted(action)), None)
-            live += [action for action in actions if action.state in LIVE]
-            first, hidden = _each(actions, me, key.mode, floor)
-            latest += _of_the_newest(first, hidden)
+                own = mine
     stale: dict[int, Action] = {}
     if below:
         every: list[Action] = []
         behind: dict[tuple[str, str], Action] = {}
         for other in below:
-            actions = fetched.newest(other)
-            live += [action for action in actions if action.state in LIVE]
-            first, hidden = _each(actions, me, key.mode, floor)
+            first, hidden, mine = _sorted_out(acts[other], me, key.mode, floor, live)
             every += first
             behind.update(hidden)
-            if key.mode is _WRITE and first and (look := _last_look(fetched, me, other, actions)):
-                stale.update((a.id, a) for a in first if not a.ended or a.ended > look)
+            if first and key.mode is _WRITE:
+                look = max(_mark(fetched, me, other, ()).read, mine.started if mine and finished(mine) else 0)
+                if look:
+                    stale.update((a.id, a) for a in first if not a.ended or a.ended > look)
         latest += _of_the_newest(every, behind)
     mark, is_above = _mark(fetched, me, name), False
-    if not mark.read and own is None and (looked := _look_from_above(fetched, me, name)):
+    if not mark.read and own is None and fetched.marks:
         # A look at a tree tells less of a thing than a look at the thing itself.
-        mark, is_above = replace(mark, read=looked), True
+        looked = _look_from_above(fetched, me, name)
+        if looked:
+            mark, is_above = replace(mark, read=looked), True
     if len(live) > 1:
         live.sort(key=_id)
     if len(latest) > 1:
         latest.sort(key=_changed, reverse=True)
-    more = fetched.more and [one for other in (*around, *below) for one in fetched.more.get(other, ())]
+    more = [one for other in (*around, *below) for one in fetched.more.get(other, ())] if fetched.more else ()
     return KeyView(
         key,
         mark,
@@ -122,16 +124,18 @@ def key_view(fetched: Fetched, scope: Scope, key: Key, names: Sequence[str]) -> 
         own,
         tuple([stale[id] for id in sorted(stale, reverse=True)[:LATEST]]) if stale else (),
         is_above,
-        tuple(more) if more else (),
+        tuple(more),
     )
 
 
-def related(key: Key, names: Sequence[str]) -> tuple[list[str], Sequence[str]]:
+def related(key: Key, names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """Return the keys that a view of a key is made of: itself and what covers it, and of ``names`` what it covers.
 
     Whoever only looks at a tree is not shown what lies in it, which may be a million keys.
     """
     name = key.name
+    if len(names) == 1 and names[0] == name:
+        return names, ()
     around = [name, *above(name)]
     bar = name.find("|")
     if bar >= 0 and name[:bar] not in around:
@@ -150,24 +154,33 @@ def counts(action: Action, asking: Mode, floor: int) -> bool:
     return action.tier >= floor and not asking is action.mode is _APPEND
 
 
-def _each(
-    actions: Sequence[Action], me: str, asking: Mode, floor: int
-) -> tuple[list[Action], dict[tuple[str, str], Action]]:
-    """Return each other session's newest act on a key and, by key and session, the newest that counts behind it."""
+def _sorted_out(
+    actions: dict[int, Action], me: str, asking: Mode, floor: int, live: list[Action]
+) -> tuple[list[Action], dict[tuple[str, str], Action], Action | None]:
+    """Sort out the actions on one key, by id; those that are live are added to ``live``.
+
+    Return each other session's newest act, by key and session the newest that counts behind it, and the own newest.
+    """
     first: list[Action] = []
     hidden: dict[tuple[str, str], Action] = {}
+    own = None
     seen: dict[str, bool] = {}
-    for action in actions:
-        session = action.session
-        if session == me or not acted(action) or seen.get(session):
+    for id in sorted(actions, reverse=True):
+        action = actions[id]
+        if action.state in _LIVE:
+            live.append(action)
+        if not acted(action):
             continue
-        shows = not floor or counts(action, asking, floor)
-        if session not in seen:
+        session = action.session
+        if session == me:
+            own = own or action
+        elif session not in seen:
+            seen[session] = not floor or counts(action, asking, floor)
             first.append(action)
-        elif shows:
+        elif not seen[session] and counts(action, asking, floor):
+            seen[session] = True
             hidden[action.key, session] = action
-        seen[session] = shows
-    return first, hidden
+    return first, hidden, own
 
 
 def _of_the_newest(first: list[Action], hidden: dict[tuple[str, str], Action]) -> list[Action]:
@@ -191,25 +204,15 @@ def _mark(fetched: Fetched, me: str, name: str, before: Sequence[str] | None = N
         theirs = marks.get((name, predecessor), NO_MARK)
         if not mark.told and theirs.told:
             mark = replace(theirs, told_call=b"")
-        read = max(read, theirs.read, _own_look(predecessor, fetched.newest(name)))
+        acts = (a for a in fetched.newest(name) if a.session == predecessor and acted(a))
+        newest = next(acts, None)
+        read = max(read, theirs.read, newest.started if newest is not None and finished(newest) else 0)
     return replace(mark, read=read) if read != mark.read else mark
-
-
-def _last_look(fetched: Fetched, me: str, name: str, actions: Sequence[Action]) -> int:
-    return max(_mark(fetched, me, name, ()).read, _own_look(me, actions))
-
-
-def _own_look(session: str, actions: Iterable[Action]) -> int:
-    """Return the moment of a session's newest act as a look at its key: finished in time, as of its intercept."""
-    newest = next((action for action in actions if action.session == session and acted(action)), None)
-    return newest.started if newest is not None and finished(newest) else 0
 
 
 def _look_from_above(fetched: Fetched, me: str, name: str) -> int:
     """Return the session's last look at a tree that sees the key."""
     marks = fetched.marks
-    if not marks:
-        return 0
     looks = [mark.read for tree in above(name) if (mark := marks.get((tree, me))) and sees(tree, name)]
     return max(looks, default=0)
 

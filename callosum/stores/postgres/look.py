@@ -19,7 +19,6 @@ from callosum.model import (
     HOUR,
     LATEST,
     MINUTE,
-    NO_MARK,
     Action,
     Applied,
     Key,
@@ -35,7 +34,7 @@ from callosum.stores.crowd import BOUND, Asker, Crowds
 from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.link import Row
-from callosum.stores.records import REMEMBERED
+from callosum.stores.records import REMEMBERED, TAKEN_BACK
 from callosum.stores.rows import (
     ACTION,
     ACTION_WIDTH,
@@ -45,17 +44,14 @@ from callosum.stores.rows import (
     action_of,
     answered,
     before_of,
-    inherit,
-    looked,
     mark_of,
-    meant,
     opened,
     wanted,
 )
+from callosum.stores.view import GENERATIONS, Fetched, counts, meant, related, views
 
 _numbers: Final = msgspec.json.Decoder(list[int]).decode
 NOW: Final = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
-_GENERATIONS: Final = 16
 _SEARCHED: Final = 20_000
 """Among how many of a session's actions without a report the one is looked for that a report without an id means."""
 _WALK: Final = 64
@@ -109,9 +105,10 @@ _BELOW: Final = (
 )
 LOOKED: Final = "w.state = 'done' and w.ended > 0 and w.ended <= w.expires"
 """Whether the session's own write ``w`` counts as a look: a finished one does, unless its report was late."""
-# What the session has looked at below a tree, and others changed after that look.
+# What the session has looked at below a tree, and others changed after that look; the mark is the session's.
 _BELOW_STALE: Final = (
-    f"select 's', m.key, {MARK}, {ACTION}, null::bytea from mark o left join journal w on w.seq = o.acted "
+    "select 's', m.key, o.session, look.at, 0::bigint, 0, null::bytea, null::bigint, "
+    f"{ACTION}, null::bytea from mark o left join journal w on w.seq = o.acted "
     "join mark m on m.key = o.key and m.session <> o.session and m.acted is not null join journal j on j.seq = m.acted "
     f"cross join lateral (select greatest(o.read, case when {LOOKED} then w.seq else 0 end) as at) look "
     "where o.key >= %(low)s and o.key < %(high)s and o.session = %(me)s and look.at > 0 "
@@ -121,7 +118,7 @@ _BELOW_STALE: Final = (
 _CHAIN: Final = (
     "with recursive c(name, n) as (select coalesce(%(start)s, (select {link} from session where namespace = %(space)s "
     "and name = %(me)s)), 1 union all select s.{link}, c.n + 1 from c join session s on s.namespace = %(space)s "
-    f"and s.name = c.name where s.{{link}} is not null and c.n < {_GENERATIONS}) "
+    f"and s.name = c.name where s.{{link}} is not null and c.n < {GENERATIONS}) "
 )
 _PARENTS: Final = _CHAIN.format(link="parent") + "select name from c where name is not null order by n"
 _INHERITED: Final = _CHAIN.format(link="continues") + (
@@ -145,16 +142,16 @@ _TWINS: Final = (
 )
 # What became unknown without a key is not among the live. A session's own entries are found by its index.
 _UNREPORTED: Final = (
-    "(select seq, state, keys, content, extra from journal where session = %(me)s and namespace = %(space)s "
+    f"(select {ACTION} from journal j where session = %(me)s and namespace = %(space)s "
     "and seq > %(since)s and ((state = 'unknown' and keys is null) or (ended = 0 and state in ('open', 'done'))) "
     f"order by seq desc limit {_SEARCHED}) "
-    "union select j.seq, j.state, j.keys, j.content, j.extra from live l join journal j on j.seq = l.id "
+    f"union select {ACTION} from live l join journal j on j.seq = l.id "
     "where l.open = 0 and j.session = %(me)s and j.namespace = %(space)s and j.state = 'unknown'"
 )
 
 
-_Walk = tuple[list[Action], int, str, Key]
-"""A list of acts, the older act to look for, the key it is found through, and the key that is asked for."""
+_Walk = tuple[str, int, Mode]
+"""The key through which an older act is looked for, the act, and the mode of the key that is asked for."""
 
 
 class Opened(Struct, frozen=True):
@@ -247,7 +244,8 @@ class Look:
         }
         self._asker: Asker | None = None
         self._sent: list[Answer] = []
-        self._below: list[tuple[Key, Answer]] = []
+        self._below: list[Answer] = []
+        self._fetched: Fetched
 
     # --- asking ---
 
@@ -286,7 +284,7 @@ class Look:
             statements.append(_BELOW_LIVE)
         if key.mode is Mode.WRITE:
             statements.append(_BELOW_STALE)
-        self._below += [(key, self.line.send(statement, params)) for statement in statements]
+        self._below += [self.line.send(statement, params) for statement in statements]
 
     def head(self) -> None:
         """Reads what tells whether the right rows were taken; raises ``Again`` if they were not."""
@@ -361,95 +359,68 @@ class Look:
     # --- keys ---
 
     def _places(self) -> tuple[KeyView, ...]:
-        marked: dict[str, list[Row]] = {}
+        space = self.scope.namespace
+        before: list[str] = []
+        fetched = self._fetched = Fetched({}, {}, before)
         living: dict[str, list[Row]] = {}
+        hiding: list[Row] = []
         for answer in self._sent:
             for row in answer.fetchall():
-                (marked if row[0] == "m" else living).setdefault(row[1], []).append(row)
-        for rows in marked.values():
-            rows.sort(key=_changed, reverse=True)
-        inherited: dict[str, list[Row]] = {}
-        for row in self._kin[1].fetchall() if self._kin is not None else ():
-            inherited.setdefault(row[1], []).append(row)
-        below: dict[Key, list[Row]] = {}
-        for key, answer in self._below:
-            below.setdefault(key, []).extend(answer.fetchall())
-        walks: list[_Walk] = []
-        places = [
-            self._place(key, name, marked, living, inherited.get(name, []), below.get(key, ()), walks)
-            for key, name in zip(self.scope.keys, self.names, strict=True)
-        ]
-        if walks:
-            self._walk(walks)
-        return tuple(replace(place, latest=tuple(latest)) if latest else place for place, latest in places)
-
-    def _place(
-        self,
-        key: Key,
-        name: str,
-        marked: dict[str, list[Row]],
-        living: dict[str, list[Row]],
-        inherited: Sequence[Row],
-        below: Iterable[Row],
-        walks: list[_Walk],
-    ) -> tuple[KeyView, list[Action]]:
-        me, space = self.scope.session, self.scope.namespace
-        mark, own = NO_MARK, None
-        latest: list[Action] = []
-        for row in marked.get(name, ()):
-            if row[_MARK_AT] != me:
-                self._add(latest, row, key.name, key, walks)
-                continue
-            mark = mark_of(row[_MARK_AT:_ACTION_AT])
-            if row[_ACTION_AT] is not None:
-                own = action_of(row, _ACTION_AT, key.name, self._probe)
-        for row in inherited:
-            mark = inherit(mark, row[_MARK_AT:])
-        live: list[Action] = []
-        more: list[More] = []
-        self._live(name, key.name, living, live, more)
-        covering = self.covers
-        related = [other for other in above(name) if other[-1] == "/" and other in covering]
-        if "|" in name and (whole := name[: name.index("|")]) not in related:
-            related.append(whole)
-        last = 0
-        for other in related:
-            shown = bare(other, space)
-            for row in marked.get(other, ()):
-                if row[_MARK_AT] == me:
-                    mark, last = looked(key.name, shown, row[_MARK_AT + 1], mark, last)
+                if row[0] == "m":
+                    self._add_mark(row, bare(row[1], space), hiding)
                 else:
-                    self._add(latest, row, shown, key, walks)
-            self._live(other, shown, living, live, more)
-        stale: list[Action] = []
-        for row in below:
-            if row[1] == name:
-                continue
-            shown = bare(row[1], space)
-            if row[0] == "l":
-                live.append(self._living(row, shown))
-            elif row[0] == "a":
-                self._add(latest, row, shown, key, walks)
-            else:
-                stale.append(action_of(row, _ACTION_AT, shown, self._probe))
-        # A look at a tree tells less of a thing than a look at the thing itself.
-        from_above = last > 0 and not mark.read and own is None
-        if from_above:
-            mark = replace(mark, read=last)
-        live.sort(key=lambda action: action.id)
-        return KeyView(key, mark, tuple(live), (), own, tuple(stale), from_above, tuple(more)), latest
+                    living.setdefault(row[1], []).append(row)
+        for name, rows in living.items():
+            self._add_live(name, bare(name, space), rows)
+        if self._kin is not None:
+            inherited = self._kin[1].fetchall()
+            before += dict.fromkeys(row[_MARK_AT] for row in inherited)
+            for row in inherited:
+                self._add_mark(row, bare(row[1], space), [])
+        for answer in self._below:
+            for row in answer.fetchall():
+                shown = bare(row[1], space)
+                if row[0] == "a":
+                    self._add_act(row, shown, hiding)
+                elif row[0] == "l":
+                    fetched.add(self._living(row, shown))
+                else:
+                    fetched.add(action_of(row, _ACTION_AT, shown, self._probe))
+                    fetched.marks.setdefault((shown, row[_MARK_AT]), mark_of(row[_MARK_AT:_ACTION_AT]))
+        if hiding:
+            self._walk(hiding)
+        return views(fetched, self.scope)
 
-    def _live(self, name: str, shown: str, living: dict[str, list[Row]], live: list[Action], more: list[More]) -> None:
+    def _add_mark(self, row: Row, shown: str, hiding: list[Row]) -> None:
+        """Adds what a session knows of a key, and its newest action there."""
+        session = row[_MARK_AT]
+        if session == self.scope.session or row[0] != "m":
+            self._fetched.marks[shown, session] = mark_of(row[_MARK_AT:_ACTION_AT])
+        if row[_ACTION_AT] is not None:
+            self._add_act(row, shown, hiding)
+
+    def _add_act(self, row: Row, shown: str, hiding: list[Row]) -> None:
+        """Adds a session's newest action; ``hiding`` gets the rows behind which older ones may count."""
+        action = action_of(row, _ACTION_AT, shown, self._probe)
+        self._fetched.add(action)
+        scope = self.scope
+        if (action.tier < scope.floor or action.mode is Mode.APPEND) and action.session != scope.session:
+            hiding.append(row)
+
+    def _add_live(self, name: str, shown: str, rows: Sequence[Row]) -> None:
         """Adds what is live on a key."""
-        rows = living.get(name, ())
+        fetched = self._fetched
         if self._asker is not None and len(rows) > BOUND:
             lost = [row for row in rows if row[_ACTION_AT + 6] == "unknown"]
             if len(rows) - len(lost) > BOUND:
-                found, others = self._crowd(name, shown, self._asker)
-                live += found
-                more += others
+                found, fetched.more[shown] = self._crowd(name, shown, self._asker)
+                for action in found:
+                    fetched.add(action)
                 rows = lost
-        live += [self._living(row, shown) for row in rows]
+        there = fetched.acts.get(shown, {})
+        for row in rows:
+            if row[_ACTION_AT] not in there:
+                fetched.add(self._living(row, shown))
 
     def _crowd(self, name: str, shown: str, asker: Asker) -> tuple[list[Action], tuple[More, ...]]:
         """What is shown of very many open actions on a key."""
@@ -471,38 +442,39 @@ class Look:
         """An approved question with the params it may run with."""
         return action if params is None else replace(action, answer=params)
 
-    def _add(self, latest: list[Action], row: Row, shown: str, asking: Key, walks: list[_Walk]) -> None:
-        """A session's newest action; where it does not count, what may count behind it is looked for later."""
-        action = action_of(row, _ACTION_AT, shown, self._probe)
-        latest.append(action)
-        if not self._counts(action, asking):
-            before = before_of(row[_ACTION_AT + 10], shown)
-            if before:
-                walks.append((latest, before, shown, asking))
-
-    def _counts(self, action: Action, asking: Key) -> bool:
-        floor = self.scope.floor
-        if not floor or asking.mode is Mode.READ:
-            return True
-        return action.tier >= floor and not (asking.mode is action.mode is Mode.APPEND)
-
-    def _walk(self, walks: list[_Walk]) -> None:
-        """Adds each session's newest action that counts behind one that does not."""
+    def _walk(self, hiding: Sequence[Row]) -> None:
+        """Fetches each session's newest action that counts behind one that does not."""
+        scope, acts = self.scope, self._fetched.acts
+        if not scope.floor:
+            return
+        on: dict[str, list[Row]] = {}
+        for row in hiding:
+            on.setdefault(bare(row[1], scope.namespace), []).append(row)
+        names = sorted(on)
+        walks: set[_Walk] = set()
+        for key in scope.keys:
+            if key.mode is Mode.READ:
+                continue
+            for shown in (other for group in related(key, names) for other in group if other in on):
+                for row in on[shown]:
+                    before = before_of(row[_ACTION_AT + 10], shown)
+                    if before and not counts(acts[shown][row[_ACTION_AT]], key.mode, scope.floor):
+                        walks.add((shown, before, key.mode))
         for _ in range(_WALK):
-            rows = {row[0]: row for row in self.line.fetch(_BY_IDS, (list({walk[1] for walk in walks}),))}
-            further: list[_Walk] = []
-            for latest, at, shown, asking in walks:
-                row = rows.get(at)
-                if row is None:
-                    continue
-                action = action_of(row, 0, shown, self._probe)
-                if self._counts(action, asking) and action.state not in (State.FAILED, State.CANCELLED):
-                    latest.append(action)
-                elif before := before_of(row[10], shown):
-                    further.append((latest, before, shown, asking))
-            walks = further
             if not walks:
                 return
+            rows = {row[0]: row for row in self.line.fetch(_BY_IDS, (list({id for _, id, _ in walks}),))}
+            further: set[_Walk] = set()
+            for shown, at, asking in walks:
+                found = rows.get(at)
+                if found is None:
+                    continue
+                action = action_of(found, 0, shown, self._probe)
+                if counts(action, asking, scope.floor) and action.state not in TAKEN_BACK:
+                    self._fetched.add(action)
+                elif before := before_of(found[10], shown):
+                    further.add((shown, before, asking))
+            walks = further
 
     # --- the rest of a view ---
 
@@ -535,8 +507,8 @@ class Look:
         else:
             assert self.scope.find is not None  # noqa: S101  asked for by the one who calls
             rows = self.line.fetch(_UNREPORTED, {**self._params, "since": now - REMEMBERED})
-            id = meant(rows, self.scope.find)
-            row = self.line.send(_FOUND, {"id": id}).fetchone() if id is not None else None
+            action = meant((action_of(row, 0, "", self._probe) for row in rows), self.scope.find)
+            row = self.line.send(_FOUND, {"id": action.id}).fetchone() if action is not None else None
         return self._action_found(row) if row is not None else None
 
     def _action_found(self, row: Row) -> Action | None:

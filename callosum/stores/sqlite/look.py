@@ -10,7 +10,7 @@ rows than ``LATEST``, except for live actions: all are seen, but of very many on
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import Any, Final
 
 import msgspec
@@ -31,13 +31,12 @@ from callosum.model import (
     Mode,
     More,
     Scope,
-    State,
     View,
 )
 from callosum.stores.base import Clock, Probe
 from callosum.stores.crowd import BOUND, Asker
 from callosum.stores.keys import above, bare, scoped, span
-from callosum.stores.records import REMEMBERED
+from callosum.stores.records import REMEMBERED, TAKEN_BACK
 from callosum.stores.rows import (
     ACTION,
     ACTION_WIDTH,
@@ -48,19 +47,16 @@ from callosum.stores.rows import (
     answered,
     as_json,
     before_of,
-    inherit,
-    looked,
     mark_of,
-    meant,
     own_of,
     wanted,
 )
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.known import Alone, Known
+from callosum.stores.view import Fetched, chain, counts, key_view, meant
 
 CROWD: Final = 16
 """With more marks than this a key is crowded: its marks stand in an index by their change."""
-_GENERATIONS: Final = 16
 _SEARCHED: Final = 20_000
 """How many entries a report without an id is looked for, where no index helps."""
 
@@ -97,10 +93,10 @@ _LATEST_BELOW: Final = (
 # write counts as a look, unless the report was late; one without a report does not.
 LOOKED: Final = "w.state = 'done' and w.ended > 0 and w.ended <= w.expires"
 _STALE_BELOW: Final = (
-    f"select m.key, {ACTION} from mark o left join journal w on w.seq = o.acted "
+    f"select m.key, {ACTION}, max(o.read, case when {LOOKED} then w.seq else 0 end) looked "
+    "from mark o left join journal w on w.seq = o.acted "
     "join mark m on m.key = o.key and m.session <> o.session and m.changed > 0 join journal j on j.seq = m.acted "
-    f"where o.key >= ? and o.key < ? and o.session = ? and (o.read > 0 or {LOOKED}) "
-    f"and (j.ended = 0 or j.ended > max(o.read, case when {LOOKED} then w.seq else 0 end)) "
+    "where o.key >= ? and o.key < ? and o.session = ? and looked > 0 and (j.ended = 0 or j.ended > looked) "
     f"order by m.changed desc limit {LATEST}"
 )
 _EARLIER: Final = "select seq from journal where call = ? order by seq desc limit 1"
@@ -120,7 +116,8 @@ _FEW: Final = 3
 """How many other sessions' newest acts are looked at where older ones cannot matter, and one more."""
 _BY_ID: Final = f"select {ACTION} from journal j where j.seq = ?"
 _changed: Final = itemgetter(MARK_WIDTH + ACTION_WIDTH)
-_id: Final = attrgetter("id")
+_NOTHING_YET: Final = Fetched({}, {})
+"""What was fetched of keys where nobody else is: most calls need no more."""
 _STATE: Final = 1 + 6
 """The place of the state in a row of ``_LIVE``."""
 _numbers: Final = msgspec.json.Decoder(list[int]).decode
@@ -156,6 +153,7 @@ class Look(Struct, gc=False):
     probe: Probe
     memory: Memory
     names: list[str]
+    fetched: Fetched = _NOTHING_YET
     crowded: tuple[str, ...] = ()
     fresh: bool = True
     overtaken: bool = False
@@ -191,17 +189,23 @@ class Look(Struct, gc=False):
         waiting = self._wanted(now) if scope.waits else ()
         if live and scope.asks is not None:
             self.asker = Asker(me, scope.asks, now, ancestors, waiting, self.probe)
-        places = []
+        places: list[KeyView] = []
+        met: list[int] = []
         for key, name in zip(scope.keys, names, strict=True):
             alone = known.keys.get(name)
             if alone is not None and alone.session == me and not (live or predecessors):
                 own = own_of(me, alone.acted) if alone.acted is not None else None
                 places.append(KeyView(key, alone.mark, (), (), own))
                 continue
-            related = [other for other in above(name) if other in covering] if covering else []
-            if "|" in name and (whole := name[: name.index("|")]) not in related:
-                related.append(whole)
-            places.append(self._key(key, name, related, bool(live), predecessors))
+            place = self._key(key, name, covering, bool(live), predecessors)
+            if place is None:
+                met.append(len(places))
+            places.append(place or KeyView(key))
+        if met:
+            fetched = self.fetched
+            on = sorted(fetched.acts)
+            for number in met:
+                places[number] = key_view(fetched, scope, scope.keys[number], on)
         if not (earlier or twins or parent or scope.find or scope.waits):
             return View(now, tuple(places), observe_until=self._observing(now))
         return View(
@@ -251,43 +255,42 @@ class Look(Struct, gc=False):
 
     # --- one key ---
 
-    def _key(self, key: Key, name: str, related: list[str], live: bool, predecessors: tuple[str, ...]) -> KeyView:
-        me = self.scope.session
-        mark, own = NO_MARK, None
-        latest: list[Action] = []
+    def _key(
+        self, key: Key, name: str, covering: frozenset[str], live: bool, predecessors: tuple[str, ...]
+    ) -> KeyView | None:
+        """The view of a key that nobody else is at; None where somebody may be, after fetching what is there."""
+        related = [other for other in above(name) if other in covering] if covering else []
+        if "|" in name and (whole := name[: name.index("|")]) not in related:
+            related.append(whole)
+        me, shown = self.scope.session, key.name
         rows, mine = self._rows(name, key.mode)
-        if not (rows or related) and name[-1] != "/":
+        is_tree = name[-1] == "/"
+        if not (rows or related or is_tree):
             self.known.add_key(name, alone_of(me, mine))
+        mark = mark_of(mine) if mine is not None else NO_MARK
+        acted = mine[MARK_WIDTH - 1] if mine is not None else None
+        if not (rows or related or is_tree or live or predecessors):
+            return KeyView(key, mark, (), (), own_of(me, acted) if acted is not None else None)
+        if self.fetched is _NOTHING_YET:
+            self.fetched = Fetched({}, {}, predecessors)
+        fetched = self.fetched
         if mine is not None:
-            acted = mine[MARK_WIDTH - 1]
-            mark, own = mark_of(mine), own_of(me, acted) if acted is not None else None
-        for row in rows:
-            if row[MARK_WIDTH] is not None and len(latest) < LATEST:
-                self._add(latest, row[MARK_WIDTH:], key.name, key.mode)
+            fetched.marks[shown, me] = mark
+        on = fetched.on(shown)
+        for row in rows[:LATEST]:
+            self._add(on, row, MARK_WIDTH, shown, key.mode)
         for predecessor in predecessors:
-            if (row := self.execute(_OWN, (name, predecessor)).fetchone()) is not None:
-                mark = inherit(mark, row)
-        if not (live or latest or related or name[-1] == "/"):
-            return KeyView(key, mark, (), (), own)
-        alive: list[Action] = []
-        more: list[More] = []
+            row = self.execute(_OWN, (name, predecessor)).fetchone()
+            if row is not None:
+                fetched.marks[shown, predecessor] = mark_of(row)
+                self._add(on, row, MARK_WIDTH, shown, Mode.READ)
         if live and self.scope.live:
-            self._live(name, key.name, alive, more)
-        stale: list[Action] = []
-        above = 0
-        if related or name[-1] == "/":
-            mark, above = self._relatives(key, name, related, mark, latest, alive, more, stale)
-            # A look at a tree tells less of a thing than a look at the thing itself.
-            if above and not mark.read and own is None:
-                mark = replace(mark, read=above)
-            else:
-                above = 0
-        if own is not None:
-            row = self.execute(_BY_ID, (own.id,)).fetchone()
-            own = action_of(row, 0, key.name, self.probe) if row is not None else None
-        if len(alive) > 1:
-            alive.sort(key=_id)
-        return KeyView(key, mark, tuple(alive), tuple(latest), own, tuple(stale), above > 0, tuple(more))
+            self._live(name, shown)
+        if related or is_tree:
+            self._relatives(key, name, related)
+        if acted is not None and acted not in on and (row := self.execute(_BY_ID, (acted,)).fetchone()) is not None:
+            on[acted] = action_of(row, 0, shown, self.probe)
+        return None
 
     def _rows(self, name: str, mode: Mode) -> tuple[list[Any], Any]:
         """The marks of the others on a key, newest change first, as far as they can matter; and this session's."""
@@ -328,23 +331,10 @@ class Look(Struct, gc=False):
         """Whether a key that the scope does not name is crowded."""
         return self.execute("select 1 from mark where key = ? and session = ''", (name,)).fetchone() is not None
 
-    def _relatives(
-        self,
-        key: Key,
-        name: str,
-        related: list[str],
-        mark: Mark,
-        latest: list[Action],
-        live: list[Action],
-        more: list[More],
-        stale: list[Action],
-    ) -> tuple[Mark, int]:
-        """Adds what trees above, keys below and facets hold.
-
-        Returns the mark with looks at what the key is a facet of, and the last look at a tree that sees it.
-        """
-        scope, space = self.scope, self.scope.namespace
-        above = 0
+    def _relatives(self, key: Key, name: str, related: list[str]) -> None:
+        """Fetches what trees above, keys below and facets hold."""
+        scope, fetched = self.scope, self.fetched
+        space, me = scope.namespace, scope.session
         # Who only looks at a tree is not told of what lies in it, which may be a million keys.
         below = [span(name)] if name[-1] == "/" and key.mode is not Mode.READ else []
         for other in related:
@@ -355,29 +345,23 @@ class Look(Struct, gc=False):
             shown = bare(other, space)
             rows, mine = self._rows(other, Mode.WRITE)
             for row in rows[:LATEST]:
-                if row[MARK_WIDTH] is not None:
-                    self._add(latest, row[MARK_WIDTH:], shown, key.mode)
+                self._add(fetched.on(shown), row, MARK_WIDTH, shown, key.mode)
             if mine is not None:
-                mark, above = looked(key.name, shown, mine[1], mark, above)
+                fetched.marks[shown, me] = mark_of(mine)
             if scope.live:
-                self._live(other, shown, live, more)
+                self._live(other, shown)
         for low, high in below:
             if scope.live:
-                live += [
-                    action_of(row, 1, bare(row[0], space), self.probe)
-                    for row in self.execute(_LIVE_BELOW, (low, high)).fetchall()
-                    if row[0] != name
-                ]
-            for row in self.execute(_LATEST_BELOW, (low, high, scope.session)).fetchall():
-                if row[0] != name:
-                    self._add(latest, row[1:], bare(row[0], space), key.mode)
+                for row in self.execute(_LIVE_BELOW, (low, high)).fetchall():
+                    self._add_live((row,), bare(row[0], space))
+            for row in self.execute(_LATEST_BELOW, (low, high, me)).fetchall():
+                shown = bare(row[0], space)
+                self._add(fetched.on(shown), row, 1, shown, key.mode)
             if key.mode is Mode.WRITE:
-                stale += [
-                    action_of(row, 1, bare(row[0], space), self.probe)
-                    for row in self.execute(_STALE_BELOW, (low, high, scope.session)).fetchall()
-                    if row[0] != name
-                ]
-        return mark, above
+                for row in self.execute(_STALE_BELOW, (low, high, me)).fetchall():
+                    shown = bare(row[0], space)
+                    fetched.add(action_of(row, 1, shown, self.probe))
+                    fetched.marks.setdefault((shown, me), Mark(row[1 + ACTION_WIDTH]))
 
     def _all_matter(self, asking: Mode) -> bool:
         """Whether acts older than the newest few can be evidence.
@@ -387,18 +371,24 @@ class Look(Struct, gc=False):
         """
         return self.scope.floor > 0 or asking is Mode.WRITE or bool(self.scope.prints)
 
-    def _live(self, name: str, shown: str, live: list[Action], more: list[More]) -> None:
-        """Adds what is live on a key."""
+    def _live(self, name: str, shown: str) -> None:
+        """Fetches what is live on a key."""
         asker = self.asker
         rows = self.execute(_LIVE, (name, -1 if asker is None else BOUND + 1)).fetchall()
         if asker is not None and len(rows) > BOUND and rows[BOUND][_STATE] != "unknown":
             rows = [row for row in rows if row[_STATE] == "unknown"]
-            found, others = self._crowd(name, shown, asker)
-            more += others
-        else:
-            found = []
-        found += [action_of(row, 1, shown, self.probe) for row in rows]
-        live += [self._with_params(a) if a.approved > 0 and a.session == self.scope.session else a for a in found]
+            found, more = self._crowd(name, shown, asker)
+            for action in found:
+                self.fetched.add(self._with_params(action))
+            self.fetched.more[shown] = more
+        self._add_live(rows, shown)
+
+    def _add_live(self, rows: Sequence[Any], shown: str) -> None:
+        """Adds live actions, unless they are there as acts."""
+        on = self.fetched.on(shown)
+        for row in rows:
+            if row[1] not in on:
+                on[row[1]] = self._with_params(action_of(row, 1, shown, self.probe))
 
     def _crowd(self, name: str, shown: str, asker: Asker) -> tuple[list[Action], tuple[More, ...]]:
         """What is shown of very many open actions on a key."""
@@ -414,31 +404,31 @@ class Look(Struct, gc=False):
         return found
 
     def _with_params(self, action: Action) -> Action:
-        """An approved question with the params it may run with."""
+        """An approved question of this session with the params it may run with."""
+        if action.approved <= 0 or action.session != self.scope.session:
+            return action
         row = self.execute("select value from meta where name = ?", (f"params:{action.id}",)).fetchone()
         return replace(action, answer=row[0]) if row else action
 
-    def _add(self, latest: list[Action], row: Sequence[Any], shown: str, asking: Mode) -> None:
-        """A session's newest action, and behind it the newest that counts, if that is an older one."""
-        action = action_of(row, 0, shown, self.probe)
-        latest.append(action)
-        floor = self.scope.floor
-        if not floor or asking is Mode.READ:
+    def _add(self, on: dict[int, Action], row: Sequence[Any], at: int, shown: str, asking: Mode) -> None:
+        """Adds a session's newest action, and behind it the newest that counts, if that is an older one."""
+        if row[at] is None:
             return
-        keys = row[10]
+        action = action_of(row, at, shown, self.probe)
+        on[action.id] = action
+        floor = self.scope.floor
+        if not floor or asking is Mode.READ or counts(action, asking, floor):
+            return
+        keys = row[at + 10]
         for _ in range(_WALK):
-            taken_back = action.state is State.FAILED or action.state is State.CANCELLED
-            if action.tier >= floor and not taken_back and not (asking is action.mode is Mode.APPEND):
-                break
             before = before_of(keys, shown)
             found = self.execute(_BY_ID, (before,)).fetchone() if before else None
             if found is None:
                 return
             action, keys = action_of(found, 0, shown, self.probe), found[10]
-        else:
-            return
-        if action is not latest[-1]:
-            latest.append(action)
+            if counts(action, asking, floor) and action.state not in TAKEN_BACK:
+                on[action.id] = action
+                return
 
     # --- sessions ---
 
@@ -465,16 +455,15 @@ class Look(Struct, gc=False):
         continued = scope.continues or continues
         return scope.parent or parent, self._chain(continued, "continues") if continued else ()
 
-    def _chain(self, name: str, column: str) -> tuple[str, ...]:
+    def _chain(self, first: str, column: str) -> tuple[str, ...]:
         """The sessions that a session descends from or continues, nearest first."""
-        chain: list[str] = []
-        while name and name not in chain and len(chain) < _GENERATIONS:
-            chain.append(name)
-            row = self.execute(
-                f"select {column} from session where name = ?", (scoped(self.scope.namespace, name),)
-            ).fetchone()
-            name = (row[0] if row else "") or ""
-        return tuple(chain)
+        query = f"select {column} from session where name = ?"
+
+        def link(name: str) -> str:
+            row = self.execute(query, (scoped(self.scope.namespace, name),)).fetchone()
+            return (row[0] if row else "") or ""
+
+        return chain(first, link)
 
     def _observing(self, now: int) -> int:
         memory = self.memory
@@ -511,7 +500,7 @@ class Look(Struct, gc=False):
     def _of_a_report(self, find: Find, clock: Clock) -> View:
         now = clock()
         known = self.known
-        id = find.id if find.id is not None else meant(self._unreported(now), find)
+        id = find.id if find.id is not None else self._meant(find, now)
         action = self._opened(id) if id is not None else None
         if action is None:
             action, last = self._found(id) if id is not None else (None, None)
@@ -537,7 +526,7 @@ class Look(Struct, gc=False):
         return action
 
     def _find(self, find: Find, now: int) -> Action | None:
-        id = find.id if find.id is not None else meant(self._unreported(now), find)
+        id = find.id if find.id is not None else self._meant(find, now)
         return self._found(id)[0] if id is not None else None
 
     def _found(self, id: int) -> tuple[Action | None, int | None]:
@@ -557,10 +546,10 @@ class Look(Struct, gc=False):
         (body,) = self.execute("select body from journal where seq = ?", (id,)).fetchone()
         return answered(action, body) if action is not None else None
 
-    def _unreported(self, now: int) -> list[Any]:
-        """This session's actions without a report, and its unknown ones: seq, state, keys, content, extra."""
+    def _meant(self, find: Find, now: int) -> int | None:
+        """The id of the action that a report without an id means: one without a report, or an unknown one."""
         scope = self.scope
-        columns = "select seq, state, keys, content, extra from journal"
+        columns = f"select {ACTION} from journal j"
         since = now - REMEMBERED
         rows = self.execute(
             f"{columns} indexed by journal_unreported where session = ? and call is null and ended = 0 "
@@ -581,7 +570,8 @@ class Look(Struct, gc=False):
             "and state = 'unknown'",
             (scope.session, scope.namespace),
         ).fetchall()
-        return rows
+        action = meant((action_of(row, 0, "", self.probe) for row in rows), find)
+        return action.id if action is not None else None
 
 
 def alone_of(session: str, mine: Any) -> Alone:
