@@ -248,6 +248,38 @@ def test_entry_that_rotation_removed_is_not_missed(tmp_path: Path) -> None:
         assert Script(store).act("mira", "doc:plan", tier=4, durable=True)
 
 
+@pytest.mark.parametrize("cut", [0, 2000, 6 * 4120, 11 * 4120])
+def test_cut_in_a_log_that_began_anew_is_noticed(tmp_path: Path, cut: int) -> None:
+    """Behind its newest frames lie those of the log before, which say nothing of what was cut off."""
+    log = tmp_path / "gate.db-wal"
+    with closing(SqliteStore(tmp_path / "gate.db")) as store:
+        for number in range(200):
+            Script(store).act("mira", f"doc:{number}", tier=4, durable=True)
+        length = log.stat().st_size
+        with closing(sqlite3.connect(tmp_path / "gate.db")) as other:
+            assert other.execute("pragma wal_checkpoint(restart)").fetchone()[0] == 0
+        for number in range(20):
+            Script(store).act("doug", f"doc:{number}", tier=4, durable=True)
+        assert log.stat().st_size == length, "the log began anew in the same file"
+        os.truncate(log, cut)
+        with pytest.raises(StoreUnavailable):
+            Script(store).act("ana", "doc:plan", tier=4, durable=True)
+
+
+def test_frames_that_an_older_log_left_may_go(tmp_path: Path) -> None:
+    """They are in the database. Cutting them off loses nothing, and so nothing is refused."""
+    log = tmp_path / "gate.db-wal"
+    with closing(SqliteStore(tmp_path / "gate.db")) as store:
+        for number in range(200):
+            Script(store).act("mira", f"doc:{number}", tier=4, durable=True)
+        with closing(sqlite3.connect(tmp_path / "gate.db")) as other:
+            assert other.execute("pragma wal_checkpoint(restart)").fetchone()[0] == 0
+        Script(store).act("doug", "doc:1", tier=4, durable=True)
+        os.truncate(log, log.stat().st_size // 2)
+        assert Script(store).act("ana", "doc:plan", tier=4, durable=True)
+        assert store.check().problems == ()
+
+
 @pytest.mark.parametrize("change", LOGS)
 def test_low_tier_beside_a_refused_call_does_not_make_the_store_good(
     tmp_path: Path, change: Callable[[Path], None]

@@ -367,7 +367,7 @@ class Connections:
         if not there:
             with suppress(OSError):
                 there = os.stat(log).st_ino == watch.inode  # noqa: PTH116 - half the time of a Path's
-        whole = watch.is_whole(os.lseek(watch.file, 0, os.SEEK_END))
+        whole = watch.is_whole()
         if there and whole and not (suspect or watch.emptied):
             return True
         if whole and there and self._moved(link):
@@ -563,7 +563,7 @@ class Connections:
 
     def _watch_log(self) -> Watch:
         watch = Watch(os.open(self._log, os.O_RDWR | os.O_CLOEXEC))
-        watch.is_whole(os.lseek(watch.file, 0, os.SEEK_END))
+        watch.is_whole()
         return watch
 
     def _is_synced(self, link: Link, seq: int) -> bool:

@@ -2,6 +2,12 @@
 
 SQLite finds its frames by an index in shared memory and never asks whether the file still has them. A log that
 somebody truncated goes on growing behind a hole, and everything in it is gone once the processes end.
+
+A log is a header and frames, each of which repeats two numbers of the header (salts)::
+
+    header | frame 0 | frame 1 | ... | the last one | frames of an older log, with other salts
+
+Once all of it is in the database, SQLite begins anew with another header and writes over the older frames.
 """
 
 from __future__ import annotations
@@ -12,73 +18,80 @@ from typing import Final
 _HEADER: Final = 32
 _FRAME: Final = 24
 """Bytes of a frame's header, in front of its page."""
+_PAGE: Final = slice(8, 12)
+"""Where the log's header has the size of a page."""
 _SALTS: Final = slice(16, 24)
-"""Where the log's header has the two numbers that each of its frames repeats."""
 _FRAME_SALTS: Final = slice(8, 16)
 
 
 class Watch:
     """What one connection saw last of the log that is open as ``file``."""
 
-    __slots__ = ("_at", "_emptied", "_header", "_salts", "_size", "file", "inode")
+    __slots__ = ("_count", "_header", "_left", "_stride", "emptied", "file", "inode")
 
     def __init__(self, file: int) -> None:
         self.file = file
         self.inode = os.fstat(file).st_ino
-        self._header = self._salts = b""
-        self._size = self._at = 0
-        self._emptied = False
+        self._header = b""
+        self._stride = 0
+        self._count = 0
+        """How many frames were there, from the first one on without a gap."""
+        self._left = 0
+        """Number of the last frame at the first look: a crash of the machine may leave frames behind a gap."""
+        self.emptied = False
+        """Whether the log was found empty after it had something: a checkpoint did that, or somebody else."""
 
-    def is_whole(self, size: int) -> bool:
+    def is_whole(self) -> bool:
         """Return whether everything is still there that was there at the last look, and look anew.
 
-        ``size`` is the log's size in bytes now. An empty log counts as whole: a checkpoint may have just moved all of
-        it into the database.
+        An empty log counts as whole: a checkpoint may have just moved all of it into the database.
         """
-        self._emptied = not size and self._size > 0
-        at = self._at
-        if at:
-            frame = os.pread(self.file, _FRAME, at)
-            if frame[_FRAME_SALTS] == self._salts and size >= self._size:  # so the log's header is the same, too
-                return size == self._size or self._advance(size) or self._look(size)
-            # What stands there may change, where a transaction was undone; a hole is no frame.
-            if not any(frame) and not self._restarted():
-                return False
-            if size == self._size:
+        while True:
+            header = os.pread(self.file, _HEADER, 0)
+            if self._look(header):
                 return True
-        return self._look(size)
+            if os.pread(self.file, _HEADER, 0) == header:  # else the log began anew meanwhile
+                return False
 
-    def _look(self, size: int) -> bool:
-        """Return whether the log begins as it should, and find its last frame."""
-        header = os.pread(self.file, _HEADER, 0)
-        if header == self._header and size == self._size and not self._at:
+    def _look(self, header: bytes) -> bool:
+        known, self._header = self._header, header
+        self.emptied = bool(known) and not header
+        if header != known:
+            self._stride = _FRAME + int.from_bytes(header[_PAGE], "big")
+            self._count = self._count_far() if any(header) else 0
+            self._left = self._last()
+            return not header or (any(header) and len(header) == _HEADER)
+        if not header:
             return True
-        if size and not any(header):
+        if self._count and not self._has(self._count - 1):
             return False
-        if header == self._header and size < self._size:
-            return False
-        self._header, self._salts, self._size, self._at = header, header[_SALTS], size, 0
-        self._advance(size)
-        return True
+        while True:
+            while self._has(self._count):
+                self._count += 1
+            last = self._last()
+            if last <= max(self._count, self._left) or not self._has(last):
+                return True
+            if not self._has(self._count):  # nobody has just written it: there is a gap in front of the last frame
+                return False
 
-    def _advance(self, size: int) -> bool:
-        """Go to the last frame; returns whether it is one of this log, and not left from an older one."""
-        stride = _FRAME + int.from_bytes(self._header[8:12], "big")
-        at = _HEADER + ((size - _HEADER) // stride - 1) * stride
-        if at < _HEADER or os.pread(self.file, _FRAME, at)[_FRAME_SALTS] != self._salts:
-            return False
-        self._size, self._at = size, at
-        return True
+    def _last(self) -> int:
+        return (os.lseek(self.file, 0, os.SEEK_END) - _HEADER) // self._stride - 1
 
-    def _restarted(self) -> bool:
-        """Whether the log began anew since the last look, so that its old frames may be gone."""
-        header = os.pread(self.file, _HEADER, 0)
-        return header != self._header and (any(header) or not os.fstat(self.file).st_size)
+    def _count_far(self) -> int:
+        """Return the number of frames of a log that is not known yet, which may be thousands."""
+        count, step = 0, 1
+        while self._has(count + step - 1):
+            count, step = count + step, step * 2
+        while step > 1:
+            step //= 2
+            if self._has(count + step - 1):
+                count += step
+        return count
 
-    @property
-    def emptied(self) -> bool:
-        """Whether the log was found empty after it had frames: a checkpoint did that, or somebody else."""
-        return self._emptied
+    def _has(self, number: int) -> bool:
+        """Return whether there is a frame of this log, and not one of an older log or nothing."""
+        frame = os.pread(self.file, _FRAME, _HEADER + number * self._stride)
+        return frame[_FRAME_SALTS] == self._header[_SALTS]
 
     def take(self) -> bytes:
         """Return all that is in the log, and leave it empty."""
