@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from callosum.hosts.hooks import Hooks
-    from callosum.hosts.told import Adapter
 
 
 def code_of(where: str) -> Any:
@@ -34,7 +33,7 @@ def unknown(name: str, known: Iterable[str], at: str) -> ConfigError:
 ADAPTERS: Final[Mapping[str, Hooks]] = {name: code_of(host.hooks)(host) for name, host in WITH_HOOKS.items()}
 
 
-def adapter_of(name: str) -> Adapter:
+def adapter_of(name: str) -> Hooks:
     """The adapter of a host. Raises ``ConfigError`` at ``host``."""
     found = ADAPTERS.get(name)
     if found is None:

@@ -25,7 +25,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -37,7 +37,6 @@ from callosum.gate import intake
 from callosum.gate.course import Course, Courses, Look
 from callosum.hosts.told import (
     Actor,
-    Adapter,
     After,
     Answer,
     Before,
@@ -55,6 +54,9 @@ from callosum.hosts.told import (
 from callosum.model import Call, Decision, Host, Outcome, Verdict
 from callosum.wire import Brief, Complete, LateCall
 from callosum.worktree import at_home, located
+
+if TYPE_CHECKING:
+    from callosum.hosts.hooks import Hooks
 
 logger = logging.getLogger("callosum")
 
@@ -136,7 +138,7 @@ class Dispatcher:
         *,
         brief: Callable[[Actor, str | None], Brief],
         emit: Callable[[CorpusEvent], object],
-        changed: Callable[[Adapter, str], str],
+        changed: Callable[[Hooks, str], str],
         decided: Callable[[Decision], object] = lambda _decision: None,
         keep: Callable[[LateCall], bool] = lambda _record: False,
     ) -> None:
@@ -153,7 +155,7 @@ class Dispatcher:
 
     def handle(
         self,
-        adapter: Adapter,
+        adapter: Hooks,
         payload: Mapping[str, Any],
         place: Place,
         host: Host | None = None,
@@ -186,7 +188,7 @@ class Dispatcher:
             if owed is not None and not (yield from self._tell(owed, again=True)):
                 return
 
-    def retract(self, adapter: Adapter, payload: Mapping[str, Any], place: Place) -> Course[None]:
+    def retract(self, adapter: Hooks, payload: Mapping[str, Any], place: Place) -> Course[None]:
         """Takes back what an event opened, because its answer reached nobody: the host went on without it."""
         for told in adapter.read(payload, place):
             if isinstance(told, Before):
@@ -197,7 +199,7 @@ class Dispatcher:
                 yield from self._report([_Owed(actor, found, Outcome.CANCELLED)] if found else [])
 
     def _heed(
-        self, adapter: Adapter, told: Told, host: Host | None, expiry: Expiry | None, home: str | None, *, here: bool
+        self, adapter: Hooks, told: Told, host: Host | None, expiry: Expiry | None, home: str | None, *, here: bool
     ) -> Course[Answer]:
         match told:
             case Before():
@@ -231,7 +233,7 @@ class Dispatcher:
                 self._emit(told.event)
         return Answer()
 
-    def _before(self, adapter: Adapter, call: Call, host: Host | None, expiry: Expiry | None) -> Course[Answer]:
+    def _before(self, adapter: Hooks, call: Call, host: Host | None, expiry: Expiry | None) -> Course[Answer]:
         if host is not None:
             call = located(replace(call, host=host))  # a host of this machine, and so a folder of it
         decision = yield from self._courses.intercept(call, expiry, here=host is not None)
@@ -268,7 +270,7 @@ class Dispatcher:
             yield from self._courses.complete(report)
         return Answer(inform=found.inform if found is not None else "")
 
-    def _changed(self, adapter: Adapter, told: Changed) -> Course[Answer]:
+    def _changed(self, adapter: Hooks, told: Changed) -> Course[Answer]:
         reason: str = yield Look(lambda: self._look_at_change(adapter, told.path))
         if reason:
             yield from self._heard(told.actor, "refused settings", {"path": told.path, "reason": reason})

@@ -29,12 +29,13 @@ Reader = Callable[[Payload, Actor], tuple[Told, ...]]
 
 
 class Hooks:
-    """Reads what the hooks of a host say, and renders what they are answered. An ``Adapter``."""
+    """Reads what the hooks of a host say, and renders what they are answered. Pure: no clock, socket, file or state."""
 
     def __init__(self, host: Program) -> None:
         self.host = host
         self.name = host.name
         self.informs_before = "asks" in host.informs
+        """Whether the model can be told something before a tool runs, without stopping it."""
         self._noise = _NOISE | host.noise | {host.run_field}
         self._readers: dict[Role, Reader] = {
             "asks": self.before,
@@ -53,14 +54,17 @@ class Hooks:
         }
 
     def read(self, payload: Payload, place: Place) -> tuple[Told, ...]:
-        """As in ``Adapter``."""
+        """Return what a hook event says; an event that is not known is ``Heard``.
+
+        Raises ``ConfigError`` with the place in the payload at fault.
+        """
         event = name_at(payload, "hook_event_name")
         actor = self.actor(payload, place)
         on = self.host.events.get(event)
         return self._readers[on.role if on else "heard"](payload, actor)
 
     def render(self, payload: Payload, answer: Answer) -> Mapping[str, Any]:
-        """As in ``Adapter``."""
+        """Return what the hook prints as JSON; empty: nothing. A call that may run gets no "allow" of its own."""
         event, decision = payload.get("hook_event_name"), answer.decision
         reason = answer.refuse
         if decision is not None and not decision.proceed:
@@ -73,7 +77,10 @@ class Hooks:
         return {}
 
     def refuses(self, settings: Mapping[str, Any], *, ours: bool) -> str:  # noqa: ARG002 - a host may look
-        """As in ``Adapter``: nothing, for a host in whose sessions a change of settings takes no effect."""
+        """Return why these settings of the host may not take effect in a session, "" if they may.
+
+        ``ours``: the file is one in which the gate's entries were put.
+        """
         return ""
 
     def actor(self, payload: Payload, place: Place) -> Actor:

@@ -1,4 +1,4 @@
-"""What a host tells of its sessions, in the words that all adapters share, and what it is answered.
+"""What a host tells of its sessions, in the words that all hosts share, and what it is answered.
 
 A hook event of a host becomes a tuple of these. Times and names are the host's; whatever a host leaves out is None
 or empty. Nothing here acts.
@@ -7,7 +7,7 @@ or empty. Nothing here acts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
@@ -143,30 +143,3 @@ class Answer(Struct, frozen=True):
     decision: Decision | None = None
     inform: str = ""
     refuse: str = ""
-
-
-class Adapter(Protocol):
-    """What a host's module has to offer. Pure: no clock, socket, file or state."""
-
-    name: str
-    """The host's name, as in ``callosum hook NAME``; also the instance of its sessions where nobody says another."""
-    informs_before: bool
-    """Whether the model can be told something before a tool runs, without stopping it."""
-
-    def read(self, payload: Mapping[str, Any], place: Place) -> tuple[Told, ...]:
-        """What a hook event says; an event that is not known is ``Heard``.
-
-        Raises ``ConfigError`` with the place in the payload at fault.
-        """
-        ...
-
-    def refuses(self, settings: Mapping[str, Any], *, ours: bool) -> str:
-        """Why these settings of the host may not take effect in a session, "" if they may.
-
-        ``ours``: the file is one in which the gate's entries were put.
-        """
-        ...
-
-    def render(self, payload: Mapping[str, Any], answer: Answer) -> Mapping[str, Any]:
-        """What the hook prints as JSON; empty: nothing. A call that may run gets no "allow" of its own."""
-        ...

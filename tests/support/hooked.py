@@ -13,7 +13,8 @@ from callosum.corpus.events import CorpusEvent
 from callosum.errors import CallosumError
 from callosum.gate import Course, LocalGate, Look, Pause
 from callosum.hosts.dispatch import Dispatcher
-from callosum.hosts.told import Actor, Adapter, Answer, Place
+from callosum.hosts.hooks import Hooks
+from callosum.hosts.told import Actor, Answer, Place
 from callosum.model import Decision, Host, Verdict
 from callosum.settings import Settings
 from callosum.stores.memory import MemoryStore
@@ -38,7 +39,7 @@ class Hooked:
             keep=self.gate.keep if spools else lambda record: False,
         )
 
-    def send(self, adapter: Adapter, payload: Mapping[str, Any], host: Host | None = None) -> Mapping[str, Any]:
+    def send(self, adapter: Hooks, payload: Mapping[str, Any], host: Host | None = None) -> Mapping[str, Any]:
         """What the hook prints."""
         return self.drive(self.dispatcher.handle(adapter, payload, Place(adapter.name), host))
 

@@ -39,7 +39,7 @@ class ClaudeCode(Hooks):
     """As ``Hooks``."""
 
     def render(self, payload: Payload, answer: Answer) -> Mapping[str, Any]:
-        """As in ``Adapter``."""
+        """As in ``Hooks``."""
         if answer.refuse:
             return {"decision": "block", "reason": answer.refuse}
         said, decision = super().render(payload, answer), answer.decision
@@ -48,7 +48,7 @@ class ClaudeCode(Hooks):
         return said
 
     def refuses(self, settings: Mapping[str, Any], *, ours: bool) -> str:
-        """As in ``Adapter``."""
+        """As in ``Hooks``."""
         if settings.get("disableAllHooks") is True:
             return (
                 "[Callosum] These settings switch all hooks off, the gate's among them. A person may: outside of a "
