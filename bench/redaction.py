@@ -10,6 +10,8 @@ Every run makes new secrets. Two sets are measured:
   by looking at misses of half 1 only; half 2 is the estimate for secrets that nobody planned for.
 - The third set (``bench.secrets_third``): transcribed from sources that the patterns were not made from, after the
   patterns; again only the misses of half 1 were looked at.
+- The fourth set (``bench.secrets_fourth``): the rules of two scanners that nobody had used, frozen before measuring;
+  again only the misses of half 1 were looked at.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench import secrets_independent, secrets_third
+from bench import secrets_fourth, secrets_independent, secrets_third
 from callosum import Call
 from callosum.redact import redact_text, summarise
 from callosum.redact.names import Cover, cover
@@ -425,6 +427,8 @@ def main() -> int:
         "independent set, half 2": of_independent(2, given.seed),
         "third set, half 1": of_independent(1, given.seed, secrets_third.TABLES),
         "third set, half 2": of_independent(2, given.seed, secrets_third.TABLES),
+        "fourth set, half 1": of_independent(1, given.seed, secrets_fourth.TABLES),
+        "fourth set, half 2": of_independent(2, given.seed, secrets_fourth.TABLES),
     }
     for name, tally in tallies.items():
         print(f"{name}: {tally.hits} of {tally.all} hidden, {100 * tally.share:.2f} %")

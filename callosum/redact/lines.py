@@ -46,7 +46,9 @@ _HARD: Final = (
     + _BETWEEN
     + b"codes?|key"
     + _BETWEEN
-    + b"(?:data|material)|snmp"
+    + b"(?:data|material)|app"
+    + _BETWEEN
+    + b"certificate|snmp"
     + _BETWEEN
     + b"community"
 )

@@ -51,7 +51,8 @@ _CODES: Final = frozenset(
 )
 """What a code is for, or of, when it opens something."""
 _RANDOM: Final = frozenset(
-    "key keys sid sessid sessionid sig signature seed salt cred hmac license sas serial verifier assertion".split()
+    "key keys sid sessid sessionid sig signature seed salt cred crumb hmac license sas serial verifier "
+    "assertion".split()
 )
 """Last words under which a text is hidden if it looks random: what they name is often no secret."""
 _UNITS: Final = frozenset(
@@ -73,7 +74,7 @@ _FOLDERS: Final = frozenset(["PWD", "OLDPWD"])
 HARD_STEMS: Final = (
     "passw|pswd|pword|passphrase|passcode|passkey|pwd|psk|secret|credential|creds|authorization|cookie|jwt|cvv|cvc|ssn|"
     "mnemonic|pepper|pin_?code|kennwort|contrasena|senha|wachtwoord|heslo|parola|salasana|losenord|adgangskode|passord|"
-    "dockerconfigjson|dockercfg|key-data|key-?material|otp|"
+    "dockerconfigjson|dockercfg|key-data|key-?material|app_?certificate|otp|"
     r"(?:\b|_)(?:puk|clave|mdp|haslo|jelszo)\b|(?:user|root|bind|admin|db)_?pw"
 )
 """Beginnings of words under which numbers are hidden too, as a part of a regular expression."""
@@ -121,7 +122,7 @@ def _cover(name: str) -> Cover:
     for first, second in pairwise(words):
         if second in ("key", "keys") and first in _KEYS:
             return Cover.ALL
-        if (first, second) in (("card", "number"), ("key", "data"), ("key", "material")):
+        if (first, second) in (("card", "number"), ("key", "data"), ("key", "material"), ("app", "certificate")):
             return Cover.ALL
         if (second in ("code", "codes") and first in _CODES) or (first, second) == ("snmp", "community"):
             return Cover.ALL

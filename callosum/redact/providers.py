@@ -229,6 +229,7 @@ _WITH_PREFIX: Final = (
     ("Scaleway", r"SCW[A-Z0-9]{17}\b"),
     ("SettleMint", r"sm_[aps]at_[a-zA-Z0-9]{16,}"),
     ("Slack sessions", r"xoxd-[A-Za-z0-9%+/=_-]{60,}"),
+    ("StackHawk", rf"hawk\.{_URL64}{{20}}\.{_URL64}{{20}}"),
     ("Tableau", r"[A-Za-z0-9+/]{22}==:[A-Za-z0-9]{32}"),
     ("Thunderstore", rf"tss_{_URL64}{{20,}}"),
     ("UpCloud", r"ucat_[0-9A-Za-z]{24,}"),
@@ -275,6 +276,7 @@ WEBHOOKS: Final = (
     r"hook\.(?:[a-z0-9]+\.)?(?:make|integromat)\.com/",
     r"hooks\.airtable\.com/workflows/v1/genericWebhook/(?:[A-Za-z0-9]+/)*",
     r"events\.pagerduty\.com/integration/",
+    r"thingsboard\.cloud/api/v1/",
     r"(?:hc-ping\.com|webhook\.site)/",
     r"discord(?:app)?\.com/api/interactions/[0-9]+/",
 )

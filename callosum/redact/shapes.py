@@ -142,6 +142,12 @@ def _parameters(match: _Match, mark: Mark) -> bytes:
     return match[1] + mark(match[2]) if _PROOF.search(match[2]) else match[0]
 
 
+def _both_random(match: _Match, mark: Mark) -> bytes:
+    """Hide two words behind a prefix, joined by a dot, that chance made: an identifier and its secret."""
+    random = _HAS_RUN.search(match[3]) and all(map(looks_random, match[3].split(b".")))
+    return match[1] + mark(match[2] + match[3]) if random else match[0]
+
+
 def _clinging(match: _Match, mark: Mark) -> bytes:
     """Hide the rest of a secret of which another pattern hid only a part."""
     return mark(match[1] + match[2]) if looks_random(match[2].strip(b":_./+~=-")) else match[0]
@@ -350,6 +356,8 @@ class _Shape(NamedTuple):
     replace: Replace
     clue: bytes | None = None
     """The member of ``CLUES`` that matches every text that ``pattern`` matches."""
+    needs: bytes = b""
+    """A sign in every text that ``pattern`` matches: looking for it costs less than searching."""
     parts: tuple[tuple[bytes, Replace], ...] = ()
     """Alternatives of ``pattern`` to replace one after another. In one search, RE2 follows an alternative that precedes
     the match to the end of the line, and does so again behind each match: the time grows with the square of the line."""
@@ -370,7 +378,7 @@ _NEW_VALUE: Final = (
 )
 """The same, unless it is hidden already: the next pass finds the next option of the same command."""
 _BETWEEN: Final = (
-    rb"""((?:\]|%5[Dd])?\\{0,3}["']?\]?\s{0,3}(?::=|=>|==|[:=])\s{0,3}(?:[|>][+-]?\s{1,16})?|\\{0,3}["']\s{0,3},\s{0,3}"""
+    rb"""((?:\]|%5[Dd])?\\{0,3}["']?\]?[ \t]*\s{0,3}(?::=|=>|==|[:=])[ \t]*\s{0,3}(?:[|>][+-]?\s{1,16})?|\\{0,3}["']\s{0,3},\s{0,3}"""
     rb"""|(?:%22)?%3[AaDd](?:%20)?(?:%22)?)"""
 )
 """What stands between a name and its value: ``: ``, ``" => ``, ``", "``."""
@@ -399,7 +407,7 @@ _SPOKEN_NAMES: Final = (
 ).encode()
 """Words for a secret in sentences."""
 _SPOKEN_VERB: Final = (
-    r"(?:(?: (?:for|to|of|on|für|de|del|para|pour|do|da)(?: the| la| el| le| den| das)? [^\s:=]{1,30}){0,2}"
+    r"(?:(?: (?:for|to|of|on|für|de|del|para|pour|do|da)(?: [^\s:=]{1,30}){1,3}){0,2}"
     r" (?:is|was|ist|lautet|es|est|é|è|jest|je|är|on|是|为|(?:has been |is )?(?:set|changed|reset) to)(?: now)?:?\s{1,3}"
     r"|\s{0,2}(?:→|->|:)\s{1,3}| to )"
 ).encode()
@@ -428,6 +436,7 @@ _RUN: Final = b"|".join(
     b"[a-z]{%d}[A-Z0-9][A-Za-z0-9]{%d}" % (before, _RUN_LENGTH - 1 - before) for before in range(_RUN_LENGTH)
 )
 """A long run of letters and digits that are not all small letters."""
+_HAS_RUN: Final = re.compile(_RUN)
 _FORMED: Final = (
     rb"[A-Za-z0-9+/]{16}=|[0-9][A-Z][A-Za-z0-9+/]{16}|[0-9][0-9 -]{11}|"
     rb"[0-9]{15}[:/]|[A-Fa-f0-9]{16}[-.:]|A(?:KI|SI|BI|CC|3T)[A-Z0-9]{16}|SK[A-Fa-f0-9]{16}|"
@@ -474,7 +483,7 @@ _SHAPES: Final = (
     _Shape(rb"""(://[^\s/:@?#"'<>]*:)([^\s/?"'<>]+)@""", _login),
     _Shape(rb"""(://)([^\s/:@?#"'<>]{20,})@""", _login),
     _Shape(
-        rb"""(?i)(\b(?:digest|oauth|signature|hawk|mac|aws4[a-z0-9-]*)\s{1,3})("""
+        rb"""(?i)(\b(?:digest|oauth|signature|hawk|aws4[a-z0-9-]*)\s{1,3})("""
         rb"""[a-z0-9_-]+=(?:\\?"[^"\\\n]*\\?"|[^\s,;"'\\]+)(?:\s{0,3},\s{0,3}[a-z0-9_-]+=(?:\\?"[^"\\\n]*\\?"|[^\s,;"'\\]+)){1,20})""",
         _parameters,
     ),
@@ -523,6 +532,7 @@ _SHAPES: Final = (
         + rb"|[^<>]+)",
         _under_name,
         _NAMED,
+        b"<",
     ),
     _Shape(
         rb"""((?:name|key|id|property)=["'](?:[A-Za-z0-9_.-]{1,30}\[)?)("""
@@ -603,6 +613,7 @@ _SHAPES: Final = (
         rb"()(" + SECRET_NAME + rb""")(\\?["']?\s{0,3}[:=]\s{0,3}\[\s{0,3}\\?["'])([^"'\n\\]{4,})""",
         _under_name,
         _NAMED,
+        b"[",
     ),
     _Shape(
         rb"("
@@ -611,6 +622,7 @@ _SHAPES: Final = (
         rb"""([^"'\s\\]{6,})(\\?["'])""",
         _given,
         _NAMED,
+        b"(",
     ),
     _Shape(
         rb"(?i)(\b(?:jwt\.(?:sign|verify|encode|decode)|jsonwebtoken\.(?:sign|verify)|createhmac|hmac\.new|create(?:de)?cipher(?:iv)?|"
@@ -624,6 +636,7 @@ _SHAPES: Final = (
         + rb"`?[ \t]{0,3}\|[ \t]{0,3}(?:[^|\n]{1,60}\|[ \t]{0,3})?`?)([^\s|`]{6,})(`?[ \t]{0,3}(?:\||$|\n))",
         _given,
         _NAMED,
+        b"|",
     ),
     _Shape(rb"(?i)(\b" + _SPOKEN_NAMES + _SPOKEN_VERB + rb""")(["'`]?[^\s"'`,;]{4,})""", _spoken, _NAMED),
     _Shape(
@@ -683,6 +696,11 @@ _SHAPES: Final = (
         _after,
     ),
     _Shape(_START.encode() + rb"((?:[0-9]{6}-){7}[0-9]{6})\b", _after, _FORMED),
+    _Shape(
+        rb"(?i)(\b(?:pac|shared|server-private|radius|tacacs|wpa-psk|ascii|authentication) key [0-8] )([^\s]{4,})",
+        _spoken,
+    ),
+    _Shape(_START.encode() + rb"([a-z][a-z0-9]{1,11}\.)([A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,})", _both_random, _RUN),
     _Shape(rb"(?i)(\b(?:recovery|backup|scratch) codes?(?: are|:)\s{1,3})([a-z0-9 ,-]{8,})", _unless_words),
     _Shape(rb"(?i)(\b(?:seed|recovery|mnemonic) phrase(?: is|:)\s{1,3})([a-z]+(?: [a-z]+){7,})", _after),
     _Shape(rb"(?i)(\bset-?up key\b[^\n:]{0,40}(?: is|:)\s{1,3})([A-Z2-7 ]{16,})", _after),
@@ -693,7 +711,7 @@ _SHAPES: Final = (
         rb"""()(""" + SECRET_NAME + rb""")(["']\s{0,3}\{[^{}]{0,200}?\b(?:default|value)\s{0,3}=\s{0,3})""" + _VALUE,
         _under_name,
     ),
-    _Shape(rb"(" + SECRET_NAME + rb""")(\\?["']\s{0,3}:\s{0,3}\{)([^{}]{8,})""", _inside, _NAMED),
+    _Shape(rb"(" + SECRET_NAME + rb""")(\\?["']\s{0,3}:\s{0,3}\{)([^{}]{8,})""", _inside, _NAMED, b"{"),
     _Shape(
         rb"""(?i)((?:selector|element|locator)\\?["']\s{0,3}:\s{0,3}\\?["'][^"'\n]{0,60}(?:passw|passphrase|otp)"""
         rb"""[^"'\n]{0,60}["'],\s{0,5}\\?["'](?:text|value|content)\\?["']\s{0,3}:\s{0,3})""" + _VALUE,
@@ -850,6 +868,7 @@ class Redactor:
         self.found_by_clue: tuple[int, ...] = tuple(at for at, named in enumerate(clues) if named is not None)
         """Numbers of the patterns that RE2 cannot tell by a literal."""
 
+        self._needs = (*(one.needs for one in self._shapes), b"")
         self._by_literal = [at for at, named in enumerate(clues) if named is None]
         self._plain: set[str] = set()
         """Short texts that were plain. Bounded."""
@@ -884,7 +903,7 @@ class Redactor:
         numbers = self.with_literal(data)
         for clue, there in self._clue_sets:
             if clue.Match(data):
-                numbers += there
+                numbers += [number for number in there if self._needs[number] in data]
         return sorted(numbers) if numbers else numbers
 
     def search(self, number: int, data: bytes, at: int = 0) -> Any:
