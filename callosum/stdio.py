@@ -18,7 +18,6 @@ import logging
 import os
 import select
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -31,10 +30,10 @@ from msgspec.structs import replace
 
 from callosum import __version__, operations, wire
 from callosum.corpus.bus import Corpus
+from callosum.deadline import Expiry
 from callosum.errors import CallosumError, ConfigError, Unconfirmed
 from callosum.gate import Caller, Gate, LocalGate
 from callosum.gate.check import check_name
-from callosum.gate.records import approvals_of, page_of
 from callosum.model import DEFAULT_NAMESPACE, GateRequest
 from callosum.regions.budget import RAS
 from callosum.regions.context import Prefrontal
@@ -58,7 +57,6 @@ AWAY: Final = -32000
 REFUSED: Final = -32001
 """Only a person may do this."""
 
-_TAIL_POLL: Final = 0.1
 _DRAIN_POLL: Final = 0.25
 _CHUNK: Final = 65536
 _GONE: Final = select.POLLERR | select.POLLHUP
@@ -84,39 +82,21 @@ class Health(Struct, frozen=True, rename="camel"):
 
 METHODS: Final[Mapping[str, type[GateRequest[Any]]]] = {**operations.METHODS, "health": HealthQuery}
 """Every method with what it takes."""
-_RECORDS: Final = ("brief", "approvals")
-"""The operations that ``Records`` serve, beside ``journal``."""
 _DECODERS: Final = {name: msgspec.json.Decoder(kind) for name, kind in METHODS.items()}
 
 
-class Records(Protocol):
-    """What serves ``brief``, ``approvals`` and ``journal``, which ``Gate`` leaves out."""
-
-    def handle(self, request: GateRequest[R]) -> R:
-        """Returns the reply. Raises ``ConfigError`` at the field that cannot be used."""
-        ...
+Briefs = Callable[[wire.ReadBrief], wire.Brief]
+"""What serves ``brief``, which a gate alone does not."""
 
 
-class LocalRecords:
-    """The records of an embedded gate. ``corpus`` is told of the briefs."""
+def briefs_of(gate: LocalGate, corpus: Corpus | None = None) -> Briefs:
+    """Return what makes briefs for an embedded gate. ``corpus`` is told of them."""
+    corpus = corpus if corpus is not None else Corpus()
+    prefrontal = Prefrontal(corpus, store=gate.store, secrets=gate.rules.secrets)
+    ras = RAS(corpus, gate.settings.brief_budget)
 
-    def __init__(self, gate: LocalGate, corpus: Corpus | None = None) -> None:
-        self._gate = gate
-        corpus = corpus if corpus is not None else Corpus()
-        self._prefrontal = Prefrontal(corpus, store=gate.store, secrets=gate.rules.secrets)
-        self._ras = RAS(corpus, gate.settings.brief_budget)
-        self._served: Mapping[str, Callable[[Any], Any]] = {
-            "brief": self._brief,
-            "approvals": partial(approvals_of, gate.store, secrets=gate.rules.secrets),
-            "journal": partial(page_of, gate.store, secrets=gate.rules.secrets),
-        }
-
-    def handle(self, request: GateRequest[R]) -> R:
-        reply: R = self._served[request.operation](request)
-        return reply
-
-    def _brief(self, asked: wire.ReadBrief) -> wire.Brief:
-        made = self._prefrontal.brief(
+    def brief(asked: wire.ReadBrief) -> wire.Brief:
+        made = prefrontal.brief(
             asked.instance,
             asked.session,
             namespace=asked.namespace,
@@ -124,7 +104,9 @@ class LocalRecords:
             cwd=asked.cwd,
             prompt=asked.prompt,
         )
-        return self._ras.trim(made, asked.budget)
+        return ras.trim(made, asked.budget)
+
+    return brief
 
 
 class Refused(CallosumError):
@@ -138,9 +120,9 @@ class Refused(CallosumError):
 class Desk:
     """What each method does. ``approver``: a person stands behind the host, so it may decide for one."""
 
-    def __init__(self, gate: Gate, records: Records, *, approver: bool) -> None:
+    def __init__(self, gate: Gate, briefs: Briefs, *, approver: bool) -> None:
         self._gate = gate
-        self._records = records
+        self._briefs = briefs
         self._approver = approver
         self.closing = threading.Event()
         """Set when nothing more is taken: who waits for the journal is answered with what there is."""
@@ -163,27 +145,17 @@ class Desk:
             return Health("callosum", __version__, self.methods())
         if request.namespace is not None:
             check_name(request.namespace, "namespace")
-        if operation == "journal":
-            return self._journal(request)
-        if operation in _RECORDS:
-            return self._records.handle(request)
+        if operation == "brief":
+            return self._briefs(request)
+        caller = Caller(expiry=Expiry(None, self.closing.is_set)) if operation == "journal" else None
         if not self._approver:
             if operation == "release" and request.force:
                 raise Refused("force")
-            if operation == "resolve" and isinstance(self._gate, LocalGate):
-                return self._gate.handle(request, Caller(person=False))
+            if operation == "resolve":
+                caller = Caller(person=False)
+        if caller is not None and isinstance(self._gate, LocalGate):
+            return self._gate.handle(request, caller)
         return self._gate.handle(request)
-
-    def _journal(self, asked: wire.ReadJournal) -> wire.JournalPage:
-        if asked.session is not None:
-            check_name(asked.session, "session")
-        ends = time.monotonic() + asked.wait
-        while True:
-            page = self._records.handle(asked)
-            left = ends - time.monotonic()
-            if page.entries or left <= 0 or self.closing.wait(min(_TAIL_POLL, left)):
-                return page
-            asked = replace(asked, cursor=page.cursor)
 
 
 # --- messages -----------------------------------------------------------------------------------------
@@ -599,7 +571,7 @@ class _Conversation:
 
 def serve(
     gate: Gate,
-    records: Records,
+    briefs: Briefs,
     channel: Channel,
     *,
     approver: bool = False,
@@ -613,7 +585,7 @@ def serve(
     when nobody is there to read them; the gate is then in use. Raises ``OSError`` if answers could not be
     written although somebody might read them (a full disk).
     """
-    conversation = _Conversation(Desk(gate, records, approver=approver), channel, namespace, workers)
+    conversation = _Conversation(Desk(gate, briefs, approver=approver), channel, namespace, workers)
     lines = Lines()
     while data := channel.read():
         found = lines.feed(data)

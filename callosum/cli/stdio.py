@@ -27,7 +27,7 @@ def stdio(
     import signal
 
     from callosum.gate import LocalGate
-    from callosum.stdio import LocalRecords, Pipes, serve
+    from callosum.stdio import Pipes, briefs_of, serve
 
     logging.basicConfig(format="callosum: %(message)s")
     out = os.dup(1)
@@ -45,5 +45,5 @@ def stdio(
         channel.stop()
 
     signal.signal(signal.SIGTERM, stop)
-    if serve(gate, LocalRecords(gate), channel, approver=approver, namespace=settings.namespace):
+    if serve(gate, briefs_of(gate), channel, approver=approver, namespace=settings.namespace):
         gate.close()

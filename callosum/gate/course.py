@@ -47,6 +47,7 @@ from callosum.gate.check import (
     written,
 )
 from callosum.gate.links import guarded
+from callosum.gate.records import approvals_of, page_of, status_of
 from callosum.model import (
     DEFAULT_NAMESPACE,
     SECOND,
@@ -60,13 +61,11 @@ from callosum.model import (
     Entry,
     Event,
     Find,
-    Holding,
     Key,
     LockResult,
     Mode,
     Observation,
     Outcome,
-    RecentAction,
     Report,
     Scope,
     State,
@@ -79,9 +78,9 @@ from callosum.policy import arrival, settle
 from callosum.policy.admit import APPROVAL_TTL, admit, admit_or_doubt, expire
 from callosum.policy.answer import origin_of
 from callosum.policy.ask import Ask, Ruling, keys_of, scope_of
-from callosum.policy.evidence import lapsed, lost
+from callosum.policy.evidence import lapsed
 from callosum.policy.marks import saw
-from callosum.policy.settle import Who, visible
+from callosum.policy.settle import Who
 from callosum.redact import summarise
 from callosum.rulebook import Rulebook
 from callosum.rules.harvest import harvest
@@ -95,6 +94,8 @@ logger = logging.getLogger("callosum")
 
 _POLL_FIRST: Final = 0.01
 _POLL_LAST: Final = 0.25
+_TAIL_POLL: Final = 0.1
+"""Seconds between two looks for what is new in the journal."""
 _WITHOUT: Final = "ran while the gate could not be asked"
 
 Observer = Callable[[Observation], None]
@@ -687,6 +688,23 @@ class Courses:
         status: Status = yield Look(partial(status_of, self.store, asked.namespace, key))
         return status
 
+    def approvals(self, asked: wire.ApprovalsQuery, _caller: Caller = UNKNOWN) -> Course[wire.Approvals]:
+        """Lists the calls that wait for a person."""
+        found: wire.Approvals = yield Look(partial(approvals_of, self.store, asked, secrets=self._secrets))
+        return found
+
+    def journal(self, asked: wire.JournalQuery, caller: Caller = UNKNOWN) -> Course[wire.JournalPage]:
+        """Returns a page of the journal; waits for something new while the caller does, if the request says so."""
+        if not 0 <= asked.wait <= MAX_WAIT:
+            raise ConfigError(f"expected 0 to {MAX_WAIT:.0f} seconds", at="wait")
+        ends = time.monotonic() + asked.wait
+        while True:
+            page: wire.JournalPage = yield Look(partial(page_of, self.store, asked, secrets=self._secrets))
+            left = ends - time.monotonic()
+            if page.entries or left <= 0 or (caller.expiry is not None and caller.expiry.passed()):
+                return page
+            yield Pause(min(_TAIL_POLL, left))
+
     # --- inside ----------------------------------------------------------------------------------
 
     def _spelled(self, keys: tuple[Key, ...]) -> tuple[Key, ...]:
@@ -730,8 +748,13 @@ SERVED: Final[Mapping[str, Callable[[Courses, Any, Caller], Course[Any]]]] = {
     "approve": Courses.answer,
     "deny": Courses.answer,
     "status": Courses.status,
+    "approvals": Courses.approvals,
+    "journal": Courses.journal,
 }
-"""The course of each operation, by ``GateRequest.operation``; not of ``intercept``, which takes more."""
+"""The course of each operation, by ``GateRequest.operation``.
+
+``intercept`` takes more, and a brief is made of more than a store holds (``callosum.regions.context``).
+"""
 
 
 def journalled(applied: Applied) -> list[Entry]:
@@ -808,63 +831,3 @@ def _scope(who: Who, find: Find, *, durable: bool = False) -> Scope:
 def _just(change: Change, _view: View) -> Change:
     """A step that wants the same whatever it sees."""
     return change
-
-
-# --- output -----------------------------------------------------------------------------------------
-
-
-def status_of(store: Store, namespace: str, key: str | None) -> Status:
-    """What the store shows of live leases and recent actions, of one key or of all."""
-    states = (State.OPEN, State.QUEUED, State.ASKED, State.UNKNOWN)
-    actions = store.live(namespace, states, key)
-    live = [_holding(action) for action in actions if action.approved >= 0]  # a refused question is answered
-    moment = store.now()
-    now = moment / SECOND
-    until = store.observing() / SECOND
-    return Status(
-        locks=tuple(h for h in live if h.state is State.OPEN and h.expires > now),
-        recent_actions=tuple(_recent(action, moment) for action in store.recent(namespace, key)),
-        unknown=tuple(
-            replace(h, state=State.UNKNOWN)
-            for h in live
-            if h.state is State.UNKNOWN or (h.state is State.OPEN and h.expires <= now)
-        ),
-        waiting=tuple(h for h in live if h.state is State.QUEUED and h.expires > now),
-        asked=tuple(h for h in live if h.state is State.ASKED and h.expires > now and not h.approved),
-        observing_until=until if until > now else None,
-    )
-
-
-def _first(names: Iterable[str]) -> str | None:
-    return next(iter(names), None)
-
-
-def _holding(action: Action) -> Holding:
-    return Holding(
-        context_key=_first(visible(action.keys)),
-        instance=action.session,
-        tool=action.tool,
-        tier=action.tier,
-        state=action.state,
-        id=action.id,
-        token=action.id,
-        at=action.started / SECOND,
-        expires=(max(action.expires, action.limit) if action.alive else action.expires) / SECOND
-        if action.alive is not False
-        else 0.0,
-        lock=action.lock,
-        approved=action.approved > 0,
-    )
-
-
-def _recent(action: Action, now: int) -> RecentAction:
-    return RecentAction(
-        context_key=_first(visible(action.keys)),
-        instance=action.session,
-        tool=action.tool,
-        tier=action.tier,
-        state=State.UNKNOWN if lost(action, now) else action.state,
-        id=action.id,
-        at=(action.ended or action.started) / SECOND,
-        reported=bool(action.ended),
-    )

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from msgspec.structs import replace
 
 from callosum import wire
-from callosum.errors import CallosumError, GateUnavailable, NotAPerson, StoreError, StoreUnavailable
+from callosum.errors import CallosumError, ConfigError, GateUnavailable, NotAPerson, StoreError, StoreUnavailable
 from callosum.gate import intake
 from callosum.gate.check import outcome_of
 from callosum.gate.course import SERVED, UNKNOWN, Caller, Course, Courses, Look, Observer, Pause
@@ -175,7 +175,10 @@ class LocalGate(Gate):
             self.take_in()
         if operation in _FOR_PEOPLE:
             caller = self._proven(request, caller)
-        course: Course[R] = SERVED[operation](self.courses, request, caller)
+        serve = SERVED.get(operation)
+        if serve is None:
+            raise ConfigError(f"an embedded gate does not serve {operation}", at="request")
+        course: Course[R] = serve(self.courses, request, caller)
         try:
             return self._drive(course)
         except StoreUnavailable as error:

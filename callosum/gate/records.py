@@ -1,19 +1,33 @@
-"""What is on record, as the wire shows it: the calls that wait for a person, and pages of the journal."""
+"""What is on record, as the wire shows it: leases and recent actions, calls that wait for a person, journal pages."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from callosum import wire
 from callosum.errors import ConfigError
 from callosum.gate.check import check_name, key_of
-from callosum.gate.course import status_of
-from callosum.model import SECOND, Action, Commitment, Conflict, Holding, Mode, Standing
+from callosum.model import (
+    SECOND,
+    Action,
+    Commitment,
+    Conflict,
+    Holding,
+    Mode,
+    RecentAction,
+    Standing,
+    State,
+    Status,
+)
 from callosum.policy.commitments import found_on
+from callosum.policy.evidence import lost
 from callosum.policy.sentence import decided_by
+from callosum.policy.settle import visible
 from callosum.redact import SecretDigests
 from callosum.stores.base import Store
 
@@ -124,3 +138,60 @@ def _position(cursor: str) -> int:
     if not re.fullmatch(r"j(?:0|[1-9][0-9]{0,18})", cursor) or int(cursor[1:]) >= 2**63:
         raise ConfigError("no cursor of this journal", at="cursor")
     return int(cursor[1:])
+
+
+def status_of(store: Store, namespace: str, key: str | None) -> Status:
+    """What the store shows of live leases and recent actions, of one key or of all."""
+    states = (State.OPEN, State.QUEUED, State.ASKED, State.UNKNOWN)
+    actions = store.live(namespace, states, key)
+    live = [_holding(action) for action in actions if action.approved >= 0]  # a refused question is answered
+    moment = store.now()
+    now = moment / SECOND
+    until = store.observing() / SECOND
+    return Status(
+        locks=tuple(h for h in live if h.state is State.OPEN and h.expires > now),
+        recent_actions=tuple(_recent(action, moment) for action in store.recent(namespace, key)),
+        unknown=tuple(
+            replace(h, state=State.UNKNOWN)
+            for h in live
+            if h.state is State.UNKNOWN or (h.state is State.OPEN and h.expires <= now)
+        ),
+        waiting=tuple(h for h in live if h.state is State.QUEUED and h.expires > now),
+        asked=tuple(h for h in live if h.state is State.ASKED and h.expires > now and not h.approved),
+        observing_until=until if until > now else None,
+    )
+
+
+def _first(names: Iterable[str]) -> str | None:
+    return next(iter(names), None)
+
+
+def _holding(action: Action) -> Holding:
+    return Holding(
+        context_key=_first(visible(action.keys)),
+        instance=action.session,
+        tool=action.tool,
+        tier=action.tier,
+        state=action.state,
+        id=action.id,
+        token=action.id,
+        at=action.started / SECOND,
+        expires=(max(action.expires, action.limit) if action.alive else action.expires) / SECOND
+        if action.alive is not False
+        else 0.0,
+        lock=action.lock,
+        approved=action.approved > 0,
+    )
+
+
+def _recent(action: Action, now: int) -> RecentAction:
+    return RecentAction(
+        context_key=_first(visible(action.keys)),
+        instance=action.session,
+        tool=action.tool,
+        tier=action.tier,
+        state=State.UNKNOWN if lost(action, now) else action.state,
+        id=action.id,
+        at=(action.ended or action.started) / SECOND,
+        reported=bool(action.ended),
+    )

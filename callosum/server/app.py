@@ -27,7 +27,6 @@ from callosum.errors import ConfigError, Expired, StoreChanged, StoreError, Stor
 from callosum.gate.check import check_name, check_note, id_of
 from callosum.gate.course import SERVED, UNKNOWN, Caller
 from callosum.gate.intake import check_record, check_seconds
-from callosum.gate.records import approvals_of, page_of
 from callosum.hosts.adapters import adapter_of
 from callosum.hosts.dispatch import Dispatcher
 from callosum.hosts.heard import LastHeard
@@ -56,7 +55,6 @@ from callosum.worktree import located
 
 logger = logging.getLogger("callosum")
 
-_TAIL_POLL: Final = 0.1
 _HOLDS_EVERY: Final = 2.0
 """How often it is looked whether the token of an open stream is still in force, in seconds."""
 
@@ -143,6 +141,15 @@ class Service:
         self.stream.wake()
         return _json(answer)
 
+    async def show(self, request: Request, *, of: type[_Reading]) -> Answer:
+        """Serves a request that only looks, and perhaps waits for something new."""
+        asked = read_query(of, request.scope["query_string"])
+        if asked.namespace is not None:
+            check_name(asked.namespace, "namespace")
+        may_read(_token(request), asked.namespace)
+        caller = Caller(expiry=_expiry(request, None, None, 0.0))
+        return _json(await self.served.drive(SERVED[asked.operation](self.courses, asked, caller)))
+
     # --- endpoints that do more, as ``ENDPOINTS`` says ------------------------------------------
 
     async def intercept(self, request: Request) -> Answer:
@@ -173,12 +180,6 @@ class Service:
             decision = await self.served.intercept(call, len(body), expiry=expiry)
         self.stream.wake()
         return _json(decision)
-
-    async def status(self, request: Request) -> Answer:
-        asked = read_query(wire.StatusQuery, request.scope["query_string"])
-        check_name(asked.namespace, "namespace")
-        may_read(_token(request), asked.namespace)
-        return _json(await self.served.drive(self.courses.status(asked)))
 
     async def brief(self, request: Request) -> Answer:
         asked = read_query(wire.BriefQuery, request.scope["query_string"])
@@ -226,27 +227,6 @@ class Service:
 
     def _brief_of(self, actor: Actor, prompt: str | None) -> wire.Brief:
         return self.brain.brief(actor.instance, actor.session, namespace=actor.namespace, cwd=actor.cwd, prompt=prompt)
-
-    async def approvals(self, request: Request) -> Answer:
-        asked = read_query(wire.ApprovalsQuery, request.scope["query_string"])
-        check_name(asked.namespace, "namespace")
-        may_read(_token(request), asked.namespace)
-        secrets = self.served.gate.rules.secrets
-        return _json(await self.served.read(partial(approvals_of, self.store, asked, secrets=secrets)))
-
-    async def journal(self, request: Request) -> Answer:
-        asked = read_query(wire.JournalQuery, request.scope["query_string"])
-        if not 0 <= asked.wait <= wire.MAX_WAIT:
-            raise ConfigError(f"expected 0 to {wire.MAX_WAIT:.0f} seconds", at="wait")
-        may_read(_token(request), asked.namespace)
-        look = partial(page_of, self.store, asked, secrets=self.served.gate.rules.secrets)
-        ends = time.monotonic() + asked.wait
-        while True:
-            page = await self.served.read(look)
-            left = ends - time.monotonic()
-            if page.entries or left <= 0 or await request.is_disconnected():
-                return _json(page)
-            await self.served.pause(min(_TAIL_POLL, left))
 
     async def take_events(self, request: Request) -> Answer:
         if self.served.stopping:
@@ -431,6 +411,7 @@ def fault(status: int, error: str, at: str = "", **headers: str) -> Answer:
     return Answer(wire.encode(wire.Fault(error, at)), status, named)
 
 
+_Reading = wire.StatusQuery | wire.ApprovalsQuery | wire.JournalQuery
 Handler = Callable[[Service, Request], Awaitable[Answer]]
 
 _OWN: Final = (
@@ -502,10 +483,10 @@ _HANDLERS: Final[Mapping[str, Handler]] = {
         if row.endpoint in _CHANGES
     },
     "POST /intercept": Service.intercept,
-    "GET /status": Service.status,
+    "GET /status": partial(Service.show, of=wire.StatusQuery),
     "GET /brief": Service.brief,
-    "GET /approvals": Service.approvals,
-    "GET /journal": Service.journal,
+    "GET /approvals": partial(Service.show, of=wire.ApprovalsQuery),
+    "GET /journal": partial(Service.show, of=wire.JournalQuery),
     "POST /hooks/{host}": Service.hook,
     "POST /events": Service.take_events,
     "POST /late": Service.late,

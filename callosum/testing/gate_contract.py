@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import pytest
 
+from callosum import wire
 from callosum.errors import ConfigError
 from callosum.gate import Gate
 from callosum.model import MAX_KEY, MAX_NAME, Call, Decision, Kind, State, Verdict
@@ -300,6 +301,24 @@ class GateContract:
         report = gate.complete("mira", id=decision.id, outcome="failed")
         assert (report.ok, report.late, report.state) == (True, True, State.FAILED)
         assert ask("doug", "wipe", params={"n": 2}).proceed
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def test_a_request_does_what_the_method_with_keywords_does(self, gate: Gate) -> None:
+        """Every operation that needs no person, a brief left out."""
+        decision = gate.handle(Call("mira", "mail", {"on": "plan"}))
+        assert decision.proceed
+        assert gate.handle(wire.ReadStatus(context_key="doc:plan")).locks[0].id == decision.id
+        assert gate.handle(wire.Renew(instance="mira", id=decision.id, ttl=60)).ok
+        assert gate.handle(wire.Complete(instance="mira", id=decision.id)).ok
+        assert not gate.complete("mira", id=decision.id).ok
+        assert gate.handle(wire.Lock(instance="mira", context_key="k:1")).acquired
+        assert not gate.lock("doug", "k:1").acquired
+        assert gate.handle(wire.ReleaseAt(instance="mira", context_key="k:1")).ok
+        assert gate.lock("doug", "k:1").acquired
+        asked = gate.handle(Call("mira", "asked", {"on": "plan"}))
+        assert [one.id for one in gate.handle(wire.ApprovalsQuery()).approvals] == [asked.id]
+        assert gate.handle(wire.JournalQuery(limit=1)).entries[0].seq == decision.id
 
     # --- leases ----------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from callosum.guards import guard
 from callosum.model import Call, Event, Kind, Outcome, State, Verdict
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings
-from callosum.stdio import LocalRecords, serve
+from callosum.stdio import briefs_of, serve
 from callosum.stores.base import Store
 from callosum.stores.postgres import PostgresStore
 from callosum.stores.postgres import link as postgres_link
@@ -282,7 +282,7 @@ def test_child_on_pipes_takes_back_what_could_not_be_confirmed(gate: LocalGate, 
     disk.broken = True
     asked = {"instance": "mira", "tool": "delete_repository", "params": DELETE}
     pipe = Pipe({"id": 1, "method": "intercept", "params": asked})
-    assert serve(gate, LocalRecords(gate), pipe)
+    assert serve(gate, briefs_of(gate), pipe)
     (answer,) = pipe.answers
     assert (answer["error"]["code"], answer["error"]["data"]) == (-32000, {"kind": "Unconfirmed"})
     assert "taken back" in answer["error"]["message"]
@@ -296,7 +296,7 @@ def test_child_on_pipes_decides_nothing_that_has_expired(gate: LocalGate) -> Non
         {"id": 1, "method": "intercept", "params": {**late, "tool": "delete_repository", "params": DELETE}},
         {"id": 2, "method": "lock", "params": {**late, "contextKey": KEY, "tier": 4}},
     )
-    assert serve(gate, LocalRecords(gate), pipe)
+    assert serve(gate, briefs_of(gate), pipe)
     assert [one["error"]["data"]["kind"] for one in pipe.answers] == ["Expired", "Expired"]
     assert [one.body["reason"] for one in gate.entries()] == ["expired", "expired"]
     assert_nothing_is_open(gate)

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from callosum import wire
-from callosum.gate import LocalGate
+from callosum.errors import ConfigError
 from callosum.guards import AsyncGate
 from callosum.model import Call, GateRequest, Host
 from callosum.operations import BY_NAME, OPERATIONS, AsyncMethods, Gate
-from callosum.stdio import METHODS, LocalRecords
+from callosum.stdio import METHODS
 from tests.support.world import World
 
-RECORDS = {"brief", "approvals", "journal"}
-"""The operations that need more than a gate."""
+NO_METHOD = {"brief", "approvals", "journal"}
+"""The operations that ``Gate`` has no method for."""
 HOST = Host(7, 1.0, "here")
 
 
@@ -93,7 +93,7 @@ ASKED: dict[str, tuple[Callable[[Gate], object], GateRequest[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(BY_NAME.keys() - RECORDS))
+@pytest.mark.parametrize("name", sorted(BY_NAME.keys() - NO_METHOD))
 def test_keywords_become_the_request_with_every_field(name: str) -> None:
     ask, wanted = ASKED[name]
     gate = Recording()
@@ -107,7 +107,7 @@ def test_keywords_become_the_request_with_every_field(name: str) -> None:
 
 def test_coroutines_take_what_the_methods_take() -> None:
     names = {name for name, _ in inspect.getmembers(Gate, inspect.isfunction) if not name.startswith("_")}
-    assert names == {"handle", *BY_NAME} - RECORDS
+    assert names == {"handle", *BY_NAME} - NO_METHOD
     gate = AsyncGate(Recording())
     for name in names - {"handle", "intercept"}:
         assert inspect.signature(getattr(gate, name)) == inspect.signature(getattr(Recording(), name))
@@ -127,7 +127,7 @@ def test_a_coroutine_asks_as_its_method_does() -> None:
     assert recording.asked == [wire.Renew(instance="mira", id=7)] * 2 + [Call("mira", "look")]
 
 
-def test_every_operation_is_served_by_an_embedded_gate_and_its_records(tmp_path: Path) -> None:
+def test_every_operation_but_a_brief_is_served_by_an_embedded_gate(tmp_path: Path) -> None:
     world = World(tmp_path)
     held = world.ask("mira", "act3", "/a")
     asked: list[GateRequest[Any]] = [
@@ -140,15 +140,14 @@ def test_every_operation_is_served_by_an_embedded_gate_and_its_records(tmp_path:
         wire.Approve(id=held.id),
         wire.Deny(id=held.id),
         wire.ReadStatus(),
-        wire.ReadBrief(instance="mira"),
         wire.ApprovalsQuery(),
         wire.ReadJournal(),
     ]
-    assert {request.operation for request in asked} == BY_NAME.keys()
-    records = LocalRecords(world.gate)
+    assert {request.operation for request in asked} == BY_NAME.keys() - {"brief"}
     for request in asked:
-        gate: LocalGate | LocalRecords = records if request.operation in RECORDS else world.gate
-        assert isinstance(gate.handle(request), BY_NAME[request.operation].answer)
+        assert isinstance(world.gate.handle(request), BY_NAME[request.operation].answer)
+    with pytest.raises(ConfigError, match="does not serve brief"):
+        world.gate.handle(wire.ReadBrief(instance="mira"))
 
 
 def test_every_operation_is_a_method_of_json_rpc_and_has_one_endpoint() -> None:

@@ -21,7 +21,7 @@ from callosum import __version__, stdio, wire
 from callosum.errors import ConfigError, StoreUnavailable
 from callosum.gate import LocalGate
 from callosum.model import Applied, Call, Decision
-from callosum.stdio import Lines, LocalRecords, Pipes, Workers, serve
+from callosum.stdio import Lines, Pipes, Workers, briefs_of, serve
 from callosum.stores.base import Request
 from callosum.stores.memory import MemoryStore
 from tests.support.world import World
@@ -55,7 +55,7 @@ def tell(gate: LocalGate, *lines: bytes | str, piece: int = 1 << 16, **options: 
     """What is answered to these lines, in order of the ids where there are some."""
     text = b"".join((line if isinstance(line, bytes) else line.encode()) + b"\n" for line in lines)
     channel = Streams(text, piece)
-    assert serve(gate, LocalRecords(gate), channel, **options)
+    assert serve(gate, briefs_of(gate), channel, **options)
     written = channel.sink.getvalue()
     assert not written or written.endswith(b"\n")
     return [json.loads(line) for line in written.splitlines()]
@@ -98,7 +98,7 @@ def gate(world: World) -> LocalGate:
 )
 def test_an_id_comes_back_as_it_was_written(gate: LocalGate, id: str) -> None:
     channel = Streams(f'{{"jsonrpc":"2.0","id":{id},"method":"health"}}\n'.encode())
-    serve(gate, LocalRecords(gate), channel)
+    serve(gate, briefs_of(gate), channel)
     assert f'"id":{id},"result"'.encode() in channel.sink.getvalue()
 
 
@@ -199,10 +199,10 @@ def test_blank_lines_and_carriage_returns_are_passed_over(gate: LocalGate) -> No
 def test_the_last_line_needs_no_end(gate: LocalGate) -> None:
     for text in (request("health"), "\n" + request("health")):
         channel = Streams(text.encode())
-        serve(gate, LocalRecords(gate), channel)
+        serve(gate, briefs_of(gate), channel)
         assert channel.sink.getvalue().count(b'"result"') == 1
     channel = Streams(request("intercept", act("mira", "act3", "a")).encode()[:-1])
-    serve(gate, LocalRecords(gate), channel)
+    serve(gate, briefs_of(gate), channel)
     assert b"-32700" in channel.sink.getvalue()
     assert not gate.entries()
 
@@ -509,7 +509,7 @@ def test_a_fault_in_the_reading_itself_does_not_end_it(
 
 def test_the_records_refuse_what_is_no_cursor(gate: LocalGate) -> None:
     with pytest.raises(ConfigError, match="cursor"):
-        LocalRecords(gate).handle(wire.ReadJournal(cursor="j"))
+        gate.handle(wire.ReadJournal(cursor="j"))
 
 
 # --- over pipes: who waits for whom -------------------------------------------------------------------
@@ -527,7 +527,7 @@ class Talk:
 
         def work() -> None:
             try:
-                self.done = serve(gate, LocalRecords(gate), self.channel, **options)
+                self.done = serve(gate, briefs_of(gate), self.channel, **options)
             except OSError as error:
                 self.done = error
             self.channel.close()
@@ -748,7 +748,7 @@ def test_a_full_disk_is_no_quiet_end(gate: LocalGate) -> None:
     channel = Pipes(theirs, full)
     os.write(to, request("health").encode() + b"\n" + request("health").encode() + b"\n")
     with pytest.raises(OSError, match="space"):
-        serve(gate, LocalRecords(gate), channel)
+        serve(gate, briefs_of(gate), channel)
     channel.close()
     for handle in (theirs, to, full):
         os.close(handle)
@@ -764,7 +764,7 @@ def test_a_long_answer_gets_through_a_pipe_that_does_not_block(world: World) -> 
     channel = Pipes(theirs, ours)
     os.write(to, request("journal", {"limit": 1000}).encode() + b"\n")
     os.close(to)
-    worker = threading.Thread(target=serve, args=(world.gate, LocalRecords(world.gate), channel))
+    worker = threading.Thread(target=serve, args=(world.gate, briefs_of(world.gate), channel))
     worker.start()
     with os.fdopen(back, "rb") as answers:
         assert len(json.loads(answers.readline())["result"]["entries"]) == 400
