@@ -190,7 +190,7 @@ class GateContract:
         decision = ask("mira", "wipe", session="a")
         assert not ask("mira", "wipe", session="b", params={"n": 2}).proceed
         assert not gate.complete("mira", id=decision.id, session="b").ok
-        assert not gate.complete("mira", id=decision.id).ok
+        assert not gate.status("doc:plan").locks
         assert gate.complete("mira", id=decision.id, session="a").ok
 
     # --- complete --------------------------------------------------------------------------------
@@ -311,7 +311,7 @@ class GateContract:
         assert gate.handle(wire.ReadStatus(context_key="doc:plan")).locks[0].id == decision.id
         assert gate.handle(wire.Renew(instance="mira", id=decision.id, ttl=60)).ok
         assert gate.handle(wire.Complete(instance="mira", id=decision.id)).ok
-        assert not gate.complete("mira", id=decision.id).ok
+        assert not gate.status("doc:plan").locks
         assert gate.handle(wire.Lock(instance="mira", context_key="k:1")).acquired
         assert not gate.lock("doug", "k:1").acquired
         assert gate.handle(wire.ReleaseAt(instance="mira", context_key="k:1")).ok
