@@ -33,11 +33,11 @@ class Watch:
         self.file = file
         self.inode = os.fstat(file).st_ino
         self._header = b""
-        self._stride = 0
+        self._stride = _FRAME
         self._count = 0
         """How many frames were there, from the first one on without a gap."""
         self._left = 0
-        """Number of the last frame at the first look: a crash of the machine may leave frames behind a gap."""
+        """How many frames fitted in at the first look: a crash of the machine may leave some behind a gap."""
         self.emptied = False
         """Whether the log was found empty after it had something: a checkpoint did that, or somebody else."""
 
@@ -56,30 +56,25 @@ class Watch:
     def _look(self, header: bytes) -> bool:
         known, self._header = self._header, header
         self.emptied = bool(known) and not header
+        fitting = (os.lseek(self.file, 0, os.SEEK_END) - _HEADER) // self._stride
+        count = self._count
         if header != known:
             self._stride = _FRAME + int.from_bytes(header[_PAGE], "big")
-            self._count = self._count_far() if any(header) else 0
-            self._left = self._last()
+            self._count = self._far(0) if any(header) else 0
+            self._left = (os.lseek(self.file, 0, os.SEEK_END) - _HEADER) // self._stride
             return not header or (any(header) and len(header) == _HEADER)
-        if not header:
-            return True
-        if self._count and not self._has(self._count - 1):
+        if count and not self._has(count - 1):
             return False
-        while True:
-            while self._has(self._count):
-                self._count += 1
-            last = self._last()
-            if last <= max(self._count, self._left) or not self._has(last):
-                return True
-            if not self._has(self._count):  # nobody has just written it: there is a gap in front of the last frame
-                return False
+        if fitting > max(count, self._left) and self._has(fitting - 1):  # it grew: the last frame is at its end
+            self._count = fitting
+            return self._has(count)  # else there is a gap
+        if fitting != count and header:
+            self._count = self._far(count)
+        return True
 
-    def _last(self) -> int:
-        return (os.lseek(self.file, 0, os.SEEK_END) - _HEADER) // self._stride - 1
-
-    def _count_far(self) -> int:
-        """Return the number of frames of a log that is not known yet, which may be thousands."""
-        count, step = 0, 1
+    def _far(self, count: int) -> int:
+        """Return the number of frames, of which ``count`` are known; there may be thousands more."""
+        step = 1
         while self._has(count + step - 1):
             count, step = count + step, step * 2
         while step > 1:
