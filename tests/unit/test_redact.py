@@ -592,6 +592,7 @@ def test_a_secret_with_something_unseen_within_is_not_said() -> None:
         ("the password for user 'ana' is 'X1y2'", "the password for user 'ana' is '[redacted]'"),
         ("pac key 7 045802150C2E", "pac key 7 [redacted]"),
         (f"abc.{ALNUM}.{ALNUM[::-1]} is it", "[redacted] is it"),
+        (r"Authorization: Bearer X1y2z3w4\nHost: x.org", r"Authorization: [redacted]\nHost: x.org"),
         ("A_SECRET=ghp_aB3dE6gH1jK4mN7pQ0sT2vW5yZ8.X1", "A_SECRET=[redacted]"),
         (f"https://x/hooks/{'0a1b2c3d' * 4}:{'4e5f6a7b' * 8}", "https://x/hooks/[redacted]"),
     ],
