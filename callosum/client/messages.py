@@ -17,8 +17,8 @@ from callosum import wire
 from callosum.client.errors import BadAnswer, Busy
 from callosum.client.transport import Answer
 from callosum.errors import ConfigError, StoreUnavailable, Unconfirmed
-from callosum.model import MAX_KEY, Call, Decision, GateRequest, LockResult, Report, Status, Tier
-from callosum.operations import Operation
+from callosum.model import MAX_KEY, Call, Decision, GateRequest, LockResult, Report, Tier
+from callosum.operations import OPERATIONS, Operation
 
 _MAX_TEXT: Final = 2000
 _NOT_DONE: Final = frozenset((408, 425, 429))
@@ -87,15 +87,14 @@ def fault_of(answer: Answer) -> Exception:
 _DECISION: Final = msgspec.json.Decoder(Decision)
 _FAULT: Final = msgspec.json.Decoder(wire.Fault)
 _ANY: Final = msgspec.json.Decoder()
-read_report: Final = _reader(msgspec.json.Decoder(Report))
-read_locked: Final = _reader(msgspec.json.Decoder(LockResult))
-read_accepted: Final = _reader(msgspec.json.Decoder(wire.Accepted))
-read_any: Final = _reader(_ANY)
 READERS: Final[Mapping[Any, Callable[[Answer], Any]]] = {
-    Report: read_report,
-    **{kind: _reader(msgspec.json.Decoder(kind)) for kind in (Status, wire.Approvals, wire.JournalPage, wire.Brief)},
+    kind: _reader(msgspec.json.Decoder(kind)) for kind in {row.answer for row in OPERATIONS}
 }
 """What reads the reply of an operation, by its type."""
+read_report: Final[Callable[[Answer], Report]] = READERS[Report]
+read_locked: Final[Callable[[Answer], LockResult]] = READERS[LockResult]
+read_accepted: Final = _reader(msgspec.json.Decoder(wire.Accepted))
+read_any: Final = _reader(_ANY)
 
 
 # --- writing requests ----------------------------------------------------------------------------------
