@@ -190,7 +190,7 @@ class GateContract:
         decision = ask("mira", "wipe", session="a")
         assert not ask("mira", "wipe", session="b", params={"n": 2}).proceed
         assert not gate.complete("mira", id=decision.id, session="b").ok
-        assert not gate.status("doc:plan").locks
+        assert not gate.complete("mira", id=decision.id).ok
         assert gate.complete("mira", id=decision.id, session="a").ok
 
     # --- complete --------------------------------------------------------------------------------
