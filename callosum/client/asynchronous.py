@@ -7,19 +7,20 @@ sent that would end their waiting.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
+from typing import Final, ParamSpec, Self, TypedDict, TypeVar, Unpack
 
 from callosum.client.client import CallosumClient, EventStream, StreamEvent
 from callosum.errors import CallosumError
 from callosum.model import Call, Decision, GateRequest
 from callosum.operations import AsyncMethods
-from callosum.wire import JournalPage, JournalQuery
+from callosum.wire import JournalQuery
 
 logger = logging.getLogger("callosum")
 
@@ -28,6 +29,7 @@ THREADS: Final = 32
 WAITERS: Final = 256
 """Most calls at once that wait for their turn, most tails of the journal and most readers of events."""
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -60,6 +62,7 @@ class AsyncCallosumClient(AsyncMethods):
         self._long = ThreadPoolExecutor(WAITERS, "callosum-waiter")
         self.report = self._awaited(client.report)
         self.brief = self._awaited(client.brief)
+        self.journal = self._waiting(client.journal)
         self.approvals = self._awaited(client.approvals)
         self.emit = self._awaited(client.emit)
         self.health = self._awaited(client.health)
@@ -101,11 +104,6 @@ class AsyncCallosumClient(AsyncMethods):
             future.add_done_callback(partial(self._abandoned, call))
             raise
 
-    async def journal(self, cursor: str = "", **more: Any) -> JournalPage:
-        """Returns a page of the journal; takes what ``CallosumClient.journal`` takes."""
-        pool = self._long if more.get("wait") else self._short
-        return await asyncio.wrap_future(pool.submit(self.client.journal, cursor, **more))
-
     async def events(
         self, types: str = "*", *, last_id: str = "", namespace: str | None = None
     ) -> AsyncGenerator[StreamEvent, None]:
@@ -138,6 +136,16 @@ class AsyncCallosumClient(AsyncMethods):
                 )
         except CallosumError as error:
             logger.warning("%s was decided for nobody, and that could not be reported: %s", call.tool, error)
+
+    def _waiting(self, method: Callable[P, R]) -> Callable[P, Awaitable[R]]:
+        """Make a coroutine of a method that may be told to ``wait``."""
+
+        @functools.wraps(method)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            pool = self._long if kwargs.get("wait") else self._short
+            return await asyncio.wrap_future(pool.submit(method, *args, **kwargs))
+
+        return call
 
     async def _run(self, method: Callable[[], R]) -> R:
         return await asyncio.wrap_future(self._short.submit(method))

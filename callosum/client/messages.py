@@ -172,9 +172,21 @@ def sent_as(row: Operation, request: GateRequest[Any]) -> tuple[str, bytes | Non
         return row.path.format(id=request.id), written(answer)
     if row.method == "POST":
         return row.path, written(request)
-    fields = msgspec.to_builtins(request)
+    if row.method == "GET" and type(request) is not row.query:
+        request = _as_query(row, request)
+    fields = msgspec.to_builtins(request, enc_hook=str)
     path = row.path.format(key=quoted(fields.pop("contextKey"))) if "{key}" in row.path else row.path
     return f"{path}{query_of(fields)}", None
+
+
+def _as_query(row: Operation, request: Any) -> Any:
+    """Return the request as its endpoint takes it: names and defaults may be others than those of JSON-RPC."""
+    kind: Any = row.query
+    taken = kind.__struct_fields__
+    for name in request.__struct_fields__:
+        if name not in taken and getattr(request, name) is not None:
+            raise ConfigError(f"{row.endpoint} does not take it", at=name)
+    return kind(**{name: getattr(request, name) for name in taken if hasattr(request, name)})
 
 
 def query_of(fields: Mapping[str, object]) -> str:

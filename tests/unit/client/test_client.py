@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from callosum import wire
 from callosum.bootclock import boot_id
 from callosum.client import AsyncCallosumClient, CallosumClient, StreamEvent
 from callosum.client.asynchronous import Options
@@ -263,6 +264,21 @@ def test_what_only_looks(clients: Callable[..., CallosumClient]) -> None:
             "GET /journal", "GET /journal?namespace=default", "GET /approvals", "GET /approvals?session=mira%2Fdesk", "GET /health", "POST /events",
         ]  # fmt: skip
         assert peer.seen[-1].json == [{"type": "input.received", "at": 1}, {"type": "x"}]
+
+
+def test_a_request_of_json_rpc_means_the_same_over_http(clients: Callable[..., CallosumClient]) -> None:
+    script = by_target(journal=replies({"entries": [], "cursor": "c2"}), brief=replies({"text": ""}))
+    with Peer(script) as peer:
+        client = quick(clients(peer.url))
+        client.handle(wire.ReadJournal(limit=5))
+        client.handle(wire.ReadJournal(namespace=None))
+        client.handle(wire.ReadBrief(instance="mira", keys=("doc:a", "doc:b")))
+        with pytest.raises(ConfigError, match="GET /brief does not take it") as caught:
+            client.handle(wire.ReadBrief(instance="mira", prompt="mend it"))
+        assert caught.value.at == "prompt"
+        assert [request.target for request in peer.seen] == [
+            "/journal?limit=5&namespace=default", "/journal", "/brief?instance=mira&key=doc%3Aa&key=doc%3Ab",
+        ]  # fmt: skip
 
 
 def test_health_of_a_gate_that_is_not_well(clients: Callable[..., CallosumClient]) -> None:
