@@ -52,6 +52,16 @@ def above(name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
+@lru_cache(4096)
+def covering(name: str) -> tuple[str, ...]:
+    """Return a key, the trees above it and what it is a facet of."""
+    found = [name, *(other for other in above(name) if other[-1] == "/")]
+    bar = name.find("|")
+    if bar >= 0 and name[:bar] not in found:
+        found.append(name[:bar])
+    return tuple(found)
+
+
 def cover(name: str) -> str:
     """Return what is noted of a key so that others find it from below: its tree or its bar; ``""`` for a plain key."""
     bar = name.find("|")

@@ -41,9 +41,10 @@ from callosum.model import (
 from callosum.policy.commitments import COMMITTED, counts, found_on
 from callosum.process import alive
 from callosum.stores.base import KEY_USED, LOOK_BACK, Clock, Health, Kin, Nearby, Probe, Request
+from callosum.stores.keys import covering
 from callosum.stores.neighbours import around
 from callosum.stores.records import LIVE, REMEMBERED, TAKEN_BACK, Record, acted, finished, probed
-from callosum.stores.view import Fetched, chain, meant, related, twins, views, waiting
+from callosum.stores.view import Fetched, chain, meant, twins, views, waiting
 
 _Place = tuple[str, str, str]
 """Namespace, session and key of a mark."""
@@ -410,7 +411,7 @@ class _Look:
     def last_look(self, key: str) -> int:
         """When the session last looked at a key, or acted on it, itself or through a tree above."""
         fetched, me = self.fetched(""), self.scope.session
-        over = related(Key(key), ())[0]
+        over = covering(key)
         acts = [a.started for name in over for a in fetched.newest(name) if a.session == me and acted(a)]
         return max([fetched.marks.get((name, me), NO_MARK).read for name in over] + acts)
 

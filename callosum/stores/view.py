@@ -29,7 +29,7 @@ from callosum.model import (
     sees,
 )
 from callosum.policy.commitments import found_on
-from callosum.stores.keys import above, span
+from callosum.stores.keys import above, covering, span
 from callosum.stores.records import ACTED, LIVE, acted, finished
 
 GENERATIONS: Final = 16
@@ -134,12 +134,9 @@ def related(key: Key, names: Sequence[str]) -> tuple[Sequence[str], Sequence[str
     Whoever only looks at a tree is not shown what lies in it, which may be a million keys.
     """
     name = key.name
-    if len(names) == 1 and names[0] == name:
+    if not names or (len(names) == 1 and names[0] == name):
         return names, ()
-    around = [name, *above(name)]
-    bar = name.find("|")
-    if bar >= 0 and name[:bar] not in around:
-        around.append(name[:bar])
+    around = covering(name)
     if name[-1] != "/":
         low, high = name + "|", name + "}"
     elif key.mode is _READ:

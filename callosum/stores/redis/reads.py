@@ -8,7 +8,7 @@ from typing import Final
 from callosum.model import Action, Key, Scope, State
 from callosum.policy.commitments import COMMITTED, counts
 from callosum.stores.base import LOOK_BACK, Kin, Nearby, Probe
-from callosum.stores.keys import above
+from callosum.stores.keys import covering
 from callosum.stores.neighbours import around
 from callosum.stores.records import LIVE
 from callosum.stores.redis.names import Space
@@ -137,7 +137,7 @@ class Reads:
 
     def _looks(self, space: Space, sessions: Sequence[str], keys: Iterable[str]) -> dict[str, int]:
         """When one of these sessions last looked at a key, or acted on it, itself or through what covers it."""
-        covers = {key: _covers(key) for key in keys}
+        covers = {key: covering(key) for key in keys}
         names = sorted({name for group in covers.values() for name in group})
         if not (names and sessions):
             return {}
@@ -188,11 +188,6 @@ class Reads:
 
 
 # --- words ----------------------------------------------------------------------------------------
-
-
-def _covers(key: str) -> list[str]:
-    """A key and all that covers it."""
-    return [key, *(name for name in above(key) if name[-1] == "/"), *([key[: key.index("|")]] if "|" in key else [])]
 
 
 def _last_look(known: Known) -> int:

@@ -276,20 +276,22 @@ class Look(Struct, gc=False):
         fetched = self.fetched
         if mine is not None:
             fetched.marks[shown, me] = mark
-        on = fetched.on(shown)
-        for row in rows[:LATEST]:
-            self._add(on, row, MARK_WIDTH, shown, key.mode)
+        if rows:
+            self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode)
         for predecessor in predecessors:
             row = self.execute(_OWN, (name, predecessor)).fetchone()
             if row is not None:
                 fetched.marks[shown, predecessor] = mark_of(row)
-                self._add(on, row, MARK_WIDTH, shown, Mode.READ)
+                self._add((row,), MARK_WIDTH, shown, Mode.READ)
         if live and self.scope.live:
             self._live(name, shown)
         if related or is_tree:
             self._relatives(key, name, related)
-        if acted is not None and acted not in on and (row := self.execute(_BY_ID, (acted,)).fetchone()) is not None:
-            on[acted] = action_of(row, 0, shown, self.probe)
+        if acted is not None and acted not in fetched.acts.get(shown, ()):
+            own = own_of(me, acted)
+            if fetched.acts and (row := self.execute(_BY_ID, (acted,)).fetchone()) is not None:
+                own = action_of(row, 0, shown, self.probe)
+            fetched.on(shown)[acted] = own
         return None
 
     def _rows(self, name: str, mode: Mode) -> tuple[list[Any], Any]:
@@ -344,8 +346,8 @@ class Look(Struct, gc=False):
                 continue
             shown = bare(other, space)
             rows, mine = self._rows(other, Mode.WRITE)
-            for row in rows[:LATEST]:
-                self._add(fetched.on(shown), row, MARK_WIDTH, shown, key.mode)
+            if rows:
+                self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode)
             if mine is not None:
                 fetched.marks[shown, me] = mark_of(mine)
             if scope.live:
@@ -355,8 +357,7 @@ class Look(Struct, gc=False):
                 for row in self.execute(_LIVE_BELOW, (low, high)).fetchall():
                     self._add_live((row,), bare(row[0], space))
             for row in self.execute(_LATEST_BELOW, (low, high, me)).fetchall():
-                shown = bare(row[0], space)
-                self._add(fetched.on(shown), row, 1, shown, key.mode)
+                self._add((row,), 1, bare(row[0], space), key.mode)
             if key.mode is Mode.WRITE:
                 for row in self.execute(_STALE_BELOW, (low, high, me)).fetchall():
                     shown = bare(row[0], space)
@@ -385,7 +386,7 @@ class Look(Struct, gc=False):
 
     def _add_live(self, rows: Sequence[Any], shown: str) -> None:
         """Adds live actions, unless they are there as acts."""
-        on = self.fetched.on(shown)
+        on = self.fetched.on(shown) if rows else {}
         for row in rows:
             if row[1] not in on:
                 on[row[1]] = self._with_params(action_of(row, 1, shown, self.probe))
@@ -410,23 +411,27 @@ class Look(Struct, gc=False):
         row = self.execute("select value from meta where name = ?", (f"params:{action.id}",)).fetchone()
         return replace(action, answer=row[0]) if row else action
 
-    def _add(self, on: dict[int, Action], row: Sequence[Any], at: int, shown: str, asking: Mode) -> None:
-        """Adds a session's newest action, and behind it the newest that counts, if that is an older one."""
-        if row[at] is None:
-            return
-        action = action_of(row, at, shown, self.probe)
-        on[action.id] = action
-        floor = self.scope.floor
-        if not floor or asking is Mode.READ or counts(action, asking, floor):
-            return
-        keys = row[at + 10]
+    def _add(self, rows: Sequence[Any], at: int, shown: str, asking: Mode) -> None:
+        """Adds each session's newest action, and behind it the newest that counts, if that is an older one.
+
+        The columns of an action begin at ``at``.
+        """
+        on, floor = self.fetched.on(shown), self.scope.floor if asking is not Mode.READ else 0
+        for row in rows:
+            if row[at] is not None:
+                action = on[row[at]] = action_of(row, at, shown, self.probe)
+                if floor and not counts(action, asking, floor):
+                    self._walk(on, row[at + 10], shown, asking)
+
+    def _walk(self, on: dict[int, Action], keys: str | None, shown: str, asking: Mode) -> None:
+        """Adds the newest action that counts behind one with these ``keys``."""
         for _ in range(_WALK):
             before = before_of(keys, shown)
             found = self.execute(_BY_ID, (before,)).fetchone() if before else None
             if found is None:
                 return
             action, keys = action_of(found, 0, shown, self.probe), found[10]
-            if counts(action, asking, floor) and action.state not in TAKEN_BACK:
+            if counts(action, asking, self.scope.floor) and action.state not in TAKEN_BACK:
                 on[action.id] = action
                 return
 
