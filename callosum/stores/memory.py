@@ -23,19 +23,15 @@ from callosum.model import (
     Action,
     Applied,
     Change,
-    Content,
     Entry,
-    Event,
     Find,
     Key,
     Mark,
     Mode,
     Move,
-    Opening,
     Scope,
     Settle,
     State,
-    Verdict,
     View,
 )
 from callosum.policy.commitments import COMMITTED, counts, found_on
@@ -43,8 +39,9 @@ from callosum.process import alive
 from callosum.stores.base import KEY_USED, LOOK_BACK, Clock, Health, Kin, Nearby, Probe, Request
 from callosum.stores.keys import covering
 from callosum.stores.neighbours import around
-from callosum.stores.records import LIVE, REMEMBERED, TAKEN_BACK, Record, acted, finished, probed
+from callosum.stores.records import LIVE, REMEMBERED, Record, acted, finished, happened, probed
 from callosum.stores.view import Fetched, chain, meant, twins, views, waiting
+from callosum.stores.writes import about, kept, revised, settled, takes_back
 
 _Place = tuple[str, str, str]
 """Namespace, session and key of a mark."""
@@ -198,7 +195,7 @@ class MemoryStore:
             return Kin(known.parent, known.continues)
 
     def _shown(self, act: Record) -> Action:
-        return _through_first(probed(act.action, self._probe))
+        return probed(act.action, self._probe)
 
     def observing(self) -> int:
         return self._held.observe
@@ -327,7 +324,7 @@ class MemoryStore:
     def _newest(self, namespace: str, key: str) -> dict[str, Action]:
         """Each session's newest act on a key."""
         acts = (act.action for _, act in sorted(self._held.acts.items()) if act.opened)
-        return {a.session: a for a in acts if a.namespace == namespace and acted(a) and _writes(a, key)}
+        return {a.session: a for a in acts if a.namespace == namespace and happened(a) and _writes(a, key)}
 
     def size(self) -> int:
         with self._lock:
@@ -429,7 +426,7 @@ class _Look:
         act = self.held.acts.get(find.id)
         if act is None or act.action.namespace != self.scope.namespace:
             return None
-        return _through_first(probed(act.action, self.probe))
+        return probed(act.action, self.probe)
 
 
 # --- applying ---------------------------------------------------------------------------------------
@@ -439,8 +436,7 @@ def _apply(held: _Held, scope: Scope, change: Change, view: View) -> Applied:
     for settle in change.settles:
         _settle(held, settle)
     for revision in change.revisions:
-        act = held.acts[revision.action.id]
-        held.acts[revision.action.id] = replace(act, action=replace(act.action, content=revision.content))
+        held.acts[revision.action.id] = revised(held.acts[revision.action.id], revision)
     if change.observe_until is not None:
         held.observe = change.observe_until
     ids = tuple(range(view.now, view.now + len(change.entries)))
@@ -448,10 +444,14 @@ def _apply(held: _Held, scope: Scope, change: Change, view: View) -> Applied:
         own = id == ids[-1] and change.open is not None
         body = msgspec.json.encode(entry.body)
         held.entries[id] = replace(
-            _about(held, entry), seq=id, action=id if own else entry.action, body=msgspec.json.decode(body)
+            about(entry, held.acts.get(entry.action)),
+            seq=id,
+            action=id if own else entry.action,
+            body=msgspec.json.decode(body),
         )
-        if id == ids[-1]:
-            _keep(held, scope, change, id, body if entry.body else b"")
+        if id == ids[-1] and (record := kept(id, change, scope)) is not None:
+            answer = body if entry.body else b""
+            held.acts[id] = replace(record, action=replace(record.action, answer=answer))
     _move(held, scope, change.moves, ids[-1] if change.open is not None else 0)
     if ids:
         old = held.sessions.get((scope.namespace, scope.session), _Session())
@@ -459,50 +459,6 @@ def _apply(held: _Held, scope: Scope, change: Change, view: View) -> Applied:
             view.now, scope.parent or old.parent, scope.continues or old.continues
         )
     return Applied(change, ids, view.now)
-
-
-def _about(held: _Held, entry: Entry) -> Entry:
-    """An entry about an action: tool, tier and keys are the action's."""
-    act = held.acts.get(entry.action)
-    if act is None:
-        return entry
-    return replace(entry, tool=act.action.tool, tier=act.action.tier, keys=act.action.keys)
-
-
-def _keep(held: _Held, scope: Scope, change: Change, id: int, answer: bytes) -> None:
-    """Makes the decision's own entry an action, or a refused call that a person may still approve."""
-    entry, opening = change.entries[-1], change.open
-    refused = opening is None and entry.event is Event.INTERCEPT
-    if opening is None and not refused:
-        return
-    opening = opening or Opening(State.ASKED, 0, content=change.content or Content())
-    acts = opening.state in (State.OPEN, State.DONE)
-    held.acts[id] = Record(
-        Action(
-            id,
-            entry.namespace,
-            entry.session,
-            entry.tool,
-            entry.tier or 0,
-            opening.state,
-            id,
-            expires=opening.expires,
-            limit=opening.limit,
-            run=entry.run,
-            rule=entry.rule,
-            lock=opening.lock,
-            host=opening.host,
-            content=opening.content,
-            keys=entry.keys,
-            supersedes=opening.supersedes,
-            verdict=entry.verdict or Verdict.ALLOW,
-            answer=answer,
-        ),
-        opened=not refused,
-        call=(scope.call or b"") if acts else b"",
-        prints=tuple(print_ for print_ in opening.prints if print_) if acts else (),
-        params=opening.params or b"",
-    )
 
 
 def _move(held: _Held, scope: Scope, moves: Sequence[Move], id: int) -> None:
@@ -517,18 +473,10 @@ def _move(held: _Held, scope: Scope, moves: Sequence[Move], id: int) -> None:
 
 
 def _settle(held: _Held, settle: Settle) -> None:
-    act = held.acts[settle.action.id]
-    action = replace(
-        act.action,
-        state=settle.state,
-        ended=settle.ended,
-        expires=act.action.expires if settle.expires is None else settle.expires,
-        approved=act.action.approved if settle.approved is None else settle.approved,
-    )
-    held.acts[action.id] = replace(act, action=action, opened=True)
-    if settle.state not in TAKEN_BACK:
-        return
-    for key in action.keys if act.action.state is not State.QUEUED else ():
+    before = held.acts[settle.action.id]
+    action = before.action
+    held.acts[action.id] = settled(before, settle)
+    for key in action.keys if takes_back(before, settle) else ():
         place = (action.namespace, action.session, key.name)
         reads = tuple(read for read in held.reads.get(place, ()) if read[1] != action.id)
         if reads != held.reads.get(place, ()):
@@ -541,12 +489,6 @@ def _settle(held: _Held, settle: Settle) -> None:
 
 def _names(keys: Iterable[Key]) -> list[str]:
     return [key.name for key in keys]
-
-
-def _through_first(action: Action) -> Action:
-    """The action as it is found through its first key."""
-    first = action.keys[0] if action.keys else Key("")
-    return replace(action, key=first.name, mode=first.mode)
 
 
 def _dated(action: Action) -> int:

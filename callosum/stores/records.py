@@ -30,7 +30,8 @@ class Record(Struct, frozen=True, gc=False):
 
     ``opened`` is False for a refused call that a person may still approve. ``call`` is the identity under which a
     repeat finds the action, ``prints`` are the digests under which others do, ``params`` those of a question while it
-    is pending; empty where there are none. ``action.answer`` is empty and ``action.alive`` None.
+    is pending; empty where there are none. ``raw`` is the content as it was found, so that it stays as another version
+    wrote it; empty for one that was made here. ``action`` is as found through its first key; ``alive`` is unset.
     """
 
     action: Action
@@ -38,6 +39,7 @@ class Record(Struct, frozen=True, gc=False):
     call: bytes = b""
     prints: tuple[bytes, ...] = ()
     params: bytes = b""
+    raw: bytes = b""
 
 
 def probed(action: Action, probe: Probe) -> Action:
@@ -45,11 +47,13 @@ def probed(action: Action, probe: Probe) -> Action:
     return replace(action, alive=probe(action.host)) if action.host is not None and action.state is _OPEN else action
 
 
-def acted(action: Action) -> bool:
-    """Return True if the action is evidence on the key through which it was found: it did more than read, or may have.
+def happened(action: Action) -> bool:
+    """Return True if the action did something, or may have, on whichever of its keys."""
+    return action.state in _ACTED and not action.lock
 
-    An action without a key is found through none and writes.
-    """
+
+def acted(action: Action) -> bool:
+    """Return True if the action is evidence on the key it was found through: it did more than read, or may have."""
     return action.state in _ACTED and not action.lock and action.mode is not _READ
 
 

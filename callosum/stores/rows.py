@@ -19,7 +19,6 @@ from callosum.model import (
     Key,
     Mark,
     Mode,
-    Opening,
     Outcome,
     State,
     Verdict,
@@ -140,36 +139,6 @@ def action_of(row: Sequence[Any], at: int, key: str, probe: Probe, verdict: str 
         more.supersedes,
         approved or 0,
         _VERDICTS[verdict] if verdict else Verdict.ALLOW,
-    )
-
-
-def opened(id: int, entry: Entry, opening: Opening) -> Action:
-    """The action that was opened with this entry, as ``action_of`` would find it through its first key."""
-    keys = entry.keys
-    key, mode = (keys[0].name, keys[0].mode) if keys else ("", Mode.WRITE)
-    return Action(
-        id,
-        entry.namespace,
-        entry.session,
-        entry.tool,
-        entry.tier or 0,
-        opening.state,
-        id,
-        0,
-        opening.expires,
-        opening.limit,
-        entry.run,
-        entry.rule,
-        opening.lock,
-        opening.host,
-        None,
-        opening.content,
-        keys,
-        key,
-        mode,
-        opening.supersedes,
-        0,
-        entry.verdict or Verdict.ALLOW,
     )
 
 

@@ -30,7 +30,7 @@ from callosum.model import (
 )
 from callosum.policy.commitments import found_on
 from callosum.stores.keys import above, covering, span
-from callosum.stores.records import ACTED, LIVE, acted, finished
+from callosum.stores.records import LIVE, acted, finished, happened
 
 GENERATIONS: Final = 16
 """Number of sessions up to which a chain of parents or predecessors is followed."""
@@ -239,7 +239,7 @@ def twins(actions: Iterable[tuple[Action, Iterable[bytes]]], scope: Scope) -> tu
     prints, names = set(scope.prints), {key.name for key in scope.keys}
     found = []
     for action, theirs in actions:
-        if action.state in ACTED and not action.lock and not prints.isdisjoint(theirs):
+        if happened(action) and not prints.isdisjoint(theirs):
             on = (key for key in found_on(action) if key.mode is not _READ and key.name in names)
             if (key := next(on, None)) is not None:
                 found.append(replace(action, key=key.name, mode=key.mode))

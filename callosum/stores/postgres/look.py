@@ -45,10 +45,10 @@ from callosum.stores.rows import (
     answered,
     before_of,
     mark_of,
-    opened,
     wanted,
 )
 from callosum.stores.view import GENERATIONS, Fetched, counts, meant, related, views
+from callosum.stores.writes import opened
 
 _numbers: Final = msgspec.json.Decoder(list[int]).decode
 NOW: Final = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"

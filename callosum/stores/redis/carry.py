@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callosum.errors import StoreError
-from callosum.model import Content, Host, Mark, State
+from callosum.model import Action, Mark, Opening, State
 from callosum.policy.commitments import COMMITTED
 from callosum.stores.carrying import (
     PAGE,
@@ -30,18 +30,17 @@ from callosum.stores.carrying import (
 )
 from callosum.stores.carrying import Known as KnownRecord
 from callosum.stores.keys import cover
-from callosum.stores.records import ACTED, LIVE
+from callosum.stores.records import ACTED, LIVE, Record
 from callosum.stores.redis import records
 from callosum.stores.redis.link import Link, Script
 from callosum.stores.redis.names import Space
-from callosum.stores.redis.records import Known, Record, content_of, encode, entry_of, known_of, line_of, record_of
+from callosum.stores.redis.records import Known, blob_of, entry_of, known_of, line_of, record_of
+from callosum.stores.writes import opened
 
 _STAMP: Final = Script("stamp")
 _STONE: Final = 500
 """After how many entries ``apply.lua`` notes a moment."""
-_UNREPORTED: Final = frozenset({State.OPEN, State.DONE, State.UNKNOWN})
 _NOBODY: Final = "0" * 16
-_content_of: Final = msgspec.msgpack.Decoder(Content).decode
 
 
 class Carrier:
@@ -125,7 +124,9 @@ class Carrier:
         if not wanted:
             return {}
         blobs = self.link.client.hmget(space.key("a"), [f"{id:016d}" for id in wanted])
-        return {id: record_of(blob) for id, blob in zip(wanted, blobs, strict=True) if blob is not None}
+        return {
+            id: record_of(id, space.namespace, blob) for id, blob in zip(wanted, blobs, strict=True) if blob is not None
+        }
 
     def _marks(self) -> Iterator[Page]:
         """Goes through all keys of the server, and remembers the names of which it may tell twice."""
@@ -243,39 +244,40 @@ class Carrier:
 
     def _list(self, pipe: Any, space: Space, id: int, record: Record) -> None:
         """Puts an action where others find it, as ``change.Write`` does."""
-        at, state = f"{id:016d}", State(record.state)
-        pipe.hset(space.key("a"), at, record.blob())
-        if record.keys:
-            pipe.zadd(space.key("t", record.session), {at: id})
+        at, action = f"{id:016d}", record.action
+        state = action.state
+        pipe.hset(space.key("a"), at, blob_of(record))
+        if action.keys:
+            pipe.zadd(space.key("t", action.session), {at: id})
         if not record.opened:
             return
         pipe.zadd(space.key("ids"), {at: id})
         if record.call:
             pipe.zadd(space.key("calls"), {record.call.hex(): id})
-        covers = {cover(key.name) for key in record.keys}.difference({""})
+        covers = {cover(key.name) for key in action.keys}.difference({""})
         if covers:
             pipe.sadd(space.key("cov"), *covers)
         if state in LIVE:
             pipe.zadd(space.key("open"), {at: id})
-            for key in record.keys:
+            for key in action.keys:
                 pipe.zadd(space.key("n" if state is State.UNKNOWN else "l", key.name), {at: id})
                 pipe.zadd(space.key("live"), {key.name: 0})
         if state is State.QUEUED:
             pipe.zadd(space.key("q"), {at: id})
         elif state in (State.OPEN, State.UNKNOWN):
-            pipe.zadd(space.key("h", record.session), {at: id})
-        elif state is State.DONE and not record.ended:
-            pipe.zadd(space.key("u", record.session), {at: id})
+            pipe.zadd(space.key("h", action.session), {at: id})
+        elif state is State.DONE and not action.ended:
+            pipe.zadd(space.key("u", action.session), {at: id})
 
     def _unlist(self, pipe: Any, space: Space, id: int, record: Record) -> None:
         at = f"{id:016d}"
         for place in ("open", "q", "ids"):
             pipe.zrem(space.key(place), at)
         for place in ("h", "u", "t"):
-            pipe.zrem(space.key(place, record.session), at)
+            pipe.zrem(space.key(place, record.action.session), at)
         if record.call:
             pipe.zrem(space.key("calls"), record.call.hex())
-        for key in record.keys:
+        for key in record.action.keys:
             pipe.zrem(space.key("l", key.name), at)
             pipe.zrem(space.key("n", key.name), at)
 
@@ -307,14 +309,14 @@ class Carrier:
                 if record is None:
                     continue
                 if one.print not in record.prints:
-                    record.prints = (*record.prints, one.print)
-                member = f"{one.print.hex()}:{one.id:016d}:{record.session}"
+                    record = found[one.id] = replace(record, prints=(*record.prints, one.print))
+                member = f"{one.print.hex()}:{one.id:016d}:{record.action.session}"
                 pipe.zadd(space.key("p", one.key), {member: 0})
-                made = content_of(record.content).commitment if one.print == COMMITTED else None
+                made = record.action.content.commitment if one.print == COMMITTED else None
                 until = made.until if made is not None else one.id  # upkeep forgets it by this moment
                 pipe.zadd(space.key("prints"), {f"{one.key}\0{member}": until})
             for id, record in found.items():
-                pipe.hset(space.key("a"), f"{id:016d}", record.blob())
+                pipe.hset(space.key("a"), f"{id:016d}", blob_of(record))
 
     def _load_sessions(self, space: Space, sessions: Sequence[Session]) -> None:
         with self._pipe() as pipe:
@@ -401,63 +403,47 @@ def _namespace(record: Any) -> str:
 
 
 def _act(record: Record, id: int, remembered: Mapping[str, float | None]) -> Act:
-    call = record.call if remembered.get(record.call.hex()) == id else b""
-    state = State(record.state)
+    action = record.action
     return Act(
         opened=record.opened,
-        state=state,
-        ended=record.ended,
-        expires=record.expires,
-        limit=record.limit,
-        lock=record.lock,
-        host=Host(*record.host) if record.host else None,
-        content=_content_of(record.content),
-        supersedes=tuple(int(other) for other in record.supersedes),
-        approved=record.approved,
-        call=call,
-        params=record.params if state is State.ASKED and record.opened else b"",
+        state=action.state,
+        ended=action.ended,
+        expires=action.expires,
+        limit=action.limit,
+        lock=action.lock,
+        host=action.host,
+        content=action.content,
+        supersedes=action.supersedes,
+        approved=action.approved,
+        call=record.call if remembered.get(record.call.hex()) == id else b"",
+        params=record.params if action.state is State.ASKED and record.opened else b"",
     )
 
 
 def _record(one: Written, before: Record | None) -> Record:
     entry, act = one.entry, one.act or Act(opened=False, state=State.ASKED)
-    return Record(
-        entry.session,
-        entry.keys,
-        act.state.value,
-        entry.tool,
-        entry.tier or 0,
-        act.ended,
-        act.expires,
-        act.limit,
-        entry.run,
-        entry.rule,
-        act.lock,
-        (act.host.pid, act.host.started, act.host.machine) if act.host is not None else (),
-        encode(act.content),
-        tuple(f"{other:016d}" for other in act.supersedes),
-        act.approved,
-        entry.verdict.value if entry.verdict is not None else "allow",
-        act.opened,
-        act.call,
-        before.prints if before is not None else (),
-        act.params,
-    )
+    opening = Opening(act.state, act.expires, act.limit, act.host, act.lock, act.content, (), act.supersedes)
+    action = replace(opened(entry.seq, entry, opening), ended=act.ended, approved=act.approved)
+    return Record(action, act.opened, act.call, before.prints if before is not None else (), act.params)
 
 
 def _trace(id: int, mode: str, found: Mapping[int, Record]) -> Trace | None:
     record = found.get(id)
-    if record is None or State(record.state) not in ACTED:
+    if record is None or record.action.state not in ACTED:
         return None
-    return Trace(id, record.tier, mode, settled=record.state == "done" and record.ended > 0)
+    return Trace(id, record.action.tier, mode, settled=_is_settled(record.action))
+
+
+def _is_settled(action: Action) -> bool:
+    return action.state is State.DONE and action.ended > 0
 
 
 def _may_fail(record: Record | None) -> bool:
-    return record is not None and record.opened and State(record.state) in _UNREPORTED and not record.ended
+    return record is not None and record.opened and record.action.state in ACTED and not record.action.ended
 
 
 def _found_by(record: Record | None, print_: bytes) -> bool:
-    return record is not None and State(record.state) in ACTED and print_ in record.prints
+    return record is not None and record.action.state in ACTED and print_ in record.prints
 
 
 def _shown(mark: Mark) -> Mark:
@@ -469,11 +455,11 @@ def _doc(one: KnownRecord, found: Mapping[int, Record]) -> Known:
     acts = []
     for id in one.acts:
         record = found.get(id)
-        key = next((key for key in record.keys if key.name == one.key), None) if record is not None else None
+        key = next((key for key in record.action.keys if key.name == one.key), None) if record is not None else None
         if record is None or key is None:
             continue
-        settled = record.state == "done" and record.ended > 0
-        changed = record.ended if settled else id
-        acts.append(records.Act(f"{id:016d}", record.tier, key.mode.value, f"{changed:016d}", settled))
+        settled = _is_settled(record.action)
+        changed = record.action.ended if settled else id
+        acts.append(records.Act(f"{id:016d}", record.action.tier, key.mode.value, f"{changed:016d}", settled))
     looks = one.looks or (((one.mark.read, 0),) if one.mark.read else ())
     return Known.of(one.mark, tuple((read, f"{by:016d}") for read, by in reversed(looks)), tuple(acts))

@@ -7,9 +7,10 @@ from typing import Final
 from msgspec import Raw
 from msgspec.structs import replace
 
-from callosum.model import HOUR, Change, Content, Entry, Event, Key, Mode, Opening, Revision, Scope, Settle, State
+from callosum.model import Action, Change, Entry, Key, Mode, Revision, Scope, Settle, State
 from callosum.policy.commitments import COMMITTED
 from callosum.stores.keys import cover
+from callosum.stores.records import TAKEN_BACK, Record, happened
 from callosum.stores.redis.names import (
     QUEUE,
     Space,
@@ -21,21 +22,10 @@ from callosum.stores.redis.names import (
     of_kin,
     of_reports,
 )
-from callosum.stores.redis.records import (
-    NOTHING,
-    Act,
-    Known,
-    Own,
-    Record,
-    acts_on,
-    content_of,
-    encode,
-    line_of,
-    text_of,
-)
+from callosum.stores.redis.records import NOTHING, Act, Known, Own, blob_of, line_of, text_of
 from callosum.stores.redis.view import Seen
+from callosum.stores.writes import about, is_late, kept, revised, settled, takes_back
 
-_ENDED: Final = frozenset({State.FAILED, State.CANCELLED})
 _WAITS: Final = frozenset({State.QUEUED, State.ASKED, State.OPEN})
 _NOBODY: Final = "0" * 16
 _SELDOM: Final = 64
@@ -56,7 +46,7 @@ def missing(seen: Seen, scope: Scope, change: Change) -> tuple[set[int], set[tup
         places.update((key.name, me) for key in change.entries[-1].keys)
     acts.update(revision.action.id for revision in change.revisions)
     for settle in change.settles:
-        if settle.ended or settle.state in _ENDED:
+        if settle.ended or settle.state in TAKEN_BACK:
             places.update((key.name, settle.action.session) for key in settle.action.keys)
     return acts.difference(seen.records), {
         place for place in places if place not in seen.known and not (place[1] == me and place[0] in seen.names)
@@ -78,7 +68,7 @@ class Write:
         self.own = own
         self.first = first
         self.commands: Words = []
-        self.opened: tuple[int, Record] | None = None
+        self.opened: Record | None = None
         self.changed: set[str] = set()
         self.depends: set[str] = set()
         self.noted = noted
@@ -100,12 +90,10 @@ class Write:
         opening = change.open
         for id, entry in enumerate(change.entries, self.first):
             self._entry(id, entry, own=id == last and opening is not None)
-        if change.entries:
-            entry = change.entries[-1]
-            if opening is not None:
-                self._open(last, entry, opening)
-            elif entry.event is Event.INTERCEPT:
-                self._keep(last, entry, Opening(State.ASKED, 0, content=change.content or Content()), opened=False)
+        if change.entries and (record := kept(last, change, self.scope)) is not None:
+            self._keep(record)
+            if record.opened:
+                self._open(record)
         reading = {key.name for key in self.scope.keys if key.mode is Mode.READ}
         for move in change.moves:
             by = self.own(last) if opening is not None and move.key in reading else _NOBODY
@@ -122,79 +110,54 @@ class Write:
     # --- entries ---
 
     def _entry(self, id: int, entry: Entry, *, own: bool) -> None:
-        about = self.seen.records.get(entry.action) if entry.action and not own else None
-        if about is not None:
-            entry = replace(entry, tool=about.tool, tier=about.tier, keys=about.keys, run=entry.run or about.run)
+        if entry.action and not own:
+            entry = about(entry, self.seen.records.get(entry.action))
         line = line_of(replace(entry, seq=0, action=0 if own else entry.action))
         self._do(
             "XADD", self.space.key("log"), f"{self.own(id)}-0", "o" if own else "e", text_of(line), "n", self.own.name
         )
 
-    def _keep(self, id: int, entry: Entry, opening: Opening, *, opened: bool) -> Record:
+    def _keep(self, record: Record) -> None:
         """Keeps the decision's own entry as an action, or as a refused call that a person may still approve."""
-        acts = opened and opening.state in (State.OPEN, State.DONE)
-        host = opening.host
-        record = Record(
-            entry.session,
-            entry.keys,
-            opening.state.value,
-            entry.tool,
-            entry.tier or 0,
-            0,
-            opening.expires,
-            opening.limit,
-            entry.run,
-            entry.rule,
-            opening.lock,
-            (host.pid, host.started, host.machine) if host is not None else (),
-            encode(opening.content),
-            tuple([self.own(other) for other in opening.supersedes]),
-            0,
-            (entry.verdict.value if entry.verdict is not None else "allow"),
-            opened,
-            (self.scope.call or b"") if acts else b"",
-            tuple([print_ for print_ in opening.prints if print_]) if acts else (),
-            opening.params or b"",
-        )
-        at = self.own(id)
-        self._do("HSET", self.space.key("a"), at, text_of(record.blob()))
-        if entry.keys:
-            self._do("ZADD", self.space.key("t", entry.session), at, at)
-        if opened:
+        action = record.action
+        at = self.own(action.id)
+        self._do("HSET", self.space.key("a"), at, text_of(blob_of(record, self.own)))
+        if action.keys:
+            self._do("ZADD", self.space.key("t", action.session), at, at)
+        if record.opened:
             self._do("ZADD", self.space.key("ids"), at, at)
-        return record
 
-    def _open(self, id: int, entry: Entry, opening: Opening) -> None:
-        """An entry that becomes an action, with all that lets others find it."""
-        space, at, state = self.space, self.own(id), opening.state
-        record = self._keep(id, entry, opening, opened=True)
-        self.opened = (id, record)
-        self.changed.add(of_reports(entry.session))
+    def _open(self, record: Record) -> None:
+        """Lets others find an action."""
+        action = record.action
+        space, at, state, session = self.space, self.own(action.id), action.state, action.session
+        self.opened = record
+        self.changed.add(of_reports(session))
         if record.call:
             self._do("ZADD", space.key("calls"), at, record.call.hex())
             self.changed.add(of_call(record.call))
         if state is not State.DONE:
-            self._live(at, entry.keys, state)
+            self._live(at, action.keys, state)
         if state is State.OPEN:
-            self._do("ZADD", space.key("h", entry.session), at, at)
+            self._do("ZADD", space.key("h", session), at, at)
         elif state is State.DONE:
-            self._do("ZADD", space.key("u", entry.session), at, at)
-            if id % _SELDOM == 0:
-                self._do("ZREMRANGEBYRANK", space.key("u", entry.session), 0, -_UNREPORTED - 1)
-        for key in entry.keys:
+            self._do("ZADD", space.key("u", session), at, at)
+            if action.id % _SELDOM == 0:
+                self._do("ZREMRANGEBYRANK", space.key("u", session), 0, -_UNREPORTED - 1)
+        for key in action.keys:
             if beneath := cover(key.name):
                 self._do("SADD", space.key("cov"), beneath)
-            if not acts_on(record, key):
+            if not happened(action) or key.mode is Mode.READ:
                 continue
-            known = self._known(key.name, entry.session)
-            self._know(key.name, entry.session, known.acted(Act(at, record.tier, key.mode.value, at)))
+            known = self._known(key.name, session)
+            self._know(key.name, session, known.acted(Act(at, action.tier, key.mode.value, at)))
             self.changed.update(changed_by(key.name))
             self._print(at, record, key)
 
     def _print(self, at: str, record: Record, key: Key) -> None:
         """Lets an act be found by its digests."""
         if record.prints:
-            members = [f"{print_.hex()}:{at}:{record.session}" for print_ in record.prints]
+            members = [f"{print_.hex()}:{at}:{record.action.session}" for print_ in record.prints]
             self._do("ZADD", self.space.key("p", key.name), *(part for one in members for part in (0, one)))
             dated = (part for one in members for part in (at, f"{key.name}\0{one}"))
             self._do("ZADD", self.space.key("prints"), *dated)
@@ -203,86 +166,83 @@ class Write:
 
     def _commit(self, at: str, record: Record, name: str) -> None:
         """Lets a commitment be found on a key until it is over: upkeep forgets digests by their moment here."""
-        made = content_of(record.content).commitment
+        made = record.action.content.commitment
         if made is not None:
-            member = f"{COMMITTED.hex()}:{at}:{record.session}"
+            member = f"{COMMITTED.hex()}:{at}:{record.action.session}"
             self._do("ZADD", self.space.key("p", name), 0, member)
             self._do("ZADD", self.space.key("prints"), made.until, f"{name}\0{member}")
 
     def _revise(self, revision: Revision) -> None:
         id = revision.action.id
-        before = self.settled.get(id) or self.seen.records[id]
-        after = replace(before, content=encode(revision.content))
-        at = f"{id:016d}"
-        self._do("HSET", self.space.key("a"), at, text_of(after.blob()))
-        self.settled[id] = after
-        self.changed.update((of_action(id), of_reports(before.session)))
-        self.depends.add(of_action(id))
+        after = revised(self._before(id), revision)
+        at = self._replace(after)
         made = revision.content.commitment
-        names = [key.name for key in after.keys if acts_on(after, key)]
+        action = after.action
+        names = [key.name for key in action.keys if happened(action) and key.mode is not Mode.READ]
         if made is not None and made.thing:
             names.append(made.thing)
         for name in names:
             self.changed.update(changed_by(name))
             self._commit(at, after, name)
 
+    def _before(self, id: int) -> Record:
+        return self.settled.get(id) or self.seen.records[id]
+
+    def _replace(self, after: Record) -> str:
+        """Writes an action that is there anew; returns its id as it is written."""
+        action = after.action
+        at = f"{action.id:016d}"
+        self._do("HSET", self.space.key("a"), at, text_of(blob_of(after)))
+        self.settled[action.id] = after
+        self.changed.update((of_action(action.id), of_reports(action.session)))
+        self.depends.add(of_action(action.id))
+        return at
+
     # --- settling ---
 
     def _settle(self, settle: Settle) -> None:
-        id, state = settle.action.id, settle.state
-        before = self.settled.get(id) or self.seen.records[id]
-        was = State(before.state) if before.opened else None
-        after = replace(
-            before,
-            state=state.value,
-            ended=settle.ended,
-            expires=before.expires if settle.expires is None else settle.expires,
-            approved=before.approved if settle.approved is None else settle.approved,
-            opened=True,
-            params=before.params if state is State.ASKED else b"",
-        )
-        at = f"{id:016d}"
-        self._do("HSET", self.space.key("a"), at, text_of(after.blob()))
-        self.settled[id] = after
-        self.changed.update((of_action(id), of_reports(before.session)))
-        self.depends.add(of_action(id))
+        state, before = settle.state, self._before(settle.action.id)
+        was = before.action.state if before.opened else None
+        after = settled(before, settle)
+        action = after.action
+        at = self._replace(after)
         if not before.opened:
             self._do("ZADD", self.space.key("ids"), at, at)
         if was is not state:
-            self._moves_on(at, before, was, state)
-        if after.ended and was is not State.OPEN:
-            self._do("ZREM", self.space.key("u", before.session), at)
-        for key in before.keys:
+            self._moves_on(at, action, was, state)
+        if action.ended and was is not State.OPEN:
+            self._do("ZREM", self.space.key("u", action.session), at)
+        for key in action.keys:
             self.changed.update(changed_by(key.name))
-            if state in _ENDED and was is not State.QUEUED:
+            if takes_back(before, settle):
                 self._take_back(at, before, key)
-            elif state is State.DONE and after.ended and acts_on(after, key):
-                known = self._known(key.name, before.session)
-                act = Act(at, after.tier, key.mode.value, f"{settle.ended:016d}", settled=True)
-                self._know(key.name, before.session, known.reported(act))
-                if settle.ended - id > HOUR:
-                    self.late.add((key.name, before.session))
+            elif state is State.DONE and action.ended and happened(action) and key.mode is not Mode.READ:
+                known = self._known(key.name, action.session)
+                act = Act(at, action.tier, key.mode.value, f"{settle.ended:016d}", settled=True)
+                self._know(key.name, action.session, known.reported(act))
+                if is_late(settle):
+                    self.late.add((key.name, action.session))
                     self._print(at, after, key)
         self.wakes |= was is not state or settle.approved is not None
 
-    def _moves_on(self, at: str, record: Record, was: State | None, state: State) -> None:
+    def _moves_on(self, at: str, action: Action, was: State | None, state: State) -> None:
         """Out of one list of what is live, and into another."""
         space = self.space
         if was in _WAITS or was is State.UNKNOWN:
             self._do("ZREM", space.key("open"), at)
-            for key in record.keys:
+            for key in action.keys:
                 self._do("ZREM", space.key("n" if was is State.UNKNOWN else "l", key.name), at)
         if was is State.QUEUED:
             self._do("ZREM", space.key("q"), at)
             self.changed.add(QUEUE)
         if was in (State.OPEN, State.UNKNOWN) and state not in (State.OPEN, State.UNKNOWN):
-            self._do("ZREM", space.key("h", record.session), at)
+            self._do("ZREM", space.key("h", action.session), at)
         if state in _WAITS or state is State.UNKNOWN:
-            self._live(at, record.keys, state)
+            self._live(at, action.keys, state)
             if state in (State.OPEN, State.UNKNOWN):
-                self._do("ZADD", space.key("h", record.session), at, at)
+                self._do("ZADD", space.key("h", action.session), at, at)
         else:
-            for key in record.keys:
+            for key in action.keys:
                 self._do("?live", key.name)
 
     def _live(self, at: str, keys: tuple[Key, ...], state: State) -> None:
@@ -298,7 +258,7 @@ class Write:
 
     def _take_back(self, at: str, record: Record, key: Key) -> None:
         """A failed or cancelled action is nobody's latest, and a look that failed was none."""
-        session = record.session
+        session = record.action.session
         known = self._known(key.name, session)
         without = known.without(at)
         if without != known:

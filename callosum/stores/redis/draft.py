@@ -129,7 +129,7 @@ class Drafter:
             found = pipe.execute()
         for id, record in zip(sorted(ids), found, strict=False):
             if record is not None:
-                seen.records[id] = record_of(record)
+                seen.records[id] = record_of(id, space.namespace, record)
         for place, blob in zip(wanted, found[len(ids) :], strict=True):
             seen.known[place] = known_of(blob) if blob is not None else NOTHING
 

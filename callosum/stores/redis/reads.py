@@ -10,9 +10,9 @@ from callosum.policy.commitments import COMMITTED, counts
 from callosum.stores.base import LOOK_BACK, Kin, Nearby, Probe
 from callosum.stores.keys import covering
 from callosum.stores.neighbours import around
-from callosum.stores.records import LIVE
+from callosum.stores.records import LIVE, Record, probed
 from callosum.stores.redis.names import Space
-from callosum.stores.redis.records import Known, Record, encode, known_of, record_of
+from callosum.stores.redis.records import Known, encode, known_of, record_of
 from callosum.stores.redis.spaces import Spaces
 from callosum.stores.redis.transactions import LATEST_SHOWN, LOOK
 from callosum.stores.redis.view import Look, asked, brought
@@ -35,21 +35,21 @@ class Reads:
         if not ids:
             return {}
         found = self._link.client.hmget(space.key("a"), ids)
-        return {int(id): record_of(blob) for id, blob in zip(ids, found, strict=True) if blob is not None}
+        return {
+            int(id): record_of(int(id), space.namespace, blob)
+            for id, blob in zip(ids, found, strict=True)
+            if blob is not None
+        }
 
     def _opened_of(self, space: Space, ids: Sequence[bytes]) -> list[Action]:
         """These actions, in this order; refused calls are left out."""
-        return [
-            record.action(id, space.namespace, self._probe)
-            for id, record in self.records(space, ids).items()
-            if record.opened
-        ]
+        return [probed(record.action, self._probe) for record in self.records(space, ids).values() if record.opened]
 
     def action(self, namespace: str, id: int) -> Action | None:
         space = self._spaces.of(namespace)
         with self._link.explained():
-            for found, record in self.records(space, [f"{id:016d}".encode()]).items():
-                return record.action(found, namespace, self._probe)
+            for record in self.records(space, [f"{id:016d}".encode()]).values():
+                return probed(record.action, self._probe)
         return None
 
     def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
@@ -94,7 +94,7 @@ class Reads:
             found = []
             for session in dict.fromkeys(sessions):
                 ids = self._link.client.zrevrangebyscore(space.key("t", session), "+inf", since, 0, limit)
-                found += [record.action(id, namespace, self._probe) for id, record in self.records(space, ids).items()]
+                found += [probed(record.action, self._probe) for record in self.records(space, ids).values()]
         return sorted(found, key=lambda action: -action.id)[:limit]
 
     def _newest(
@@ -129,7 +129,7 @@ class Reads:
         with self._link.explained():
             ask = encode((space.tag, self._spaces.given(), LATEST_SHOWN, [asked(scope)]))
             _, _, found_there = self._link.run(LOOK, self._spaces.clock_of(space), ask)
-            met = Look(brought(found_there), scope, 0, self._probe).fetched()
+            met = Look(brought(found_there, namespace), scope, 0, self._probe).fetched()
             found = around(met, (key.name for key in scope.keys), mine)
             looks = self._looks(space, mine, {action.key for action in found})
         near = [Nearby(action, looks.get(action.key, 0)) for action in found]
@@ -176,7 +176,7 @@ class Reads:
                     members = [one for key in keys for one in client.zrangebylex(space.key("p", key), *ends)]
                 ids = {member.split(b":", 2)[1] for member in members if member.startswith(mark)}
                 for id, record in self.records(space, sorted(ids)).items():
-                    action = record.action(id, space.namespace, self._probe)
+                    action = probed(record.action, self._probe)
                     if counts(action, now):
                         found[id] = action
         return [found[id] for id in sorted(found)]

@@ -14,9 +14,9 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callosum.model import SECOND, Key, Scope, State
-from callosum.stores.records import LIVE
-from callosum.stores.redis.records import Known, Record
+from callosum.model import SECOND, Key, Scope
+from callosum.stores.records import LIVE, Record
+from callosum.stores.redis.records import Known
 from callosum.stores.redis.view import Seen
 
 KEPT: Final = 60.0
@@ -109,7 +109,7 @@ def folded(seen: Seen, docs: Docs, records: Mapping[int, Record]) -> Seen:
     known = {**seen.known, **docs}
     needed = {int(act.id) for one in known.values() for act in one.acts}
     every = {**seen.records, **records}
-    kept = {id: one for id, one in every.items() if id in needed or State(one.state) in LIVE}
+    kept = {id: one for id, one in every.items() if id in needed or one.action.state in LIVE}
     return replace(seen, known=known, records=kept, earlier=None, answer=b"", unreported=[])
 
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import secrets
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callosum.model import Action, Content, Entry, Host, Key, Mark, Mode, State, Verdict
-from callosum.stores.base import Probe
+from callosum.model import Action, Content, Entry, Host, Key, Mark, State, Verdict
+from callosum.stores.records import Record
 
 KEPT: Final = 64
 """How many of a session's acts on a key are kept, for when the newest are taken back."""
@@ -25,7 +25,7 @@ _READS: Final = 32
 _STATES: Final = {state.value: state for state in State}
 _VERDICTS: Final = {verdict.value: verdict for verdict in Verdict}
 encode: Final = msgspec.msgpack.Encoder().encode
-content_of: Final = msgspec.msgpack.Decoder(Content).decode
+_content_of: Final = msgspec.msgpack.Decoder(Content).decode
 _entry_of: Final = msgspec.json.Decoder(Entry).decode
 _encode_json: Final = msgspec.json.Encoder().encode
 
@@ -69,8 +69,8 @@ def new_mark() -> str:
     return "".join(secrets.choice(string.ascii_letters) for _ in range(10))
 
 
-class Record(Struct, array_like=True, gc=False):
-    """An action, or a refused call (``opened`` False). ``params`` are those of a question, while it is pending."""
+class _Packed(Struct, array_like=True, gc=False):
+    """A record as it is packed. Its first fields are read by scripts."""
 
     session: str
     keys: tuple[Key, ...]
@@ -93,47 +93,70 @@ class Record(Struct, array_like=True, gc=False):
     prints: tuple[bytes, ...]
     params: bytes
 
-    def action(self, id: int, namespace: str, probe: Probe) -> Action:
-        """The action, as it is found through its first key."""
-        first = self.keys[0] if self.keys else Key("")
-        host = Host(*self.host) if self.host else None
-        return Action(
-            id,
-            namespace,
-            self.session,
-            self.tool,
-            self.tier,
-            _STATES[self.state],
-            id,
-            self.ended,
-            self.expires,
-            self.limit,
-            self.run,
-            self.rule,
-            self.lock,
-            host,
-            probe(host) if host is not None and self.state == "open" else None,
-            content_of(self.content),
-            self.keys,
-            first.name,
-            first.mode,
-            tuple([int(other) for other in self.supersedes]),
-            self.approved,
-            _VERDICTS[self.verdict],
-        )
 
-    def blob(self) -> bytes:
-        """As it is stored: in front, for ``look.lua``, whose it is, its keys and what it repeats."""
-        front = encode((self.session, [key.name for key in self.keys], self.supersedes))
-        return b"%06d" % len(front) + front + encode(self)
+_packed: Final = msgspec.msgpack.Decoder(_Packed).decode
 
 
-_record: Final = msgspec.msgpack.Decoder(Record).decode
+def record_of(id: int, namespace: str, blob: bytes) -> Record:
+    """What ``blob_of`` wrote."""
+    one = _packed(memoryview(blob)[6 + int(blob[:6]) :])
+    first = one.keys[0] if one.keys else Key("")
+    action = Action(
+        id,
+        namespace,
+        one.session,
+        one.tool,
+        one.tier,
+        _STATES[one.state],
+        id,
+        one.ended,
+        one.expires,
+        one.limit,
+        one.run,
+        one.rule,
+        one.lock,
+        Host(*one.host) if one.host else None,
+        None,
+        _content_of(one.content),
+        one.keys,
+        first.name,
+        first.mode,
+        tuple([int(other) for other in one.supersedes]),
+        one.approved,
+        _VERDICTS[one.verdict],
+    )
+    return Record(action, one.opened, one.call, one.prints, one.params, one.content)
 
 
-def record_of(blob: bytes) -> Record:
-    """What ``Record.blob`` wrote."""
-    return _record(memoryview(blob)[6 + int(blob[:6]) :])
+def blob_of(record: Record, own: Callable[[int], str] = "{:016d}".format) -> bytes:
+    """A record as it is stored: in front, for ``look.lua``, whose it is, its keys and what it repeats."""
+    action = record.action
+    supersedes = tuple([own(other) for other in action.supersedes])
+    host = action.host
+    packed = _Packed(
+        action.session,
+        action.keys,
+        action.state.value,
+        action.tool,
+        action.tier,
+        action.ended,
+        action.expires,
+        action.limit,
+        action.run,
+        action.rule,
+        action.lock,
+        (host.pid, host.started, host.machine) if host is not None else (),
+        record.raw or encode(action.content),
+        supersedes,
+        action.approved,
+        action.verdict.value,
+        record.opened,
+        record.call,
+        record.prints,
+        record.params,
+    )
+    front = encode((action.session, [key.name for key in action.keys], supersedes))
+    return b"%06d" % len(front) + front + encode(packed)
 
 
 class Act(Struct, array_like=True, gc=False):
@@ -267,8 +290,3 @@ def answer_in(line: bytes) -> bytes:
     """The answer that stands in the entry of a decision."""
     body = _entry_of(line).body
     return _encode_json(body) if body else b""
-
-
-def acts_on(record: Record, key: Key) -> bool:
-    """Whether an action is one of its session's acts on a key: not a lock, not a look, not taken back."""
-    return not record.lock and key.mode is not Mode.READ and record.state in ("open", "done", "unknown")

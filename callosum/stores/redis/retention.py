@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from callosum.model import HOUR, Entry, State
+from callosum.model import HOUR, Entry, Mode
 from callosum.policy.commitments import COMMITTED
-from callosum.stores.records import LIVE, REMEMBERED
+from callosum.stores.records import LIVE, REMEMBERED, Record, happened
 from callosum.stores.redis.journal import Journal
 from callosum.stores.redis.link import Script
 from callosum.stores.redis.names import Space
 from callosum.stores.redis.reads import PAGE, Reads
-from callosum.stores.redis.records import Record, acts_on, content_of
 from callosum.stores.redis.spaces import Spaces
 
 PRINTS: Final = Script("acts", "prints")
@@ -128,9 +127,9 @@ class Retention:
                     for entry, record in rows[at : at + PAGE]:
                         facts += [
                             f"{entry.seq:016d}",
-                            record.session if record else "",
+                            record.action.session if record else "",
                             record.call.hex() if record else "",
-                            record.ended if record else 0,
+                            record.action.ended if record else 0,
                         ]
                     self._spaces.run(DROP, space, *facts)
         return [entry for _, entry, _ in found]
@@ -184,11 +183,11 @@ class Retention:
     def _needed(self, space: Space, acts: list[tuple[Entry, Record | None]], horizon: int) -> set[int]:
         """Those of these acts that somebody who goes on is to be told of, and the looks for whose sake he is."""
         places = [
-            (key.name, record.session, entry.seq)
+            (key.name, record.action.session, entry.seq)
             for entry, record in acts
             if record is not None and record.opened
-            for key in record.keys
-            if acts_on(record, key)
+            for key in record.action.keys
+            if key.mode is not Mode.READ and happened(record.action)
         ]
         needed: set[int] = set()
         for at in range(0, len(places), _ACTS_AT_ONCE):
@@ -203,17 +202,17 @@ def _wanted(record: Record | None, remembered: set[str]) -> bool:
     """Whether an action can still be asked for, whatever its age."""
     if record is None or not record.opened:
         return False
-    return State(record.state) in LIVE or record.call.hex() in remembered
+    return record.action.state in LIVE or record.call.hex() in remembered
 
 
 def _commits(record: Record | None, now: int) -> bool:
     """Whether an action's commitment still counts."""
     if record is None or COMMITTED not in record.prints:
         return False
-    made = content_of(record.content).commitment
+    made = record.action.content.commitment
     return made is not None and now < made.until
 
 
 def _dated(id: int, record: Record) -> int:
     """The moment of an action as evidence: its report's; without one, that at which it can no longer be running."""
-    return max(id, record.ended or record.expires)
+    return max(id, record.action.ended or record.action.expires)

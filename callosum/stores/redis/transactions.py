@@ -30,12 +30,13 @@ from callosum.errors import StoreUnavailable, Unconfirmed
 from callosum.model import SECOND, Action, Applied, Asks, Scope
 from callosum.stores.base import Probe, Request
 from callosum.stores.crowd import Asker, Crowds
+from callosum.stores.records import Record, probed
 from callosum.stores.redis.change import Write
 from callosum.stores.redis.draft import TOLERANCE, Basis, Draft, Drafter, Said, said
 from callosum.stores.redis.link import InDoubt, NotKept, Script
 from callosum.stores.redis.names import Space, of_call
 from callosum.stores.redis.recall import Docs, Opened, Recall, Remembered, ServerTime, folded, place_of
-from callosum.stores.redis.records import Own, Record, encode, known_of, new_mark, record_of, text_of
+from callosum.stores.redis.records import Own, encode, known_of, new_mark, record_of, text_of
 from callosum.stores.redis.spaces import Spaces
 from callosum.stores.redis.view import Look, Seen, asked, brought
 
@@ -276,7 +277,7 @@ class Transactions:
         self._time(space).heard(int(now))
         bases = []
         for (scope, _), answer in zip(requests, answers, strict=True):
-            seen, place = brought(answer), place_of(scope)
+            seen, place = brought(answer, scope.namespace), place_of(scope)
             if seen.crowds:
                 self._crowd(space, scope, seen, int(now))
                 if place is not None:
@@ -312,8 +313,8 @@ class Transactions:
             blobs = self._link.client.hmget(space.key("a"), [f"{id:016d}" for id in some])
             for id, blob in zip(some, blobs, strict=True):
                 if blob is not None:
-                    records[id] = record_of(blob)
-        found = (records[id].action(id, space.namespace, self._probe) for id in ids if id in records)
+                    records[id] = record_of(id, space.namespace, blob)
+        found = (probed(records[id].action, self._probe) for id in ids if id in records)
         return [replace(one, key=name, mode=key.mode) for one in found for key in one.keys if key.name == name]
 
     def _time(self, space: Space) -> ServerTime:
@@ -424,8 +425,7 @@ class Transactions:
                 docs = {place: known_of(own.told(one.blob(), moment)) for place, one in write.docs.items()}
             records = dict(write.settled)
             if write.opened is not None:
-                id, record = write.opened
-                records[id + shift] = record
+                records[write.opened.action.id + shift] = _later(write.opened, shift)
             look = basis.look
             if look is None and place_of(scope) == basis.place:
                 look = Remembered(basis.seen, _lasting(scope, draft.depends[at]), last, since)
@@ -436,11 +436,12 @@ class Transactions:
             else:
                 self._recall.drop(basis.place)
             if write.opened is not None:
-                id = write.opened[0] + shift
+                id = write.opened.action.id + shift
                 mine = {place: one for place, one in docs.items() if place[1] == scope.session}
                 opened = Opened(records[id], mine, last, since, basis.place)
                 # What an action supersedes is looked up with its report.
-                if not opened.record.supersedes and all((k.name, scope.session) in mine for k in opened.record.keys):
+                action = opened.record.action
+                if not action.supersedes and all((key.name, scope.session) in mine for key in action.keys):
                     self._recall.keep_action(scope.namespace, id, opened)
 
 
@@ -450,6 +451,12 @@ class Transactions:
 def _lasting(scope: Scope, depends: set[str]) -> frozenset[str]:
     """Of what a look depends on, what matters to the next one like it."""
     return frozenset(depends if scope.call is None else depends - {of_call(scope.call)})
+
+
+def _later(record: Record, shift: int) -> Record:
+    """Return an action that was opened later than was hoped for."""
+    moment = record.action.id + shift
+    return replace(record, action=replace(record.action, id=moment, started=moment)) if shift else record
 
 
 def _strange(scope: Scope) -> tuple[str, list[str], list[str]] | None:

@@ -23,7 +23,8 @@ from callosum.model import (
 from callosum.stores.base import Probe
 from callosum.stores.crowd import BOUND
 from callosum.stores.keys import above, span
-from callosum.stores.redis.records import Known, Record, answer_in, encode, known_of, record_of
+from callosum.stores.records import Record, probed
+from callosum.stores.redis.records import Known, answer_in, encode, known_of, record_of
 from callosum.stores.view import Fetched, meant, twins, views, waiting
 
 
@@ -73,14 +74,14 @@ def packed(scopes: Iterable[Scope]) -> bytes:
     return encode([asked(scope) for scope in scopes])
 
 
-def brought(answer: Sequence[Any]) -> Seen:
+def brought(answer: Sequence[Any], namespace: str) -> Seen:
     """What ``look.lua`` answers for one scope."""
     parents, before, docs, acts, earlier, line, unreported, names, crowds = answer
     return Seen(
         [name.decode() for name in parents],
         [name.decode() for name in before],
         {(docs[i].decode(), docs[i + 1].decode()): known_of(docs[i + 2]) for i in range(0, len(docs), 3)},
-        {int(acts[i]): record_of(acts[i + 1]) for i in range(0, len(acts), 2)},
+        {id: record_of(id, namespace, acts[i + 1]) for i in range(0, len(acts), 2) if (id := int(acts[i]))},
         int(earlier) if earlier else None,
         answer_in(line) if line else b"",
         [int(id) for id in unreported],
@@ -96,8 +97,7 @@ class Look:
         self.seen = seen
         self.scope = scope
         self.now = now
-        space = scope.namespace
-        self.all = {id: record.action(id, space, probe) for id, record in seen.records.items()}
+        self.all = {id: probed(record.action, probe) for id, record in seen.records.items()}
         self.actions = [self.all[id] for id in sorted(self.all, reverse=True) if seen.records[id].opened]
         """Newest first."""
 

@@ -27,10 +27,11 @@ from callosum.model import (
 )
 from callosum.policy.commitments import COMMITTED
 from callosum.stores.keys import scoped
-from callosum.stores.rows import Extra, as_json, encode, note_of, opened, standing, standing_look, stored_keys
+from callosum.stores.rows import Extra, as_json, encode, note_of, standing, standing_look, stored_keys
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.known import Alone, Known
 from callosum.stores.sqlite.look import Look
+from callosum.stores.writes import opened
 
 _ENDED: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
 _DONE, _OPEN_STATE, _READ = State.DONE, State.OPEN, Mode.READ  # an enum's attributes are slow

@@ -13,10 +13,10 @@ from callosum import Call, LocalGate
 from callosum.errors import StoreError
 from callosum.model import Change, Entry, Event, Key, Mark, Opening, Scope, State, Verdict, View
 from callosum.settings import Settings
-from callosum.stores.rows import opened
 from callosum.stores.sqlite import SqliteStore, connection
 from callosum.stores.sqlite.connection import Connections, Link
 from callosum.stores.sqlite.known import CALM, MOST_ACTIONS, MOST_COVERS, MOST_KEYS, Alone, Known
+from callosum.stores.writes import opened
 from callosum.testing.script import Script
 
 Seen = list[str]
