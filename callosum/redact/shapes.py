@@ -785,9 +785,11 @@ def _options(*, capture: bool) -> Any:
     return options
 
 
-def _set_of(pattern: bytes) -> Any:
+def _set_of(patterns: Iterable[bytes]) -> Any:
+    """Return what tells in one search which of the patterns match a text, by their numbers."""
     found = re2.Set.SearchSet(_options(capture=False))
-    found.Add(pattern)
+    for pattern in patterns:
+        found.Add(pattern)
     found.Compile()
     return found
 
@@ -896,16 +898,16 @@ class Redactor:
         return tuple((compile_linear(clue, capture=False), there) for clue, there in self._by_clue.items())
 
     @cached_property
-    def _clue_sets(self) -> tuple[tuple[Any, list[int]], ...]:
-        """The same for whoever asks for no place: a set of one pattern answers in two thirds of the time."""
-        return tuple((_set_of(clue), there) for clue, there in self._by_clue.items())
+    def _clue_set(self) -> tuple[Any, list[list[int]]]:
+        """The same for whoever asks for no place: all clues in one search."""
+        return _set_of(self._by_clue), [*self._by_clue.values()]
 
     def possible(self, data: bytes) -> list[int]:
         """Return the numbers of the patterns that may match, in ascending order. It costs little if there is none."""
         numbers = self.with_literal(data)
-        for clue, there in self._clue_sets:
-            if clue.Match(data):
-                numbers += [number for number in there if self._needs[number] in data]
+        clues, there = self._clue_set
+        for at in clues.Match(data) or ():
+            numbers += [number for number in there[at] if self._needs[number] in data]
         return sorted(numbers) if numbers else numbers
 
     def search(self, number: int, data: bytes, at: int = 0) -> Any:
