@@ -6,13 +6,17 @@ and its attempt. Whoever follows the journal has mostly seen that entry; of othe
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
 from callosum.corpus.derive import Events, Made, events_of, made_of
+from callosum.errors import StoreError
 from callosum.model import Entry, Event
+
+logger = logging.getLogger("callosum")
 
 REMEMBERED: Final = 10_000
 """Number of actions whose calls are remembered."""
@@ -28,8 +32,8 @@ Find = Callable[[int], Entry | None]
 class KnownCalls:
     """Derive events from entries as ``events_of`` does, each with the names of its call.
 
-    ``find`` looks up the entries that opened actions and that were not handed over before; without it, what was told of
-    such an action carries no names. May be used from any thread.
+    ``find`` looks up the entries that opened actions and that were not handed over before. Without it, and while the
+    store is away, what is told of such an action carries no names. May be used from any thread.
     """
 
     def __init__(self, find: Find | None = None) -> None:
@@ -38,10 +42,7 @@ class KnownCalls:
         self._guard = threading.Lock()
 
     def events_of(self, entry: Entry) -> Events:
-        """Return the events of a journal entry, in order.
-
-        Raises: whatever ``find`` raises.
-        """
+        """Return the events of a journal entry, in order."""
         if entry.event in _OPENING:
             self._remember(entry.action or entry.seq, made_of(entry))
             return events_of(entry)
@@ -53,10 +54,15 @@ class KnownCalls:
         with self._guard:
             made = self._calls.get(action)
         if made is None:
-            opening = self._find(action) if self._find is not None else None
+            if self._find is None:
+                return Made()
+            try:
+                opening = self._find(action)
+            except StoreError as error:
+                logger.warning("corpus: what ended as %d is told without its call: %s", action, error)
+                return Made()
             made = made_of(opening) if opening is not None and opening.event in _OPENING else Made()
-            if self._find is not None:
-                self._remember(action, made)
+            self._remember(action, made)
         return made
 
     def _remember(self, action: int, made: Made) -> None:

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
-from callosum.errors import StoreError
 from callosum.gate.course import journalled
 from callosum.journal import Journal
-from callosum.model import Applied, Entry
+from callosum.model import Applied
 from callosum.stores.base import Store
 
 if TYPE_CHECKING:
@@ -135,15 +134,8 @@ class DailyCalls:
         atexit.unregister(_finish)
         atexit.register(_finish)  # again, so that it comes before the log's own end
         corpus = Corpus()
-        self._parts = KnownCalls(self._entry), corpus, DailyLog(corpus, self._state / FOLDER, size=self._size)
+        self._parts = KnownCalls(self._journal.entry), corpus, DailyLog(corpus, self._state / FOLDER, size=self._size)
         return self._parts
-
-    def _entry(self, seq: int) -> Entry | None:
-        """The entry with this ``seq``; None also where the store cannot be asked now."""
-        try:
-            return self._journal.entry(seq)
-        except StoreError:
-            return None
 
 
 _ALL: Final[WeakSet[DailyCalls]] = WeakSet()

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from callosum.corpus.calls import KnownCalls
 from callosum.corpus.derive import events_of
-from callosum.corpus.events import CorpusEvent, encode
+from callosum.corpus.events import CorpusEvent, ToolCompleted, encode
+from callosum.errors import StoreUnavailable
 from callosum.model import SECOND, Conflict, Entry, Event, Key, Kind, Mode, Outcome, State, Verdict
 from callosum.stores.sqlite import SqliteStore
 from tests.support.world import World, gate_time
@@ -216,3 +218,21 @@ def test_no_entry_is_too_odd(event: Event, bare: bool) -> None:
     entry = Entry(event, "mira", seq=9, body=body, keys=() if bare else (Key("a", Mode.READ),))
     for made in events_of(entry):
         assert json.loads(encode(made))["at"] == 9 / SECOND
+
+
+def test_report_is_told_while_the_store_is_away_and_with_its_call_afterwards() -> None:
+    opening = Entry(Event.INTERCEPT, "mira", "default", 7, 7, "send", 3, Verdict.ALLOW, body={"callId": "c1"})
+    report = Entry(Event.COMPLETE, "mira", "default", 8, 7, "send", 3, outcome=Outcome.DONE)
+    away = [True]
+
+    def find(seq: int) -> Entry | None:
+        if away.pop():
+            raise StoreUnavailable("the store is away")
+        return opening if seq == 7 else None
+
+    calls = KnownCalls(find)
+    (first,) = (event for event in calls.events_of(report) if isinstance(event, ToolCompleted))
+    assert first.call_id is None
+    away.append(False)
+    (second,) = (event for event in calls.events_of(report) if isinstance(event, ToolCompleted))
+    assert second.call_id == "c1"
