@@ -41,7 +41,7 @@ from callosum.refusals import Refusals
 from callosum.rulebook import Rulebook, content_secret
 from callosum.settings import Settings, load
 from callosum.spool import MAX_LINE, Spool
-from callosum.stores.base import Store, different_keys
+from callosum.stores.base import Fleeting, Store, Waking, different_keys
 from callosum.stores.opening import open_store
 from callosum.wire import Found, LateCall, encode
 from callosum.worktree import located
@@ -89,7 +89,7 @@ class LocalGate(Gate):
         folder = Path(settings.state)
         self.store: Store = store if store is not None else open_store(settings)
         # A store of several machines wakes who waits; other sleeps are the tests'.
-        self._sleep = getattr(self.store, "pause", sleep) if sleep is _SLEEP else sleep
+        self._sleep = self.store.pause if sleep is _SLEEP and isinstance(self.store, Waking) else sleep
         if rules is None:
             secret = content_secret(folder) if store is None else b""
             rules = Rulebook.of(settings, secret=secret)
@@ -137,7 +137,7 @@ class LocalGate(Gate):
     def _keep_log(self) -> None:
         """Write what is journalled from now on to the daily log, if the settings and the store want one."""
         settings = self.settings
-        if self._daily is None and settings.corpus_log and getattr(self.store, "lasting", True):
+        if self._daily is None and settings.corpus_log and not isinstance(self.store, Fleeting):
             self._daily = DailyCalls(self.store, Path(settings.state), size=settings.corpus_size)
             self.courses.tail = self._daily.take
 

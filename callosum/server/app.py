@@ -50,7 +50,7 @@ from callosum.server.security import Refused, may_act, may_approve, may_read, si
 from callosum.server.served import LARGE, ServedGate
 from callosum.server.stream import Stream
 from callosum.server.tokens import Role, Token, Tokens
-from callosum.stores.base import Pool
+from callosum.stores.base import Pool, Pooled
 from callosum.worktree import located
 
 logger = logging.getLogger("callosum")
@@ -276,14 +276,13 @@ class Service:
             status, code, store = "unavailable", 503, fault
         if request.scope.get("callosum.stranger"):
             return _json(Health(status), code)
-        pool = getattr(self.store, "pool", None)
         found = Health(
             status,
             __version__,
             store,
             round(time.monotonic() - self.began, 3),
             self.served.decisions,
-            pool() if pool is not None else UNSET,
+            self.store.pool() if isinstance(self.store, Pooled) else UNSET,
             wire.FIELDS,
         )
         return _json(found, code)

@@ -227,7 +227,7 @@ class Lines:
 
     def __init__(self, store: Store, told: Callable[[], object] = lambda: None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._waking = cast("Waking", store) if hasattr(store, "listen") else None
+        self._waking = store if isinstance(store, Waking) else None
         self._told = told
         self._unlisten: Callable[[], None] | None = None
         self._lines: dict[tuple[str, tuple[Key, ...]], Line] = {}

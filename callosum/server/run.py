@@ -42,7 +42,7 @@ from callosum.server.stream import Stream
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from callosum.settings import Settings
-from callosum.stores.base import REGISTERED
+from callosum.stores.base import REGISTERED, Pooled
 from callosum.telemetry.prometheus import Prometheus
 
 try:
@@ -255,7 +255,7 @@ async def serve_gate(
     gate = brain.gate
     stream = Stream(gate.store, gate.settings.state)
     served = ServedGate(gate, stream.wake)
-    metrics = Metrics(lambda: _gauges(served, stream), getattr(gate.store, "pool", None))
+    metrics = Metrics(lambda: _gauges(served, stream), gate.store.pool if isinstance(gate.store, Pooled) else None)
     unobserve = gate.add_observer(metrics.observe)
     unpublish = brain.corpus.on(CorpusEvent, partial(_publish, stream), ahead=True)
     if gate.settings.telemetry_prometheus:

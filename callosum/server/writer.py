@@ -16,11 +16,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, cast
+from typing import Final
 
 from callosum.errors import Unconfirmed
 from callosum.model import Applied
-from callosum.stores.base import Prompt, Request, Store
+from callosum.stores.base import Pooled, Prompt, Request, Store
 
 BATCH: Final = 64
 """Most requests of one transaction: the loop does nothing else meanwhile."""
@@ -46,13 +46,13 @@ class Writer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._prompt: Prompt | None = cast("Prompt", store) if hasattr(store, "attempt") else None
+        self._prompt: Prompt | None = store if isinstance(store, Prompt) else None
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[_Asked, float]] = deque()  # with the moment at which each came
         self._held: list[tuple[asyncio.Future[Applied], Answer]] = []
         self._upto = 0
         self._scheduled = False
-        self._lanes = 1 if self._prompt is not None else getattr(store, "lanes", 1)
+        self._lanes = store.lanes if isinstance(store, Pooled) else 1
         self._under_way = 0
         self._syncing = False
         self._quick = False

@@ -9,7 +9,7 @@ transaction that is serialised with every other transaction on the same keys.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -119,8 +119,14 @@ class Pool(Struct, frozen=True):
     lost: int = 0
 
 
+@runtime_checkable
 class Pooled(Protocol):
-    """What a store with connections over a network offers beside ``Store``."""
+    """What a store with connections over a network offers beside ``Store``.
+
+    ``lanes``: number of batches that a server runs on it at once; most of one is waiting for the network.
+    """
+
+    lanes: int
 
     def pool(self) -> Pool:
         """Returns the state of this process's connections. Cheap; asks nobody."""
@@ -131,6 +137,7 @@ Heard = Callable[[str | None, tuple[str, ...]], object]
 """Is told where something ended: the namespace (None: perhaps any) and the keys (none: perhaps any of them)."""
 
 
+@runtime_checkable
 class Waking(Protocol):
     """What a store of several machines can offer to those who wait: word of what ended, whichever process ended it.
 
@@ -149,7 +156,19 @@ class Waking(Protocol):
         """Whether word arrives just now. Cheap; asks nobody."""
         ...
 
+    def pause(self, seconds: float) -> None:
+        """Wait until something ended, on whichever server, but no longer than ``seconds``."""
+        ...
 
+
+@runtime_checkable
+class Fleeting(Protocol):
+    """A store that leaves no trace on the disk: what is decided there gets no daily log either."""
+
+    fleeting: bool
+
+
+@runtime_checkable
 class Prompt(Protocol):
     """What a store can offer to a caller that must not wait, such as an event loop."""
 

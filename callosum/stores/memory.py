@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import ClassVar
 
 import msgspec
 from msgspec import Struct
@@ -72,8 +71,7 @@ class _Held(Struct):
 class MemoryStore:
     """A store for tests and for sessions of one process. ``clock`` and ``probe`` as in the contract."""
 
-    lasting: ClassVar[bool] = False
-    """What is decided leaves no trace on the disk, so neither does its daily log."""
+    fleeting = True
 
     def __init__(self, *, clock: Clock = lambda: time.time_ns() // 1000, probe: Probe = alive) -> None:
         self._clock = clock

@@ -231,7 +231,6 @@ class PostgresStore:
     """
 
     lanes = 4
-    """So many batches of a server it is asked for at once: most of one is waiting for the database."""
 
     def __init__(
         self, url: str, *, clock: Clock | None = None, probe: Probe = alive, state: Path | None = None
@@ -258,7 +257,6 @@ class PostgresStore:
         self._connections.close()
 
     def pause(self, seconds: float) -> None:
-        """Waits until something ended that others may wait for, on whichever server; no longer than ``seconds``."""
         self._bell.wait(seconds)
 
     def listen(self, heard: Heard) -> Callable[[], None]:
@@ -268,7 +266,6 @@ class PostgresStore:
         return self._bell.hears()
 
     def pool(self) -> Pool:
-        """The state of this process's connections."""
         return self._connections.state()
 
     # --- transact ---

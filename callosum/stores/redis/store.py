@@ -29,6 +29,8 @@ class RedisStore:
     has its own.
     """
 
+    lanes = 1
+
     def __init__(
         self, url: str, *, clock: Clock | None = None, probe: Probe = alive, state: Path | None = None
     ) -> None:
@@ -52,7 +54,6 @@ class RedisStore:
         self.link.close()
 
     def pause(self, seconds: float) -> None:
-        """Waits until something ended that others may wait for, in whichever process; no longer than ``seconds``."""
         self._wake.wait(seconds)
 
     def listen(self, heard: Heard) -> Callable[[], None]:
