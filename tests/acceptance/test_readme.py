@@ -19,20 +19,32 @@ def blocks(language: str, page: Path = README) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/corpus.md", "docs/tour.md"])
-def test_the_python_blocks_run(tmp_path: Path, page: str) -> None:
-    code = "\n\n".join(blocks("python", README.parent / page))
+def run(page: Path, folder: Path) -> str:
+    """Run a page's Python blocks one after another, with the state in ``folder``; return what they print."""
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", "\n\n".join(blocks("python", page))],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
-        cwd=tmp_path,
-        env={**os.environ, "CALLOSUM_STATE": str(tmp_path / "state"), "PYTHONPATH": str(README.parent)},
+        cwd=folder,
+        env={**os.environ, "CALLOSUM_STATE": str(folder / "state"), "PYTHONPATH": str(README.parent)},
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/corpus.md"])
+def test_the_python_blocks_run(tmp_path: Path, page: str) -> None:
+    run(README.parent / page, tmp_path)
     assert (tmp_path / "state" / "gate.db").exists()
+
+
+def test_the_tour_prints_what_it_says_and_leaves_the_readers_own_state_alone(tmp_path: Path) -> None:
+    page = README.parent / "docs" / "tour.md"
+    (said,) = re.findall(r"It prints `(.*?)`", page.read_text("utf-8"))
+    assert run(page, tmp_path).splitlines()[0] == said
+    assert not (tmp_path / "state").exists()
 
 
 def test_the_set_up_is_two_commands_of_make() -> None:
