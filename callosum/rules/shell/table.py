@@ -5,11 +5,11 @@ row of its program goes by the generic rule (``verbs``). Columns, separated by b
 
 * programs
   (``@name`` stands for those of a list above)
-* the first words, alternatives separated by commas; ``*`` alone: any words or none; ``*`` within an alternative: one word,
-  whichever it is; ``""``: no words
+* the first words, alternatives separated by commas; ``""``: none; ``*`` alone: any or none; ``version *``: the second
+  is any word, and is one of the first words
 * options, one of which must be given; ``!`` before one: it must not; ``$()``: some words are another command's output
 * the tier, or the name of a setting of ``ShellPolicy``
-* keys: ``entity:{1}`` (first word after those of the second column), ``{*}`` (each of them), ``{0}`` (the first word of all),
+* keys: ``entity:{1}`` (first word after the first words), ``{*}`` (each of them), ``{0}`` (the first word of all),
   ``{--opt}`` (an option's value), ``{cwd}`` (the folder), ``{worktree}`` (the root of the
   worktree it lies in), ``{project}`` (the folder as all worktrees of its
   repository would call it: for what lies outside of them), ``{repo}`` (the hosted repository that an option names,
