@@ -37,7 +37,7 @@ MAX_KEY: Final = 1024
 
 
 class Tier(IntEnum):
-    """How much harm a call can do (PROTOCOL section 3)."""
+    """How much harm a call can do."""
 
     NONE = 0
     LOW = 1
@@ -55,7 +55,10 @@ class Mode(StrEnum):
 
 
 class Kind(StrEnum):
-    """What stands in the way, in rising gravity (the order in which a mark can be raised)."""
+    """What stands in the way, in rising gravity (the order in which a mark can be raised).
+
+    Stores keep the number of the gravest kind that a session was told of, so a kind keeps its gravity.
+    """
 
     gravity: int
     """1 for ``recent`` to 6 for ``duplicate``."""

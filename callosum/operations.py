@@ -9,8 +9,8 @@
 
     gate.complete("mira", id=7) ── Gate ── gate.handle(wire.Complete(instance="mira", id=7)) ── its course, or the wire
 
-To add an operation, add its request to ``wire``, its row and its keywords here, and what serves it to
-``gate/course.py``.
+To add an operation, add its request to ``wire``, its row and its keywords here, what serves it to ``gate/course.py``,
+and whose token may ask for it to ``server/app.py``.
 """
 
 from __future__ import annotations

@@ -395,7 +395,7 @@ class CallosumClient(Gate):
         """Decides a call that the gate could not be asked about (``error`` says why), by the tool's highest tier.
 
         It goes on and will be journalled, or raises ``GateUnavailable``. ``tier`` is for a caller that knows how
-        grave the call is where the table does not. Source: PROTOCOL section 8.
+        grave the call is where the table does not.
         """
         return self._without_gate(call, error, tier=tier)
 

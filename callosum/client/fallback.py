@@ -3,7 +3,7 @@
 The table is a file of the gate's, ``fallback.json`` in the state folder, or is fetched from the gate:
 ``{"tools": {"Read": 0, "message": 3}}``, tool name and the highest tier that it can have. A tool that is not in
 it counts as 3, and so does a shell whatever the table says. Until there is such a table, the hosts' own tools that only
-read count as 0, and every other tool as 3. Source: PROTOCOL section 8.
+read count as 0, and every other tool as 3.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Deciding a call: one view in, one change out. The heart of the gate (PROTOCOL sections 4 to 6).
+"""Deciding a call: one view in, one change out. The heart of the gate.
 
 The timeline of a call that meets another session::
 

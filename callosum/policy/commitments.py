@@ -1,4 +1,4 @@
-"""Commitments of other sessions: which still count, which a call contradicts, and which it ends (PROTOCOL 10.3).
+"""Commitments of other sessions: which still count, which a call contradicts, and which it ends.
 
 A commitment is kept with the content of its action, found by one digest on each key that the action wrote, and looked
 up only by calls that make one themselves. It counts until the moment that its content names. That is moved to an

@@ -1,4 +1,4 @@
-"""Evidence: what in a view stands in a call's way, as conflicts with a kind (PROTOCOL section 4).
+"""Evidence: what in a view stands in a call's way, as conflicts with a kind.
 
 Who counts
     Other sessions, on any shared key, but not what an ancestor still runs; of the session's own past only an action

@@ -1,4 +1,4 @@
-"""What a session knows, as marks: what it has read, and what it was told (PROTOCOL sections 4 and 5).
+"""What a session knows, as marks: what it has read, and what it was told.
 
 A mark, not a token, is what confirms: models reword, so the repeat is known by session and key.
 """

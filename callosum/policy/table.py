@@ -1,6 +1,6 @@
 """The policy as data: tier by kind -> verdict, and the three functions laid over the result.
 
-Source: PROTOCOL section 5. A missing cell is ``allow``. ``held`` at tiers 2 and 3 depends on the
+A missing cell is ``allow``. ``held`` at tiers 2 and 3 depends on the
 tier of the holder: a tier 4 lease is a hard one.
 """
 
@@ -27,8 +27,8 @@ PAUSE_RECENT: Final = 2 * MINUTE
 def cell(tier: int, kind: Kind, holder: int = 0, overlay: Mapping[Kind, Verdict] | None = None) -> Verdict:
     """The verdict of one conflict: ``overlay`` (a rule's own cells) first, then the table.
 
-    ``holder`` is the tier of the action that holds the key; it matters for ``held`` alone. The
-    overlay never touches tier 0 to 4's hard hold: a rule may soften a warning, not a hard lease.
+    ``holder`` is the tier of the action that holds the key; it matters for ``held`` alone. No overlay
+    softens the block by a tier 4 lease that calls of tiers 2 and 3 meet (``HARD_HOLD``).
     """
     if kind is Kind.HELD and holder >= Tier.CRITICAL and tier in HARD_HOLD:
         return Verdict.BLOCK
@@ -38,7 +38,7 @@ def cell(tier: int, kind: Kind, holder: int = 0, overlay: Mapping[Kind, Verdict]
 
 
 def committed(tier: int, *, asks: bool, overlay: Mapping[Kind, Verdict] | None = None) -> Verdict:
-    """The verdict of a commitment that is older than the rule's window: a pause, never a block (PROTOCOL 10.3).
+    """The verdict of a commitment that is older than the rule's window: a pause, never a block.
 
     ``asks``: the host can have a person asked, which a call of tier 4 does. ``overlay`` may soften it.
     """
@@ -67,6 +67,6 @@ def observe(verdict: Verdict) -> Verdict:
 def fallback(tier: int, highest: int = Tier.MEDIUM) -> Verdict:
     """The answer while the gate cannot be asked: tiers up to ``highest`` go on, graver ones do not.
 
-    Source: PROTOCOL section 8. Nobody is locked out of reading files because a gate is down.
+    Nobody is locked out of reading files because a gate is down.
     """
     return Verdict.ALLOW if tier <= highest else Verdict.BLOCK

@@ -206,7 +206,7 @@ class RuleSet:
         """Returns, for every tool that a rule names in full, the highest tier it can have.
 
         A tool that runs commands counts as 3 at least. What only the guard or the call itself could
-        raise (``_tier``) is not in it. For clients that cannot ask: PROTOCOL section 8.
+        raise (``_tier``) is not in it. For clients that cannot ask.
         """
         found = {}
         for tool in self._index.names:
