@@ -501,7 +501,7 @@ class View(Struct, frozen=True, gc=False):
     ``found``: what ``Scope.find`` asked for. ``twins``: actions with one of the scope's prints on a
     shared key (without keys: by digest alone), newest first. ``ancestors``: the sessions from which
     this one descends. ``superseded``: the actions that ``found`` repeats. ``wanted``: sessions that
-    wait for something this session holds.
+    wait for something this session holds, or for something that one of those sessions holds, and so on.
     ``observe_until``: until when the whole gate only observes, 0 if it does not.
     """
 

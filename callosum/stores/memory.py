@@ -411,12 +411,14 @@ class _Look:
         return max([fetched.marks.get((name, me), NO_MARK).read for name in over] + acts)
 
     def _waiting_for_mine(self) -> tuple[str, ...]:
-        me = self.scope.session
-        held = [name for a in self.actions if a.session == me and a.state is State.OPEN for name in _names(a.keys)]
-        queued = (
-            (name, a.session, a.expires) for a in self.actions if a.state is State.QUEUED for name in _names(a.keys)
-        )
-        return waiting(held, queued, me, self.now)
+        held = [(key.name, a.session) for a in self.actions if a.state is State.OPEN for key in a.keys]
+        queued = [
+            (key.name, a.session)
+            for a in self.actions
+            if a.state is State.QUEUED and self.now < a.expires
+            for key in a.keys
+        ]
+        return waiting(held, queued, self.scope.session)
 
     def _found(self, find: Find) -> Action | None:
         if find.id is None:

@@ -206,14 +206,20 @@ def before_of(keys: str | None, name: str) -> int:
 # --- what views are made of ---------------------------------------------------------------------------
 
 
-def wanted(rows: Sequence[Any], me: str, now: int) -> tuple[str, ...]:
-    """The sessions that wait for something this one holds, through trees too.
+def wanted(rows: Sequence[Any], me: str, now: int, held_by: Callable[[list[str]], Sequence[Any]]) -> tuple[str, ...]:
+    """The sessions that wait for something this one holds, or for one of those that do.
 
     ``rows`` are all that wait and what this session has open: key with its namespace, session, state, expiry.
+    ``held_by`` returns such rows of what others have open; it is asked where a ring is possible.
     """
-    held = [key for key, session, state, _ in rows if session == me and state == "open"]
-    queued = ((key, session, expires) for key, session, state, expires in rows if state == "queued")
-    return waiting(held, queued, me, now)
+    held = [(key, session) for key, session, state, _ in rows if state == "open"]
+    queued = [(key, session) for key, session, state, expires in rows if state == "queued" and now < expires]
+    names = sorted({session for _, session in queued if session != me})
+    if not (held and names):
+        return ()
+    if len(names) > 1:  # one that waits for this session may be waited for
+        held += [(key, session) for key, session, _, _ in held_by(names)]
+    return waiting(held, queued, me)
 
 
 Life = Callable[[int], "Sequence[Any] | None"]

@@ -246,16 +246,19 @@ def twins(actions: Iterable[tuple[Action, Iterable[bytes]]], scope: Scope) -> tu
     return tuple(found)
 
 
-def waiting(held: Sequence[str], queued: Iterable[tuple[str, str, int]], me: str, now: int) -> tuple[str, ...]:
-    """Return the sessions that wait for something this one holds, through trees too.
+def waiting(held: Iterable[tuple[str, str]], queued: Iterable[tuple[str, str]], me: str) -> tuple[str, ...]:
+    """Return the sessions that wait for something this one holds, or for one of those that do, through trees too.
 
-    ``held`` are the keys of what it has open, ``queued`` all that waits: key, session, expiry.
+    ``held`` are the keys of what this session and those that wait have open, ``queued`` those for which any wait: each
+    with its session.
     """
-    found = {
-        session
-        for key, session, expires in queued
-        if session != me and now < expires and any(overlap(key, mine) for mine in held)
-    }
+    waits, holds = list(queued), list(held)
+    found: set[str] = set()
+    holders = {me}
+    while holders and waits:
+        keys = [key for key, session in holds if session in holders]
+        holders = {session for key, session in waits if any(overlap(key, mine) for mine in keys)} - found - {me}
+        found |= holders
     return tuple(sorted(found))
 
 

@@ -756,6 +756,16 @@ class StoreContract:
         script.end("mira", id)
         assert script.look("mira", "x:1", waits=True).wanted == ()
 
+    def test_wanted_follows_a_chain_of_waiters(self, script: Script) -> None:
+        """Kim waits for anna, who waits for doug, who waits for mira; ben waits for lea, who waits for nobody."""
+        for who, key in (("mira", "x:1"), ("doug", "x:2"), ("anna", "x:3"), ("lea", "x:4")):
+            script.act(who, key, state=State.OPEN, tier=4)
+        for who, key in (("doug", "x:1"), ("anna", "x:2"), ("kim", "x:3"), ("ben", "x:4")):
+            script.act(who, key, state=State.QUEUED, tier=4)
+        assert script.look("mira", "x:9", waits=True).wanted == ("anna", "doug", "kim")
+        assert script.look("anna", "x:9", waits=True).wanted == ("kim",)
+        assert script.look("kim", "x:9", waits=True).wanted == ()
+
     def test_superseded_are_the_actions_that_the_found_one_repeats(self, script: Script) -> None:
         """In no order."""
         lost = [script.act("doug", KEY, state=State.OPEN, tier=3) for _ in range(2)]

@@ -27,7 +27,6 @@ def test_of_two_sessions_the_second_that_would_wait_is_refused() -> None:
     assert not no_deadlock(last)
 
 
-@pytest.mark.xfail(reason="View.wanted names the sessions that wait for this one, and not those that wait for them")
 def test_of_three_sessions_in_a_ring_the_last_that_would_wait_is_refused() -> None:
     holds = [(who, Choice("write4", key)) for who, key in zip(THREE, RING, strict=True)]
     waits = [(who, Choice("write4", key, wait=2)) for who, key in zip(THREE, (*RING[1:], A), strict=True)]

@@ -134,6 +134,11 @@ _QUEUES: Final = (
     "expires from journal where seq = l.id offset 0) j where l.open > 0 and j.namespace = %(space)s "
     "and (j.state = 'queued' or (j.state = 'open' and j.session = %(me)s))"
 )
+_HELD: Final = (
+    "select l.key, j.session, j.state, j.expires from live l cross join lateral (select namespace, session, state, "
+    "expires from journal where seq = l.id offset 0) j where l.open = 1 and j.namespace = %(space)s "
+    "and j.state = 'open' and j.session = any(%(sessions)s::text[])"
+)
 _TWINS: Final = (
     "select t.* from unnest(%(keys)s::text[]) k(name) cross join (values(true), (false)) o(own) "
     f"cross join lateral (select p.key, {ACTION} from print p join journal j on j.seq = p.id where p.key = k.name "
@@ -497,7 +502,13 @@ class Look:
     def _wanted(self, now: int) -> tuple[str, ...]:
         """The sessions that wait for something this one holds, through trees too."""
         assert self._queues is not None  # noqa: S101  asked for by the one who calls
-        return wanted(self._queues.fetchall(), self.scope.session, now)
+        space, fetch = self.scope.namespace, self.line.fetch
+        return wanted(
+            self._queues.fetchall(),
+            self.scope.session,
+            now,
+            lambda names: fetch(_HELD, {"space": space, "sessions": names}),
+        )
 
     # --- reports ---
 

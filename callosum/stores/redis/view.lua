@@ -177,7 +177,16 @@ local function views(tag, clock, given, latest, scopes)
       if #unreported > 0 then
         if scope[9] then queued = redis.call('ZRANGE', tag .. 'q', 0, -1) end
         for _, id in ipairs(unreported) do want(id) end
-        for _, id in ipairs(queued) do want(id) end
+        local held = {}
+        for _, id in ipairs(queued) do  -- and what those who wait hold: others may wait for it
+          want(id)
+          local record = redis.call('HGET', tag .. 'a', id)
+          local who = record and cmsgpack.unpack(string.sub(record, 7, 6 + tonumber(string.sub(record, 1, 6))))[1]
+          if who and not held[who] then
+            held[who] = true
+            for _, other in ipairs(redis.call('ZRANGE', tag .. 'h:' .. who, 0, -1)) do want(other) end
+          end
+        end
       end
     end
 

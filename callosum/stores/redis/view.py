@@ -137,10 +137,14 @@ class Look:
 
     def waiting(self) -> tuple[str, ...]:
         """The sessions that wait for something this one holds."""
-        me = self.scope.session
-        held = [key.name for a in self.actions if a.session == me and a.state is State.OPEN for key in a.keys]
-        queued = ((key.name, a.session, a.expires) for a in self.actions if a.state is State.QUEUED for key in a.keys)
-        return waiting(held, queued, me, self.now)
+        held = [(key.name, a.session) for a in self.actions if a.state is State.OPEN for key in a.keys]
+        queued = [
+            (key.name, a.session)
+            for a in self.actions
+            if a.state is State.QUEUED and self.now < a.expires
+            for key in a.keys
+        ]
+        return waiting(held, queued, self.scope.session)
 
     def _found(self, find: Find) -> Action | None:
         if find.id is not None:

@@ -112,6 +112,10 @@ _QUEUES: Final = (
     "select l.key, j.session, j.state, j.expires from live l join journal j on j.seq = l.id "
     "where l.open = 1 and j.namespace = ? and (j.state = 'queued' or (j.state = 'open' and j.session = ?))"
 )
+_HELD: Final = (
+    "select l.key, j.session, j.state, j.expires from live l cross join journal j on j.seq = l.id "
+    "where l.open = 1 and j.namespace = ? and j.state = 'open' and j.session in (select value from json_each(?))"
+)
 _FEW: Final = 3
 """How many other sessions' newest acts are looked at where older ones cannot matter, and one more."""
 _BY_ID: Final = f"select {ACTION} from journal j where j.seq = ?"
@@ -480,7 +484,9 @@ class Look(Struct, gc=False):
     def _wanted(self, now: int) -> tuple[str, ...]:
         """The sessions that wait for something this one holds, through trees too."""
         me = self.scope.session
-        return wanted(self.execute(_QUEUES, (self.scope.namespace, me)).fetchall(), me, now)
+        space = self.scope.namespace
+        rows = self.execute(_QUEUES, (space, me)).fetchall()
+        return wanted(rows, me, now, lambda names: self.execute(_HELD, (space, as_json(names))).fetchall())
 
     # --- the same content ---
 
