@@ -20,6 +20,7 @@ import msgspec
 import psutil
 import psycopg
 
+from callosum.errors import StoreChanged
 from callosum.gate import LocalGate
 from callosum.model import Entry, State
 from callosum.settings import Settings
@@ -302,8 +303,12 @@ class Scene:
             done = {one.op for writes in self.counters().values() for one in writes}
             journal = journal_of(gate.store)
             calls = {entry.seq: str(entry.body.get("callId", "")) for entry in journal}
-            for action in gate.store.live(None, (State.UNKNOWN,)):
-                gate.resolve(action.id, happened=calls.get(action.id, "") in done, by="chaos")
+            try:
+                for action in gate.store.live(None, (State.UNKNOWN,)):
+                    gate.resolve(action.id, happened=calls.get(action.id, "") in done, by="chaos")
+            except StoreChanged as lost:
+                self.say("rest", str(lost))
+                return journal
             left = gate.store.live(None, list(State))
             if left:
                 self.say("rest", f"{len(left)} cannot be resolved, the first is {left[0]}")

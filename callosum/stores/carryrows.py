@@ -21,7 +21,7 @@ from callosum.stores.carrying import (
     chained,
     kept,
 )
-from callosum.stores.keys import scoped
+from callosum.stores.keys import covers, scoped
 from callosum.stores.records import ACTED, LIVE
 from callosum.stores.rows import (
     ENTRY,
@@ -267,8 +267,8 @@ def lives_in(records: Iterable[Written], openness: Callable[[State], int]) -> li
 
 
 def covers_in(records: Iterable[Written | Known]) -> list[str]:
-    """The rows of ``cover``: trees, and what facets belong to."""
-    found = set()
+    """Return the rows of ``cover``: trees, and what facets belong to."""
+    found: set[str] = set()
     for record in records:
         if isinstance(record, Known):
             names = [scoped(record.namespace, record.key)]
@@ -276,10 +276,7 @@ def covers_in(records: Iterable[Written | Known]) -> list[str]:
             names = [scoped(record.entry.namespace, key.name) for key in record.entry.keys]
         else:
             continue
-        for name in names:
-            bar = name.find("|")
-            if bar >= 0 or name[-1:] == "/":
-                found.add(name[: bar + 1] if bar >= 0 else name)
+        found.update(over for name in names for over in covers(name))
     return sorted(found)
 
 

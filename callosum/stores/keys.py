@@ -38,10 +38,13 @@ def span(name: str) -> tuple[str, str]:
 
 @lru_cache(4096)
 def above(name: str) -> tuple[str, ...]:
-    """Return the trees above a key, and for a key without a facet what its facets begin with (``doc:plan|``)."""
+    """Return the trees above a key, and for a key without a facet what its facets begin with (``doc:plan|``).
+
+    Facets may lie in trees, too: ``git:/repo|remote:origin/`` is above ``git:/repo|remote:origin/main``.
+    """
     bar = name.find("|")
     found = [] if bar >= 0 else [name + "|"]
-    end = len(name) - 1 if bar < 0 else bar
+    end = len(name) - 1
     root = root_of(name)
     if root:
         found.append(root)
@@ -62,7 +65,8 @@ def covering(name: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def cover(name: str) -> str:
-    """Return what is noted of a key so that others find it from below: its tree or its bar; ``""`` for a plain key."""
+def covers(name: str) -> tuple[str, ...]:
+    """Return what is noted of a key so that others find it from below: its bar, and itself if it is a tree."""
     bar = name.find("|")
-    return name[: bar + 1] if bar >= 0 else name if name[-1:] == "/" else ""
+    found = (name[: bar + 1],) if bar >= 0 else ()
+    return (*found, name) if name[-1:] == "/" else found

@@ -590,6 +590,8 @@ class StoreContract:
             ("order:/", "order:/|new"),
             ("order:/|new", "order:/"),
             ("file:/", "file:README.md"),
+            ("git:/r|remote:origin/", "git:/r|remote:origin/main"),
+            ("git:/r|remote:origin/main", "git:/r|remote:origin/"),
         ],
     )
     def test_what_overlaps_meets_in_either_order(self, script: Script, first: str, second: str) -> None:

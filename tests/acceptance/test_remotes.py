@@ -13,6 +13,7 @@ from callosum.model import Call, Decision, Mode, Verdict, Worktree
 from callosum.policy.evidence import remote_of
 from callosum.settings import Settings
 from callosum.stores.memory import MemoryStore
+from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
 
 REPO = "/srv/app"
@@ -38,12 +39,11 @@ class Team:
         return decision
 
 
-@pytest.fixture
-def team(tmp_path: Path) -> Iterator[Team]:
+@pytest.fixture(params=[MemoryStore, SqliteStore])
+def team(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Team]:
     clock = ManualClock()
-    with LocalGate(
-        settings=Settings(state=tmp_path / "state"), store=MemoryStore(clock=clock), sleep=clock.sleep
-    ) as gate:
+    kept = {"clock": clock} if request.param is MemoryStore else {"clock": clock, "path": tmp_path / "gate.db"}
+    with LocalGate(settings=Settings(state=tmp_path / "state"), store=request.param(**kept), sleep=clock.sleep) as gate:
         yield Team(gate, clock)
 
 

@@ -23,7 +23,7 @@ from callosum.model import (
     View,
 )
 from callosum.policy.commitments import COMMITTED
-from callosum.stores.keys import cover, scoped
+from callosum.stores.keys import covers, scoped
 from callosum.stores.postgres.line import Line
 from callosum.stores.postgres.look import Look, Memory
 from callosum.stores.postgres.wake import notice
@@ -241,9 +241,9 @@ class Apply:
             self._line.send(_ACT if state is State.DONE else _LEASE, row)
         if opening.params is not None:
             self._line.send(_PARAMS, (f"params:{seq}", opening.params))
-        if covers := [over for name in names if (over := cover(name)) and over not in self._look.covers]:
-            self._line.send(_COVER, (covers,))
-            self.covers = frozenset(covers)
+        if beneath := [over for name in names for over in covers(name) if over not in self._look.covers]:
+            self._line.send(_COVER, (beneath,))
+            self.covers = frozenset(beneath)
         if not opening.supersedes:  # its report is about these too, which are on other keys
             self._memory.add_action(seq, tuple(names))
 

@@ -29,7 +29,7 @@ from callosum.stores.carrying import (
     kept,
 )
 from callosum.stores.carrying import Known as KnownRecord
-from callosum.stores.keys import cover
+from callosum.stores.keys import covers
 from callosum.stores.records import ACTED, LIVE, Record
 from callosum.stores.redis import records
 from callosum.stores.redis.link import Link, Script
@@ -254,9 +254,9 @@ class Carrier:
         pipe.zadd(space.key("ids"), {at: id})
         if record.call:
             pipe.zadd(space.key("calls"), {record.call.hex(): id})
-        covers = {cover(key.name) for key in action.keys}.difference({""})
-        if covers:
-            pipe.sadd(space.key("cov"), *covers)
+        beneath = {over for key in action.keys for over in covers(key.name)}
+        if beneath:
+            pipe.sadd(space.key("cov"), *beneath)
         if state in LIVE:
             pipe.zadd(space.key("open"), {at: id})
             for key in action.keys:
@@ -290,8 +290,8 @@ class Carrier:
         with self._pipe() as pipe:
             for name, docs in names.items():
                 pipe.hset(space.key("m", name), mapping={session: doc.blob() for session, doc in docs.items()})
-                if beneath := cover(name):
-                    pipe.sadd(space.key("cov"), beneath)
+                if beneath := covers(name):
+                    pipe.sadd(space.key("cov"), *beneath)
                 for session, doc in docs.items():
                     pipe.zadd(space.key("sk", session), {name: 0})
                     if doc.acts:

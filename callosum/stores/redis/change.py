@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from callosum.model import Action, Change, Entry, Key, Mode, Revision, Scope, Settle, State
 from callosum.policy.commitments import COMMITTED
-from callosum.stores.keys import cover
+from callosum.stores.keys import covers
 from callosum.stores.records import TAKEN_BACK, Record, happened
 from callosum.stores.redis.names import (
     QUEUE,
@@ -145,8 +145,8 @@ class Write:
             if action.id % _SELDOM == 0:
                 self._do("ZREMRANGEBYRANK", space.key("u", session), 0, -_UNREPORTED - 1)
         for key in action.keys:
-            if beneath := cover(key.name):
-                self._do("SADD", space.key("cov"), beneath)
+            if beneath := covers(key.name):
+                self._do("SADD", space.key("cov"), *beneath)
             if not happened(action) or key.mode is Mode.READ:
                 continue
             known = self._known(key.name, session)
@@ -287,8 +287,8 @@ class Write:
             self._do("ZADD", space.key("seen"), "NX", self.own(self.first), session)
         if late or before is None or before is NOTHING:
             self._do("ZADD", space.key("sk", session), 0, name)
-            if beneath := cover(name):
-                self._do("SADD", space.key("cov"), beneath)
+            if beneath := covers(name):
+                self._do("SADD", space.key("cov"), *beneath)
         had = before is not None and bool(before.acts)
         if known.acts:
             changed = known.changed

@@ -26,7 +26,7 @@ from callosum.model import (
     View,
 )
 from callosum.policy.commitments import COMMITTED
-from callosum.stores.keys import scoped
+from callosum.stores.keys import covers, scoped
 from callosum.stores.rows import Extra, as_json, encode, note_of, standing, standing_look, stored_keys
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.known import Alone, Known
@@ -213,10 +213,9 @@ class Apply(Struct, gc=False):
 
     def _cover(self, name: str) -> None:
         """Notes a key that covers others: a tree, or what a facet belongs to."""
-        bar = name.find("|")
-        cover = name[: bar + 1] if bar >= 0 else name
-        if self.execute("insert or ignore into cover values(?)", (cover,)).rowcount:
-            self.known.add_cover(cover)
+        for cover in covers(name):
+            if self.execute("insert or ignore into cover values(?)", (cover,)).rowcount:
+                self.known.add_cover(cover)
 
     # --- marks ---
 
