@@ -474,7 +474,7 @@ describe("without the gate", () => {
             "POST /intercept",
             status(503, { error: "the disk is full", at: "store" }),
         );
-        const gate = client(peer, { deadline: DEADLINE });
+        const gate = client(peer, { deadline: 5 * DEADLINE });
         const error = await thrown(GateUnavailable, () => gate.intercept({ tool: "read" }));
         assert.deepEqual([error.status, error.at, error.tier], [503, "store", null]);
         assert.match(error.message, /the disk is full/);
