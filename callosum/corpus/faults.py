@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from callosum.corpus.events import CorpusEvent, HealthWarning
+from callosum.errors import CallosumError
+from callosum.redact import said
 
 logger = logging.getLogger("callosum")
 
@@ -62,3 +64,14 @@ class Faults:
                 self._known.clear()
             self._known[resource, value] = (now, 0)
         return left_out
+
+
+def report_job(emit: Callable[[CorpusEvent], None], name: str, fault: Exception) -> None:
+    """Report that a job failed: in the log, and as ``health.warning`` through ``emit``.
+
+    Of what Callosum raises on purpose (a store that is away) the log has the sentence, of anything else the traceback.
+    """
+    logger.error(
+        "the job %r failed: %s", name, said(fault), exc_info=None if isinstance(fault, CallosumError) else fault
+    )
+    emit(HealthWarning(f"job.{name}", said(fault), "no error"))

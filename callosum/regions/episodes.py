@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from datetime import date
@@ -10,16 +9,14 @@ from pathlib import Path
 from typing import Final, Self
 
 from callosum.corpus.bus import Corpus
-from callosum.corpus.events import HealthWarning, MemorySaved, SchedulerTick
+from callosum.corpus.events import MemorySaved, SchedulerTick
+from callosum.corpus.faults import report_job
 from callosum.journal import Filter, Journal
 from callosum.model import MINUTE
 from callosum.pages.calendar import ONE_DAY, day_of
 from callosum.pages.day import SO_FAR, Day
 from callosum.pages.folder import Folder
-from callosum.redact import said
 from callosum.stores.base import Store
-
-logger = logging.getLogger("callosum")
 
 JOB: Final = "episodes"
 MISSED: Final = 7
@@ -90,9 +87,8 @@ class Hippocampus:
             return
         try:
             self.catch_up()
-        except Exception as fault:
-            logger.exception("the job %r failed", JOB)
-            self._corpus.emit(HealthWarning(f"job.{JOB}", said(fault), "no error"))
+        except Exception as fault:  # noqa: BLE001 - reported, and the next one is tried
+            report_job(self._corpus.emit, JOB, fault)
 
     def _write(self, day: date, now: int) -> Path | None:
         path = f"episodes/{day.isoformat()}.md"

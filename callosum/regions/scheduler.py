@@ -27,6 +27,7 @@ from callosum.corpus.events import (
     SchedulerTick,
     WatcherChanged,
 )
+from callosum.corpus.faults import report_job
 from callosum.errors import CallosumError, ConfigError
 from callosum.gate import LocalGate
 from callosum.model import SECOND
@@ -187,12 +188,11 @@ class Brainstem:
                 own()
         except Closed:
             pass
-        except Exception as fault:
+        except Exception as fault:  # noqa: BLE001 - reported, and the schedule goes on
             if self._closed.is_set():  # what it needs is closed too
                 logger.info("the job %r was given up: %s", name, said(fault))
             else:
-                logger.exception("the job %r failed", name)
-                self._corpus.emit(HealthWarning(f"job.{name}", said(fault), "no error"))
+                report_job(self._corpus.emit, name, fault)
         finally:
             self._busy[name].release()
         return True

@@ -27,11 +27,11 @@ from typing import Any, Final, NamedTuple
 from msgspec import Struct, field
 
 from callosum.corpus.bus import Corpus
-from callosum.corpus.events import CortexReindexed, HealthWarning, SchedulerTick
+from callosum.corpus.events import CortexReindexed, SchedulerTick
+from callosum.corpus.faults import report_job
 from callosum.errors import ConfigError
 from callosum.journal import Journal, shown_keys
 from callosum.model import MINUTE, SECOND, Entry
-from callosum.redact import said
 from callosum.regions.search_file import COLUMNS, IndexFile, begin, commits
 from callosum.regions.search_query import match_of, plain
 from callosum.stores.base import Store
@@ -171,9 +171,8 @@ class Cortex:
             return
         try:
             self.index(BUDGET)
-        except Exception as fault:
-            logger.exception("the job %r failed", JOB)
-            self._corpus.emit(HealthWarning(f"job.{JOB}", said(fault), "no error"))
+        except Exception as fault:  # noqa: BLE001 - reported, and the next one is tried
+            report_job(self._corpus.emit, JOB, fault)
 
     def _upto(self) -> int:
         with self._file.reading() as db:

@@ -359,6 +359,23 @@ def test_retention_rotates_the_journal(tmp_path: Path) -> None:
         assert list((tmp_path / "journal").glob("*.jsonl.gz"))
 
 
+@pytest.mark.parametrize(("fault", "traced"), [(StoreUnavailable("the store is away"), False), (KeyError("x"), True)])
+def test_a_store_that_is_away_fills_no_log_with_tracebacks(
+    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: Exception, *, traced: bool
+) -> None:
+    brainstem = place.brainstem()
+
+    def refused() -> None:
+        raise fault
+
+    monkeypatch.setitem(brainstem._own, "sweep", refused)
+    assert brainstem.run_job("sweep")
+    (record,) = caplog.records
+    assert "sweep" in record.getMessage()
+    assert (record.exc_info is not None) is traced
+    assert [str(getattr(event, "resource", "")) for event in place.of(HealthWarning)] == ["job.sweep"]
+
+
 def test_the_digest_of_the_last_week_is_written_once(place: Place) -> None:
     brainstem = place.brainstem()
     for day in (0, 2):
