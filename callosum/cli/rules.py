@@ -12,7 +12,7 @@ from callosum.cli.options import Config, Json, State, exists, open_gate, ruleboo
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
-    from callosum.regions.learning import Suggestion
+    from callosum.retrospect import Suggestion
     from callosum.rules import RuleSet
 app = typer.Typer(help="The rules by which calls are judged.", no_args_is_help=True, epilog=EPILOG)
 
@@ -96,7 +96,7 @@ def suggest(
     from callosum.cli.text import clean
     from callosum.cli.times import moment
     from callosum.journal import Filter, Journal
-    from callosum.regions.learning import Examined, examine
+    from callosum.retrospect import Examined, examine
     from callosum.rulebook import path_of
 
     settings = settings_of(state, namespace, config)

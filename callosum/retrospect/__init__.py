@@ -1,11 +1,28 @@
-"""What the journal teaches about the rules: where they see nothing, and what other rules would have decided.
+"""What the journal teaches about the rules: where they see nothing, which narrower ones it speaks for, what others do.
 
 ``gaps`` counts calls without keys, tools that no rule names and keys that no two sessions ever share. ``trial`` plays
-the recorded calls once more, under the rules in force and under others, and tells where they part.
+the recorded calls once more, under the rules in force and under others, and tells where they part. ``suggestions``
+proposes rules from how pauses ended. All of them read recorded calls, and count them in groups, by ``recorded``.
 """
 
 from callosum.retrospect.gaps import Family, Gaps, Tool, find_gaps
+from callosum.retrospect.suggestions import Evidence, Examined, Suggestion, examine, suggest
 from callosum.retrospect.survey import Shift
 from callosum.retrospect.trial import MOST, Difference, Trial, try_rules
 
-__all__ = ["MOST", "Difference", "Family", "Gaps", "Shift", "Tool", "Trial", "find_gaps", "try_rules"]
+__all__ = [
+    "MOST",
+    "Difference",
+    "Evidence",
+    "Examined",
+    "Family",
+    "Gaps",
+    "Shift",
+    "Suggestion",
+    "Tool",
+    "Trial",
+    "examine",
+    "find_gaps",
+    "suggest",
+    "try_rules",
+]

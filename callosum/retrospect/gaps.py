@@ -18,9 +18,10 @@ from msgspec import Struct
 
 from callosum.characters import is_shown
 from callosum.journal import shown_keys
-from callosum.model import NO_KEY, SECOND, Entry, Event, Mode, Tier
+from callosum.model import NO_KEY, SECOND, Entry, Mode, Tier
 from callosum.redact import summarise
 from callosum.regions.learning.counts import family
+from callosum.retrospect.recorded import Groups, is_call
 
 MOST_TOOLS: Final = 2_000
 MOST_FAMILIES: Final = 500
@@ -93,7 +94,7 @@ def find_gaps(entries: Iterable[Entry]) -> Gaps:
     """Returns the gaps of the entries, which come in the journal's order and are read once. Pure."""
     tally = _Tally()
     for entry in entries:
-        if entry.event is Event.INTERCEPT and entry.verdict is not None:
+        if is_call(entry):
             tally.add(entry)
     return tally.gaps()
 
@@ -201,43 +202,28 @@ class _Keys(Struct, gc=False):
 
 class _Tally:
     def __init__(self) -> None:
-        self._calls = self._left_out = self._first = self._last = 0
-        self._keyless: dict[str, _Seen] = {}
-        self._judged: dict[str, _Seen] = {}
-        self._families: dict[tuple[str, str], _Keys] = {}
+        self._calls = self._first = self._last = 0
+        self._keyless: Groups[str, _Seen] = Groups(_Seen, MOST_TOOLS)
+        self._judged: Groups[str, _Seen] = Groups(_Seen, MOST_TOOLS)
+        self._families: Groups[tuple[str, str], _Keys] = Groups(_Keys, MOST_FAMILIES)
 
     def add(self, entry: Entry) -> None:
         self._calls += 1
         self._first = self._first or entry.seq
         self._last = entry.seq
         keys = shown_keys(entry)
-        if not keys and (entry.tier or 0) >= Tier.LOW:
-            self._count(self._keyless, entry)
-        if not entry.rule:
-            self._count(self._judged, entry)
+        keyless, judged = not keys and (entry.tier or 0) >= Tier.LOW, not entry.rule
+        for tools in (self._keyless,) * keyless + (self._judged,) * judged:
+            if (seen := tools.of(entry.tool)) is not None:
+                seen.add(entry)
         bases: dict[str, Mode] = {}
         for key in entry.keys:
             if not key.name.startswith(NO_KEY):
                 base = key.name.partition("|")[0]
                 bases[base] = key.mode if bases.get(base, Mode.READ) is Mode.READ else bases[base]
         for base, mode in bases.items():
-            place = (entry.namespace, family(base))
-            found = self._families.get(place)
-            if found is None:
-                if len(self._families) >= MOST_FAMILIES:
-                    self._left_out += 1
-                    continue
-                found = self._families[place] = _Keys()
-            found.add(base, entry.session, mode)
-
-    def _count(self, tools: dict[str, _Seen], entry: Entry) -> None:
-        seen = tools.get(entry.tool)
-        if seen is None:
-            if len(tools) >= MOST_TOOLS:
-                self._left_out += 1
-                return
-            seen = tools[entry.tool] = _Seen()
-        seen.add(entry)
+            if (found := self._families.of((entry.namespace, family(base)))) is not None:
+                found.add(base, entry.session, mode)
 
     def gaps(self) -> Gaps:
         keyless = sorted(self._keyless.items(), key=lambda pair: (-max(pair[1].tiers), -pair[1].calls, pair[0]))
@@ -256,5 +242,5 @@ class _Tally:
             tuple(seen.tool(name) for name, seen in keyless),
             tuple(seen.tool(name) for name, seen in judged),
             tuple(unshared),
-            self._left_out,
+            self._keyless.left_out + self._judged.left_out + self._families.left_out,
         )

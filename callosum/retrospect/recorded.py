@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from callosum.journal import shown_keys
 from callosum.model import SECOND, Call, Entry, Event, Verdict, Worktree
 from callosum.redact import MARKER, summarise
+
+P = TypeVar("P", bound=Hashable)
+G = TypeVar("G")
+
+
+class Groups(dict[P, G], Generic[P, G]):
+    """What is counted, by what it has in common. Memory is bounded: the first ``most`` groups are told apart.
+
+    ``left_out`` is how often something belonged to a further one.
+    """
+
+    def __init__(self, make: Callable[[], G], most: int) -> None:
+        super().__init__()
+        self._make, self._most = make, most
+        self.left_out = 0
+
+    def of(self, place: P) -> G | None:
+        """Return the group of this place, a new one if there is none; None where there are too many already."""
+        found = self.get(place)
+        if found is None:
+            if len(self) >= self._most:
+                self.left_out += 1
+                return None
+            found = self[place] = self._make()
+        return found
 
 
 def is_call(entry: Entry) -> bool:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from callosum.model import SECOND, Classification, Entry, Mode
 from callosum.policy.ask import keys_of
-from callosum.retrospect.recorded import call_of, example, is_cut
+from callosum.retrospect.recorded import Groups, call_of, example, is_cut
 from callosum.rules import RuleSet
 
 MOST_KEYS: Final = 200_000
@@ -34,8 +34,8 @@ class Shift(Struct, frozen=True, rename="camel"):
 
 
 class _Group(Struct):
-    before: str
-    after: str
+    before: str = ""
+    after: str = ""
     calls: int = 0
     examples: list[Any] = msgspec.field(default_factory=list)
 
@@ -50,7 +50,7 @@ class Survey:
     def __init__(self, before: RuleSet, after: RuleSet, since: int) -> None:
         self._before, self._after, self._since = before, after, since
         self.calls = self.shifted = self.unreadable = self.cut = self.first = self.last = 0
-        self._groups: dict[tuple[str, ...], _Group] = {}
+        self._groups: Groups[tuple[str, ...], _Group] = Groups(_Group, MOST_GROUPS)
         self._names: set[str] = set()
         self._trees: set[str] = set()
         self._all = False
@@ -88,11 +88,11 @@ class Survey:
         self._touch(other, call.tool)
         for what, was, becomes in found if counts else ():
             place = (what, entry.tool, was, becomes) if what == "tier" else (what, entry.tool)
-            group = self._groups.get(place)
+            group = self._groups.of(place)
             if group is None:
-                if len(self._groups) >= MOST_GROUPS:
-                    continue
-                group = self._groups[place] = _Group(was, becomes)
+                continue
+            if not group.calls:
+                group.before, group.after = was, becomes
             group.calls += 1
             if len(group.examples) < EXAMPLES:
                 group.examples.append(

@@ -21,16 +21,16 @@ What it cannot know
 from __future__ import annotations
 
 import tempfile
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from callosum.journal import shown_keys
 from callosum.model import DAY, SECOND, Decision, Entry, Event, Verdict
-from callosum.retrospect.recorded import call_of, example, is_call
+from callosum.retrospect.recorded import Groups, call_of, example, is_call
 from callosum.retrospect.survey import EXAMPLES, MOST_GROUPS, Shift, Survey
 from callosum.retrospect.world import SPARED, World
 from callosum.rules import RuleSet
@@ -190,6 +190,11 @@ class _Place(NamedTuple):
     kinds: tuple[str, ...]
 
 
+class _Parted(Struct):
+    calls: int = 0
+    examples: list[Any] = field(default_factory=list)
+
+
 class _Played:
     """Counts where two worlds part."""
 
@@ -197,8 +202,7 @@ class _Played:
         self._since = since
         self.calls = 0
         self._same = 0
-        self._counts: Counter[_Place] = Counter()
-        self._examples: dict[_Place, list[Any]] = {}
+        self._parted: Groups[_Place, _Parted] = Groups(_Parted, MOST_GROUPS)
 
     def add(self, entry: Entry, one: Decision, other: Decision) -> None:
         if entry.seq < self._since:
@@ -211,13 +215,13 @@ class _Played:
         graver = one if one.verdict.gravity > other.verdict.gravity else other
         kinds = tuple(dict.fromkeys(conflict.kind.value for conflict in graver.conflicts))
         place = _Place(what, entry.tool, one.verdict.value, other.verdict.value, (one.rule, other.rule), kinds)
-        if place not in self._counts and len(self._counts) >= MOST_GROUPS:
+        parted = self._parted.of(place)
+        if parted is None:
             return
-        self._counts[place] += 1
-        examples = self._examples.setdefault(place, [])
-        if len(examples) < EXAMPLES:
+        parted.calls += 1
+        if len(parted.examples) < EXAMPLES:
             keys = {"before": one.context_keys[:8], "after": other.context_keys[:8]}
-            examples.append({**example(entry), "keys": keys, "warning": graver.warning})
+            parted.examples.append({**example(entry), "keys": keys, "warning": graver.warning})
 
     @property
     def as_recorded(self) -> float | None:
@@ -226,18 +230,9 @@ class _Played:
     def differences(self) -> tuple[Difference, ...]:
         order = ("paused", "allowed", "warned", "quiet")
         return tuple(
-            Difference(
-                place.what,
-                place.tool,
-                place.before,
-                place.after,
-                place.rules,
-                place.kinds,
-                count,
-                tuple(self._examples[place]),
-            )
-            for place, count in sorted(
-                self._counts.items(), key=lambda pair: (order.index(pair[0].what), -pair[1], pair[0])
+            Difference(*place, parted.calls, tuple(parted.examples))
+            for place, parted in sorted(
+                self._parted.items(), key=lambda pair: (order.index(pair[0].what), -pair[1].calls, pair[0])
             )
         )
 

@@ -17,10 +17,11 @@ from callosum.corpus.bus import Corpus
 from callosum.corpus.events import CorpusEvent, OutcomeRecorded, PreferenceLearned, SchedulerTick
 from callosum.journal import line_of
 from callosum.model import HOUR, MINUTE, SECOND, Call, Entry, Event, Key, Kind, Mode, Observation, Outcome, Verdict
-from callosum.regions.learning import BasalGanglia, Suggestion, examine, suggest, suggestions
+from callosum.regions.learning import BasalGanglia
 from callosum.regions.learning.counts import family
 from callosum.regions.learning.endings import Case, Ending, Endings
-from callosum.regions.learning.suggestions import written
+from callosum.retrospect import Suggestion, examine, suggest, suggestions
+from callosum.retrospect.suggestions import written
 from callosum.rules import RuleSet
 from callosum.rules.parse import default_rules, parse_rules
 from tests.support.world import Decision, World

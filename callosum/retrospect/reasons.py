@@ -9,6 +9,7 @@ from typing import Final
 from callosum.policy.sentence import name as shown
 from callosum.regions.learning.counts import MILD, Count, joined
 from callosum.regions.learning.endings import Ending
+from callosum.retrospect.recorded import Groups
 
 MOST_TOLD: Final = 5
 _MOST: Final = 1000
@@ -43,30 +44,27 @@ class Reasons:
     """Counts the endings that cannot become a proposal. Memory is bounded."""
 
     def __init__(self) -> None:
-        self._missed: dict[tuple[Why, str, str], tuple[Count, set[str]]] = {}
+        self._missed: Groups[tuple[Why, str, str], tuple[Count, set[str]]] = Groups(lambda: (Count(), set()), _MOST)
 
     def add(self, why: Why, ending: Ending) -> None:
         """Counts an ending that cannot become a proposal."""
         case = ending.case
-        found = self._missed.get(place := (why, case.tool, case.rule))
-        if found is None:
-            if len(self._missed) >= _MOST:
-                return
-            found = self._missed[place] = (Count(), set())
-        found[0].add(ending)
-        found[1].update(case.kinds - MILD)
+        if (found := self._missed.of((why, case.tool, case.rule))) is not None:
+            found[0].add(ending)
+            found[1].update(case.kinds - MILD)
 
     def left(self, tool: str, rule: str, pauses: Iterable[Count], questions: Sequence[Count], least: int) -> None:
         """Takes over what was counted for a proposal and led to none."""
         for counts, questioned in ((list(pauses), False), (list(questions), True)):
             whole = joined(counts)
-            if not _good(whole) or len(self._missed) >= _MOST:
+            if not _good(whole):
                 continue
             enough = any(_good(count) >= least for count in counts)
             few = Why.DIFFERENT if questioned else Why.FEW
             against = whole.against or (questioned and whole.unanswered)
             why = Why.AGAINST if against else Why.UNWRITTEN if enough else few
-            self._missed.setdefault((why, tool, rule), (whole, set()))
+            if (found := self._missed.of((why, tool, rule))) is not None and not _good(found[0]):
+                found[0].join(whole)
 
     def sentences(self, least: int, *, paused: bool) -> list[str]:
         """What there is to say, of most confirmations first; never nothing. ``paused``: there was a pause at all."""

@@ -40,7 +40,8 @@ from callosum.policy.table import cell
 from callosum.redact import MARKER
 from callosum.regions.learning.counts import LEAST, MILD, MOST_NAMED, Count, convinces, covered, joined, learnable
 from callosum.regions.learning.endings import Case, Ending, Endings
-from callosum.regions.learning.reasons import Reasons, Why
+from callosum.retrospect.reasons import Reasons, Why
+from callosum.retrospect.recorded import Groups
 from callosum.rules import KeyTemplate, Rule, RuleSet
 from callosum.rules.match import Index, scalar
 from callosum.rules.parse import parse_rules
@@ -135,9 +136,9 @@ def examine(entries: Iterable[Entry], rules: RuleSet, *, least: int = LEAST, now
 class _Group(Struct, gc=False):
     """All that is known of one rule's pauses of one tool at one tier."""
 
-    rule: str
-    tool: str
-    tier: int
+    rule: str = ""
+    tool: str = ""
+    tier: int = 0
     base: int | None = None
     """The place of the rule among those in force, once a pause was found that it still decides."""
     pauses: dict[frozenset[Kind], Count] = msgspec.field(default_factory=dict)
@@ -154,7 +155,7 @@ class _Tally:
         self._rules = rules.rules
         self._classify = rules.classify
         self._index = Index(rules.rules)
-        self.groups: dict[tuple[str, str, int], _Group] = {}
+        self.groups: Groups[tuple[str, str, int], _Group] = Groups(_Group, MOST_GROUPS)
         self._reasons = Reasons()
         self._cells = 0
         self._params: dict[str, set[str]] = {}
@@ -172,12 +173,10 @@ class _Tally:
             why = Why.NAMELESS if not case.rule else Why.CHANGED if case.rule not in self._params else Why.GRAVE
             self._reasons.add(why, ending)
             return
-        place = (case.rule, case.tool, case.tier)
-        group = self.groups.get(place)
+        group = self.groups.of((case.rule, case.tool, case.tier))
         if group is None:
-            if len(self.groups) >= MOST_GROUPS:
-                return
-            group = self.groups[place] = _Group(*place)
+            return
+        group.rule, group.tool, group.tier = case.rule, case.tool, case.tier
         if ending.how in ("confirmed", "approved") and (changed := self._changed(group, case)) is not None:
             self._reasons.add(changed, ending)
             return
