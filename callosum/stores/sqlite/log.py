@@ -21,21 +21,24 @@ _FRAME: Final = 24
 _PAGE: Final = slice(8, 12)
 """Where the log's header has the size of a page."""
 _SALTS: Final = slice(16, 24)
-_FRAME_SALTS: Final = slice(8, 16)
+_FRAME_SALTS: Final = 8
+"""Where a frame's header has the salts, which are eight bytes."""
 
 
 class Watch:
     """What one connection saw last of the log that is open as ``file``."""
 
-    __slots__ = ("_count", "_header", "_left", "_stride", "emptied", "file", "inode")
+    __slots__ = ("_count", "_grew", "_header", "_left", "_salts", "_stride", "emptied", "file", "inode")
 
     def __init__(self, file: int) -> None:
         self.file = file
         self.inode = os.fstat(file).st_ino
-        self._header = b""
+        self._header = self._salts = b""
         self._stride = _FRAME
         self._count = 0
         """How many frames were there, from the first one on without a gap."""
+        self._grew = 1
+        """How many frames had come at the last look that found some: mostly as many come again."""
         self._left = 0
         """How many frames fitted in at the first look: a crash of the machine may leave some behind a gap."""
         self.emptied = False
@@ -55,12 +58,13 @@ class Watch:
 
     def _look(self, header: bytes) -> bool:
         known, self._header = self._header, header
+        self._salts = header[_SALTS]
         self.emptied = bool(known) and not header
         fitting = (os.lseek(self.file, 0, os.SEEK_END) - _HEADER) // self._stride
         count = self._count
         if header != known:
             self._stride = _FRAME + int.from_bytes(header[_PAGE], "big")
-            self._count = self._far(0) if any(header) else 0
+            self._count = self._far(0) if any(header) and len(header) == _HEADER else 0
             self._left = (os.lseek(self.file, 0, os.SEEK_END) - _HEADER) // self._stride
             return not header or (any(header) and len(header) == _HEADER)
         if count and not self._has(count - 1):
@@ -74,19 +78,24 @@ class Watch:
 
     def _far(self, count: int) -> int:
         """Return the number of frames, of which ``count`` are known; there may be thousands more."""
-        step = 1
-        while self._has(count + step - 1):
-            count, step = count + step, step * 2
-        while step > 1:
-            step //= 2
-            if self._has(count + step - 1):
-                count += step
+        first, step = count, self._grew
+        if self._has(count + step - 1):
+            count, step = count + step, 1
+            while self._has(count + step - 1):
+                count, step = count + step, step * 2
+        end = count + step - 1  # this frame is not there, nor is any behind it
+        while count < end:
+            middle = (count + end) // 2
+            if self._has(middle):
+                count = middle + 1
+            else:
+                end = middle
+        self._grew = count - first or self._grew
         return count
 
     def _has(self, number: int) -> bool:
         """Return whether there is a frame of this log, and not one of an older log or nothing."""
-        frame = os.pread(self.file, _FRAME, _HEADER + number * self._stride)
-        return frame[_FRAME_SALTS] == self._header[_SALTS]
+        return os.pread(self.file, 8, _HEADER + number * self._stride + _FRAME_SALTS) == self._salts
 
     def take(self) -> bytes:
         """Return all that is in the log, and leave it empty."""
