@@ -213,7 +213,10 @@ class Apply(Struct, gc=False):
 
     def _cover(self, name: str) -> None:
         """Notes a key that covers others: a tree, or what a facet belongs to."""
+        in_use = self.known.covers
         for cover in covers(name):
+            if in_use is not None and cover in in_use:
+                continue
             if self.execute("insert or ignore into cover values(?)", (cover,)).rowcount:
                 self.known.add_cover(cover)
 
@@ -289,12 +292,14 @@ class Apply(Struct, gc=False):
             )
         was_live = action.state not in _ENDED
         stays_live = state not in _ENDED
-        many = len(action.keys) > 1
+        overtaken = self.look.overtaken
+        if overtaken is None:
+            overtaken = len(action.keys) > 1
         late = settle.ended - action.id > HOUR
-        if was_live or stays_live or many or late or self.look.overtaken or state is not _DONE:
-            self._settle_keys(settle, was_live, stays_live, many)
+        if was_live or stays_live or late or overtaken or state is not _DONE:
+            self._settle_keys(settle, was_live, stays_live, overtaken)
 
-    def _settle_keys(self, settle: Settle, was_live: bool, stays_live: bool, many: bool) -> None:
+    def _settle_keys(self, settle: Settle, was_live: bool, stays_live: bool, overtaken: bool) -> None:
         action, state = settle.action, settle.state
         for key in action.keys:
             name = scoped(action.namespace, key.name)
@@ -308,7 +313,7 @@ class Apply(Struct, gc=False):
             self.execute("delete from meta where name = ?", (f"params:{action.id}",))
         if state is State.DONE and settle.ended - action.id > HOUR:
             self._late(action, settle.ended)
-        elif state is State.DONE and (self.look.overtaken or many):
+        elif state is State.DONE and overtaken:
             for key in action.keys:
                 name = scoped(action.namespace, key.name)
                 self.execute(
@@ -324,7 +329,7 @@ class Apply(Struct, gc=False):
             if key.mode is _READ:
                 continue
             name = scoped(action.namespace, key.name)
-            self.known.keys.pop(name, None)
+            self.known.forget_keys(name)
             crowd = 1 if self.look.is_crowd(name) else 0
             self.execute(
                 "insert into mark(key, session, read, told, kind, acted, changed, crowd) "
@@ -338,7 +343,7 @@ class Apply(Struct, gc=False):
         row = self.execute("select keys from journal where seq = ?", (action.id,)).fetchone()
         for stored in stored_keys(row[0]) if row and row[0] else ():
             name = scoped(action.namespace, stored.name)
-            self.known.keys.pop(name, None)
+            self.known.forget_keys(name)
             if stored.mode == "read":
                 before = standing_look(stored.before, stored.name, self._life)
                 self.execute(

@@ -35,6 +35,7 @@ _COVERS: Final = f"select key from cover limit {MOST_COVERS + 1}"
 class Alone(Struct, frozen=True, gc=False):
     """A key of which only ``session`` has a mark, if anybody has; no tree in use covers it, nor has it facets.
 
+    If it is a facet, nobody has a mark of the whole.
     ``acted`` is the session's newest action there, None if it has none; ``there`` whether it has a row.
     """
 
@@ -52,7 +53,7 @@ class Known:
     must be asked for. ``crowds`` hold what never changes, so they outlast others' commits. All are bounded.
     """
 
-    __slots__ = ("_calm", "_version", "covers", "crowds", "keys", "last", "opened")
+    __slots__ = ("_calm", "_version", "_wholes", "covers", "crowds", "keys", "last", "opened")
 
     def __init__(self) -> None:
         self._version = -1
@@ -67,6 +68,8 @@ class Known:
     def _forget_facts(self) -> None:
         self.last = -1
         self.keys: dict[str, Alone] = {}
+        self._wholes: set[str] = set()
+        """Keys of which a facet is among ``keys``."""
         self.opened: dict[int, Action] = {}
         self.covers: set[str] | None = None
         self._calm = 0
@@ -91,12 +94,23 @@ class Known:
     def add_key(self, name: str, alone: Alone) -> None:
         """Notes who is alone on a key."""
         if len(self.keys) >= MOST_KEYS:
-            self.keys.clear()
+            self.forget_keys()
         self.keys[name] = alone
+        whole, bar, _ = name.partition("|")
+        if bar:
+            self._wholes.add(whole)
+
+    def forget_keys(self, name: str = "") -> None:
+        """Forget who is alone on a key and its facets, or on all keys."""
+        if not name or name in self._wholes:
+            self.keys.clear()
+            self._wholes.clear()
+        else:
+            self.keys.pop(name, None)
 
     def add_cover(self, name: str) -> None:
         """Notes a cover that was not in use before. Keys that it covers are no longer somebody's alone."""
-        self.keys.clear()
+        self.forget_keys()
         if self.covers is not None:
             self.covers.add(name)
             if len(self.covers) > MOST_COVERS:
@@ -105,9 +119,9 @@ class Known:
     def mark(self, name: str, session: str, mark: Mark, acted: int | None) -> None:
         """Notes a mark that was set; ``acted`` None leaves the session's newest action as it was."""
         alone = self.keys.get(name)
-        if alone is None:
-            return
-        if alone.session == session:
+        if alone is None or name in self._wholes:
+            self.forget_keys(name)
+        elif alone.session == session:
             self.keys[name] = Alone(session, mark, alone.acted if acted is None else acted, there=True)
         else:
             del self.keys[name]

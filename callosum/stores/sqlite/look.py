@@ -108,6 +108,11 @@ _FOUND: Final = (
     f"or exists(select 1 from (select * from mark where key = j.key limit {CROWD + 1}) m "
     "where m.changed > j.seq and m.session <> j.session) from journal j where j.seq = ?"
 )
+_CHANGED: Final = (
+    "select exists(select 1 from mark where key = ?1 and crowd = 1 and changed > ?2 and session <> ?3) "
+    f"or exists(select 1 from (select * from mark where key = ?1 limit {CROWD + 1}) "
+    "where changed > ?2 and session <> ?3)"
+)
 _QUEUES: Final = (
     "select l.key, j.session, j.state, j.expires from live l join journal j on j.seq = l.id "
     "where l.open = 1 and j.namespace = ? and (j.state = 'queued' or (j.state = 'open' and j.session = ?))"
@@ -147,8 +152,8 @@ class Look(Struct, gc=False):
     """One step's look at the store. ``names`` are the scope's keys with their namespace, once it has looked.
 
     ``crowded``: those of them that many sessions know. ``fresh``: the session need not be noted again.
-    ``overtaken``: somebody changed the first key of the action that was found after it began, so the order
-    of changes must be corrected at its end.
+    ``overtaken``: whether somebody changed a key of the action that was found after it began, so that the order
+    of changes must be corrected at its end; None if nobody has looked.
     """
 
     execute: Execute
@@ -160,7 +165,7 @@ class Look(Struct, gc=False):
     fetched: Fetched = _NOTHING_YET
     crowded: tuple[str, ...] = ()
     fresh: bool = True
-    overtaken: bool = False
+    overtaken: bool | None = None
     asker: Asker | None = None
 
     def view(self, clock: Clock) -> View:
@@ -182,7 +187,8 @@ class Look(Struct, gc=False):
                     covers += above(name)
                 elif used:
                     covering |= used.intersection(above(name))  # in use, and over this key
-        earlier, in_use, live, twins = self._prelude(covers, names if scope.live or prints else ())
+        wholes = [name[: name.index("|")] for name in names if "|" in name]
+        earlier, in_use, live, twins = self._prelude(covers, names + wholes if scope.live or prints else ())
         now = clock()
         if now <= known.last:
             now = known.last + 1
@@ -264,7 +270,7 @@ class Look(Struct, gc=False):
     ) -> KeyView | None:
         """The view of a key that nobody else is at; None where somebody may be, after fetching what is there."""
         related = [other for other in above(name) if other in covering] if covering else []
-        if "|" in name and (whole := name[: name.index("|")]) not in related:
+        if "|" in name and (whole := name[: name.index("|")]) not in related and (live or self._is_marked(whole)):
             related.append(whole)
         me, shown = self.scope.session, key.name
         rows, mine = self._rows(name, key.mode)
@@ -332,6 +338,9 @@ class Look(Struct, gc=False):
         most = LATEST if self._all_matter(mode) else _FEW + 1
         rows = [row for row in self.execute(_CROWD, (name, me, most + 1)).fetchall() if row[0] != me]
         return rows, mine
+
+    def _is_marked(self, name: str) -> bool:
+        return self.execute("select 1 from mark where key = ? limit 1", (name,)).fetchone() is not None
 
     def is_crowd(self, name: str) -> bool:
         """Whether a key that the scope does not name is crowded."""
@@ -526,14 +535,15 @@ class Look(Struct, gc=False):
         return View(now, (), None, action, superseded=superseded)
 
     def _opened(self, id: int) -> Action | None:
-        """The action of this id as this connection opened it, if nobody can have been at its first key since."""
+        """The action of this id as this connection opened it, if nobody can have been at its keys since."""
         action = self.known.opened.get(id)
         if action is None or action.namespace != self.scope.namespace:
             return None
-        if action.keys:
-            alone = self.known.keys.get(scoped(action.namespace, action.key))
+        for key in action.keys:
+            alone = self.known.keys.get(scoped(action.namespace, key.name))
             if alone is None or alone.session != action.session:
                 return None
+        self.overtaken = False
         return action
 
     def _find(self, find: Find, now: int) -> Action | None:
@@ -548,8 +558,16 @@ class Look(Struct, gc=False):
         event, verdict, last, overtaken = row[ACTION_WIDTH:]
         if row[1] != self.scope.namespace or event not in OPENERS:
             return None, last
-        self.overtaken = bool(overtaken)
-        return action_of(row, 0, "", self.probe, verdict), last
+        action = action_of(row, 0, "", self.probe, verdict)
+        self.overtaken = bool(
+            self.overtaken or overtaken or any(self._is_changed(action, key) for key in action.keys[1:])
+        )
+        return action, last
+
+    def _is_changed(self, action: Action, key: Key) -> bool:
+        """Whether another session changed a key of an action after it began."""
+        name = scoped(action.namespace, key.name)
+        return bool(self.execute(_CHANGED, (name, action.id, action.session)).fetchone()[0])
 
     def _earlier(self, id: int) -> Action | None:
         """The action that this call opened before, with the answer that was given."""

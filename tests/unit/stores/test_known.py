@@ -257,3 +257,47 @@ def test_sync_takes_turns_only_while_another_connection_writes(tmp_path: Path, m
         turns.clear()
         Script(one).act("mira", "doc:shared", durable=True)
         assert turns
+
+
+FACET, WHOLE, OTHER = "doc:plan|review", "doc:plan", "doc:draft"
+
+
+def at_rest(gate: LocalGate) -> Script:
+    """Return a script whose session mira has acted on a facet often enough for that to be known."""
+    script = Script(gate.store)
+    for _ in range(CALM + 2):
+        script.end("mira", script.act("mira", OTHER, FACET, state=State.OPEN))
+    return script
+
+
+def test_who_is_alone_on_a_facet_does_not_read_what_it_wrote(pair: tuple[LocalGate, LocalGate]) -> None:
+    script = at_rest(pair[0])
+    seen: Seen = []
+    looks(pair[0], seen)
+    script.end("mira", script.act("mira", OTHER, FACET, state=State.OPEN))
+    assert seen == []
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("lock", [False, True])
+def test_an_action_on_the_whole_is_seen_by_who_was_alone_on_a_facet(
+    pair: tuple[LocalGate, LocalGate], *, lock: bool, elsewhere: bool
+) -> None:
+    script = at_rest(pair[0])
+    other = Script(pair[1].store) if elsewhere else script
+    state = State.OPEN if lock else State.DONE
+    made = other.act("doug", WHOLE, lock=lock, state=state)
+    place = script.place("mira", FACET)
+    assert [action.id for action in (*place.live, *place.latest)] == [made]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_change_ends_behind_one_that_began_after_it_on_any_key(
+    pair: tuple[LocalGate, LocalGate], *, elsewhere: bool
+) -> None:
+    script = at_rest(pair[0])
+    other = Script(pair[1].store) if elsewhere else script
+    first = script.act("mira", OTHER, FACET, state=State.OPEN)
+    second = other.act("doug", FACET)
+    script.end("mira", first)
+    assert [action.id for action in script.place("andy", FACET).latest] == [first, second]
