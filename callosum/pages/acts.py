@@ -2,15 +2,19 @@
 
 ::
 
-    09:15 `message` → `channel:#general` done
-    09:16 `email.send` → `email:a@example.com` done after 4 min, warned: `doug` acted on it 40 s before
-    09:20 `message` → `thread:andy:1` confirm: `doug` acted on it 40 s before
-    09:30 `pay` → `account:12` **outcome unknown**: the lease ran out
+    09:10 was asked: `answer Alice about the invoice`
+    09:15 `message` `Standup at ten` → `channel:#general` done
+    09:16 `email.send` `Invoice: paid` → `email:a@example.com` done after 4 min, warned: `doug` acted on it 40 s before
+    09:20 `message` `On it` → `thread:andy:1` confirm: `doug` acted on it 40 s before; let through at 09:21
+    09:25 to 09:29 `bash` `make test` 4 times: 3 done, 1 failed: `exit code 2`
+    09:30 `pay` `12 EUR to acme` → `account:acme` **outcome unknown**: `the lease ran out`
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +24,7 @@ from callosum.characters import escaped
 from callosum.journal import shown_keys
 from callosum.model import DEFAULT_NAMESPACE, MINUTE, SECOND, Conflict, Entry, Event, Kind, Outcome, State, Verdict
 from callosum.pages.calendar import clock, day_of
-from callosum.pages.markdown import code
+from callosum.pages.markdown import code, times
 from callosum.policy.sentence import ago
 
 _KEYS: Final = 3
@@ -39,14 +43,16 @@ _RUNNING: Final = {
     Kind.STALE: "{who} was changing it",
     Kind.OPPOSED: "{who} was committing to the contrary",
 }
+_WORDS: Final = {State.DONE: "done", State.FAILED: "failed", State.UNKNOWN: "**outcome unknown**"}
 
 
 class Act(Struct, gc=False):
     """What is kept of an act. Moments in microseconds.
 
-    ``told`` is the gravest conflict as the journal has it, ``others`` how many more there were. ``late``: only its
-    end is on this page, or the gate was away when it began. ``answer`` is what a person said to it. ``what``
-    stands in for the keys of a call that has none: the first text among its params.
+    ``told`` is the gravest conflict that the session was told of, as the journal has it, ``others`` how many more there
+    were. ``late``: only its end is on this page, or the gate was away when it began. ``answer`` is what a person said
+    to it. ``what`` is its summary; for a call that has neither summary nor keys the first text among its params.
+    ``purpose`` is what a person had asked the session for.
     """
 
     at: int
@@ -67,6 +73,7 @@ class Act(Struct, gc=False):
     answer: str = ""
     lock: bool = False
     what: str = ""
+    purpose: str = ""
     id: int = 0
 
 
@@ -78,7 +85,8 @@ def begun(entry: Entry) -> Act:
     verdict = entry.verdict or Verdict.ALLOW
     tier = entry.tier or 0
     body = entry.body
-    conflicts = body.get("conflicts") or ()
+    said = not verdict.proceed or body.get("warning") or body.get("observed")
+    conflicts = (body.get("conflicts") if said else None) or ()
     leased = tier > 2 or entry.event is Event.LOCK
     act = Act(
         entry.seq,
@@ -94,8 +102,10 @@ def begun(entry: Entry) -> Act:
         max(0, _number(body.get("count")) - 1),
         str(body.get("observed") or ""),
         lock=entry.event is Event.LOCK,
+        what=_text(body, "summary"),
+        purpose=_text(body, "purpose"),
     )
-    if not act.keys:
+    if not (act.what or act.keys):
         act.what = _what(body.get("params"))
     if entry.event is Event.LATE:
         act.late = "ran while the gate was away"
@@ -159,6 +169,11 @@ def _note(entry: Entry) -> str:
     return note[:1000] if isinstance(note, str) else ""
 
 
+def _text(body: Mapping[str, Any], name: str) -> str:
+    text = body.get(name)
+    return text if isinstance(text, str) else ""
+
+
 def _what(params: Any) -> str:
     texts = params.values() if isinstance(params, Mapping) else ()
     return next((text for text in texts if isinstance(text, str) and text), "")
@@ -179,16 +194,71 @@ def _number(value: Any) -> int:
 
 def line(act: Act, *, who: bool = False, day: bool = False) -> str:
     """The act as an item of a list; ``who`` with its session, ``day`` with its day."""
-    parts = [f"- {day_of(act.at).isoformat()} {clock(act.at)}" if day else f"- {clock(act.at)}"]
+    return f"{_beginning([act], who=who, day=day)} {_ending(act)}"
+
+
+def lines(acts: Sequence[Act]) -> list[str]:
+    """One session's acts as items of a list, in order.
+
+    A run of the same act is one item. What a person asked for stands before the acts that came of it, and a call that
+    was held back says when the same was let through.
+    """
+    found: list[str] = []
+    again = _let_through(acts)
+    purpose = ""
+    for _, group in groupby(acts, _same):
+        run = list(group)
+        act = run[0]
+        if act.purpose and act.purpose != purpose:
+            purpose = act.purpose
+            found.append(f"- {clock(act.at)} was asked: {code(purpose, 120)}")
+        ending = _endings(run) if len(run) > 1 else _ending(act)
+        later = f"; let through at {clock(again[act.at])}" if act.at in again else ""
+        found.append(f"{_beginning(run)} {ending}{later}")
+    return found
+
+
+def _let_through(acts: Sequence[Act]) -> dict[int, int]:
+    """When the same was let through, of each act that was held back; by the moments of both."""
+    again: dict[int, int] = {}
+    next_one: dict[tuple[str, tuple[str, ...]], int] = {}
+    for act in reversed(acts):
+        if act.verdict.proceed:
+            next_one[act.tool, act.keys] = act.at
+        elif (act.tool, act.keys) in next_one:
+            again[act.at] = next_one[act.tool, act.keys]
+    return again
+
+
+def _same(act: Act) -> tuple[object, ...]:
+    """What makes an act the same as the one before it; a moment where something is to be said of it alone."""
+    alone = not act.verdict.proceed or act.told or act.late or act.answer or act.state is State.UNKNOWN
+    return (act.tool, act.keys, act.what, act.purpose, act.lock, act.at if alone else 0)
+
+
+def _beginning(run: Sequence[Act], *, who: bool = False, day: bool = False) -> str:
+    act, last = run[0], run[-1]
+    begin, end = clock(act.at), clock(last.at)
+    parts = ["-", *([day_of(act.at).isoformat()] if day else []), begin if begin == end else f"{begin} to {end}"]
     if who:
         parts.append(name(act.session, act.namespace))
     parts.append(code(act.tool))
+    if act.what:
+        parts.append(code(act.what, 160))
     if act.keys:
         parts.append(f"→ {named(act.keys)}")
-    elif act.what:
-        parts.append(code(act.what))
-    parts.append(_ending(act))
     return " ".join(parts)
+
+
+def _endings(run: Sequence[Act]) -> str:
+    """How several acts ended, and the error of the last that failed."""
+    counts = Counter(map(_word, run))
+    note = next((act.note for act in reversed(run) if act.state is State.FAILED), "")
+    many = f"{times(len(run))}:"
+    if len(counts) == 1 and not note:
+        return f"{many} {next(iter(counts))}"
+    said = ", ".join(f"{count} {how}" for how, count in counts.most_common())
+    return f"{many} {said}{f': {code(note, 160)}' if note else ''}"
 
 
 def name(session: str, namespace: str) -> str:
@@ -236,18 +306,17 @@ def _ending(act: Act) -> str:
 
 
 def _outcome(act: Act) -> str:
-    note = f": {code(act.note, 160)}" if act.note else ""
     answer = f" ({act.answer})" if act.answer else ""
-    if act.state is State.DONE:
-        took = act.ended - act.at
-        return f"done{f' after {ago(took / SECOND)}' if act.ended and took >= MINUTE else ''}{answer}"
-    if act.state is State.UNKNOWN:
-        return f"**outcome unknown**{note}"
+    note = f": {code(act.note, 160)}" if act.note and act.state is not State.DONE else ""
+    took = act.ended - act.at if act.ended and act.state is State.DONE else 0
+    after = f" after {ago(took / SECOND)}" if took >= MINUTE else ""
+    return f"{_word(act)}{after}{answer}{note}"
+
+
+def _word(act: Act) -> str:
     if act.state is State.CANCELLED:
-        return f"released{answer}" if act.lock else f"cancelled{answer}{note}"
-    if act.state is State.FAILED:
-        return f"failed{answer}{note}"
-    return "still open"
+        return "released" if act.lock else "cancelled"
+    return _WORDS.get(act.state, "still open")
 
 
 def _reason(act: Act) -> str:

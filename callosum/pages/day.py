@@ -11,10 +11,11 @@ from msgspec import Struct, field
 from callosum.characters import escaped
 from callosum.journal import ENDS, shown_keys
 from callosum.model import SECOND, Entry, Event, Outcome, Verdict
-from callosum.pages.acts import Act, begun, ended, follow, line, name, without_spellings
+from callosum.pages.acts import Act, begun, ended, follow, lines, name, without_spellings
 from callosum.pages.calendar import ONE_DAY, clock, start_of
-from callosum.pages.counts import Counts, cut
+from callosum.pages.counts import Counts
 from callosum.pages.markdown import code, many, times
+from callosum.pages.pending import HINT, Pending
 
 SESSIONS: Final = 50
 """So many sessions are told of in detail: those that acted last."""
@@ -26,7 +27,6 @@ FIRST: Final = 20
 LAST: Final = 60
 """Of a session's acts the first and the last so many are listed."""
 _WROTE: Final = 8
-_UNKNOWN_SHOWN: Final = 20
 _OBSERVED_SHOWN: Final = 10
 SO_FAR: Final = ", so far"
 """Ends the title of a page whose day is not over."""
@@ -66,8 +66,7 @@ class Day:
         self._detailed: OrderedDict[tuple[str, str], Presence] = OrderedDict()
         self._index: dict[int, Act] = {}
         """The acts that are kept, by their ids."""
-        self._lost: dict[int, Act] = {}
-        """The acts with unknown outcome, by their ids."""
+        self._pending = Pending()
         self._unlisted = 0
         """Calls of sessions of which nothing is kept."""
         self._observed: list[str] = []
@@ -78,13 +77,13 @@ class Day:
             return
         self.last = entry.seq
         self.counts.add(entry)
+        self._pending.add(entry)
         event = entry.event
         if event is Event.INTERCEPT:
             self._called(entry)
         elif event in ENDS:
             self._ended(entry)
         elif event in (Event.APPROVE, Event.DENY, Event.RENEW):
-            self._lost.pop(entry.action, None)
             if (act := self._index.get(entry.action)) is not None:
                 follow(act, entry)
         elif event in (Event.LOCK, Event.LATE):
@@ -126,10 +125,6 @@ class Day:
 
     def _ended(self, entry: Entry) -> None:
         act = self._index.get(entry.action)
-        if entry.action in self.counts.unknown:
-            self._lost[entry.action] = act or ended(entry, late="")
-        else:
-            self._lost.pop(entry.action, None)
         if act is not None:
             follow(act, entry)
         elif entry.action < self.start and (entry.tier or 0) > 1 and entry.outcome is not Outcome.CANCELLED:
@@ -180,7 +175,7 @@ class Day:
         """The page as Markdown; ``so_far``: the day is not over."""
         counts = self.counts
         sessions = many(len(self._sessions), "session")
-        lines = [
+        page = [
             f"# {self.day.isoformat()}, {self.day:%A}{SO_FAR if so_far else ''}",
             "",
             f"{sessions}, {counts.totals()}. Last entry at {clock(counts.last)}.",
@@ -189,14 +184,12 @@ class Day:
             *self._observed,
         ]
         if counts.unknowns:
-            lost = (line(self._lost[id], who=True) for id in sorted(self._lost))
-            lines += ["", "## Unknown outcomes", "", "These may or may not have happened:", ""]
-            lines += cut(lost, _UNKNOWN_SHOWN, "action", total=counts.unknowns)
+            page += ["", "## Unknown outcomes", "", HINT, "", *self._pending.unknown(counts.unknowns)]
         for presence in sorted(self._detailed.values(), key=_by_start):
-            lines += ["", f"## {name(presence.session, presence.namespace)}", "", f"{_figures(presence)}.", ""]
-            lines += _acts(presence)
-        lines += self._others()
-        return "\n".join(lines) + "\n"
+            page += ["", f"## {name(presence.session, presence.namespace)}", "", f"{_figures(presence)}.", ""]
+            page += _acts(presence)
+        page += self._others()
+        return "\n".join(page) + "\n"
 
     def _others(self) -> list[str]:
         others = sorted((one for one in self._sessions.values() if not (one.head or one.tail)), key=_by_start)
@@ -236,8 +229,9 @@ def _figures(one: Presence) -> str:
 
 def _acts(one: Presence) -> list[str]:
     left = one.acts - len(one.head) - len(one.tail)
-    gap = [f"- … {many(left, 'act')} left out here"] if left else []
-    return [*map(line, one.head), *gap, *map(line, one.tail)]
+    if not left:
+        return lines([*one.head, *one.tail])
+    return [*lines(one.head), f"- … {many(left, 'act')} left out here", *lines(list(one.tail))]
 
 
 def _observed(entry: Entry) -> str:

@@ -2,7 +2,8 @@
 
 A key is a topic while at least ``SESSIONS`` sessions acted on it on at least ``DAYS`` of the last ``WINDOW`` local
 days. To act is a call of tier 1 or more that changes or adds to the key, or a lock; one that was held back counts,
-for somebody came back to it, and one that ran while the gate was away.
+for somebody came back to it, and one that ran while the gate was away. A folder or another container is no topic:
+commands name it because they run in it, and what they change there has a key of its own.
 
 The page is made of those days and of nothing else, so it is the same whoever writes it: a process that has run for
 weeks, or one that has just begun.
@@ -19,7 +20,7 @@ from typing import Any, Final
 
 from callosum.characters import escaped
 from callosum.journal import shown_keys
-from callosum.model import DEFAULT_NAMESPACE, NO_KEY, Entry, Event, Mode, Verdict
+from callosum.model import DEFAULT_NAMESPACE, NO_KEY, Entry, Event, Mode, Verdict, reach
 from callosum.pages.acts import Act, begun, follow, line
 from callosum.pages.calendar import ONE_DAY, day_of, start_of
 from callosum.pages.counts import Top, cut
@@ -101,7 +102,7 @@ def acted_on(entry: Entry) -> Iterator[Name]:
     event = entry.event
     if event is Event.LOCK or (event in (Event.INTERCEPT, Event.LATE) and (entry.tier or 0) > 0):
         for key in entry.keys:
-            if key.mode is not Mode.READ and not key.name.startswith(NO_KEY):
+            if key.mode is not Mode.READ and not key.name.startswith(NO_KEY) and not reach(key.name):
                 yield key.name, entry.namespace
 
 

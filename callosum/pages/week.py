@@ -1,4 +1,4 @@
-"""The digest of an ISO week: how much, who, with what, on what, and what stood in the way."""
+"""The digest of an ISO week: what was done and what is open, how much, who, on what, and what stood in the way."""
 
 from __future__ import annotations
 
@@ -7,17 +7,31 @@ from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Any, Final
 
+from msgspec import Struct
+
 from callosum.journal import shown_keys
-from callosum.model import Entry, Event, Mode, Verdict
-from callosum.pages.acts import name, without_spellings
+from callosum.model import Entry, Event, Mode, Tier, Verdict
+from callosum.pages.acts import begun, name, without_spellings
 from callosum.pages.calendar import ONE_DAY, day_of, start_of, week_of
 from callosum.pages.counts import Counts, Top, cut
 from callosum.pages.markdown import code, many, times
+from callosum.pages.pending import HINT, Pending
 
 _SHOWN: Final = 25
+_PURPOSES: Final = 5_000
+"""Of so many purposes of sessions it is counted what came of them."""
 _DAYS: Final = 7
 _SUMMARY: Final = re.compile(r"[A-Za-z0-9 ,.:]{1,200}")
 """The line of totals on a day's page; a line that is anything else is not taken over."""
+
+
+class _Work(Struct):
+    """What a session did for one purpose: how many acts, and the last of them."""
+
+    first: int
+    acts: int = 0
+    tool: str = ""
+    what: str = ""
 
 
 class Week:
@@ -36,6 +50,9 @@ class Week:
         self._tools = Top()
         self._keys = Top()
         self._trouble = Top()
+        self._pending = Pending()
+        self._work: dict[tuple[str, str, str], _Work] = {}
+        """By session, namespace and purpose."""
 
     @property
     def name(self) -> str:
@@ -51,6 +68,7 @@ class Week:
         if not self.start <= entry.seq < self.end:
             return
         self.counts.add(entry)
+        self._pending.add(entry)
         if entry.seq >= self._day_ends:
             day = day_of(entry.seq)
             self.told.add(day)
@@ -63,6 +81,8 @@ class Week:
         verdict = entry.verdict or Verdict.ALLOW
         if not verdict.proceed:
             self._held.add(session)
+        elif (entry.tier or 0) >= Tier.MEDIUM:
+            self._did(entry)
         if not entry.keys:
             return
         written = [key.name for key in entry.keys if key.mode is not Mode.READ]
@@ -72,6 +92,17 @@ class Week:
                 self._keys.add((key, entry.namespace))
             if conflicts:
                 self._trouble.add((key, entry.namespace))
+
+    def _did(self, entry: Entry) -> None:
+        act = begun(entry)
+        place = (act.session, act.namespace, act.purpose)
+        work = self._work.get(place)
+        if work is None:
+            if len(self._work) >= _PURPOSES:
+                return
+            work = self._work[place] = _Work(act.at)
+        work.acts += 1
+        work.tool, work.what = act.tool, act.what
 
     # --- as text ---------------------------------------------------------------------------------------------
 
@@ -94,6 +125,10 @@ class Week:
             for day in sorted({*self.told, *episodes})
         ]
         kinds = [f"- {kind}: {times(count)}" for kind, count in sorted(counts.kinds.items(), key=_most)]
+        lines += _section("What was done", self._done())
+        if counts.unknowns:
+            lines += _section("Unknown outcomes", [HINT, "", *self._pending.unknown(counts.unknowns)])
+        lines += _section("Still open at the end of the week", self._pending.waiting())
         lines += _section("Days", days)
         lines += _section("Sessions", self._list(self._sessions, name, "call", "session", self._held))
         lines += _section("Tools", self._list(self._tools, code, "call", "tool"))
@@ -101,6 +136,18 @@ class Week:
         lines += _section("Conflicts", kinds)
         lines += _section("Keys with most conflicts", self._list(self._trouble, _key, "call", "key"))
         return "\n".join(lines) + "\n"
+
+    def _done(self) -> list[str]:
+        """What the busiest sessions were asked for and did, in order."""
+        busiest = sorted(self._work.items(), key=lambda item: -item[1].acts)[:_SHOWN]
+        found = []
+        for (session, namespace, purpose), work in sorted(busiest, key=lambda item: item[1].first):
+            asked = f", asked {code(purpose, 120)}" if purpose else ""
+            last = f"{code(work.tool)}{f' {code(work.what, 160)}' if work.what else ''}"
+            found.append(
+                f"- {day_of(work.first):%a} {name(session, namespace)}{asked}: {many(work.acts, 'act')}, last {last}"
+            )
+        return cut(found, _SHOWN, "purpose", total=len(self._work))
 
     def _list(self, top: Top, show: Any, counted: str, what: str, held: Top | None = None) -> list[str]:
         found = []

@@ -17,7 +17,7 @@ from callosum.cli import show
 from callosum.corpus.derive import events_of
 from callosum.corpus.events import SafetyBlocked
 from callosum.errors import StoreError
-from callosum.model import SECOND, Conflict, Entry, Event, Key, Kind, Mode, Outcome, State, Verdict
+from callosum.model import MINUTE, SECOND, Conflict, Entry, Event, Key, Kind, Mode, Outcome, State, Verdict
 from callosum.pages.acts import without_spellings
 from callosum.pages.calendar import clock, day_of, monday_of, start_of, week_of
 from callosum.pages.counts import UNKNOWNS, Counts, Top
@@ -212,6 +212,60 @@ def test_an_unknown_outcome_stands_at_the_top_until_somebody_knows() -> None:
     assert "1 still open" in page(act, lapsed, renewed)
 
 
+def test_unknown_outcomes_stand_gravest_first_and_each_says_how_it_is_settled() -> None:
+    acts = [call(NINE + n, tier=tier, key=f"k:{tier}{n}") for n, tier in enumerate((2, 4, 3, 4))]
+    ends = [report(NINE + 10 + n, act, Outcome.UNKNOWN, Event.LAPSE) for n, act in enumerate(acts)]
+    text = page(*acts, *ends)
+    top = text[text.index("## Unknown outcomes") :].split("\n## ")[0].splitlines()
+    assert "callosum resolve ID" in top[2]
+    assert [line.partition("→ ")[2] for line in top if line.startswith("- ")] == [
+        f"`k:{tier}{n}` **outcome unknown** (id `{NINE + n}`)" for n, tier in ((1, 4), (3, 4), (2, 3), (0, 2))
+    ]
+
+
+def test_a_run_of_the_same_act_is_one_line() -> None:
+    done = [call(NINE + n * MINUTE, tool="bash", body={"summary": "make test"}) for n in range(4)]
+    assert listed(page(*done)) == ["- 09:00 to 09:03 `bash` `make test` → `channel:#g` 4 times: done"]
+    failed = report(NINE + 3 * MINUTE + 1, done[3], Outcome.FAILED, result={"error": "exit code 2"})
+    assert listed(page(*done, failed)) == [
+        "- 09:00 to 09:03 `bash` `make test` → `channel:#g` 4 times: 3 done, 1 failed: `exit code 2`"
+    ]
+    other = call(NINE + 2 * MINUTE + 1, tool="bash", body={"summary": "make lint"})
+    assert len(listed(page(*done[:2], other, done[3]))) == 3
+
+
+def test_what_a_person_asked_for_stands_before_what_was_done() -> None:
+    answer, tidy = {"purpose": "answer Alice about the invoice"}, {"purpose": "tidy up"}
+    text = page(
+        call(NINE, tool="read", tier=2, body={**answer, "summary": "invoice 12"}),
+        call(NINE + MINUTE, tool="email", body={**answer, "summary": "Invoice: paid"}, key="email:a@example.com"),
+        call(NINE + 2 * MINUTE, tool="rm", body=tidy),
+    )
+    assert listed(text) == [
+        "- 09:00 was asked: `answer Alice about the invoice`",
+        "- 09:00 `read` `invoice 12` → `channel:#g` done",
+        "- 09:01 `email` `Invoice: paid` → `email:a@example.com` done",
+        "- 09:02 was asked: `tidy up`",
+        "- 09:02 `rm` → `channel:#g` done",
+    ]
+
+
+def test_a_page_claims_no_warning_that_the_session_never_read() -> None:
+    conflict = {
+        "kind": "recent",
+        "instance": "doug",
+        "tool": "t",
+        "tier": 2,
+        "key": "k",
+        "id": 1,
+        "state": "done",
+        "age": 3,
+    }
+    seen = {"conflicts": [conflict]}
+    assert "doug" not in page(call(NINE, tier=3, body=seen))
+    assert "warned: `doug`" in page(call(NINE, tier=3, verdict=Verdict.WARN, body={**seen, "warning": "doug acted"}))
+
+
 def test_questions_and_their_answers() -> None:
     asked = call(NINE, tier=3, verdict=Verdict.ASK, rule="ask-first")
     approved = Entry(Event.APPROVE, "mira", seq=NINE + 1, action=asked.seq, body={"by": "anna", "channel": "cli"})
@@ -281,7 +335,7 @@ def test_a_hostile_day_keeps_memory_bounded() -> None:
         day.add(report(NINE + 2 * n + 1, act, Outcome.UNKNOWN, Event.LAPSE))
     assert len(day._sessions) == 10_000
     assert len(day._index) <= SESSIONS * (FIRST + LAST)
-    assert len(day._lost) == len(day.counts.unknown) == UNKNOWNS
+    assert len(day._pending._acts) == len(day.counts.unknown) == UNKNOWNS
     text = day.page(so_far=True)
     assert "30,000 unknown outcomes" in text
     assert len(text) < 1_000_000
@@ -346,6 +400,23 @@ def test_a_digest_counts_sessions_tools_keys_and_conflicts() -> None:
     assert "before" not in text
 
 
+def test_a_digest_says_what_came_of_what_was_asked_and_what_is_open() -> None:
+    week = Week(monday_of(DAY))
+    asked = {"purpose": "answer Alice"}
+    mailed = call(NINE, "mira", "email", 3, "email:a@example.com", body={**asked, "summary": "Invoice: paid"})
+    held = call(NINE + 3, "mira", "pay", 4, "account:acme", body=asked)
+    lost = call(NINE + 4, "doug", "deploy", 4, "host:prod")
+    for entry in (mailed, report(NINE + 1, mailed), held, lost, report(NINE + 5, lost, Outcome.UNKNOWN, Event.LAPSE)):
+        week.add(entry)
+    parts = dict(part.split("\n\n", 1) for part in week.page({}).split("\n## ")[1:])
+    assert parts["What was done"].splitlines()[:2] == [
+        "- Tue `mira`, asked `answer Alice`: 2 acts, last `pay`",
+        "- Tue `doug`: 1 act, last `deploy`",
+    ]
+    assert "`deploy` → `host:prod` **outcome unknown**" in parts["Unknown outcomes"]
+    assert "`mira` `pay` → `account:acme` still open" in parts["Still open at the end of the week"]
+
+
 # --- topics -------------------------------------------------------------------------------------------------
 
 
@@ -362,6 +433,11 @@ def test_a_key_of_three_sessions_on_two_days_is_a_topic() -> None:
     assert returns((0, "a", "k"), (0, "b", "k"), (1, "a", "k")).topics(later) == []  # two sessions
     assert returns((1, "a", "k"), (1, "b", "k"), (1, "c", "k")).topics(later) == []  # one day
     assert returns((0, "a", "k"), (0, "b", "k"), (1, "c", "k")).topics(DAY + timedelta(days=7)) == []  # too long ago
+
+
+def test_a_folder_that_commands_run_in_is_no_topic() -> None:
+    acts = ((0, "a", "file:/repo/"), (0, "b", "file:/repo/"), (1, "c", "file:/repo/"))
+    assert returns(*acts).topics(DAY + timedelta(days=1)) == []
 
 
 def test_reads_and_other_namespaces_make_no_topic() -> None:

@@ -98,7 +98,7 @@ def test_a_day_of_several_sessions_as_a_person_reads_it(place: Place) -> None:
         {"action": "send", "to": "alice@example.com", "body": "hi"},
         result={"error": "550 no such user"},
     )
-    place.ask("mira", "pay", {"to": "acme", "amount": 5}, session="chat")
+    unknown = place.ask("mira", "pay", {"to": "acme", "amount": 5}, session="chat").id
     assert not place.do("doug", "pay", {"to": "acme", "amount": 70}).proceed
     question = place.do("doug", "deploy", {"host": "prod"})
     assert place.gate.approve(question.id, by="anna", channel="cli").ok
@@ -111,7 +111,7 @@ def test_a_day_of_several_sessions_as_a_person_reads_it(place: Place) -> None:
     assert place.saved() == ["episodes/2027-03-16.md"]
     assert (
         place.page()
-        == """\
+        == f"""\
 # 2027-03-16, Tuesday, so far
 
 2 sessions, 12 calls, 3 held back, 1 unknown outcome. Last entry at 09:18.
@@ -123,16 +123,16 @@ def test_a_day_of_several_sessions_as_a_person_reads_it(place: Place) -> None:
 
 ## Unknown outcomes
 
-These may or may not have happened:
+These may or may not have happened; `callosum resolve ID --happened` (or `--not`) settles one:
 
-- 09:06 `mira/chat` `pay` → `account:acme` **outcome unknown**: `the lease ran out`
+- 09:06 `mira/chat` `pay` → `account:acme` **outcome unknown**: `the lease ran out` (id `{unknown}`)
 
 ## `mira/chat`
 
 09:00 to 09:06, 8 calls, 1 held back, read 3 times, wrote once: `file:/repo/a.md`.
 
 - 09:03 `message` → `channel:#general` done
-- 09:04 `message` → `thread:andy:msg-500` confirm: `doug` acted on it 40 s before
+- 09:04 `message` → `thread:andy:msg-500` confirm: `doug` acted on it 40 s before; let through at 09:05
 - 09:05 `message` → `thread:andy:msg-500` done
 - 09:06 `pay` → `account:acme` **outcome unknown**: `the lease ran out`
 
