@@ -5,6 +5,7 @@ The brief, from the moment it is asked for::
     which keys matter      named by the host, in the prompt, touched lately by the session, files in its folder
     who else is at them    Store.nearby: others' live actions and newest acts there
     what has changed       acts later than the session's last look at the key, or its last act there
+    what nobody knows      unknown outcomes of tier 4, of any session on any key, before everything else
     what else goes on      its own open calls, others' leases elsewhere, notable acts since its own last call
 
 It only looks. No mark moves, so a call that would be warned before is warned after.
@@ -33,10 +34,10 @@ from callosum.corpus.events import (
 )
 from callosum.errors import ConfigError
 from callosum.gate.check import check_name, key_of
-from callosum.model import DAY, DEFAULT_NAMESPACE, HOUR, NO_KEY, SECOND, Action, Commitment, State
+from callosum.model import DAY, DEFAULT_NAMESPACE, HOUR, NO_KEY, SECOND, Action, Commitment, State, Tier
 from callosum.policy.commitments import found_on
 from callosum.policy.evidence import lapsed, leased, lost, moment, unreported
-from callosum.policy.sentence import ago, decided_by, name, since
+from callosum.policy.sentence import ago, ask_to_resolve, decided_by, name, since
 from callosum.redact import SecretDigests, quote, redact_text
 from callosum.rules.intent import LOOKED_AT, intent_of
 from callosum.rules.keys import addresses, named, spell
@@ -250,6 +251,7 @@ class _Looked:
         others = (action for action in under_way if action.session not in self._mine)
         here, elsewhere = "where this session works", "elsewhere"
         sections = (  # the first that has an action tells it
+            self._section("Outcome unknown, of what cannot be undone", self._gravest(under_way), self._unsettled),
             self._section(f"In hand now, {here}", self._in_hand(one.action for one in near), self._holding),
             self._section(f"Outcome unknown, {here}", self._unknown(near), self._lost),
             self._section(f"Committed to by others, {here}", self._committed(keys), self._commitment),
@@ -279,6 +281,16 @@ class _Looked:
             newest, calls = groups.get(sort, (action, 0))
             groups[sort] = _Held(max(newest, action, key=_begun), calls + 1)
         return list(groups.values())
+
+    def _gravest(self, under_way: Iterable[Action]) -> list[Action]:
+        """The ``unknown`` actions of tier 4, whosever they are, the newest first."""
+        known = self._store.live(self._namespace, (State.UNKNOWN,))
+        lost = [
+            one
+            for one in (*under_way, *known)
+            if one.tier >= Tier.CRITICAL and self._is_lost(one) and self._is_news(one)
+        ]
+        return sorted(lost, key=_begun, reverse=True)
 
     def _unknown(self, near: Iterable[Nearby]) -> list[Action]:
         return [one.action for one in near if self._is_lost(one.action) and self._is_news(one.action)]
@@ -392,6 +404,11 @@ class _Looked:
             f"An action of {self._who(action.session)}{_on(action.key)} began {self._since(action.started)} "
             f"({name(action.tool)}) and its outcome was never reported: it may or may not have happened."
         )
+
+    def _unsettled(self, action: Action) -> str:
+        if action.session not in self._mine:
+            return f"{self._lost(action)} To settle it, {ask_to_resolve(action.id)}."
+        return f"{self._own_line(action)} Look whether it did, then {ask_to_resolve(action.id)}."
 
     def _acts(self, acts: _Acts) -> str:
         shown = ", ".join(_key(key) for key in list(acts.keys)[:_NAMED])

@@ -287,16 +287,20 @@ class SqliteStore:
         return answered(action_of(row, 0, "", self._probe, row[15]), row[16])
 
     def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
-        query = f"select l.key, {ACTION}, j.verdict, j.body from live l join journal j on j.seq = l.id"
+        wanted = [state.value for state in states]
+        query = (
+            f"select l.key, {ACTION}, j.verdict, j.body from live l join journal j on j.seq = l.id "
+            f"where j.state in ({', '.join('?' * len(wanted))})"
+        )
         with self._reading() as execute:
             if key is not None:
-                rows = execute(f"{query} where l.key = ?", (scoped(namespace or DEFAULT_NAMESPACE, key),)).fetchall()
+                at = scoped(namespace or DEFAULT_NAMESPACE, key)
+                rows = execute(f"{query} and l.key = ?", (*wanted, at)).fetchall()
             else:
-                rows = execute(query).fetchall()
-        wanted = {state.value for state in states}
+                rows = execute(query, wanted).fetchall()
         found: dict[int, Action] = {}
         for row in rows:
-            if row[7] in wanted and (namespace is None or row[2] == namespace) and row[1] not in found:
+            if (namespace is None or row[2] == namespace) and row[1] not in found:
                 action = action_of(row, 1, bare(row[0], row[2]), self._probe, row[15])
                 found[action.id] = answered(action, row[16])
         return [found[id] for id in sorted(found)]

@@ -28,6 +28,7 @@ from tests.support.cpu import cpu_within
 from tests.support.world import World, gate_time, kinds
 
 IN_HAND = "In hand now, where this session works"
+GRAVEST = "Outcome unknown, of what cannot be undone"
 UNKNOWN = "Outcome unknown, where this session works"
 DONE = "Done by others since this session last looked"
 OWN = "This session's own"
@@ -139,6 +140,30 @@ def test_an_outcome_that_nobody_reported(world: World, told: Told) -> None:
     assert told("mira") == expected
     world.gate.resolve(lost.id, happened=False)
     assert told("mira") == {}
+
+
+def test_an_unknown_outcome_that_cannot_be_undone_leads_every_brief_until_it_is_settled(
+    world: World, told: Told
+) -> None:
+    lost = world.ask("doug", "act4", "plan")
+    world.after(600)
+    world.ask("anna", "act3", "mine")
+    settle = f"ask the person to run `callosum resolve {lost.id} --happened`, or `--not` if it did not happen."
+    theirs = (
+        'An action of doug on "doc:plan" began 10 min ago (act4) and its outcome was never reported: it may or may not '
+        f"have happened. To settle it, {settle}"
+    )
+    own = (
+        'An action on "doc:plan" (act4, 10 min ago) has no known outcome: it may or may not have happened. '
+        f"Look whether it did, then {settle}"
+    )
+    assert next(iter(told("mira").items())) == (GRAVEST, [theirs])  # who never was near the key
+    assert next(iter(told("anna").items())) == (GRAVEST, [theirs])
+    assert next(iter(told("doug").items())) == (GRAVEST, [own])
+    world.end("doug", lost, "unknown")
+    assert GRAVEST in told("mira")
+    world.gate.resolve(lost.id, happened=True)
+    assert GRAVEST not in told("mira")
 
 
 def test_what_was_done_since_this_session_looked(world: World, told: Told) -> None:
