@@ -24,9 +24,10 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context, copy_context
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -34,12 +35,12 @@ from weakref import WeakSet
 
 from callosum.corpus.bus import STUCK, Corpus
 from callosum.corpus.calls import KnownCalls
-from callosum.corpus.events import HealthWarning
+from callosum.corpus.events import HealthWarning, ParsedCall
 from callosum.corpus.log import DailyLog
 from callosum.errors import ConfigError
 from callosum.gate import LocalGate, Observer
 from callosum.journal import Journal
-from callosum.model import DEFAULT_NAMESPACE, Observation
+from callosum.model import DEFAULT_NAMESPACE, Call, Observation
 from callosum.wire import Brief
 
 if TYPE_CHECKING:
@@ -206,6 +207,16 @@ class Brain:
         actor = f"{instance}/{session}" if session else instance
         return self.ras.trim(made, budget, instance=actor, namespace=namespace)
 
+    def parsed(self, call: Call) -> None:
+        """Tell, before what the gate says of it, that a host read this call out of a model's answer.
+
+        Costs the caller next to nothing. Nothing is told where Wernicke is switched off.
+        """
+        if self.wernicke is not None:
+            read = ParsedCall(call.tool, call.params, call.call_id)
+            tell = partial(self.wernicke.tell, (read,), instance=call.actor, namespace=call.namespace, at=time.time())
+            self.feed.hand(tell)
+
     def flush(self, seconds: float = 5.0) -> bool:
         """Waits until everything the gate has journalled is on the corpus and was handled, and the log is written."""
         done = self.feed.flush(seconds) and self.corpus.flush(seconds)
@@ -251,7 +262,7 @@ class Feed:
 
     def begin_anew(self) -> None:
         """Starts its thread: at the beginning, and in a forked child, where what waits is the parent's."""
-        self._waiting: deque[tuple[Context, Observation]] = deque(maxlen=MOST_WAITING)
+        self._waiting: deque[tuple[Context, Observation | Callable[[], object]]] = deque(maxlen=MOST_WAITING)
         """With the context of the call, so that what listens knows the span that it belongs to."""
         self._bell = threading.Event()
         self._idle = threading.Condition()
@@ -266,8 +277,17 @@ class Feed:
 
     def observe(self, seen: Observation) -> None:
         """Takes what the gate's observer is handed. It costs the gate next to nothing."""
-        if not seen.entries or not self._takers:
-            return
+        if seen.entries and self._takers:
+            self._put(seen)
+
+    def hand(self, tell: Callable[[], object]) -> None:
+        """Have something told in its turn: behind what was handed over before, ahead of what comes after."""
+        if self._takers:
+            self._put(tell)
+        else:
+            tell()
+
+    def _put(self, seen: Observation | Callable[[], object]) -> None:
         if len(self._waiting) == MOST_WAITING:
             self.lost += 1
         self._waiting.append((copy_context(), seen))
@@ -313,12 +333,13 @@ class Feed:
             if self._over.wait(BATCH_SECONDS) and not self._waiting:
                 return
 
-    def _hand_over(self, seen: Observation) -> None:
-        for take in self._takers:
+    def _hand_over(self, seen: Observation | Callable[[], object]) -> None:
+        tells = [partial(take, seen) for take in self._takers] if isinstance(seen, Observation) else [seen]
+        for tell in tells:
             try:
-                take(seen)
+                tell()
             except BaseException:
-                logger.exception("corpus: %s could not be told", seen.event)
+                logger.exception("corpus: %s could not be told", getattr(seen, "event", "a call"))
 
 
 _FEEDS: Final[WeakSet[Feed]] = WeakSet()

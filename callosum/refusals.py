@@ -13,6 +13,7 @@ Whoever can write such a file runs as this user and could change the gate's stor
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -85,7 +86,7 @@ class Refusals:
             return False
         since = (action.started - _SLACK) / SECOND
         home = self._home if self._home is not None else Path.home()
-        for host in (host for host in HOSTS if host.transcripts):
+        for host in (host for host in HOSTS if host.tells_refusals):
             root = Path(os.path.realpath(host.settings_folder(home, self._environ) / host.transcripts))
             for path in _matching(root, host.transcript_of(found[1], found[2])):
                 if host.refused(_lines_naming(_tail(root, path), call_id), found[1], call_id, since):
@@ -137,10 +138,10 @@ def _folders(folder: Path) -> list[str]:
     return _names(folder)[:_MAX_FOLDERS]
 
 
-def _tail(root: Path, path: str) -> bytes:
-    """Return the end of a regular file of this user below ``root``, or nothing if it is none.
+def open_below(root: Path, path: str) -> int:
+    """Return a descriptor of a regular file of this user below ``root``.
 
-    Each step of the path is opened without following a symbolic link.
+    Each step of the path is opened without following a symbolic link. Raises ``OSError`` for anything else.
     """
     *folders, name = path.split("/")
     opened: list[int] = []
@@ -151,13 +152,25 @@ def _tail(root: Path, path: str) -> bytes:
         opened.append(os.open(name, _OPEN, dir_fd=opened[-1]))
         found = os.fstat(opened[-1])
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            return b""
-        return os.pread(opened[-1], MAX_BYTES, max(0, found.st_size - MAX_BYTES))
-    except OSError:
-        return b""
+            raise PermissionError(errno.EPERM, "not a regular file of this user", path)
+        return opened.pop()
     finally:
         for descriptor in opened:
             os.close(descriptor)
+
+
+def _tail(root: Path, path: str) -> bytes:
+    """Return the end of a transcript below ``root``, or nothing if it may not be read."""
+    try:
+        descriptor = open_below(root, path)
+    except OSError:
+        return b""
+    try:
+        return os.pread(descriptor, MAX_BYTES, max(0, os.fstat(descriptor).st_size - MAX_BYTES))
+    except OSError:
+        return b""
+    finally:
+        os.close(descriptor)
 
 
 def _lines_naming(text: bytes, call_id: str) -> Iterator[tuple[float, Line]]:

@@ -96,6 +96,13 @@ class CorpusEvent(Struct, frozen=True, gc=False, kw_only=True, rename="camel", o
         str | None,
         Meta(description="the event that caused this one: its id in the stream", examples=["1778922904996000.0"]),
     ] = None
+    source: Annotated[
+        str | None,
+        Meta(
+            description="where it was read: `transcript`, that of the host; absent: whoever emits it was told",
+            examples=["transcript"],
+        ),
+    ] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Puts the class into the catalogue. Raises ``TypeError`` for a name that cannot be used."""
@@ -173,7 +180,10 @@ class ContextTrimmed(CorpusEvent, frozen=True):
 
     before: Annotated[Tokens, Meta(description="how large it was", examples=[9310])]
     after: Annotated[Tokens, Meta(description="how large it is now", examples=[7842])]
-    dropped: Annotated[Count, Meta(description="how many sections were left out", examples=[3])]
+    dropped: Annotated[
+        Count,
+        Meta(description="how many sections of a brief, or messages of a conversation, were left out", examples=[3]),
+    ]
 
 
 # --- models ---------------------------------------------------------------------------------------------
@@ -191,6 +201,12 @@ class LlmResponse(CorpusEvent, frozen=True):
     tokens: Annotated[
         Tokens, Meta(description="how long request and answer are together, 0 if nobody said", examples=[342])
     ]
+    context: Annotated[
+        Tokens | None, Meta(description="how long the request was: input and cache; absent if unknown", examples=[318])
+    ] = None
+    window: Annotated[
+        Tokens | None, Meta(description="how much the model's context holds; absent if unknown", examples=[258400])
+    ] = None
 
 
 class LlmError(CorpusEvent, frozen=True):
@@ -714,7 +730,7 @@ def decode(type: str, payload: Mapping[str, Any]) -> CorpusEvent:
         raise BadRequest("nested too deeply", at="body") from None
     if kind is HealthOk and event.instance is None:
         raise BadRequest("expected the name of the host that is well", at="instance")
-    return _cleaned(event)
+    return cleaned(event)
 
 
 def select(text: str) -> frozenset[str] | None:
@@ -743,8 +759,11 @@ def unknown(name: str, known: list[str]) -> str:
     return f"there is no event {_short(name)!r}" + (f"; did you mean {near[0]!r}?" if near else "")
 
 
-def _cleaned(event: E) -> E:
-    """The event with its names checked, its texts cut and redacted, its containers summarised."""
+def cleaned(event: E) -> E:
+    """Return the event as what an untrusted host says may be told: texts cut and redacted, containers summarised.
+
+    Raises ``BadRequest`` at a name that cannot be used.
+    """
     changed: dict[str, Any] = {}
     for name, wire in zip(event.__struct_fields__, event.__struct_encode_fields__, strict=True):
         value = getattr(event, name)

@@ -64,6 +64,8 @@ MAX_ACTORS: Final = 4096
 """Most actors whose calls are remembered; who was heard longest ago gives way."""
 MAX_UNDERWAY: Final = 1000
 """Most calls of one actor that are remembered, oldest out first."""
+MAX_FAILURES: Final = 100
+"""Most failed calls of one actor that are remembered, oldest out first."""
 MAX_OWED: Final = 10_000
 """Most reports that are kept in memory for a store that takes none, oldest out first."""
 
@@ -74,6 +76,7 @@ class _Underway(NamedTuple):
     id: int
     tool: str
     inform: str
+    tier: int = 0
 
 
 class _Owed(NamedTuple):
@@ -95,6 +98,24 @@ class _Calls:
         self.open: OrderedDict[str, list[_Underway]] = OrderedDict()
         self.background: OrderedDict[str, _Underway] = OrderedDict()
         self.given_up: OrderedDict[str, _Underway] = OrderedDict()
+        self.failures: OrderedDict[str, int] = OrderedDict()
+        """How often the same call failed in a row, by tool and params, nothing having been changed in between."""
+
+    def attempt(self, call: Call) -> int:
+        """Return which attempt a call is, from 1."""
+        return self.failures.get(_repeated(call.tool, call.params), 0) + 1 if self.failures else 1
+
+    def learn(self, told: After, tier: int) -> None:
+        """Count a call that failed; what was changed, or the same call done, ends the row."""
+        if told.outcome is Outcome.FAILED:
+            repeated = _repeated(told.tool, told.params)
+            self.failures[repeated] = self.failures.get(repeated, 0) + 1
+            while len(self.failures) > MAX_FAILURES:
+                self.failures.popitem(last=False)
+        elif told.outcome is Outcome.DONE and tier:
+            self.failures.clear()
+        elif told.outcome is Outcome.DONE and self.failures:
+            self.failures.pop(_repeated(told.tool, told.params), None)
 
     def add(self, identity: str, call: _Underway) -> None:
         calls = self.open.setdefault(identity, [])
@@ -126,7 +147,8 @@ class _Calls:
 class Dispatcher:
     """What the hook events of all sessions go through.
 
-    ``brief`` tells an actor what the others do, ``emit`` hands an event to the corpus, ``changed`` looks at a settings
+    ``brief`` tells an actor what the others do, ``emit`` hands an event to the corpus, ``parsed`` is told of each call
+    before it is decided, ``changed`` looks at a settings
     file of the host and says why it may not take effect ("": it may), ``decided`` is told of each decision. ``keep``
     spools a report that the store would not take, and returns whether it did. Its courses may be driven from any
     thread: a long event is read beside the loop.
@@ -141,8 +163,10 @@ class Dispatcher:
         changed: Callable[[Hooks, str], str],
         decided: Callable[[Decision], object] = lambda _decision: None,
         keep: Callable[[LateCall], bool] = lambda _record: False,
+        parsed: Callable[[Call], object] = lambda _call: None,
     ) -> None:
         self._courses = courses
+        self._parsed = parsed
         self._keep = keep
         self._decided = decided
         self._look_at_change = changed
@@ -236,15 +260,20 @@ class Dispatcher:
     def _before(self, adapter: Hooks, call: Call, host: Host | None, expiry: Expiry | None) -> Course[Answer]:
         if host is not None:
             call = located(replace(call, host=host))  # a host of this machine, and so a folder of it
+        actor = Actor(instance=call.instance, session=call.session or "", namespace=call.namespace)
+        with self._remembering:
+            attempt = self._calls(actor).attempt(call)
+        if attempt > 1:
+            call = replace(call, attempt=attempt)
+        self._parsed(call)
         decision = yield from self._courses.intercept(call, expiry, here=host is not None)
         self._decided(decision)
         inform = (decision.warning or "") if decision.verdict is Verdict.WARN else ""
         if decision.proceed:
-            actor = Actor(instance=call.instance, session=call.session or "", namespace=call.namespace)
             later = "" if adapter.informs_before else inform
             identity = call.call_id or _identity(call.tool, call.params)
             with self._remembering:
-                self._calls(actor).add(identity, _Underway(decision.id, call.tool, later))
+                self._calls(actor).add(identity, _Underway(decision.id, call.tool, later, decision.tier))
         return Answer(decision, inform if adapter.informs_before else "")
 
     def _after(self, told: After) -> Course[Answer]:
@@ -253,6 +282,7 @@ class Dispatcher:
         with self._remembering:
             calls = self._calls(actor)
             found = calls.take(identity)
+            calls.learn(told, found.tier if found is not None else 0)
             if found is not None and told.background:
                 calls.background[told.background] = found
                 while len(calls.background) > MAX_UNDERWAY:
@@ -365,6 +395,11 @@ def _joined(one: Answer, other: Answer) -> Answer:
     """What several words of one event come to."""
     decision: Decision | None = other.decision or one.decision
     return Answer(decision, "\n\n".join(filter(None, (one.inform, other.inform))), one.refuse or other.refuse)
+
+
+def _repeated(tool: str, params: Mapping[str, Any]) -> str:
+    """What a call is known by when it is made again: a model words its description anew."""
+    return _identity(tool, {name: value for name, value in params.items() if name != "description"})
 
 
 def _identity(tool: str, params: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from callosum.hosts import typed
 from callosum.hosts.payload import before_of, fitting, kept, name_at, name_if, params_at, prompted, reason_of, rest_of
 from callosum.hosts.told import Actor, After, Answer, Changed, Closed, Heard, Place, Refused, Settled, Told, Wondering
 from callosum.model import Outcome
+from callosum.wire import MAX_PATH
 
 if TYPE_CHECKING:
     from callosum.programs.program import Program, Role
@@ -95,6 +96,11 @@ class Hooks:
             run=name_if(payload, self.host.run_field),
             cwd=cwd if isinstance(cwd, str) else None,
         )
+
+    def transcript(self, payload: Payload) -> str:
+        """Return the path of the actor's transcript, as the host tells it; "" if it does not."""
+        path = payload.get("agent_transcript_path") or payload.get("transcript_path")
+        return path if isinstance(path, str) and len(path) <= MAX_PATH else ""
 
     # --- one reader a role of an event ---
 

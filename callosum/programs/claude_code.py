@@ -63,8 +63,10 @@ class ClaudeCode(Program):
     asks_urls = True
 
     transcripts = "projects"
+    tells_refusals = True
 
     hooks = "callosum.hosts.claude_code.hook:ClaudeCode"
+    transcript = "callosum.hosts.claude_code.transcript:Reader"
     checks = "callosum.hosts.claude_code.facts:ClaudeCode"
 
     def transcript_of(self, session: str, agent: str | None) -> str:

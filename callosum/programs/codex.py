@@ -57,6 +57,7 @@ class Codex(Program):
     timeout = 25
 
     transcripts = "sessions"
+    tells_refusals = True
 
     since = "once you have reviewed the entries"
     then = (
@@ -66,6 +67,7 @@ class Codex(Program):
         ),
     )
     hooks = "callosum.hosts.codex.hook:Codex"
+    transcript = "callosum.hosts.codex.transcript:Reader"
     checks = "callosum.hosts.codex.facts:Codex"
 
     def transcript_of(self, session: str, agent: str | None) -> str:

@@ -47,9 +47,12 @@ class Gemini(Program):
     entry = {"name": "callosum"}  # noqa: RUF012 - by which its hooks can be switched off
 
     known = "session and tool"
+    transcripts = "tmp"
+    window = 1_048_576
 
     then = ("Sessions of Gemini CLI that are open go on without the gate until they are started anew.",)
     hooks = "callosum.hosts.gemini.hook:Gemini"
+    transcript = "callosum.hosts.gemini.transcript:Reader"
     checks = "callosum.hosts.gemini.facts:Gemini"
 
     def denial(self, reason: str) -> dict[str, Any]:

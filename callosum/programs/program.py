@@ -112,7 +112,11 @@ class Program:
     """By what a call in a transcript is found in the journal: its id alone where that is unique, that with its session,
     or where hooks have no ids by how many of a tool its session made."""
     transcripts: str = ""
-    """The folder of its transcripts beside its settings; "" where it writes no refusals there."""
+    """The folder of its transcripts in its settings folder; "" where it has none that can be read."""
+    tells_refusals: bool = False
+    """Whether its transcripts say that a person refused a call."""
+    window: int = 0
+    """Number of tokens that its models' contexts hold, where the host takes all of them for equal; 0: it does not."""
 
     # --- what people read after an installation ---
     since: str = "from its next session on"
@@ -125,6 +129,8 @@ class Program:
     # --- code of its own, as MODULE:NAME ---
     hooks: str = "callosum.hosts.hooks:Hooks"
     """How payloads are read and answers rendered."""
+    transcript: str = ""
+    """What reads the lines of its transcripts; "" for a host without any."""
     checks: str = "callosum.hosts.facts:Checks"
     """How the host is looked over."""
     site: str = "callosum.hosts.setup:hooks_site"

@@ -3,7 +3,8 @@
 From events, at once:
 
 * more than five ``llm.error`` of one session in a row, no ``llm.response`` between: ``health.warning`` for ``llm``;
-* ``context.built`` of more than 180,000 tokens: ``resource.low.context``, of 200,000;
+* ``context.built`` of more than 180,000 tokens: ``resource.low.context``, of 200,000; likewise a session's newest
+  ``llm.response`` with as large a share of its model's window, when that begins and every ``REMIND`` seconds;
 * ``tool.failed`` at the third attempt or later: ``health.warning`` for ``tool``.
 
 By ``check``, which the schedule's job ``health`` asks for: memory, the disk of the state folder, how long the store
@@ -35,6 +36,7 @@ from msgspec.structs import replace
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import (
     ContextBuilt,
+    ContextTrimmed,
     CorpusEvent,
     HealthCritical,
     HealthOk,
@@ -74,10 +76,10 @@ T = TypeVar("T")
 class Limits(Struct, frozen=True, kw_only=True):
     """From where on something is wrong.
 
-    ``errors``: model errors in a row. ``tokens`` of ``context`` tokens. ``attempts`` of a tool. ``memory`` and
-    ``disk``: the used part (0 to 1). ``free``: bytes that must be free on the disk for the gate to go on writing.
-    ``latency``: seconds for a look at the store. ``unreached``: so many parsed calls of a host in a row, each older
-    than ``patience`` seconds, have not reached the gate.
+    ``errors``: model errors in a row. ``tokens`` of ``context`` tokens, or that share of a known window.
+    ``attempts`` of a tool. ``memory`` and ``disk``: the used part (0 to 1). ``free``: bytes that must be free on the
+    disk for the gate to go on writing. ``latency``: seconds for a look at the store. ``unreached``: so many parsed
+    calls of a host in a row, each older than ``patience`` seconds, have not reached the gate.
     """
 
     errors: int = 5
@@ -167,12 +169,15 @@ class Hypothalamus:
         self._disk = disk
         self._guard = threading.RLock()  # an event may come from a signal handler in the midst of another
         self._errors: OrderedDict[_Who, int] = OrderedDict()
+        self._full: OrderedDict[_Who, float] = OrderedDict()
+        """When it was last told that a session's context is nearly full; those that are not are absent."""
         self._told: dict[str, float] = {}
         self._beats: OrderedDict[_Who, _Beat] = OrderedDict()
         self._parsed: OrderedDict[_Who, list[_Parsed]] = OrderedDict()
         self._scope = corpus.scope()
         self._scope.on(LlmError, self._model_failed)
         self._scope.on(LlmResponse, self._model_answered)
+        self._scope.on(ContextTrimmed, self._context_trimmed)
         self._scope.on(ContextBuilt, self._context_built)
         self._scope.on(ToolFailed, self._tool_failed)
         self._scope.on(ToolParsed, self._tools_parsed)
@@ -194,8 +199,22 @@ class Hypothalamus:
             self._corpus.emit(_about(event, HealthWarning("llm", count, self._limits.errors)))
 
     def _model_answered(self, event: LlmResponse) -> None:
+        who, limits, now = _who(event), self._limits, self._now()
+        window = event.window or limits.context
+        low = event.context is not None and event.context * limits.context > limits.tokens * window
         with self._guard:
-            self._errors.pop(_who(event), None)
+            self._errors.pop(who, None)
+            due = low and now - self._full.get(who, -REMIND) >= REMIND
+            if due:
+                _keep(self._full, who, now)
+            elif not low and event.context is not None:
+                self._full.pop(who, None)
+        if due and event.context is not None:
+            self._corpus.emit(_about(event, ResourceLowContext(event.context, window)))
+
+    def _context_trimmed(self, event: ContextTrimmed) -> None:
+        with self._guard:
+            self._full.pop(_who(event), None)
 
     def _context_built(self, event: ContextBuilt) -> None:
         if event.tokens > self._limits.tokens:

@@ -11,7 +11,8 @@ Calls that the provider runs itself (its web search, its MCP servers) never come
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -69,10 +70,22 @@ class Wernicke:
                 check_name(value, name)
         found = plain(answer)
         calls = tuple(_calls_of(found, shape_of(found)))
+        self.tell(calls, instance=instance, namespace=namespace)
+        return calls
+
+    def tell(
+        self,
+        calls: Sequence[ParsedCall],
+        *,
+        instance: str | None = None,
+        namespace: str | None = None,
+        at: float | None = None,
+    ) -> None:
+        """Tell of calls that a host has read out of an answer by itself, ``at`` a moment (None: now)."""
         for start in range(0, len(calls), MOST):
             told = tuple([_told(call) for call in calls[start : start + MOST]])
-            self._corpus.emit(ToolParsed(told, instance=instance, namespace=namespace))
-        return calls
+            moment = time.time() if at is None else at
+            self._corpus.emit(ToolParsed(told, instance=instance, namespace=namespace, at=moment))
 
 
 # --- the calls of each shape ----------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from callosum.hosts.dispatch import Dispatcher
 from callosum.hosts.heard import LastHeard
 from callosum.hosts.refusal import BEFORE
 from callosum.hosts.told import Actor, Place
+from callosum.hosts.transcripts import Transcripts
 from callosum.hosts.watchful import fault_of
 from callosum.model import (
     DEFAULT_NAMESPACE,
@@ -97,8 +98,18 @@ LATE_CALLS: Final = _decoder(wire.Late)
 class Service:
     """What the endpoints work with, made when the server starts."""
 
-    def __init__(self, served: ServedGate, stream: Stream, metrics: Metrics, tokens: Tokens, brain: Brain) -> None:
+    def __init__(
+        self,
+        served: ServedGate,
+        stream: Stream,
+        metrics: Metrics,
+        tokens: Tokens,
+        brain: Brain,
+        transcripts: Transcripts | None = None,
+    ) -> None:
+        """``transcripts`` reads those of this machine's hosts; None: they are not read."""
         self.served = served
+        self.transcripts = transcripts
         self.brain = brain
         self.courses = served.courses
         self.store = served.gate.store
@@ -106,6 +117,7 @@ class Service:
             served.courses,
             brief=self._brief_of,
             emit=brain.corpus.emit,
+            parsed=brain.parsed,
             changed=partial(fault_of, served.gate.settings.state),
             decided=served.decided,
             keep=served.gate.keep,
@@ -222,6 +234,8 @@ class Service:
         answer = await self.served.drive(course, size=len(body))
         if await request.is_disconnected():
             await self.served.drive(self.dispatcher.retract(adapter, payload, place), size=len(body))
+        if self.transcripts is not None and host is not None:
+            self.transcripts.look(adapter, payload, place, host)
         self.stream.wake()
         return _json(answer)
 

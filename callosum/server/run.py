@@ -28,6 +28,7 @@ from callosum.corpus.derive import JOURNALLED
 from callosum.corpus.events import CorpusEvent
 from callosum.errors import ConfigError, StoreError
 from callosum.gate import LocalGate
+from callosum.hosts.transcripts import Transcripts
 from callosum.model import SECOND, State
 from callosum.server.accepting import Acceptor, open_files
 from callosum.server.aftermath import take_up
@@ -260,7 +261,10 @@ async def serve_gate(
     unpublish = brain.corpus.on(CorpusEvent, partial(_publish, stream), ahead=True)
     if gate.settings.telemetry_prometheus:
         Prometheus(brain.corpus, metrics.registry)
-    service = Service(served, stream, metrics, tokens, brain)
+    transcripts = None
+    if not options.public and brain.thalamus is not None:  # its hosts may run elsewhere, and their files stay there
+        transcripts = Transcripts(brain.corpus.emit, gate.settings.state)
+    service = Service(served, stream, metrics, tokens, brain, transcripts)
     tasks: set[asyncio.Task[None]] = set()
 
     def journal(kind: Kind, details: Mapping[str, Any]) -> None:
@@ -321,6 +325,8 @@ async def serve_gate(
     finally:
         for task in beside:
             task.cancel()
+        if transcripts is not None:
+            await asyncio.to_thread(transcripts.close)
         await stream.close()
         await served.close()
         unpublish()

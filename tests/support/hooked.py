@@ -31,11 +31,15 @@ class Hooked:
     def __init__(self, brain: Brain, clock: ManualClock, *, spools: bool = False) -> None:
         self.brain, self.gate, self.clock = brain, brain.gate, clock
         self.emitted: list[CorpusEvent] = []
+        self.heard: list[CorpusEvent] = []
+        """What was on the corpus; ``emitted`` is what the dispatcher itself tells."""
+        brain.corpus.on("*", lambda _, event: self.heard.append(event))
         self.dispatcher = Dispatcher(
             self.gate.courses,
             brief=self._brief,
             emit=self.emitted.append,
             changed=lambda adapter, path: "",
+            parsed=brain.parsed,
             keep=self.gate.keep if spools else lambda record: False,
         )
 

@@ -60,6 +60,13 @@ class ClaudeCode(Hooks):
             )
         return ""
 
+    def transcript(self, payload: Payload) -> str:
+        """As in ``Hooks``. A sub-agent's events name its parent's."""
+        path, agent = super().transcript(payload), name_if(payload, "agent_id")
+        if agent is None or "agent_transcript_path" in payload or not path:
+            return path
+        return f"{path.removesuffix('.jsonl')}/subagents/agent-{agent}.jsonl"
+
     def after(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """As in ``Hooks``."""
         response = payload.get("tool_response")

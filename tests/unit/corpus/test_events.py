@@ -27,8 +27,8 @@ SEED = {
     "tool.completed": "name output duration taskId",
     "tool.failed": "name error attempt taskId",
     "tool.parsed": "calls",
-    "safety.allowed": "toolName classification verdict reason",
-    "safety.blocked": "toolName reason verdict",
+    "safety.allowed": "toolName classification",
+    "safety.blocked": "toolName reason",
     "safety.approved": "toolName channelId",
     "safety.denied": "toolName channelId",
     "task.created": "taskId toolName",
@@ -52,12 +52,18 @@ SEED = {
     "watcher.changed": "path changeType",
     "cortex.reindexed": "path action",
 }
-BASE = ["at", "instance", "namespace", "callId", "id", "cause"]
+FURTHER = {
+    "llm.response": "context window",
+    "safety.allowed": "verdict reason",
+    "safety.blocked": "verdict",
+}
+"""Fields behind the seed's."""
+BASE = ["at", "instance", "namespace", "callId", "id", "cause", "source"]
 
 
-def test_the_catalogue_is_the_seeds() -> None:
+def test_the_catalogue_is_the_seeds_and_further_fields_stand_behind_its() -> None:
     own = {name: " ".join(kind.__struct_encode_fields__[: -len(BASE)]) for name, kind in CATALOGUE.items()}
-    assert own == SEED
+    assert own == {name: f"{fields} {FURTHER.get(name, '')}".rstrip() for name, fields in SEED.items()}
     assert all(list(kind.__struct_encode_fields__[-len(BASE) :]) == BASE for kind in CATALOGUE.values())
 
 

@@ -52,8 +52,9 @@ def test_every_exception_is_one() -> None:
 def test_a_description_guards_its_settings_and_names_code_that_is_there(host: Program) -> None:
     settings = host.settings_path(Path("/home/ann"), {}).as_posix()
     assert any(settings.endswith(f"/{guard}") for guard in host.guards)
-    for where in (host.hooks, host.checks, host.site):
-        assert callable(code_of(where))
+    for where in (host.hooks, host.checks, host.site, host.transcript):
+        assert not where or callable(code_of(where))
+    assert not host.transcript or host.transcripts
     assert all(variable.startswith(host.variables) for variable in host.profile)
-    if host.transcripts:
+    if host.tells_refusals:
         assert host.transcript_of("s1", None) != host.transcript_of("s1", "a1")

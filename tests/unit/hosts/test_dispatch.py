@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from callosum.corpus.events import HealthWarning, ToolFailed, ToolParsed
 from callosum.errors import StoreUnavailable
 from callosum.hosts.adapters import ADAPTERS
 from callosum.hosts.told import Place
@@ -158,3 +159,53 @@ def test_sessions_end_while_long_events_are_read_in_other_threads(host: Hooked) 
         done.set()
         reading.join(10)
         sys.setswitchinterval(before)
+
+
+# --- what models make of calls ---
+
+
+def command(id: str, command: str = "npm test", **more: Any) -> dict[str, Any]:
+    return call("PreToolUse", tool_name="Bash", tool_input={"command": command, **more}, tool_use_id=id)
+
+
+def ended(id: str, tool: str = "npm test", **more: Any) -> dict[str, Any]:
+    return call("PostToolUse", tool_name="Bash", tool_input={"command": tool, **more}, tool_use_id=id, tool_response="")
+
+
+def failed(id: str, **more: Any) -> dict[str, Any]:
+    return {**ended(id, **more), "hook_event_name": "PostToolUseFailure", "error": "Exit code 1"}
+
+
+def attempts(host: Hooked) -> list[tuple[str, int]]:
+    host.brain.flush()
+    return [(event.call_id or "", event.attempt) for event in host.heard if isinstance(event, ToolFailed)]
+
+
+def test_the_same_call_made_again_after_it_failed_is_another_attempt(host: Hooked) -> None:
+    for number in (1, 2, 3):
+        host.send(claude_code, command(f"a{number}", description=f"Run the tests, take {number}"))
+        host.send(claude_code, failed(f"a{number}", description=f"Run the tests, take {number}"))
+    assert attempts(host) == [("a1", 1), ("a2", 2), ("a3", 3)]
+    warned = [event for event in host.heard if isinstance(event, HealthWarning)]
+    assert [(event.resource, event.value) for event in warned] == [("tool", "Bash")]
+
+
+def test_after_something_was_changed_the_same_call_is_a_new_one(host: Hooked) -> None:
+    host.send(claude_code, command("a1"))
+    host.send(claude_code, failed("a1"))
+    host.send(claude_code, command("a2", "echo x > a.txt"))
+    host.send(claude_code, ended("a2", "echo x > a.txt"))
+    host.send(claude_code, command("a3"))
+    host.send(claude_code, failed("a3"))
+    assert attempts(host) == [("a1", 1), ("a3", 1)]
+
+
+def test_a_call_is_told_as_read_before_it_is_told_as_called(host: Hooked) -> None:
+    host.send(claude_code, call("PreToolUse"))
+    host.brain.flush()
+    told = [event for event in host.heard if event.dotted.startswith("tool.")]
+    assert [event.dotted for event in told] == ["tool.parsed", "tool.called"]
+    parsed = told[0]
+    assert isinstance(parsed, ToolParsed)
+    assert [(one.name, one.call_id) for one in parsed.calls] == [(TOOL, "a1")]
+    assert parsed.instance == "claude-code/A"

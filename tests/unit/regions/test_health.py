@@ -16,6 +16,7 @@ import pytest
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import (
     ContextBuilt,
+    ContextTrimmed,
     CorpusEvent,
     HealthCritical,
     HealthOk,
@@ -113,6 +114,28 @@ def test_an_answer_resets_the_count(bench: Bench) -> None:
 def test_a_context_of_more_than_180000_tokens_is_low(bench: Bench, tokens: int, told: bool) -> None:
     low = [("resource.low.context", {"used": tokens, "max": 200_000})]
     assert bench.emit(ContextBuilt(tokens, 12)) == (low if told else [])
+
+
+def answered(context: int, window: int | None = None, session: str = "mira") -> LlmResponse:
+    return LlmResponse("anthropic", "claude", context + 5, context, window, instance=session)
+
+
+@pytest.mark.parametrize(("window", "most", "of"), [(None, 180_000, 200_000), (258_400, 232_560, 258_400)])
+def test_a_session_whose_newest_request_fills_nine_tenths_of_its_window_is_told_once(
+    bench: Bench, window: int | None, most: int, of: int
+) -> None:
+    low = ("resource.low.context", {"used": most + 1, "max": of})
+    assert bench.emit(answered(most, window)) == []
+    assert bench.emit(answered(most + 1, window), answered(most + 2, window)) == [low]
+    assert bench.emit(answered(most + 1, window, "doug")) == [low], "once for each session"
+    bench.now += REMIND
+    assert bench.emit(answered(most + 1, window)) == [low], "a reminder"
+
+
+def test_a_context_that_was_trimmed_and_fills_again_is_told_again(bench: Bench) -> None:
+    full, trimmed = answered(190_000), ContextTrimmed(190_000, 20_000, 40, instance="mira")
+    assert len(bench.emit(full, trimmed, full)) == 2
+    assert bench.emit(LlmResponse("openai", "gpt", 900_000, instance="mira")) == [], "it does not say how long it was"
 
 
 @pytest.mark.parametrize(("attempt", "told"), [(1, False), (2, False), (3, True), (4, True)])

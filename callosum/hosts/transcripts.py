@@ -1,0 +1,347 @@
+"""Read what hosts' transcripts say of models: answers, errors and compactions, as events of the corpus.
+
+No hook tells of these. Each event of a session's hooks wakes a thread, which reads what its transcript has got since::
+
+    hook event ── look ──> sessions that are due ── thread ──> new lines ── the host's Reader ──> corpus
+
+* A decision never waits for it. The thread takes at most ``BUDGET`` of processor time for one look, then it rests.
+* A transcript is read only for a host process of this user on this machine, and only as a regular file of this user
+  below the host's own folder, links resolved. Its text is untrusted: it is cut and redacted like a remote host's.
+* Between two hook events a session that is at work is looked at every ``POLL`` seconds: errors come without hooks.
+* How far each transcript was read is kept in the state folder, so that a new gate goes on there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+import psutil
+from msgspec.structs import replace
+
+from callosum.corpus.events import CorpusEvent, InputRouted, cleaned
+from callosum.errors import CallosumError
+from callosum.hosts import files
+from callosum.hosts.adapters import code_of
+from callosum.hosts.payload import name_if
+from callosum.refusals import open_below
+
+if TYPE_CHECKING:
+    from callosum.hosts.hooks import Hooks
+    from callosum.hosts.told import Actor, Place
+    from callosum.model import Host
+    from callosum.programs.program import Program
+
+logger = logging.getLogger("callosum")
+
+FILE: Final = "transcripts.json"
+SOURCE: Final = "transcript"
+BUDGET: Final = 0.001
+"""Seconds of processor time that one look may take."""
+REST: Final = 0.1
+"""Seconds from a hook event to the look, and between two looks."""
+POLL: Final = 2.0
+"""Seconds between two looks at the transcript of a session at work while no hook tells anything."""
+_FORGET: Final = 3600.0
+"""Seconds after which a session that says nothing is no longer at work."""
+_CHUNK: Final = 65_536
+_LONGEST: Final = 1_048_576
+"""Length in bytes above which a line is passed over."""
+_BACKLOG: Final = 4 * _LONGEST
+"""Number of bytes that are read of a transcript which was long before the gate first heard of it."""
+_SLACK: Final = 10.0
+"""Seconds before a session's first hook event from which on its transcript is told of."""
+_MOST: Final = 1000
+"""Number of transcripts whose places are kept."""
+
+Places = OrderedDict[str, tuple[int, int]]
+
+
+class Reader(Protocol):
+    """Reads the lines of one transcript, in order. ``CorpusEvent.at`` is the transcript's own time."""
+
+    provider: str
+    """Who serves the model, "" as long as that is not known."""
+
+    def read(self, line: bytes) -> Iterable[CorpusEvent]:
+        """Return what a line says. Raises ``msgspec.DecodeError`` for one that is none."""
+        ...
+
+
+class Transcripts:
+    """Reads the transcripts of sessions whose hook events come in, and emits what they say.
+
+    ``look`` may be called from any thread and costs next to nothing. Close it to read what is due and to end.
+    """
+
+    def __init__(
+        self, emit: Callable[[CorpusEvent], object], state: Path, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._emit = emit
+        self._notes = state / FILE
+        self._clock = clock
+        self._sessions: dict[tuple[str, str, str | None], _Session] = {}
+        self._roots: OrderedDict[tuple[str, int, float], Path | None] = OrderedDict()
+        self._places: Places | None = None
+        self._changed = False
+        self._bell = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def look(self, adapter: Hooks, payload: Mapping[str, Any], place: Place, process: Host) -> None:
+        """Have the transcript that a hook event names read soon. ``process`` is the host's, on this machine.
+
+        The last event of a turn (``stop``, ``end``) ends the polling. A prompt that names its model is told as
+        ``input.routed``, once the transcript says whose model that is.
+        """
+        host = adapter.host
+        path = adapter.transcript(payload)
+        if not host.transcript or not host.transcripts or not path or not hasattr(os, "geteuid"):
+            return
+        actor = adapter.actor(payload, place)
+        on = host.events.get(str(payload.get("hook_event_name")))
+        role = on.role if on is not None else "heard"
+        model = name_if(payload, "model") if role == "prompt" else None
+        with self._bell:
+            if self._closed:
+                return
+            key = (actor.namespace, actor.name, path)
+            session = self._sessions.get(key)
+            if session is None:
+                session = self._sessions[key] = _Session(host, actor, path, process, place.home, self._clock())
+            session.due = True
+            session.at_work = role not in ("stop", "child stop", "end")
+            session.ended = role in ("child stop", "end")
+            session.heard = time.monotonic()
+            if model is not None:
+                session.routed = InputRouted("", model, at=self._clock())
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="callosum-transcripts", daemon=True)
+                self._thread.start()
+            self._bell.notify_all()
+
+    def flush(self) -> None:
+        """Read all that is due, however long it takes."""
+        with self._bell:
+            sessions = list(self._sessions.values())
+        for session in sessions:
+            self._read(session, budget=None)
+        self._keep()
+
+    def close(self) -> None:
+        """Read what is left, and end. Idempotent."""
+        with self._bell:
+            if self._closed:
+                return
+            self._closed = True
+            self._bell.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join(5)
+        self.flush()
+
+    # --- the thread ----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._bell:
+                self._bell.wait_for(lambda: self._closed or any(one.due for one in self._sessions.values()), POLL)
+                self._bell.wait_for(lambda: self._closed, REST)  # the hook's answer goes out first
+                if self._closed:
+                    return
+                now = time.monotonic()
+                for key, one in list(self._sessions.items()):
+                    if now - one.heard > _FORGET or (one.ended and not one.due):
+                        del self._sessions[key]
+                polled = (one for one in self._sessions.values() if one.at_work and now - one.looked >= POLL)
+                due = dict.fromkeys([*(one for one in self._sessions.values() if one.due), *polled])
+            more = False
+            for session in due:
+                try:
+                    more = self._read(session, BUDGET) or more
+                except Exception:
+                    logger.exception("the transcript %s could not be read", session.path)
+                    session.broken = True
+            if not more:
+                self._keep()
+            with self._bell:
+                if not self._sessions:
+                    self._thread = None
+                    return
+
+    def _read(self, session: _Session, budget: float | None) -> bool:
+        """Read what is new, within a budget of processor time; return whether there is more."""
+        with session.lock:
+            session.due, session.looked = False, time.monotonic()
+            if session.broken:
+                return False
+            where = session.where = session.where or self._find(session)
+            if where is None:
+                session.broken = True
+                return False
+            try:
+                descriptor = open_below(*where)
+            except FileNotFoundError:
+                return False  # a host makes the file with a session's first words
+            except OSError as error:
+                logger.info("the transcript %s is not read: %s", session.path, error.strerror)
+                session.broken = True
+                return False
+            try:
+                more = self._read_on(session, descriptor, budget)
+            finally:
+                os.close(descriptor)
+            if session.routed is not None and session.reader is not None and session.reader.provider:
+                self._emit_for(session, replace(session.routed, provider=session.reader.provider))
+                session.routed = None
+        if more:
+            session.due = True
+        return more
+
+    def _read_on(self, session: _Session, descriptor: int, budget: float | None) -> bool:
+        found = os.fstat(descriptor)
+        places, reader = self._begin(session, found, descriptor)
+        began, size = time.thread_time(), _CHUNK
+        while session.offset < found.st_size:
+            chunk = os.pread(descriptor, size, session.offset)
+            end = chunk.rfind(b"\n") + 1
+            if not end:
+                if len(chunk) < size:
+                    break  # the line is being written
+                if size < _LONGEST:
+                    size *= 2
+                    continue
+                session.skips = True
+                session.offset += len(chunk)
+            else:
+                lines = chunk[:end].split(b"\n")[session.skips : -1]
+                session.skips = False
+                session.offset += end
+                for line in lines:
+                    self._tell(session, reader, line)
+                size = _CHUNK
+            if budget is not None and time.thread_time() - began >= budget:
+                break
+        self._changed = True
+        places[session.path] = (session.inode, session.offset)
+        places.move_to_end(session.path)
+        return session.offset < found.st_size and budget is not None and not self._is_partial(descriptor, session)
+
+    @staticmethod
+    def _is_partial(descriptor: int, session: _Session) -> bool:
+        """Return whether what is left is the beginning of one line."""
+        return b"\n" not in os.pread(descriptor, _LONGEST, session.offset)
+
+    def _begin(self, session: _Session, found: os.stat_result, descriptor: int) -> tuple[Places, Reader]:
+        """Set where to go on: behind what was read before, or, of a new file, at its beginning."""
+        places = self._places = self._places if self._places is not None else _load(self._notes)
+        reader = session.reader
+        if reader is not None and session.inode == found.st_ino and session.offset <= found.st_size:
+            return places, reader
+        inode, offset = places.get(session.path, (0, 0))
+        known = inode == found.st_ino and offset <= found.st_size
+        reader = session.reader = code_of(session.host.transcript)()
+        session.inode = found.st_ino
+        session.offset = offset if known else max(0, found.st_size - _BACKLOG)
+        session.skips = not known and session.offset > 0
+        session.since = 0.0 if known else session.first - _SLACK
+        if session.offset:  # the first line says who serves the model
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                for _ in reader.read(os.pread(descriptor, _LONGEST, 0).partition(b"\n")[0]):
+                    pass
+        return places, reader
+
+    def _tell(self, session: _Session, reader: Reader, line: bytes) -> None:
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError, CallosumError):
+            for event in reader.read(line):
+                if event.at >= session.since:
+                    self._emit_for(session, replace(event, source=SOURCE))
+
+    def _emit_for(self, session: _Session, event: CorpusEvent) -> None:
+        now, actor = self._clock(), session.actor
+        at = min(event.at, now) if event.at > 0 else now
+        self._emit(replace(cleaned(event), at=at, instance=actor.name, namespace=actor.namespace))
+
+    # --- where it is ---------------------------------------------------------------------------------
+
+    def _find(self, session: _Session) -> tuple[Path, str] | None:
+        """Return the folder of the host's process and the transcript below it; None if it may not be read."""
+        root = self._root(session)
+        path = Path(os.path.realpath(session.path))
+        if root is None or not path.is_relative_to(root) or path == root:
+            return None
+        return root, path.relative_to(root).as_posix()
+
+    def _root(self, session: _Session) -> Path | None:
+        """Return the folder of the transcripts of a host's process; None if it is not this user's."""
+        process = session.process
+        known = (session.host.name, process.pid, process.started)
+        if known not in self._roots:
+            self._roots[known] = _root_of(session.host, process, session.home)
+            while len(self._roots) > _MOST:
+                self._roots.popitem(last=False)
+        return self._roots[known]
+
+    def _keep(self) -> None:
+        """Write down how far the transcripts were read."""
+        if not self._changed or self._places is None:
+            return
+        self._changed = False
+        merged = _load(self._notes)
+        for path, (inode, offset) in self._places.items():
+            before = merged.pop(path, (0, 0))
+            merged[path] = (inode, max(offset, before[1]) if before[0] == inode else offset)
+        while len(merged) > _MOST:
+            merged.popitem(last=False)
+        with suppress(OSError):
+            files.write(self._notes, json.dumps(merged).encode())
+
+
+class _Session:
+    """A transcript and how far it was read."""
+
+    def __init__(self, host: Program, actor: Actor, path: str, process: Host, home: str | None, first: float) -> None:
+        self.host, self.actor, self.path, self.process, self.home, self.first = host, actor, path, process, home, first
+        self.lock = threading.Lock()
+        self.due = self.at_work = self.ended = self.broken = self.skips = False
+        self.heard = self.looked = 0.0
+        self.routed: InputRouted | None = None
+        self.where: tuple[Path, str] | None = None
+        self.reader: Reader | None = None
+        self.inode = self.offset = 0
+        self.since = 0.0
+
+
+def _root_of(host: Program, process: Host, home: str | None) -> Path | None:
+    try:
+        seen = psutil.Process(process.pid)
+        if seen.uids().real != os.geteuid():
+            return None
+        environ = seen.environ()
+    except (psutil.Error, OSError):
+        return None
+    folder = host.settings_folder(Path(home or environ.get("HOME") or Path.home()), environ)
+    return Path(os.path.realpath(folder / host.transcripts))
+
+
+def _load(path: Path) -> Places:
+    """Return what the file says, nothing if it cannot be read."""
+    try:
+        found = json.loads(path.read_bytes())
+        return OrderedDict((str(name), (int(inode), int(offset))) for name, (inode, offset) in found.items())
+    except (OSError, ValueError, TypeError, AttributeError):
+        return OrderedDict()
+
+
+def count(value: int | None) -> int:
+    """Return a count of tokens that can be told."""
+    return min(max(value or 0, 0), 2**53)
