@@ -35,7 +35,7 @@ from weakref import WeakSet
 
 from callosum.corpus.bus import STUCK, Corpus
 from callosum.corpus.calls import KnownCalls
-from callosum.corpus.events import HealthWarning, ParsedCall
+from callosum.corpus.events import CorpusEvent, HealthWarning, ParsedCall
 from callosum.corpus.log import DailyLog
 from callosum.errors import ConfigError
 from callosum.gate import LocalGate, Observer
@@ -216,6 +216,10 @@ class Brain:
             read = ParsedCall(call.tool, call.params, call.call_id)
             tell = partial(self.wernicke.tell, (read,), instance=call.actor, namespace=call.namespace, at=time.time())
             self.feed.hand(tell)
+
+    def tell(self, event: CorpusEvent) -> None:
+        """Emit an event behind those of what the gate has journalled until now."""
+        self.feed.hand(partial(self.corpus.emit, event))
 
     def flush(self, seconds: float = 5.0) -> bool:
         """Waits until everything the gate has journalled is on the corpus and was handled, and the log is written."""

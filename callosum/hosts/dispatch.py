@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
@@ -35,6 +36,7 @@ from callosum.deadline import Expiry
 from callosum.errors import CallosumError, StoreError
 from callosum.gate import intake
 from callosum.gate.course import Course, Courses, Look
+from callosum.hosts.tasks import SESSION_ENDED, Tasks, Underway
 from callosum.hosts.told import (
     Actor,
     After,
@@ -70,21 +72,14 @@ MAX_OWED: Final = 10_000
 """Most reports that are kept in memory for a store that takes none, oldest out first."""
 
 
-class _Underway(NamedTuple):
-    """A call that may run and is not reported."""
-
-    id: int
-    tool: str
-    inform: str
-    tier: int = 0
-
-
 class _Owed(NamedTuple):
     """How a call of an actor ended, which the store does not know yet."""
 
     actor: Actor
-    call: _Underway
+    call: Underway
     outcome: Outcome
+    error: str = ""
+    why: str = ""
 
 
 class _Calls:
@@ -95,9 +90,9 @@ class _Calls:
 
     def __init__(self, actor: Actor) -> None:
         self.actor = actor
-        self.open: OrderedDict[str, list[_Underway]] = OrderedDict()
-        self.background: OrderedDict[str, _Underway] = OrderedDict()
-        self.given_up: OrderedDict[str, _Underway] = OrderedDict()
+        self.open: OrderedDict[str, list[Underway]] = OrderedDict()
+        self.background: OrderedDict[str, Underway] = OrderedDict()
+        self.given_up: OrderedDict[str, Underway] = OrderedDict()
         self.failures: OrderedDict[str, int] = OrderedDict()
         """How often the same call failed in a row, by tool and params, nothing having been changed in between."""
 
@@ -117,14 +112,25 @@ class _Calls:
         elif told.outcome is Outcome.DONE and self.failures:
             self.failures.pop(_repeated(told.tool, told.params), None)
 
-    def add(self, identity: str, call: _Underway) -> None:
+    def add(self, identity: str, call: Underway) -> bool:
+        """Remember a call; return False if it was remembered before: an answer may be asked for twice."""
         calls = self.open.setdefault(identity, [])
-        if not calls or calls[-1].id != call.id:  # an answer may be asked for twice
-            calls.append(call)
+        if calls and calls[-1].id == call.id:
+            return False
+        calls.append(call)
         while len(self.open) > MAX_UNDERWAY:
             self.open.popitem(last=False)
+        return True
 
-    def take(self, identity: str) -> _Underway | None:
+    def around(self, agent: str) -> str:
+        """Return the task whose sub-agent has this name, "" if it is not known."""
+        known = self.background.get(agent)
+        if known is not None:
+            return known.task
+        begun = [call for calls in self.open.values() for call in calls if call.agents]
+        return begun[0].task if len(begun) == 1 else ""
+
+    def take(self, identity: str) -> Underway | None:
         waiting = self.open.get(identity)
         if not waiting:
             return self.given_up.pop(identity, None)
@@ -133,7 +139,7 @@ class _Calls:
             del self.open[identity]
         return found
 
-    def give_up(self, but: str) -> list[_Underway]:
+    def give_up(self, but: str) -> list[Underway]:
         """All but those of one tool."""
         ended = [(identity, calls) for identity, calls in self.open.items() if calls[0].tool != but]
         for identity, calls in ended:
@@ -147,8 +153,8 @@ class _Calls:
 class Dispatcher:
     """What the hook events of all sessions go through.
 
-    ``brief`` tells an actor what the others do, ``emit`` hands an event to the corpus, ``parsed`` is told of each call
-    before it is decided, ``changed`` looks at a settings
+    ``brief`` tells an actor what the others do, ``emit`` hands an event to the corpus and ``tell`` does so behind what
+    the gate told before, ``parsed`` is told of each call before it is decided, ``changed`` looks at a settings
     file of the host and says why it may not take effect ("": it may), ``decided`` is told of each decision. ``keep``
     spools a report that the store would not take, and returns whether it did. Its courses may be driven from any
     thread: a long event is read beside the loop.
@@ -164,7 +170,9 @@ class Dispatcher:
         decided: Callable[[Decision], object] = lambda _decision: None,
         keep: Callable[[LateCall], bool] = lambda _record: False,
         parsed: Callable[[Call], object] = lambda _call: None,
+        tell: Callable[[CorpusEvent], object] | None = None,
     ) -> None:
+        self._tasks = Tasks(tell or emit)
         self._courses = courses
         self._parsed = parsed
         self._keep = keep
@@ -234,7 +242,8 @@ class Dispatcher:
                 with self._remembering:
                     mine = [self._calls(told.actor), *self._with_children(told.actor)]
                     found = [(calls.actor, calls.background.pop(told.background, None)) for calls in mine]
-                yield from self._report([_Owed(actor, ended, told.outcome) for actor, ended in found if ended])
+                ends = [_Owed(actor, ended, told.outcome, told.error) for actor, ended in found if ended]
+                yield from self._report(ends)
             case Closed():
                 with self._remembering:
                     calls = self._calls(told.actor)
@@ -263,8 +272,11 @@ class Dispatcher:
         actor = Actor(instance=call.instance, session=call.session or "", namespace=call.namespace)
         with self._remembering:
             attempt = self._calls(actor).attempt(call)
-        if attempt > 1:
-            call = replace(call, attempt=attempt)
+            around = self._around(actor, call.parent)
+        begins, agents = adapter.begins(call)
+        task = (call.call_id or f"task-{uuid.uuid4().hex[:12]}") if begins else ""
+        if attempt > 1 or task or around:
+            call = replace(call, attempt=attempt, task_id=task or around or None)
         self._parsed(call)
         decision = yield from self._courses.intercept(call, expiry, here=host is not None)
         self._decided(decision)
@@ -272,8 +284,13 @@ class Dispatcher:
         if decision.proceed:
             later = "" if adapter.informs_before else inform
             identity = call.call_id or _identity(call.tool, call.params)
+            opened = Underway(
+                decision.id, call.tool, later, decision.tier, call.call_id, task, agents, time.monotonic()
+            )
             with self._remembering:
-                self._calls(actor).add(identity, _Underway(decision.id, call.tool, later, decision.tier))
+                is_new = self._calls(actor).add(identity, opened)
+            if task and is_new:
+                self._tasks.begun(actor, opened)
         return Answer(decision, inform if adapter.informs_before else "")
 
     def _after(self, told: After) -> Course[Answer]:
@@ -283,10 +300,20 @@ class Dispatcher:
             calls = self._calls(actor)
             found = calls.take(identity)
             calls.learn(told, found.tier if found is not None else 0)
+            around = self._around(actor, actor.parent)
+            becomes = found is not None and told.background and not found.task
             if found is not None and told.background:
+                found = found._replace(task=found.task or found.call_id or f"task-{found.id}")
                 calls.background[told.background] = found
                 while len(calls.background) > MAX_UNDERWAY:
                     calls.background.popitem(last=False)
+        if found is not None and becomes:
+            self._tasks.begun(actor, found)
+        elif found is not None and not told.background:
+            if found.task:
+                self._tasks.ended(actor, found, told.outcome, error=_error(told.result))
+            elif around and told.outcome is Outcome.DONE:
+                self._tasks.stepped(actor, found._replace(task=around))
         if found is not None and not told.background:
             told_it = False
             try:
@@ -319,7 +346,9 @@ class Dispatcher:
                     mine.background.clear()
                     if not mine.given_up:
                         self._actors.pop((mine.actor.namespace, mine.actor.name), None)
-        yield from self._report([_Owed(actor, call, told.outcome) for actor, calls in left for call in calls])
+        why = SESSION_ENDED if told.all else ""
+        owed = [_Owed(actor, call, told.outcome, why=why) for actor, calls in left for call in calls]
+        yield from self._report(owed)
 
     def _with_children(self, actor: Actor) -> Iterator[_Calls]:
         """The actor's calls, and those of its sub-agents: their session is its own with a colon and more behind it."""
@@ -330,6 +359,9 @@ class Dispatcher:
     def _report(self, ended: list[_Owed]) -> Course[None]:
         """Reports each; that one cannot be reported leaves the others their report."""
         left = deque(ended)
+        for actor, call, outcome, error, why in ended:
+            if call.task:
+                self._tasks.ended(actor, call, outcome, error=error, why=why)
         try:
             while left:
                 yield from self._tell(left.popleft())
@@ -339,7 +371,7 @@ class Dispatcher:
 
     def _tell(self, owed: _Owed, *, again: bool = False) -> Course[bool]:
         """Makes one report, and returns whether the store took it. What it would not take now is owed to it."""
-        actor, call, outcome = owed
+        actor, call, outcome, *_ = owed
         keep, first = True, False
         try:
             yield from self._courses.complete(_ended(actor, outcome, id=call.id))
@@ -375,6 +407,13 @@ class Dispatcher:
                 "%s: the end of %s %s is not reported: too many are", lost.actor.name, lost.call.tool, lost.call.id
             )
 
+    def _around(self, actor: Actor, parent: str | None) -> str:
+        """Return the task in whose sub-agent an actor works, "" if it is none or not known."""
+        if parent is None:
+            return ""
+        calls = self._actors.get((actor.namespace, parent))
+        return calls.around(actor.name.removeprefix(f"{parent}:")) if calls is not None else ""
+
     def _calls(self, actor: Actor) -> _Calls:
         name = (actor.namespace, actor.name)
         calls = self._actors.get(name)
@@ -395,6 +434,11 @@ def _joined(one: Answer, other: Answer) -> Answer:
     """What several words of one event come to."""
     decision: Decision | None = other.decision or one.decision
     return Answer(decision, "\n\n".join(filter(None, (one.inform, other.inform))), one.refuse or other.refuse)
+
+
+def _error(result: Any) -> str:
+    error = result.get("error") if isinstance(result, Mapping) else None
+    return error if isinstance(error, str) else ""
 
 
 def _repeated(tool: str, params: Mapping[str, Any]) -> str:

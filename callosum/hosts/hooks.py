@@ -9,10 +9,25 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from msgspec.structs import replace
+
 from callosum.hosts import typed
 from callosum.hosts.payload import before_of, fitting, kept, name_at, name_if, params_at, prompted, reason_of, rest_of
-from callosum.hosts.told import Actor, After, Answer, Changed, Closed, Heard, Place, Refused, Settled, Told, Wondering
-from callosum.model import Outcome
+from callosum.hosts.told import (
+    Actor,
+    After,
+    Answer,
+    Changed,
+    Closed,
+    Ended,
+    Heard,
+    Place,
+    Refused,
+    Settled,
+    Told,
+    Wondering,
+)
+from callosum.model import Call, Outcome
 from callosum.wire import MAX_PATH
 
 if TYPE_CHECKING:
@@ -97,10 +112,19 @@ class Hooks:
             cwd=cwd if isinstance(cwd, str) else None,
         )
 
+    def parent(self, payload: Payload, actor: Actor) -> Actor:
+        """Return the session in which a sub-agent acts."""
+        return replace(actor, session=name_at(payload, "session_id"), parent=None)
+
     def transcript(self, payload: Payload) -> str:
         """Return the path of the actor's transcript, as the host tells it; "" if it does not."""
         path = payload.get("agent_transcript_path") or payload.get("transcript_path")
         return path if isinstance(path, str) and len(path) <= MAX_PATH else ""
+
+    def begins(self, call: Call) -> tuple[bool, bool]:
+        """Return whether a call begins a run that outlasts it, and whether that is a sub-agent."""
+        agents = call.tool in self.host.starts
+        return agents or (bool(self.host.background) and call.params.get(self.host.background) is True), agents
 
     # --- one reader a role of an event ---
 
@@ -162,7 +186,9 @@ class Hooks:
 
     def child_stop(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """A sub-agent has ended, or a turn was broken off."""
-        return Settled(actor), *self.heard(payload, actor)
+        agent = name_if(payload, "agent_id")
+        ended = () if agent is None else (Ended(self.parent(payload, actor), agent, Outcome.DONE),)
+        return Settled(actor), *ended, *self.heard(payload, actor)
 
     def end(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """The session has ended."""

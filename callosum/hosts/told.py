@@ -65,11 +65,12 @@ class After(Struct, frozen=True, kw_only=True):
 
 
 class Ended(Struct, frozen=True):
-    """What went on in the background has come to its end."""
+    """What went on in the background has come to its end. ``error`` says what went wrong, if the host says it."""
 
     actor: Actor
     background: str
     outcome: Outcome
+    error: str = ""
 
 
 class Closed(Struct, frozen=True):

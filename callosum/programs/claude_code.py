@@ -55,6 +55,8 @@ class ClaudeCode(Program):
     }
     shell = "Bash"
     looks = _LOOKS
+    starts = frozenset(("Agent", "Task"))
+    background = "run_in_background"
     run_field = "prompt_id"
     informs = frozenset(("asks", "done", "failed", "batch", "start", "child start", "prompt"))
     words_apart = True

@@ -49,6 +49,7 @@ class Codex(Program):
         "SessionEnd": On("end"),
     }
     shell = "Bash"
+    starts = frozenset(("spawn_agent",))
     run_field = "turn_id"
     noise = frozenset(("permission_mode",))
     informs = frozenset(("asks", "done", "start", "child start", "prompt"))

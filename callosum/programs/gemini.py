@@ -39,6 +39,7 @@ class Gemini(Program):
         "SessionEnd": On("end"),
     }
     shell = "run_shell_command"
+    background = "is_background"
     noise = frozenset(("timestamp", "prompt_response"))
     has_call_ids = False
     informs = frozenset(("done", "prompt"))

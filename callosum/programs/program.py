@@ -82,6 +82,10 @@ class Program:
     """What hooks call the tool that runs commands."""
     looks: frozenset[str] = frozenset()
     """Tools that only look, whose end another event tells."""
+    starts: frozenset[str] = frozenset()
+    """Tools that start a sub-agent."""
+    background: str = ""
+    """The argument that has a command go on behind its answer."""
     run_field: str = ""
     """The field of a payload that names the turn."""
     noise: frozenset[str] = frozenset()

@@ -118,6 +118,7 @@ class Service:
             brief=self._brief_of,
             emit=brain.corpus.emit,
             parsed=brain.parsed,
+            tell=brain.tell,
             changed=partial(fault_of, served.gate.settings.state),
             decided=served.decided,
             keep=served.gate.keep,

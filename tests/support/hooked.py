@@ -40,6 +40,7 @@ class Hooked:
             emit=self.emitted.append,
             changed=lambda adapter, path: "",
             parsed=brain.parsed,
+            tell=brain.tell,
             keep=self.gate.keep if spools else lambda record: False,
         )
 

@@ -12,13 +12,14 @@ from typing import Any, Final
 
 from callosum.hosts import entries
 from callosum.hosts.hooks import Hooks, Payload
-from callosum.hosts.payload import fitting, name_if, params_at
+from callosum.hosts.payload import fitting, kept, name_if, params_at
 from callosum.hosts.told import Actor, Answer, Closed, Ended, Told
 from callosum.model import Outcome, Verdict
 
 _NOTICE: Final = "<task-notification>"
 _TASK: Final = re.compile(r"<task-id>\s*([^<\s]{1,200})\s*</task-id>")
 _STATUS: Final = re.compile(r"<status>\s*([a-z_]{1,40})\s*</status>")
+_SUMMARY: Final = re.compile(r"<summary>([^<]{1,1000})</summary>")
 _BACKGROUND: Final[Mapping[str, Outcome]] = {
     "completed": Outcome.DONE,
     "failed": Outcome.FAILED,
@@ -72,7 +73,8 @@ class ClaudeCode(Hooks):
         response = payload.get("tool_response")
         background, interrupted = "", False
         if isinstance(response, Mapping):
-            background = fitting(str(response.get("backgroundTaskId") or ""))
+            agent = response.get("agentId") if response.get("status") == "async_launched" else ""
+            background = fitting(str(response.get("backgroundTaskId") or agent or ""))
             interrupted = response.get("interrupted") is True
         came_back = self.came_back(payload, actor, Outcome.UNKNOWN if interrupted else Outcome.DONE, background)
         params = params_at(payload, "tool_input")
@@ -103,4 +105,5 @@ class ClaudeCode(Hooks):
             return super().prompt(payload, actor)
         task, status = _TASK.search(prompt[:20_000]), _STATUS.search(prompt[:20_000])
         outcome = _BACKGROUND.get(status[1], Outcome.UNKNOWN) if status else Outcome.UNKNOWN
-        return (Ended(actor, fitting(task[1]), outcome),) if task else ()
+        summary = _SUMMARY.search(prompt[:20_000])
+        return (Ended(actor, fitting(task[1]), outcome, kept(summary[1]) if summary else ""),) if task else ()

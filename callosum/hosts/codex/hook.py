@@ -17,6 +17,8 @@ _BEFORE_A_PROMPT: Final = frozenset(("startup", "resume", "clear"))
 """How a session begins that is then given a prompt; after a compaction it goes on by itself."""
 _FAILED: Final = re.compile(r"\AExit code: (?!0\n)-?\d+\n")
 """How the answer of a patch begins that could not be applied."""
+_AGENT: Final = re.compile(r'"agent_id": ?"([0-9A-Za-z-]{1,100})"')
+"""The name of a sub-agent in the answer of the tool that started it."""
 
 
 class Codex(Hooks):
@@ -27,7 +29,12 @@ class Codex(Hooks):
         response = payload.get("tool_response")
         patched = payload.get("tool_name") != self.host.shell and isinstance(response, str)
         failed = patched and _FAILED.match(str(response))
-        return (self.came_back(payload, actor, Outcome.FAILED if failed else Outcome.DONE),)
+        agent = _AGENT.search(response) if isinstance(response, str) and self._starts(payload) else None
+        outcome = Outcome.FAILED if failed else Outcome.DONE
+        return (self.came_back(payload, actor, outcome, agent[1] if agent else ""),)
+
+    def _starts(self, payload: Payload) -> bool:
+        return payload.get("tool_name") in self.host.starts
 
     def prompt(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """As in ``Hooks``."""

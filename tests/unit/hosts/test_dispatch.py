@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from callosum.corpus.events import HealthWarning, ToolFailed, ToolParsed
+from callosum.corpus.events import HealthWarning, ToolFailed, ToolParsed, encode
 from callosum.errors import StoreUnavailable
 from callosum.hosts.adapters import ADAPTERS
 from callosum.hosts.told import Place
@@ -209,3 +210,109 @@ def test_a_call_is_told_as_read_before_it_is_told_as_called(host: Hooked) -> Non
     assert isinstance(parsed, ToolParsed)
     assert [(one.name, one.call_id) for one in parsed.calls] == [(TOOL, "a1")]
     assert parsed.instance == "claude-code/A"
+
+
+# --- runs that outlast their call ---
+
+AGENT = {"tool_name": "Agent", "tool_input": {"prompt": "Look for it", "subagent_type": "Explore"}}
+LAUNCHED = {"tool_response": {"isAsync": True, "status": "async_launched", "agentId": "f3"}}
+INNER = {"tool_name": "Bash", "tool_input": {"command": "ls"}, "agent_id": "f3"}
+WATCH = {"tool_name": "Bash", "tool_input": {"command": "npm run watch", "run_in_background": True}}
+
+
+def notice(status: str, name: str = "b1") -> dict[str, Any]:
+    said = f"<task-id>{name}</task-id><status>{status}</status><summary>It was {status}</summary>"
+    return event("UserPromptSubmit", prompt=f"<task-notification>{said}</task-notification>")
+
+
+def tasks(host: Hooked) -> list[tuple[str, dict[str, Any]]]:
+    """What was told of tasks and of the calls in them, without times."""
+    host.brain.flush()
+    wanted = [one for one in host.heard if one.dotted.startswith(("task.", "tool.called", "tool.completed"))]
+    found = [(one.dotted, json.loads(encode(one))) for one in wanted]
+    kept = ("taskId", "toolName", "attempt", "step", "success", "error", "reason", "instance")
+    return [(name, {field: told[field] for field in kept if field in told}) for name, told in found]
+
+
+def test_a_sub_agent_is_a_task_and_its_calls_are_steps(host: Hooked) -> None:
+    host.send(claude_code, call("PreToolUse", **AGENT))
+    host.send(claude_code, call("PostToolUse", **AGENT, **LAUNCHED))
+    host.send(claude_code, call("PreToolUse", **INNER))
+    host.send(claude_code, call("PostToolUse", **INNER, tool_response={"stdout": "a"}))
+    host.send(claude_code, event("Stop"))
+    host.send(claude_code, event("SubagentStop", agent_id="f3"))
+    host.send(claude_code, notice("completed", "f3"))
+    who, inner, task = {"instance": "claude-code/A"}, {"instance": "claude-code/A:f3"}, {"taskId": "a1"}
+    assert tasks(host) == [
+        ("tool.called", {**task, **who}),
+        ("task.created", {**task, "toolName": "Agent", **who}),
+        ("task.started", {**task, "attempt": 1, **who}),
+        ("tool.called", {**task, **inner}),
+        ("task.stepCompleted", {**task, "step": "Bash", **inner}),
+        ("tool.completed", {**task, **inner}),
+        ("task.completed", {**task, "success": True, **who}),
+        ("tool.completed", {**task, **who}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        ([notice("completed")], [("task.completed", {"success": True})]),
+        ([notice("failed")], [("task.failed", {"error": "It was failed"}), ("task.completed", {"success": False})]),
+        ([notice("killed")], [("task.stopped", {"reason": "stopped by its session"})]),
+        ([event("Stop"), event("SessionEnd")], [("task.stopped", {"reason": "its session ended"})]),
+    ],
+    ids=["done", "failed", "killed", "session end"],
+)
+def test_a_command_in_the_background_is_a_task_until_its_host_says_how_it_ended(
+    host: Hooked, ends: list[dict[str, Any]], told: list[tuple[str, dict[str, Any]]]
+) -> None:
+    host.send(claude_code, call("PreToolUse", **WATCH))
+    host.send(claude_code, call("PostToolUse", **WATCH, tool_response={"backgroundTaskId": "b1"}))
+    for one in ends:
+        host.send(claude_code, one)
+    common = {"taskId": "a1", "instance": "claude-code/A"}
+    assert [one for one in tasks(host) if one[0].startswith("task.")][2:] == [
+        (name, {**common, **fields}) for name, fields in told
+    ]
+
+
+def test_a_command_that_its_host_moves_into_the_background_becomes_a_task(host: Hooked) -> None:
+    host.send(claude_code, command("a1"))
+    moved = {**ended("a1"), "tool_response": {"backgroundTaskId": "b1"}}
+    host.send(claude_code, moved)
+    host.send(claude_code, notice("completed"))
+    assert [name for name, _ in tasks(host)] == [
+        "tool.called", "task.created", "task.started", "task.completed", "tool.completed",
+    ]  # fmt: skip
+
+
+def test_a_run_that_the_user_does_not_permit_is_stopped(host: Hooked) -> None:
+    host.send(claude_code, call("PreToolUse", **WATCH))
+    host.send(claude_code, DENIED)
+    assert tasks(host)[-1] == (
+        "task.stopped",
+        {"taskId": "a1", "reason": "it was not run", "instance": "claude-code/A"},
+    )
+
+
+def test_a_to_do_list_and_a_job_of_a_scheduler_are_no_tasks(host: Hooked) -> None:
+    for tool in ("TodoWrite", "TaskCreate", "CronCreate"):
+        mine = {"tool_name": tool, "tool_input": {"subject": "Write it"}, "tool_use_id": tool}
+        host.send(claude_code, call("PreToolUse", **mine))
+        host.send(claude_code, call("PostToolUse", **mine, tool_response={"task": {"id": "1"}}))
+    assert [name for name, _ in tasks(host)] == ["tool.called", "tool.completed"] * 3
+
+
+def test_a_sub_agent_of_codex_is_a_task(host: Hooked) -> None:
+    codex = ADAPTERS["codex"]
+    mine = {"tool_name": "spawn_agent", "tool_input": {"message": "Look for it"}}
+    host.send(codex, call("PreToolUse", **mine))
+    host.send(codex, call("PostToolUse", **mine, tool_response='{"agent_id":"01a2-f7","nickname":"Epicurus"}'))
+    host.send(codex, call("PreToolUse", **{**INNER, "agent_id": "01a2-f7"}))
+    host.send(codex, call("PostToolUse", **{**INNER, "agent_id": "01a2-f7"}, tool_response="a"))
+    host.send(codex, event("SubagentStop", agent_id="01a2-f7"))
+    assert [name for name, _ in tasks(host) if name.startswith("task.")] == [
+        "task.created", "task.started", "task.stepCompleted", "task.completed",
+    ]  # fmt: skip
