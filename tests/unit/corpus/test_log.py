@@ -510,6 +510,25 @@ def test_whatever_the_summary_would_hide_is_looked_at(payloads: list[Any]) -> No
     assert [msgspec.json.decode(line[25:]) for line in done] == [summarise(payload, mode="full") for payload in read]
 
 
+def test_places_in_the_journal_are_kept_and_make_no_line_suspect(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = 1_795_480_805_998_341
+    ends = f'"id":{place},"cause":"{place}.0"}}\n'
+    plain = f'09:15:06 | safety.allowed | {{"toolName":"read",{ends}'.encode()
+    secret = f'09:15:06 | tool.called | {{"args":{{"password":"hunter22"}},{ends}'.encode()
+    looked: list[bytes] = []
+
+    def look(data: bytes) -> list[int]:
+        looked.append(data)
+        return suspects(data)
+
+    monkeypatch.setattr(loglines, "suspects", look)
+    first, second = loglines.finished([plain, secret])
+    assert first == plain
+    assert second.endswith(ends.encode())
+    assert b"hunter22" not in second
+    assert str(place).encode() not in looked[0]
+
+
 def test_what_cannot_be_redacted_is_not_written(
     corpus: Corpus,
     log: DailyLog,
