@@ -192,16 +192,19 @@ class Brain:
         cwd: str | None = None,
         prompt: str | None = None,
         budget: int | None = None,
+        forgot: bool = False,
     ) -> Brief:
         """What other sessions have in hand and did lately, for this one, within ``budget`` tokens.
 
-        ``keys``, ``cwd`` and ``prompt`` say what matters to it, as in ``Prefrontal.brief``. Empty where Prefrontal is
-        switched off; uncut where RAS is. Raises ``ConfigError`` with the place for what cannot be used,
+        ``keys``, ``cwd``, ``prompt`` and ``forgot`` say what matters to it, as in ``Prefrontal.brief``. Empty where
+        Prefrontal is switched off; uncut where RAS is. Raises ``ConfigError`` with the place for what cannot be used,
         ``StoreUnavailable`` as the store does.
         """
         if self.prefrontal is None:
             return Brief()
-        made = self.prefrontal.brief(instance, session, namespace=namespace, keys=keys, cwd=cwd, prompt=prompt)
+        made = self.prefrontal.brief(
+            instance, session, namespace=namespace, keys=keys, cwd=cwd, prompt=prompt, forgot=forgot
+        )
         if self.ras is None:
             return made
         actor = f"{instance}/{session}" if session else instance

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -27,6 +27,9 @@ def events(  # noqa: PLR0917  typer names them all
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until interrupted.")] = False,
     last: Annotated[int, typer.Option("--last", "-n", min=0, metavar="N", help="The newest N; 0 means all.")] = 50,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Without what comes all the time: scheduler.tick and health.ok.")
+    ] = False,
     since: Annotated[
         str | None,
         typer.Option("--since", metavar="TIME", help='From then on: a time, or how long ago ("2h").'),
@@ -51,13 +54,13 @@ def events(  # noqa: PLR0917  typer names them all
 ) -> None:
     """Show what happens as events, oldest first; exit code 1 if nothing fits.
 
-    What was: tool.* and safety.* from the journal, all others from the
-    daily log in the state folder, which goes back seven days.
+    What was: tool.*, safety.* and lease.* from the journal, all others from
+    the daily log in the state folder, which goes back seven days.
     With --url: what the newest 1000 entries of that server's journal tell,
-    which is tool.* and safety.* alone.
+    which is tool.*, safety.* and lease.* alone.
 
     What comes, with --follow: all events, from the server of the state
-    folder; without one tool.* and safety.* alone, from the journal.
+    folder; without one the journal's three alone.
     Where a connection is lost it goes on after the last event.
     """
     from msgspec.structs import replace
@@ -70,7 +73,7 @@ def events(  # noqa: PLR0917  typer names them all
 
     settings = settings_of(state, namespace, config)
     wanted = Wanted(
-        types=_types(patterns),
+        types=_types(patterns, quiet=quiet),
         namespace=namespace,
         session=session,
         since=moment(since, "--since") if since else 0,
@@ -80,7 +83,7 @@ def events(  # noqa: PLR0917  typer names them all
     if url is not None:
         if not follow and wanted.types is not None and wanted.types.isdisjoint(JOURNALLED):
             raise ConfigError(
-                "a server elsewhere tells of the past what its journal has, tool.* and safety.*; "
+                "a server elsewhere tells of the past what its journal has, tool.*, safety.* and lease.*; "
                 "these are shown as they come, with --follow",
                 at="--url",
             )
@@ -103,14 +106,21 @@ def events(  # noqa: PLR0917  typer names them all
         raise typer.Exit(NO)
 
 
-def _types(patterns: list[str] | None) -> frozenset[str] | None:
-    """The events that the patterns name; None for all."""
-    from callosum.corpus.events import select
+_CONSTANT: Final = frozenset(("scheduler.tick", "health.ok"))
+"""Events that come all the time while nothing happens."""
+
+
+def _types(patterns: list[str] | None, *, quiet: bool) -> frozenset[str] | None:
+    """Return the events that the patterns name, ``quiet`` without the constant ones; None for all."""
+    from callosum.corpus.events import CATALOGUE, select
 
     try:
-        return select(",".join(patterns)) if patterns else None
+        chosen = select(",".join(patterns)) if patterns else None
     except ConfigError as error:
         raise ConfigError(error.message, at="PATTERN") from None
+    if not quiet:
+        return chosen
+    return (frozenset(CATALOGUE) if chosen is None else chosen) - _CONSTANT
 
 
 def _token(file: Path | None) -> str | None:

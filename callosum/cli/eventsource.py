@@ -1,6 +1,7 @@
 """Where ``callosum events`` has its events from: what was, and what comes.
 
-What was: ``tool.*`` and ``safety.*`` from the journal, whose entries stand for them; all others from the daily log.
+What was: ``tool.*``, ``safety.*`` and ``lease.*`` from the journal, whose entries stand for them; all others from the
+daily log.
 What comes: the stream of a server, where one runs, else the journal. Both have one order, so that the one goes on
 where the other was when a server comes or goes.
 """
@@ -49,7 +50,7 @@ DROPPED: Final = "stream.dropped"
 PAGE: Final = 1000
 """Of a server elsewhere, what was is looked for in so many entries of its journal."""
 _NO_SERVER: Final = (
-    "no server to ask: what comes is read from the journal, which has tool.* and safety.*; "
+    "no server to ask: what comes is read from the journal, which has tool.*, safety.* and lease.*; "
     "what hosts report (llm.*, input.*, ...) and all the rest needs one (callosum serve)"
 )
 _PATIENCE: Final = 3.0

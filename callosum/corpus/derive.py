@@ -3,17 +3,19 @@
 ========== ===================================================================================
 entry      events, in this order
 ========== ===================================================================================
-intercept  ``tool.called``, then ``safety.allowed`` (allow, warn) or ``safety.blocked`` (confirm, ask, block)
-complete   ``tool.completed`` (done), else ``tool.failed``
-release    ``tool.completed``, where it ended a call's lease and not a lock
-lapse      ``tool.failed``, where a call's lease ran out: nobody knows how it ended
+intercept  ``tool.called``, then ``safety.allowed`` (allow, warn) or ``safety.blocked`` (confirm, ask, block), then
+           ``lease.taken``, where the call holds its keys
+complete   ``tool.completed`` (done), else ``tool.failed``; then ``lease.released``
+lock       ``lease.taken``
+release    ``tool.completed``, where it ended a call's lease and not a lock; then ``lease.released``
+lapse      ``tool.failed``, where a call's lease ran out: nobody knows how it ended; then ``lease.expired``
 resolve    ``tool.completed`` or ``tool.failed``: somebody looked
 late       ``tool.called``: it ran without the gate, which decided nothing
 approve    ``safety.approved``
 deny       ``safety.denied``
 ========== ===================================================================================
 
-Locks, renewals, places in the queue and ``observe`` stand for no event. An event of an entry has an id in
+Renewals, places in the queue and ``observe`` stand for no event. An event of an entry has an id in
 the stream, ``<seq>.<n>``: the entry's place and the event's among the entry's. ``cause`` holds such ids.
 """
 
@@ -26,6 +28,9 @@ import msgspec
 
 from callosum.corpus.events import (
     CorpusEvent,
+    LeaseExpired,
+    LeaseReleased,
+    LeaseTaken,
     SafetyAllowed,
     SafetyApproved,
     SafetyBlocked,
@@ -34,14 +39,25 @@ from callosum.corpus.events import (
     ToolCompleted,
     ToolFailed,
 )
-from callosum.model import SECOND, Conflict, Entry, Event, Outcome, Verdict
+from callosum.model import SECOND, Conflict, Entry, Event, Outcome, Tier, Verdict
 from callosum.policy.arrival import NOTE
 from callosum.policy.sentence import sentence
 
 Events = tuple[CorpusEvent, ...]
 
 JOURNALLED: Final[frozenset[type[CorpusEvent]]] = frozenset(
-    {ToolCalled, ToolCompleted, ToolFailed, SafetyAllowed, SafetyBlocked, SafetyApproved, SafetyDenied}
+    {
+        ToolCalled,
+        ToolCompleted,
+        ToolFailed,
+        SafetyAllowed,
+        SafetyBlocked,
+        SafetyApproved,
+        SafetyDenied,
+        LeaseTaken,
+        LeaseReleased,
+        LeaseExpired,
+    }
 )
 """The events that the journal's entries stand for: whoever reads the journal has them, so nobody need pass them on."""
 
@@ -91,7 +107,7 @@ def _intercept(entry: Entry, _: Made) -> Events:
     if verdict is Verdict.WARN:
         facts["verdict"], facts["reason"] = verdict.value, _reason(entry, verdict)
     if verdict is None or verdict.proceed:
-        return called, SafetyAllowed(tool, _GRAVITY[entry.tier or 0], **facts)
+        return called, SafetyAllowed(tool, _GRAVITY[entry.tier or 0], **facts), *_taken(entry, f"{seq}.1", call)
     return called, SafetyBlocked(tool, _reason(entry, verdict), verdict.value, **facts)
 
 
@@ -122,7 +138,7 @@ def _ended(entry: Entry, made: Made) -> Events:
     """A report: how long it took is known, for an action's id is the moment at which it was let through."""
     arrived_late = str(entry.body.get("note")).endswith(NOTE)
     took = (entry.seq - entry.action) / 1000 if entry.action and not arrived_late else None
-    return (_end(entry, made, _call_of(entry), took),)
+    return _end(entry, made, _call_of(entry), took), *_given_back(entry, made, LeaseReleased)
 
 
 def _end(entry: Entry, made: Made, cause: str | None, took: float | None) -> CorpusEvent:
@@ -155,12 +171,52 @@ def _error(body: Mapping[str, Any], outcome: Outcome) -> str:
 
 
 def _released(entry: Entry, made: Made) -> Events:
-    return _ended(entry, made) if entry.outcome is Outcome.DONE and not entry.body.get("lock") else ()
+    if entry.outcome is Outcome.DONE and not entry.body.get("lock"):
+        return _ended(entry, made)
+    return _given_back(entry, made, LeaseReleased)
 
 
 def _lapsed(entry: Entry, made: Made) -> Events:
     is_call = entry.outcome is Outcome.UNKNOWN and not entry.body.get("lock")
-    return (_end(entry, made, _call_of(entry), None),) if is_call else ()
+    ends = (_end(entry, made, _call_of(entry), None),) if is_call else ()
+    return *ends, *_given_back(entry, made, LeaseExpired)
+
+
+# --- leases ---
+
+
+def _locked(entry: Entry, _: Made) -> Events:
+    return _taken(entry, None, None)
+
+
+def _taken(entry: Entry, cause: str | None, call: str | None) -> Events:
+    """The lease that an entry opened: a lock, or a call of tier 3 or 4 that was let through."""
+    if not _is_leased(entry) or entry.action != entry.seq or (entry.verdict is not None and not entry.verdict.proceed):
+        return ()
+    return (LeaseTaken(_names(entry), entry.tier or 0, entry.tool, call_id=call, **_of(entry, cause)),)
+
+
+def _given_back(entry: Entry, made: Made, kind: type[LeaseReleased | LeaseExpired]) -> Events:
+    """The end of a lease; a late report finds none, and what waited or was asked had none."""
+    late = str(entry.body.get("note") or "").startswith("late: ")
+    waited = kind is LeaseExpired and entry.outcome is not Outcome.UNKNOWN
+    if late or waited or not entry.action or not _is_leased(entry):
+        return ()
+    cause = f"{entry.action}.{0 if entry.body.get('lock') else 2}"
+    return (kind(_names(entry), entry.tool, call_id=made.call_id, **_of(entry, cause)),)
+
+
+def _is_leased(entry: Entry) -> bool:
+    return bool(entry.keys) and (entry.tier or 0) >= Tier.HIGH
+
+
+def _names(entry: Entry) -> tuple[str, ...]:
+    return tuple([key.name for key in entry.keys])
+
+
+def _of(entry: Entry, cause: str | None) -> dict[str, Any]:
+    facts: dict[str, Any] = {"at": entry.seq / SECOND, "instance": entry.session, "namespace": entry.namespace}
+    return {**facts, "id": entry.action or None, "cause": cause}
 
 
 def _resolved(entry: Entry, made: Made) -> Events:
@@ -215,6 +271,7 @@ def _answered(entry: Entry, made: Made, kind: type[SafetyApproved | SafetyDenied
 _MAKERS: Final[Mapping[Event, Callable[[Entry, Made], Events]]] = {
     Event.INTERCEPT: _intercept,
     Event.COMPLETE: _ended,
+    Event.LOCK: _locked,
     Event.RELEASE: _released,
     Event.LAPSE: _lapsed,
     Event.RESOLVE: _resolved,

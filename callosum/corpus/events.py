@@ -368,6 +368,42 @@ class SafetyDenied(CorpusEvent, frozen=True):
     channel_id: Channel
 
 
+# --- leases: beside the events of the seed --------------------------------------------------------------
+
+Keys = Annotated[tuple[str, ...], Meta(description="the keys that it holds", examples=[["email:anna@example.com"]])]
+
+
+class LeaseTaken(CorpusEvent, frozen=True):
+    """A session took a lease: others are warned off its keys, or held off."""
+
+    dotted: ClassVar[str] = "lease.taken"
+    region: ClassVar[str] = "Amygdala"
+
+    context_keys: Keys
+    tier: Annotated[int, Meta(description="3 warns others, 4 holds them off", examples=[3], extra={"unit": "a tier"})]
+    tool_name: ToolName
+
+
+class LeaseReleased(CorpusEvent, frozen=True):
+    """A lease was given back: its call came to its end, or it was released."""
+
+    dotted: ClassVar[str] = "lease.released"
+    region: ClassVar[str] = "Amygdala"
+
+    context_keys: Keys
+    tool_name: ToolName
+
+
+class LeaseExpired(CorpusEvent, frozen=True):
+    """A lease ran out, or its process died: nobody knows how its call ended."""
+
+    dotted: ClassVar[str] = "lease.expired"
+    region: ClassVar[str] = "Amygdala"
+
+    context_keys: Keys
+    tool_name: ToolName
+
+
 # --- tasks: guarded runs of a tool, with their attempts -------------------------------------------------
 
 

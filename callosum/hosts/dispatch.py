@@ -58,6 +58,7 @@ from callosum.wire import Brief, Complete, LateCall
 from callosum.worktree import at_home, located
 
 if TYPE_CHECKING:
+    from callosum.brain import Brain
     from callosum.hosts.hooks import Hooks
 
 logger = logging.getLogger("callosum")
@@ -164,7 +165,7 @@ class Dispatcher:
         self,
         courses: Courses,
         *,
-        brief: Callable[[Actor, str | None], Brief],
+        brief: Callable[[Wondering], Brief],
         emit: Callable[[CorpusEvent], object],
         changed: Callable[[Hooks, str], str],
         decided: Callable[[Decision], object] = lambda _decision: None,
@@ -252,7 +253,7 @@ class Dispatcher:
             case Settled():
                 yield from self._settle(told)
             case Wondering():
-                brief: Brief = yield Look(lambda: self._brief(told.actor, told.prompt))
+                brief: Brief = yield Look(lambda: self._brief(told))
                 return Answer(inform=brief.text)
             case Heard():
                 yield from self._heard(told.actor, told.what, told.details)
@@ -424,6 +425,19 @@ class Dispatcher:
         else:
             self._actors.move_to_end(name)
         return calls
+
+
+def brief_for(brain: Brain, told: Wondering) -> Brief:
+    """Return what an actor is told of the others, and of itself if it forgot."""
+    actor = told.actor
+    return brain.brief(
+        actor.instance,
+        actor.session,
+        namespace=actor.namespace,
+        cwd=actor.cwd,
+        prompt=told.prompt,
+        forgot=told.forgot,
+    )
 
 
 def _ended(actor: Actor, outcome: Outcome, **call: Any) -> Complete:

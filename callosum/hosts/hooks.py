@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from callosum.corpus.events import LlmToken
 from callosum.hosts import typed
 from callosum.hosts.payload import before_of, fitting, kept, name_at, name_if, params_at, prompted, reason_of, rest_of
 from callosum.hosts.told import (
@@ -19,6 +20,7 @@ from callosum.hosts.told import (
     Answer,
     Changed,
     Closed,
+    Emitted,
     Ended,
     Heard,
     Place,
@@ -28,12 +30,15 @@ from callosum.hosts.told import (
     Wondering,
 )
 from callosum.model import Call, Outcome
+from callosum.redact import redact_text
 from callosum.wire import MAX_PATH
 
 if TYPE_CHECKING:
     from callosum.programs.program import Program, Role
 
 _TIMED_OUT: Final = re.compile(r"\btimed out\b|\btimeout\b|\baborted\b", re.IGNORECASE)
+_LONGEST_PIECE: Final = 16_384
+"""Longest piece of an answer that is told, in characters."""
 _NOISE: Final = frozenset("session_id transcript_path cwd hook_event_name agent_id last_assistant_message".split())
 _UNSEEN: Final = (
     "[Callosum] This program would take its commands from what is typed into it later, which no hook shows. "
@@ -66,6 +71,7 @@ class Hooks:
             "child stop": self.child_stop,
             "end": self.end,
             "settings": self.settings,
+            "said": self.said,
             "heard": self.heard,
         }
 
@@ -178,7 +184,7 @@ class Hooks:
 
     def start(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """A session or a sub-agent begins."""
-        return *self.heard(payload, actor), Wondering(actor)
+        return *self.heard(payload, actor), Wondering(actor, forgot=payload.get("source") == "compact")
 
     def stop(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:  # noqa: ARG002 - one of the readers
         """A turn is through: what failed in it, or was denied, may have no report."""
@@ -197,6 +203,14 @@ class Hooks:
     def settings(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """Changed settings are about to take effect."""
         return (Changed(actor, str(payload.get("file_path") or "")),)
+
+    def said(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+        """The model says something: a piece of its answer is shown."""
+        delta = payload.get("delta")
+        if not isinstance(delta, str) or not delta:
+            return ()
+        piece = redact_text(delta[:_LONGEST_PIECE])
+        return (Emitted(LlmToken(piece, instance=actor.name, namespace=actor.namespace)),)
 
     def heard(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """Whatever else is journalled alone."""

@@ -95,10 +95,14 @@ class Settled(Struct, frozen=True):
 
 
 class Wondering(Struct, frozen=True):
-    """The actor can be told what the others do: it begins, or is given something to do (``prompt``)."""
+    """The actor can be told what the others do: it begins, or is given something to do (``prompt``).
+
+    ``forgot``: its context was compacted, so it is told also what it has in hand itself.
+    """
 
     actor: Actor
     prompt: str | None = None
+    forgot: bool = False
 
 
 class Heard(Struct, frozen=True, kw_only=True):

@@ -48,6 +48,7 @@ class ClaudeCode(Program):
         "SubagentStop": On("child stop"),
         "PreCompact": On("heard", reports=True),
         "PostCompact": On("heard", reports=True),
+        "MessageDisplay": On("said", reports=True, by_url=False),
         "Stop": On("stop"),
         "StopFailure": On("stop"),
         "SessionEnd": On("end"),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Role = Literal[
         "asks", "done", "failed", "batch", "denied", "prompt", "start", "child start", "stop", "child stop", "end",
-        "settings", "heard",
+        "settings", "said", "heard",
     ]  # fmt: skip
     Lines = Iterable[tuple[float, Mapping[str, Any]]]
     Known = Literal["id", "session and id", "session and tool"]

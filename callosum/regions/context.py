@@ -104,12 +104,14 @@ class Prefrontal:
         keys: Sequence[str] = (),
         cwd: str | None = None,
         prompt: str | None = None,
+        forgot: bool = False,
     ) -> Brief:
         """Returns what others have in hand and did lately, as far as it matters to this session.
 
         ``keys`` are context keys that the host knows to matter, at most ``MAX_KEYS``; a key that ends in ``/``
         stands for all below it. ``cwd`` is the session's folder. Of ``prompt`` the addresses, paths and
-        channels count as keys. The whole brief, uncut: ``RAS`` cuts it. Empty if there is nothing to tell.
+        channels count as keys. ``forgot``: the session's context was compacted, so what it has in hand itself and
+        what it committed to come first. The whole brief, uncut: ``RAS`` cuts it. Empty if there is nothing to tell.
 
         Raises ``ConfigError`` with the place for what cannot be used, ``StoreUnavailable`` as the store does.
         """
@@ -123,7 +125,7 @@ class Prefrontal:
             folder, named = list(map(self._secrets.key, folder)), list(map(self._secrets.key, named))
             instance, session = self._secrets.name(instance), self._secrets.name(session) if session else session
         actor = f"{instance}/{session}" if session else instance
-        found = _Looked(self._store, namespace, actor).brief(named, folder)
+        found = _Looked(self._store, namespace, actor).brief(named, folder, forgot=forgot)
         self._corpus.emit(
             ContextBuilt(found.tokens, len(found.sections), instance=actor, namespace=namespace),
         )
@@ -238,7 +240,7 @@ class _Looked:
         """Session, tool and key of what was told to be in hand."""
         self._left_out = 0
 
-    def brief(self, named: Sequence[str], folder: Sequence[str]) -> Brief:
+    def brief(self, named: Sequence[str], folder: Sequence[str], *, forgot: bool = False) -> Brief:
         """The whole of it. ``named`` keys come before the session's own, the ``folder`` after them."""
         own = self._store.touched(self._namespace, self._mine)
         touched = dict.fromkeys(key for action in own for key in _shown_keys(action))
@@ -250,7 +252,20 @@ class _Looked:
         mine = {action.id: action for action in (*under_way, *own) if action.session in self._mine}
         others = (action for action in under_way if action.session not in self._mine)
         here, elsewhere = "where this session works", "elsewhere"
+        own_first = (
+            (
+                self._section(
+                    "This session's own, from before a compaction",
+                    self._open(mine.values()),
+                    self._own_line,
+                ),
+                self._section("This session committed to", self._own_commitments(), self._own_commitment),
+            )
+            if forgot
+            else ()
+        )
         sections = (  # the first that has an action tells it
+            *own_first,
             self._section("Outcome unknown, of what cannot be undone", self._gravest(under_way), self._unsettled),
             self._section(f"In hand now, {here}", self._in_hand(one.action for one in near), self._holding),
             self._section(f"Outcome unknown, {here}", self._unknown(near), self._lost),
@@ -323,6 +338,15 @@ class _Looked:
             if (self._waits(action) or leased(action, self._now) or self._is_lost(action)) and self._is_news(action)
         ]
 
+    def _open(self, actions: Iterable[Action]) -> list[Action]:
+        """What the session has in hand itself, calls of lower tiers that may still be running too."""
+        running = [action for action in actions if self._is_held(action) and self._is_news(action)]
+        return sorted([*self._own(actions), *running], key=lambda action: -action.id)
+
+    def _own_commitments(self) -> list[Action]:
+        made = self._store.commitments(self._namespace)
+        return [replace(one, key=_first(one)) for one in reversed(made) if one.session in self._mine]
+
     def _notable(self, actions: Iterable[Action], lately: int) -> list[_Acts]:
         fresh = [
             (action, _first(action))
@@ -388,14 +412,17 @@ class _Looked:
         left = f"begun {begun}, lease for {ago((until - self._now) / SECOND)} more"
         return f"{who} holds a lock{key} ({left})." if action.lock else f"{who} is at work{key} ({tool}, {left})."
 
-    def _commitment(self, action: Action) -> str:
+    def _own_commitment(self, action: Action) -> str:
+        return self._commitment(action, "This session")
+
+    def _commitment(self, action: Action, who: str = "") -> str:
         made = action.content.commitment or Commitment()
         key = action.key
         did = decided_by(action.tool, action.content.stance or made.side, key) or "took a side"
         what = f", {quote(made.what, 120)}" if made.what else ""
         left = ago((made.until - self._now) / SECOND)
         return (
-            f"{self._who(action.session)} {did} {_key(key)} {self._since(action.started)} "
+            f"{who or self._who(action.session)} {did} {_key(key)} {self._since(action.started)} "
             f"({name(action.tool)}){what}; it counts for {left} more."
         )
 

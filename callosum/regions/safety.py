@@ -1,4 +1,4 @@
-"""Amygdala: tells of the gate's decisions, as ``safety.*`` events."""
+"""Amygdala: tells of the gate's decisions and of leases, as ``safety.*`` and ``lease.*`` events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from callosum.model import Entry, Observation
 
 
 class Amygdala:
-    """Emits ``safety.allowed``, ``blocked``, ``approved`` and ``denied`` for what the gate has journalled.
+    """Emits ``safety.*`` and ``lease.*`` for what the gate has journalled.
 
     Alone: ``gate.add_observer(Amygdala(corpus).observe)``.
     """
@@ -26,7 +26,7 @@ class Amygdala:
     def take(self, entry: Entry) -> None:
         """Tells of one entry of the journal."""
         for event in self._calls.events_of(entry):
-            if event.dotted.startswith("safety."):
+            if event.dotted.startswith(("safety.", "lease.")):
                 self._corpus.emit(event)
 
     def close(self) -> None:

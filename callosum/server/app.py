@@ -28,10 +28,10 @@ from callosum.gate.check import check_name, check_note, id_of
 from callosum.gate.course import SERVED, UNKNOWN, Caller
 from callosum.gate.intake import check_record, check_seconds
 from callosum.hosts.adapters import adapter_of
-from callosum.hosts.dispatch import Dispatcher
+from callosum.hosts.dispatch import Dispatcher, brief_for
 from callosum.hosts.heard import LastHeard
 from callosum.hosts.refusal import BEFORE
-from callosum.hosts.told import Actor, Place
+from callosum.hosts.told import Place, Wondering
 from callosum.hosts.transcripts import Transcripts
 from callosum.hosts.watchful import fault_of
 from callosum.model import (
@@ -240,8 +240,8 @@ class Service:
         self.stream.wake()
         return _json(answer)
 
-    def _brief_of(self, actor: Actor, prompt: str | None) -> wire.Brief:
-        return self.brain.brief(actor.instance, actor.session, namespace=actor.namespace, cwd=actor.cwd, prompt=prompt)
+    def _brief_of(self, told: Wondering) -> wire.Brief:
+        return brief_for(self.brain, told)
 
     async def take_events(self, request: Request) -> Answer:
         if self.served.stopping:

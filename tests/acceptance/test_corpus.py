@@ -165,6 +165,10 @@ def test_every_event_of_the_catalogue_comes_out_of_a_real_run(tmp_path: Path) ->
             wernicke.read(ANSWER, instance="mira")
             run_tasks(brain)
             confirm_again_and_again(gate)
+            gate.lock("doug", "file:notes", ttl=1)
+            expired = threading.Event()
+            brain.corpus.on("lease.expired", lambda event, expired=expired: expired.set())
+            until(lambda gate=gate, expired=expired: gate.sweep() or expired.is_set())
             asked = gate.intercept(Call("mira", "ask_first", {"what": "one"}))
             assert gate.approve(asked.id, by="anna", channel="console").ok
             asked = gate.intercept(Call("mira", "ask_first", {"what": "two"}))

@@ -79,7 +79,7 @@ def logged(state: Path) -> list[Told]:
 
 def of_calls(told: Iterable[Told]) -> list[tuple[str, dict[str, Any]]]:
     """Of events of calls, all but when they were: ``at`` stands before a line of the log."""
-    found = [(name, payload) for name, payload in told if name.startswith(("tool.", "safety."))]
+    found = [(name, payload) for name, payload in told if name.startswith(("tool.", "safety.", "lease."))]
     return sorted(
         ((name, {key: value for key, value in payload.items() if key != "at"}) for name, payload in found),
         key=lambda one: (one[1]["id"], one[0]),
@@ -107,19 +107,23 @@ def test_stream_command_and_log_name_the_call_the_task_and_the_attempt(state: Pa
     with serving(state) as server:
         end(server, call(server, "c-1"), result="sent")
         end(server, call(server, "c-2", attempt=2), result={"error": "refused"})
-        stream = first(streamed(server, "tool.*,safety.*"), 6)
-        command = shown(state, "tool.*", "safety.*")
-        until(lambda: len(of_calls(logged(state))) == 6, PATIENCE)
+        stream = first(streamed(server, "tool.*,safety.*,lease.*"), 10)
+        command = shown(state, "tool.*", "safety.*", "lease.*")
+        until(lambda: len(of_calls(logged(state))) == 10, PATIENCE)
     log = logged(state)
     assert of_calls(stream) == of_calls(command) == of_calls(log)
     named = [(name, *(payload.get(field) for field in NAMES)) for name, payload in stream]
     assert named == [
         ("tool.called", "c-1", "TASK-42", None),
         ("safety.allowed", "c-1", None, None),
+        ("lease.taken", "c-1", None, None),
         ("tool.completed", "c-1", "TASK-42", None),
+        ("lease.released", "c-1", None, None),
         ("tool.called", "c-2", "TASK-42", None),
         ("safety.allowed", "c-2", None, None),
+        ("lease.taken", "c-2", None, None),
         ("tool.failed", "c-2", "TASK-42", 2),
+        ("lease.released", "c-2", None, None),
     ]
 
 
@@ -187,7 +191,7 @@ if "fork" in sys.argv:
 if "close" in sys.argv:
     gate.close()
 """
-OF_ONE_CALL = ["safety.allowed", "tool.called", "tool.completed"]
+OF_ONE_CALL = ["lease.released", "lease.taken", "safety.allowed", "tool.called", "tool.completed"]
 
 
 def embedded(state: Path, *words: str, **environ: str) -> None:

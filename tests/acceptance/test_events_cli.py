@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from callosum.cli.eventsource import JOURNALLED
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import CATALOGUE
 from callosum.corpus.log import FOLDER, DailyLog
@@ -208,7 +209,7 @@ def test_the_token_is_shown_to_the_server(state: Path, tmp_path: Path) -> None:
         server.post("/intercept", send("bea"))
         asked = ("events", "--url", server.address, "--json")
         shown = run(state, *asked, "--namespace", "team", "--token-file", str(tmp_path / "token"))
-        assert [json.loads(line)["payload"]["namespace"] for line in shown.stdout.splitlines()] == ["team", "team"]
+        assert [json.loads(line)["payload"]["namespace"] for line in shown.stdout.splitlines()] == ["team"] * 3
         shown = run(state, *asked, env={"CALLOSUM_TOKEN": secret})
         assert (shown.returncode, shown.stdout) == (2, "")
         assert "namespace: name one of this token's" in shown.stderr
@@ -332,10 +333,10 @@ def test_what_was_is_journal_and_log_in_the_order_of_time(decided: Path) -> None
     times = [payload["at"] for _, payload in found]
     assert times == sorted(times)
     assert sorted(shown(decided, "-n", "0"), key=lambda one: one[1]["at"]) == found
-    journalled = [type for type, _ in found if type.startswith(("tool.", "safety.")) and type != "tool.parsed"]
-    assert journalled == ["tool.called", "safety.allowed"] * 2 + ["tool.called", "safety.blocked"]
+    journalled = [type for type, _ in found if type in JOURNALLED]
+    assert journalled == ["tool.called", "safety.allowed", "lease.taken"] * 2 + ["tool.called", "safety.blocked"]
     others = [type for type, _ in found if type not in journalled]
-    assert others == [name for name in CATALOGUE if not name.startswith(("tool.", "safety.")) or name == "tool.parsed"]
+    assert others == [name for name in CATALOGUE if name not in JOURNALLED]
     assert shown(decided, "-n", "8") == found[-8:]
     assert shown(decided, "-n", "2", "tool.called") == [one for one in found if one[0] == "tool.called"][-2:]
     assert [type for type, _ in shown(decided, "-n", "4", "health.*,llm.*", "safety.blocked")] == [
@@ -355,23 +356,31 @@ def test_within_a_second_what_the_journal_has_comes_first(state: Path, count: st
     (state / FOLDER / time.strftime("%Y-%m-%d.log.md", when)).write_text(
         time.strftime("## %Y-%m-%d\n\n%H:%M:%S", when) + ' | context.built | {"tokens":1,"sections":1}\n'
     )
-    assert [type for type, _ in shown(state, "-n", count)] == ["tool.called", "safety.allowed", "context.built"]
+    names = [type for type, _ in shown(state, "-n", count)]
+    assert names == ["tool.called", "safety.allowed", "lease.taken", "context.built"]
 
 
 def test_entries_that_stand_for_no_event_do_not_count(state: Path) -> None:
     with LocalGate(state) as gate:
         decide(gate, "andy")
-        for number in range(3):
-            gate.lock("mira", f"file:{number}")
-    assert [type for type, _ in shown(state, "-n", "2")] == ["tool.called", "safety.allowed"]
+        gate.lock("mira", "file:one", ttl=60)
+        for _ in range(3):
+            gate.lock("mira", "file:one", ttl=60)
+    assert [type for type, _ in shown(state, "-n", "3")] == ["safety.allowed", "lease.taken", "lease.taken"]
 
 
 def test_what_was_can_be_narrowed(decided: Path) -> None:
     assert {type for type, _ in shown(decided, "--session", "z*")} == {"tool.called", "safety.blocked"}
     assert shown(decided, "--namespace", "team") == []
     assert shown(decided, "--since", "0s") == []
-    assert len(shown(decided, "--since", "30m")) == 6
+    assert len(shown(decided, "--since", "30m")) == 8
     assert len(shown(decided, "--since", "2h")) == len(shown(decided))
+
+
+def test_quiet_leaves_out_what_comes_all_the_time(decided: Path) -> None:
+    everything = {type for type, _ in shown(decided)}
+    assert everything - {type for type, _ in shown(decided, "--quiet")} == {"scheduler.tick", "health.ok"}
+    assert {type for type, _ in shown(decided, "-q", "health.*")} == {"health.warning", "health.critical"}
 
 
 def test_own_fields_are_not_mistaken_for_the_name(decided: Path) -> None:

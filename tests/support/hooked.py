@@ -12,9 +12,9 @@ from callosum.brain import Brain
 from callosum.corpus.events import CorpusEvent
 from callosum.errors import CallosumError
 from callosum.gate import Course, LocalGate, Look, Pause
-from callosum.hosts.dispatch import Dispatcher
+from callosum.hosts.dispatch import Dispatcher, brief_for
 from callosum.hosts.hooks import Hooks
-from callosum.hosts.told import Actor, Answer, Place
+from callosum.hosts.told import Answer, Place, Wondering
 from callosum.model import Decision, Host, Verdict
 from callosum.settings import Settings
 from callosum.stores.memory import MemoryStore
@@ -90,8 +90,8 @@ class Hooked:
         """Of each report: who, and what became of it."""
         return [(entry["session"], entry["outcome"]) for entry in self.journal("complete")]
 
-    def _brief(self, actor: Actor, prompt: str | None) -> Brief:
-        return self.brain.brief(actor.instance, actor.session, namespace=actor.namespace, cwd=actor.cwd, prompt=prompt)
+    def _brief(self, told: Wondering) -> Brief:
+        return brief_for(self.brain, told)
 
 
 @contextmanager

@@ -30,11 +30,21 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 def told(world: World, act: Callable[[], Any]) -> list[CorpusEvent]:
-    """The events of what the act left in the journal."""
+    """The events of what the act left in the journal, but those of leases."""
+    return [event for event in all_told(world, act) if not event.dotted.startswith("lease.")]
+
+
+def all_told(world: World, act: Callable[[], Any]) -> list[CorpusEvent]:
     before = world.store.entries(limit=1, newest=True)
     act()
     entries = world.store.entries(after=before[-1].seq if before else 0)
     return [event for entry in entries for event in events_of(entry)]
+
+
+def leases(world: World, act: Callable[[], Any]) -> list[tuple[str, str, int | None, str | None]]:
+    """Of the events of leases: the name, whose it is, the action, and what caused it."""
+    found = [event for event in all_told(world, act) if event.dotted.startswith("lease.")]
+    return [(event.dotted, event.instance or "", event.id, event.cause) for event in found]
 
 
 def shown(events: list[CorpusEvent]) -> list[tuple[str, dict[str, Any]]]:
@@ -172,9 +182,44 @@ def test_locks_renewals_and_places_in_the_queue_are_no_tool_calls(world: World) 
         world.gate.lock("doug", "doc:other", ttl=1)
         world.gate.observe(60, by="anna")
 
-    assert told(world, act) == []
+    found = leases(world, act)
+    first, second, third = (id for name, _, id, _ in found if name == "lease.taken")
+    assert found == [
+        ("lease.taken", "mira", first, None),
+        ("lease.released", "mira", first, f"{first}.0"),
+        ("lease.taken", "mira", second, None),
+        ("lease.expired", "mira", second, f"{second}.0"),
+        ("lease.taken", "doug", third, None),
+    ]
     kinds = {entry.event for entry in world.store.entries()}
     assert kinds == {Event.LOCK, Event.RENEW, Event.RELEASE, Event.LAPSE, Event.OBSERVE}
+    assert all(not events_of(entry) for entry in world.store.entries() if entry.event in (Event.RENEW, Event.OBSERVE))
+
+
+@pytest.mark.parametrize("ends", ["complete", "release"])
+def test_a_lease_of_a_call_is_taken_and_released(world: World, ends: str) -> None:
+    decisions = []
+    (taken,) = leases(world, lambda: decisions.append(world.ask("mira", "act3", "plan")))
+    id = decisions[0].id
+    assert taken == ("lease.taken", "mira", id, f"{id}.1")
+
+    def end() -> None:
+        world.end("mira", decisions[0]) if ends == "complete" else world.gate.release("mira", "doc:plan")
+
+    assert leases(world, end) == [("lease.released", "mira", id, f"{id}.2")]
+
+
+def test_a_lease_that_ran_out_is_told_once_and_a_late_report_releases_nothing(world: World) -> None:
+    decision = world.ask("doug", "act3", "plan")
+    world.after(3600)
+    found = leases(world, lambda: world.ask("mira", "act2", "plan"))
+    assert found == [("lease.expired", "doug", decision.id, f"{decision.id}.2")]
+    assert leases(world, lambda: world.end("doug", decision)) == []
+
+
+@pytest.mark.parametrize("tool", ["look", "act2", "sure", "asked", "never"])
+def test_a_call_that_holds_nothing_takes_no_lease(world: World, tool: str) -> None:
+    assert leases(world, lambda: world.ask("mira", tool, "plan")) == []
 
 
 @pytest.mark.parametrize(

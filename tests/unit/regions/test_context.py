@@ -20,7 +20,7 @@ from callosum.corpus.events import (
     LlmResponse,
 )
 from callosum.errors import ConfigError
-from callosum.model import Decision, Host, Kind, Verdict
+from callosum.model import Commits, Decision, Host, Kind, Verdict
 from callosum.regions.context import _PATH, Prefrontal
 from callosum.rules.intent import INTENTS, intent_of
 from callosum.stores.sqlite import SqliteStore
@@ -32,6 +32,8 @@ GRAVEST = "Outcome unknown, of what cannot be undone"
 UNKNOWN = "Outcome unknown, where this session works"
 DONE = "Done by others since this session last looked"
 OWN = "This session's own"
+FORGOTTEN = "This session's own, from before a compaction"
+COMMITTED = "This session committed to"
 LEASES = "In hand elsewhere"
 NOTABLE = "Done elsewhere lately"
 
@@ -88,6 +90,26 @@ def test_nothing_to_tell_is_an_empty_brief(world: World, prefrontal: Prefrontal)
     world.after(1)
     world.do("mira", "save", "/repo/a.py")
     assert prefrontal.brief("mira", cwd="/repo", keys=["doc:plan"]) == Brief()
+
+
+def test_after_a_compaction_a_session_is_told_its_own_open_actions_and_commitments(world: World, told: Told) -> None:
+    world.ask("mira", "act3", "plan", session="chat")
+    world.ask("mira", "save", "/repo/a.py", session="chat")
+    decision = world.ask("mira", "act3", "door", session="chat", commits=Commits("accept", "Key for Anna"))
+    world.end("mira", decision, session="chat")
+    world.ask("mira", "act3", "other", session="work")
+    world.after(60)
+    found = told("mira", "chat", forgot=True)
+    assert list(found)[:2] == [FORGOTTEN, COMMITTED]
+    assert found[FORGOTTEN] == [
+        'An action on "file:/repo/a.py" (save, 60 s ago) is still open.',
+        'An action on "doc:plan" (act3, 60 s ago) is still open.',
+    ]
+    (line,) = found[COMMITTED]
+    assert line.startswith("This session ")
+    assert '"doc:door" 60 s ago (act3), "Key for Anna"; it counts for' in line
+    assert COMMITTED not in told("mira", "chat")
+    assert COMMITTED not in told("mira", "work", forgot=True)
 
 
 def test_what_another_has_in_hand_and_until_when(world: World, told: Told) -> None:
