@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from callosum.corpus.derive import Events, Made, events_of, made_of
+from callosum.corpus.derive import OPENING, Events, Made, events_of, made_of
 from callosum.errors import StoreError
 from callosum.model import Entry, Event
 
@@ -20,7 +20,6 @@ logger = logging.getLogger("callosum")
 
 REMEMBERED: Final = 10_000
 """Number of actions whose calls are remembered."""
-_OPENING: Final = frozenset((Event.INTERCEPT, Event.LATE))
 _LATER: Final = frozenset(
     (Event.COMPLETE, Event.RELEASE, Event.LAPSE, Event.RESOLVE, Event.APPROVE, Event.DENY),
 )
@@ -43,9 +42,10 @@ class KnownCalls:
 
     def events_of(self, entry: Entry) -> Events:
         """Return the events of a journal entry, in order."""
-        if entry.event in _OPENING:
-            self._remember(entry.action or entry.seq, made_of(entry))
-            return events_of(entry)
+        if entry.event in OPENING:
+            made = made_of(entry)
+            self._remember(entry.action or entry.seq, made)
+            return events_of(entry, made)
         if entry.event in _LATER and entry.action and not entry.body.get("lock"):
             return events_of(entry, self._made(entry.action))
         return events_of(entry)
@@ -61,7 +61,7 @@ class KnownCalls:
             except StoreError as error:
                 logger.warning("corpus: what ended as %d is told without its call: %s", action, error)
                 return Made()
-            made = made_of(opening) if opening is not None and opening.event in _OPENING else Made()
+            made = made_of(opening) if opening is not None and opening.event in OPENING else Made()
             self._remember(action, made)
         return made
 

@@ -61,6 +61,8 @@ JOURNALLED: Final[frozenset[type[CorpusEvent]]] = frozenset(
 )
 """The events that the journal's entries stand for: whoever reads the journal has them, so nobody need pass them on."""
 
+OPENING: Final = frozenset((Event.INTERCEPT, Event.LATE))
+"""The entries that record a call, and hold its names."""
 _GRAVITY: Final = ("safe", "low", "medium", "high", "critical")
 _CANCELLED: Final = "cancelled: it was let through and did not run"
 _UNKNOWN: Final = "nobody knows how it ended"
@@ -83,18 +85,21 @@ def made_of(entry: Entry) -> Made:
 def events_of(entry: Entry, made: Made | None = None) -> Events:
     """Return the events that the entry stands for, in order; none for what no event tells of.
 
-    ``made`` names the call that a report or an answer speaks of; None if it is not known. A call itself is named by its
-    own entry.
+    ``made`` names the call that the entry speaks of; None if it is not known. A call itself is named by its own entry.
     """
     make = _MAKERS.get(entry.event)
-    return make(entry, made or Made()) if make is not None else ()
+    if make is None:
+        return ()
+    if made is None:
+        made = made_of(entry) if entry.event in OPENING else Made()
+    return make(entry, made)
 
 
-def _intercept(entry: Entry, _: Made) -> Events:
+def _intercept(entry: Entry, made: Made) -> Events:
     seq, verdict = entry.seq, entry.verdict
     at, id, cause = seq / SECOND, entry.action or seq, f"{seq}.0"
     who, namespace, tool = entry.session, entry.namespace, entry.tool
-    call, task, _attempt = made_of(entry)
+    call, task, _attempt = made
     called = ToolCalled(tool, _args(entry), task, at=at, instance=who, namespace=namespace, call_id=call, id=id)
     facts: dict[str, Any] = {
         "at": at,
@@ -228,9 +233,8 @@ def _call_of(entry: Entry) -> str | None:
     return f"{entry.action}.0" if entry.action else None
 
 
-def _late(entry: Entry, _: Made) -> Events:
+def _late(entry: Entry, made: Made) -> Events:
     at = entry.seq / SECOND
-    made = made_of(entry)
     called = ToolCalled(
         entry.tool,
         _args(entry),

@@ -167,7 +167,7 @@ class DailyLog:
         self._closed = False
         self.begin_anew()
         _open_logs.add(self)
-        self._off = corpus.on(CorpusEvent, self._take, inline=True, ahead=True)
+        self._off = corpus.on(CorpusEvent, self.take, inline=True, ahead=True)
 
     def begin_anew(self) -> None:
         """Forgets what waits, the thread and who holds the locks: all that is the parent's, in a child after fork."""
@@ -251,8 +251,11 @@ class DailyLog:
 
     # --- inside: events become lines -----------------------------------------------------------------
 
-    def _take(self, event: CorpusEvent) -> None:
-        """Has an event written. The way that most events go is all here, because it is the emitter's time."""
+    def take(self, event: CorpusEvent) -> None:
+        """Have an event written, as when the bus tells of it.
+
+        The way that most events go is all here, because it is the emitter's time.
+        """
         try:
             payload = _plain(event)
             if len(payload) > MAX_PAYLOAD:

@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
+from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
@@ -34,6 +35,11 @@ logger = logging.getLogger("callosum")
 
 EVERY: Final = 2.0
 """Seconds that a journalled entry waits at most until its events are written; with ``kill -9`` so much is lost."""
+_SLICE: Final = 0.0003
+_PAUSE: Final = 0.0005
+"""Seconds for which the thread works, and then rests, so that a decision waits no longer for the interpreter."""
+_MANY: Final = 10_000
+"""Number of decisions and reports at which the thread no longer rests: they come faster than it writes."""
 MOST_WAITING: Final = 100_000
 """Number of decisions and reports that may wait. Of more the oldest are left out of the log; the journal has them."""
 
@@ -115,12 +121,16 @@ class DailyCalls:
         with self._writing:
             if not self._waiting:
                 return
-            calls, corpus, log = self._parts or self._begin()
+            calls, _, log = self._parts or self._begin()
+            ends = perf_counter() + _SLICE
             while self._waiting:
                 for applied in self._waiting.popleft():
                     for entry in journalled(applied):
                         for event in calls.events_of(entry):
-                            corpus.emit(event)
+                            log.take(event)
+                if perf_counter() > ends and len(self._waiting) < _MANY and not self._closed:
+                    sleep(_PAUSE)
+                    ends = perf_counter() + _SLICE
             log.flush()
             lost, self._lost = self._lost, 0
             if lost:

@@ -330,9 +330,9 @@ def test_a_clock_that_goes_backwards_does_no_harm(corpus: Corpus, log: DailyLog,
     "at", [0.0, -1.0, 2.0**33, NOON - 8 * 86_400, NOON + 2 * 86_400, math.nan, math.inf, 1e300, "soon", [], None]
 )
 def test_an_event_of_no_day_that_is_kept_stands_where_it_came_in(log: DailyLog, folder: Path, at: Any) -> None:
-    log._take(TaskStopped("t", "first", at=NOON))
-    log._take(TaskStopped("t", "x", at=at, instance="mira"))
-    log._take(TaskStopped("t", "last", at=NOON))
+    log.take(TaskStopped("t", "first", at=NOON))
+    log.take(TaskStopped("t", "x", at=at, instance="mira"))
+    log.take(TaskStopped("t", "last", at=NOON))
     assert log.flush()
     assert [one.name for one in folder.iterdir()] == ["2026-05-16.log.md"]
     first, stray, last = read(folder)
@@ -589,7 +589,7 @@ def test_a_long_answer_and_many_answers_are_bounded(corpus: Corpus, log: DailyLo
         corpus.emit(LlmToken("x", at=NOON, instance=f"s{number}"))
         assert len(log._answers) <= 1000
     corpus.emit(LlmToken("y" * 10_001, at=NOON))
-    log._take(LlmToken(7, at=NOON))  # type: ignore[arg-type]
+    log.take(LlmToken(7, at=NOON))  # type: ignore[arg-type]
     assert log.flush()
     texts = [one["delta"] for one in payloads(folder)]
     assert texts[:2] == ["\x01" * 10_000] * 2
