@@ -36,6 +36,7 @@ from msgspec import Struct
 from callosum import locks
 from callosum.errors import StoreError
 from callosum.model import NO_KEY, SECOND, Entry, Event
+from callosum.policy.summary import forgetting
 from callosum.stores.base import Store
 
 logger = logging.getLogger("callosum")
@@ -432,7 +433,7 @@ class Rotation:
         handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(handle, "wb") as raw:
             with gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0, compresslevel=6) as out:
-                out.write(b"".join(line_of(entry) + b"\n" for entry in entries))
+                out.write(b"".join(line_of(forgetting(entry)) + b"\n" for entry in entries))
             raw.flush()
             os.fsync(raw.fileno())
         part.replace(path)

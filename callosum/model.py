@@ -14,7 +14,7 @@ The life of a call, in the words used here::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum, StrEnum
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
@@ -242,7 +242,9 @@ class Call(Struct, GateRequest["Decision"], frozen=True, gc=False, rename="camel
     home, an absolute path, and ``homes`` those of other users whom the call names (``~user``).
     ``deadline`` and ``timeout_ms`` say how long the client waits for the decision (``callosum.deadline``).
     ``commits`` declares a commitment.
-    ``meta`` is the caller's own: the gate decides nothing by it, and the journal keeps a summary.
+    ``meta`` is the caller's own: the gate decides nothing by it, and the journal keeps a summary. ``summary`` says in
+    one line what the call does, where the caller knows better than its params show; ``purpose`` is the prompt, typed by
+    a person, that it serves. Both are shown to other sessions as data.
     """
 
     operation: ClassVar[str] = "intercept"
@@ -277,6 +279,8 @@ class Call(Struct, GateRequest["Decision"], frozen=True, gc=False, rename="camel
     home: str | None = None
     homes: Mapping[str, str] | None = None
     worktrees: Mapping[str, Worktree | None] | None = None
+    summary: str | None = None
+    purpose: str | None = None
 
     @property
     def actor(self) -> str:
@@ -494,6 +498,12 @@ LAPSED: Final = 64
 """How many actions on one key whose time ran out a view shows at least, the newest; a decision settles no more."""
 
 
+Bodies = Callable[[Sequence[int]], Mapping[int, bytes]]
+"""Returns the bodies of the journal entries that opened these actions, as ``Store.bodies`` does."""
+MAX_KEPT: Final = 65_536
+"""Longest body of a journal entry that is read for a summary, in characters."""
+
+
 class View(Struct, frozen=True, gc=False):
     """What a step is shown: one consistent look at the store, inside its transaction.
 
@@ -502,7 +512,8 @@ class View(Struct, frozen=True, gc=False):
     shared key (without keys: by digest alone), newest first. ``ancestors``: the sessions from which
     this one descends. ``superseded``: the actions that ``found`` repeats. ``wanted``: sessions that
     wait for something this session holds, or for something that one of those sessions holds, and so on.
-    ``observe_until``: until when the whole gate only observes, 0 if it does not.
+    ``observe_until``: until when the whole gate only observes, 0 if it does not. ``bodies`` returns what the journal
+    keeps of the view's actions, by id as JSON, which never changes; those that are not there are left out.
     """
 
     now: int
@@ -514,6 +525,7 @@ class View(Struct, frozen=True, gc=False):
     wanted: tuple[str, ...] = ()
     superseded: tuple[Action, ...] = ()
     observe_until: int = 0
+    bodies: Bodies | None = None
 
 
 class Conflict(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -523,7 +535,8 @@ class Conflict(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True
     yet, and its time is not up. ``expires_in`` is in seconds until the lease of a ``held`` runs out.
     An ``opposed`` names what was ``decided`` ("accepted", "accepts" while it is running) and what this call ``decides``
     ("declines"); ``until``, in Unix seconds, is when a commitment stops counting, and ``what`` is how the other session
-    described it.
+    described it. ``summary`` says in one line what the action did, every piece of it in quotes; ``purpose`` is what the
+    other session was asked to do, in the words of its person.
     """
 
     kind: Kind
@@ -541,6 +554,8 @@ class Conflict(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True
     decides: str = ""
     until: float | None = None
     what: str = ""
+    summary: str = ""
+    purpose: str = ""
 
 
 class Lease(Struct, frozen=True, gc=False, rename="camel"):

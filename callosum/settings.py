@@ -37,6 +37,8 @@ A setting is looked for in four places, the first that has it wins:
     params = "summary"            # or "full", "none"
     age = "30d"                   # rotated when older ...
     size = "64MB"                 # ... or larger
+    purposes = "auto"             # whether it keeps what a session was asked: on a gate of one machine; or "on", "off"
+    share_purposes = false        # whether sessions of other instances are shown it too
 
     [server]
     host = "127.0.0.1"
@@ -98,7 +100,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     records everything and stops nothing. ``lease_ttl``: in seconds. ``rules``: the user's rules file,
     judged before the default ones. ``notify``: the command that tells a person of a waiting approval,
     as arguments. ``journal_params``: what the journal keeps of a call's params. ``journal_age`` (in
-    seconds) and ``journal_size`` (in bytes): what the live journal keeps before it is rotated.
+    seconds) and ``journal_size`` (in bytes): what the live journal keeps before it is rotated. ``journal_purposes``:
+    whether the prompt that a call serves is kept; ``auto`` keeps it in a store of this machine, and never in a server
+    that others can reach. ``journal_share_purposes``: whether sessions of other instances are shown it too.
     ``shell``: what of ``ShellPolicy`` is set, by the names of its fields. ``keys_fold_plus_tags``: whether addresses
     lose their plus tags in keys.
     ``server_...``: where ``callosum serve`` listens and whom it believes, see its options.
@@ -121,6 +125,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     journal_params: Literal["summary", "full", "none"] = "summary"
     journal_age: float = 30 * 86400.0
     journal_size: int = 64_000_000
+    journal_purposes: Literal["auto", "on", "off"] = "auto"
+    journal_share_purposes: bool = False
     shell: Mapping[str, int | tuple[str, ...]] = {}
     keys_fold_plus_tags: bool = False
     server_host: str = "127.0.0.1"
@@ -432,6 +438,8 @@ _READ: Final[Mapping[str, _Reader]] = {
     "journal_params": _one_of("summary", "full", "none"),
     "journal_age": _seconds(3600, 36500 * 86400),
     "journal_size": _bytes(1_000_000),
+    "journal_purposes": _one_of("auto", "on", "off"),
+    "journal_share_purposes": _switch,
     **{f"shell_{name}": reader for name, reader in _SHELL.items()},
     "keys_fold_plus_tags": _switch,
     "server_host": _name,

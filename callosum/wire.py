@@ -371,6 +371,8 @@ OPTIONAL: Final[Mapping[str, tuple[str, Any]]] = {
     "timeoutMs": ("timeout_ms", None),
     "meta": ("meta", None),
     "commits": ("commits", None),
+    "summary": ("summary", None),
+    "purpose": ("purpose", None),
     "worktree": ("worktree", None),
     "rewrite": ("rewrite", False),
     "after": ("after", None),
@@ -380,7 +382,7 @@ OPTIONAL: Final[Mapping[str, tuple[str, Any]]] = {
     "host": ("host", None),
 }
 """What a gate may not know and a client can do without: attribute and default, by the name on the wire."""
-NEWER: Final = ("meta", "commits")
+NEWER: Final = ("meta", "commits", "summary", "purpose")
 """Those that only a gate is sent which lists them."""
 
 

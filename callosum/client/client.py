@@ -236,7 +236,12 @@ class CallosumClient(Gate):
         asked = call if call.call_id is not None else replace(call, call_id=os.urandom(16).hex())
         if call.wait != 0 or call.timeout is not None:
             check_times(call)
-        if (asked.meta is not None or asked.commits is not None) and not self._lists(*wire.NEWER):
+        if (
+            asked.meta is not None
+            or asked.commits is not None
+            or asked.summary is not None
+            or asked.purpose is not None
+        ) and not self._lists(*wire.NEWER):
             asked = replace(asked, **{name: None for name in wire.NEWER if not self._lists(name)})
 
         def timed(left: float) -> bytes:

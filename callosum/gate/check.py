@@ -15,7 +15,8 @@ from callosum.deadline import expires_at
 from callosum.errors import ConfigError
 from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, MAX_NAME, Call, Commits, Key, Outcome, Worktree
 from callosum.policy.settle import Who
-from callosum.redact import SecretDigests, redact_text, summarise
+from callosum.policy.summary import LONGEST, LONGEST_PURPOSE
+from callosum.redact import SecretDigests, redact_text, said, summarise
 from callosum.rules.commitments import side_of
 from callosum.rules.keys import named
 from callosum.wire import MAX_WAIT
@@ -29,6 +30,8 @@ MAX_PARAMS: Final = 4_000_000
 """Longest params of a call, in bytes as JSON."""
 MAX_TTL: Final = 24 * 3600.0
 """Longest lease, in seconds."""
+MAX_SAID: Final = 4096
+"""Characters of a summary or a purpose that are looked at."""
 
 MAX_UNIX: Final = 2**33
 """Before this a declared commitment ends, in Unix seconds; it counts for 400 days at most."""
@@ -231,6 +234,19 @@ def who_of(
     if secrets is not None:
         instance, session = secrets.name(instance), secrets.name(session) if session else session
     return Who(f"{instance}/{session}" if session else instance, namespace, check_note(by, "by") if by else "", force)
+
+
+def said_of(call: Call, field: Literal["summary", "purpose"]) -> str | None:
+    """Return what a call says of itself, without secrets and in as many characters as are ever shown.
+
+    Raises:
+        ConfigError: It is no text, or too long a one.
+    """
+    value = getattr(call, field)
+    if value is None:
+        return None
+    text = check_note(value[:MAX_SAID] if type(value) is str else value, field)
+    return said(text, LONGEST if field == "summary" else LONGEST_PURPOSE)
 
 
 def check_note(value: str, at: str) -> str:

@@ -42,6 +42,7 @@ from callosum.gate.check import (
     key_of,
     looked_into,
     outcome_of,
+    said_of,
     who_of,
     without_secrets,
     written,
@@ -162,6 +163,10 @@ class Courses:
         self._ttl = int(settings.lease_ttl * SECOND)
         self._observes = settings.mode == "observe"
         self._full = settings.journal_params == "full"
+        self._shares = settings.journal_share_purposes
+        is_here = settings.store.partition(":")[0] in ("", "sqlite", "memory")
+        self.keeps_purposes = settings.journal_purposes == "on" or (settings.journal_purposes == "auto" and is_here)
+        """Whether the journal keeps what sessions were asked to do."""
 
     # --- the decision ----------------------------------------------------------------------------
 
@@ -237,6 +242,8 @@ class Courses:
         if call.action is not None and "action" not in shown:
             shown = {"action": call.action, **shown}
         call = without_secrets(call, self._secrets)
+        if call.summary is not None or call.purpose is not None:
+            call = self._told(call)
         actor = call.actor
         identity = None
         call_print = b""
@@ -257,9 +264,16 @@ class Courses:
                 0,
                 self._observes,
                 self._full,
+                self._shares,
             ),
             identity,
         )
+
+    def _told(self, call: Call) -> Call:
+        """Return a call with as much of what it says of itself as the journal may keep."""
+        summary, purpose = said_of(call, "summary"), said_of(call, "purpose")
+        keeps = self.settings.journal_params != "none"
+        return replace(call, summary=summary if keeps else None, purpose=purpose if self.keeps_purposes else None)
 
     # --- what a person refused -------------------------------------------------------------------
 
@@ -456,7 +470,7 @@ class Courses:
         rules = self.rules
         found = intake.classification_of(replace(record, call=call), rules.current(), rules.fingerprint)
         found = replace(found, keys=self._spelled(found.keys))
-        call = without_secrets(call, self._secrets)
+        call = self._told(without_secrets(call, self._secrets))
         since: int = yield Look(partial(intake.answered_at, self.store, call))
         outcome = None if record.running else record.outcome
         body: dict[str, Any] = {**origin_of(call), "note": _WITHOUT}

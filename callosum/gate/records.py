@@ -108,7 +108,7 @@ def _approval(store: Store, asked: Holding) -> wire.Approval:
         rule=entry.rule if entry is not None else "",
         params=body.get("params") or {},
         conflicts=msgspec.convert(body.get("conflicts", ()), _CONFLICTS),
-        warning=body.get("warning"),
+        warning=body["warning"] + body.get("details", "") if "warning" in body else None,
     )
 
 

@@ -42,7 +42,7 @@ from callosum.model import (
     Verdict,
     View,
 )
-from callosum.policy.answer import again, body_of, conflicts_of, draft, entry_of
+from callosum.policy.answer import again, body_of, draft, entry_of, told_of
 from callosum.policy.ask import Ask, Case, Ruling, prints_of
 from callosum.policy.commitments import dated, ended_by
 from callosum.policy.evidence import Asking, Evidence, gather, gather_more, lost
@@ -180,8 +180,8 @@ def _weigh(ask: Ask, view: View) -> Change:
             more += len(ids) - bisect_right(ids, told_until(ask, view, item))
     shown.sort(key=lambda pair: (-pair[0].kind.gravity, -pair[0].action.id))
     items = tuple(item for item, _ in shown)
-    conflicts = conflicts_of(view, items[:MOST_CONFLICTS], ask)
-    case = Case(verdict, items, conflicts, tuple(evidence), note, more)
+    conflicts, details = told_of(view, items[:MOST_CONFLICTS], ask)
+    case = Case(verdict, items, conflicts, tuple(evidence), note, more, details=details)
     return _needs_a_person(ask, view, case) if verdict.gravity >= Verdict.ASK.gravity else _conclude(ask, view, case)
 
 
@@ -289,7 +289,7 @@ def _needs_a_person(ask: Ask, view: View, case: Case) -> Change:
         decision = draft(ask, replace(case, note=note), answer.id)
         settles, entries = lapses(view)
         _give_up_place(ask, view, settles)
-        entries.append(entry_of(ask, Event.INTERCEPT, case.verdict, body_of(ask, decision)))
+        entries.append(entry_of(ask, Event.INTERCEPT, case.verdict, body_of(ask, decision, case.details)))
         return Change(tuple(entries), settles=tuple(settles), answer=Ruling(decision))
     return _conclude(ask, view, case)
 
@@ -343,7 +343,7 @@ def _conclude(ask: Ask, view: View, case: Case) -> Change:
     opening = None
     if verdict is Verdict.ASK:
         opening = Opening(State.ASKED, view.now + APPROVAL_TTL, content=ask.found.content, params=ask.params)
-    entries.append(entry_of(ask, Event.INTERCEPT, verdict, body_of(ask, decision)))
+    entries.append(entry_of(ask, Event.INTERCEPT, verdict, body_of(ask, decision, case.details)))
     return Change(tuple(entries), opening, tuple(settles), moves, content=ask.found.content, answer=Ruling(decision))
 
 
@@ -389,7 +389,7 @@ def _open(ask: Ask, view: View, case: Case, *, used: Action | None = None, obser
     decision = draft(ask, case, id, observed, lease)
     if params is not None:
         decision = replace(decision, params=params)
-    entries.append(entry_of(ask, _INTERCEPT, case.verdict, body_of(ask, decision)))
+    entries.append(entry_of(ask, _INTERCEPT, case.verdict, body_of(ask, decision, case.details)))
     moves = tuple(moved(ask, view, _ALLOW if observed is not None else case.verdict, case.items))
     return Change(tuple(entries), opening, tuple(settles), moves, answer=Ruling(decision))
 

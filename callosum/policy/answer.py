@@ -25,7 +25,8 @@ from callosum.model import (
 )
 from callosum.policy.ask import Ask, Case
 from callosum.policy.evidence import Evidence, lost, unreported
-from callosum.policy.sentence import decided_by, decides_by, sentence
+from callosum.policy.sentence import decided_by, decides_by, details_of, sentence
+from callosum.policy.summary import NOTHING_KEPT, Kept, hunk_of, kept_in, summary_of
 from callosum.redact import summarise
 
 _ALLOW: Final = Verdict.ALLOW
@@ -52,6 +53,7 @@ class _Kept(Struct):
     conflicts: tuple[Conflict, ...] = ()
     count: int = 0
     warning: str | None = None
+    details: str = ""
     observed: Verdict | None = None
     reworded: bool = False
 
@@ -68,7 +70,7 @@ def _from(earlier: Action, verdict: Verdict, kept: _Kept) -> Decision:
         rule=earlier.rule,
         conflicts=kept.conflicts,
         conflict_count=kept.count,
-        warning=kept.warning,
+        warning=_warning(kept.warning, kept.details),
         lease=_lease(earlier) if verdict.proceed and earlier.state is State.OPEN else None,
         observed=kept.observed,
         repeated=True,
@@ -97,18 +99,33 @@ def draft(ask: Ask, case: Case, id: int, observed: Verdict | None = None, lease:
         count,
         None
         if silent
-        else sentence(verdict, ask.found.tier, case.conflicts, count, case.note, case.wait / SECOND, case.attempt),
+        else _warning(
+            sentence(verdict, ask.found.tier, case.conflicts, count, case.note, case.wait / SECOND, case.attempt),
+            case.details,
+        ),
         lease,
         observed,
     )
 
 
-def conflicts_of(view: View, items: tuple[Evidence, ...], ask: Ask) -> tuple[Conflict, ...]:
-    """Evidence as it is shown, in its order."""
-    return tuple([_conflict(item, view.now, ask) for item in items])
+def _warning(sentence: str | None, details: str) -> str | None:
+    return sentence and sentence + details
 
 
-def _conflict(item: Evidence, now: int, ask: Ask) -> Conflict:
+def told_of(view: View, items: tuple[Evidence, ...], ask: Ask) -> tuple[tuple[Conflict, ...], str]:
+    """Return evidence as it is shown, in its order, and what is told of it below the sentence."""
+    if not items:
+        return (), ""
+    ids = {item.action.id for item in items if not item.action.lock}
+    bodies = view.bodies(sorted(ids)) if ids and view.bodies is not None else {}
+    kept = {id: kept_in(body) for id, body in bodies.items()}
+    conflicts = tuple([_conflict(item, view.now, ask, kept.get(item.action.id, NOTHING_KEPT)) for item in items])
+    changed = [item.action for item in items if item.kind is Kind.STALE and item.action.id in kept]
+    hunks = ((action.session, hunk_of(kept[action.id])) for action in changed)
+    return conflicts, details_of(conflicts, next((hunk for hunk in hunks if hunk[1]), None))
+
+
+def _conflict(item: Evidence, now: int, ask: Ask, kept: Kept) -> Conflict:
     """Evidence as it is shown: ages and remaining times in seconds."""
     action = item.action
     held = item.kind is Kind.HELD
@@ -140,11 +157,18 @@ def _conflict(item: Evidence, now: int, ask: Ask) -> Conflict:
         decides=decides,
         until=until,
         what=what,
+        summary=summary_of(kept),
+        purpose=kept.purpose if ask.shares or _are_of_one(action.session, ask.actor) else "",
     )
 
 
-def body_of(ask: Ask, decision: Decision) -> dict[str, Any]:
-    """What the journal keeps beside the facts of the entry."""
+def _are_of_one(session: str, other: str) -> bool:
+    """Return True for sessions of one instance."""
+    return session.partition("/")[0] == other.partition("/")[0]
+
+
+def body_of(ask: Ask, decision: Decision, details: str = "") -> dict[str, Any]:
+    """What the journal keeps beside the facts of the entry. ``details`` is the end of the decision's warning."""
     body: dict[str, Any] = origin_of(ask.call)
     if ask.summary is not None:
         body["params"] = ask.summary
@@ -152,7 +176,9 @@ def body_of(ask: Ask, decision: Decision) -> dict[str, Any]:
         body["conflicts"] = decision.conflicts
         body["count"] = decision.conflict_count
     if decision.warning:
-        body["warning"] = decision.warning
+        body["warning"] = decision.warning.removesuffix(details)
+        if details:
+            body["details"] = details
     if decision.observed is not None:
         body["observed"] = decision.observed
     if decision.params is not None:
@@ -193,6 +219,10 @@ def origin_of(call: Call) -> dict[str, Any]:
         }
     if call.meta is not None:
         body["meta"] = summarise(call.meta)
+    if call.summary:
+        body["summary"] = call.summary
+    if call.purpose:
+        body["purpose"] = call.purpose
     return body
 
 

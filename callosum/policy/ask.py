@@ -37,6 +37,7 @@ class Ask(Struct, frozen=True, gc=False):
     shows of the params. ``params`` (JSON) are set where an approval must be able to run them.
     ``ttl`` is the lease's length in microseconds. ``waits``: the caller would still wait;
     ``waiter`` is its place in the queue. ``full``: the journal keeps all that is known of the call.
+    ``shares``: purposes are shown to sessions of other instances too.
     """
 
     call: Call
@@ -51,6 +52,7 @@ class Ask(Struct, frozen=True, gc=False):
     waiter: int = 0
     observes: bool = False
     full: bool = False
+    shares: bool = False
 
 
 class Case(Struct, frozen=True, gc=False):
@@ -59,7 +61,7 @@ class Case(Struct, frozen=True, gc=False):
     ``items`` is the evidence the session is told of, gravest first; ``conflicts`` its first ten. ``more`` is how much
     milder or older evidence there is beside ``items``, of actions that the view holds as numbers. ``wait`` is how many
     microseconds must pass before a repeat confirms. ``attempt`` counts the pauses of a call that would replace a
-    changed file unread, from 1; 0 for other calls.
+    changed file unread, from 1; 0 for other calls. ``details`` is what follows the sentence: what others did.
     """
 
     verdict: Verdict
@@ -70,6 +72,7 @@ class Case(Struct, frozen=True, gc=False):
     more: int = 0
     wait: int = 0
     attempt: int = 0
+    details: str = ""
 
 
 class Ruling(Struct, frozen=True, gc=False):

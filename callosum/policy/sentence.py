@@ -14,6 +14,7 @@ from typing import Final
 
 from callosum.characters import escaped
 from callosum.model import Conflict, Kind, State, Verdict
+from callosum.policy.summary import LONGEST_PURPOSE, shown
 from callosum.redact import quote
 from callosum.rules.name import read_name
 from callosum.rules.opposites import SIDES, stance
@@ -55,8 +56,25 @@ _ADVICE: Final = {
     Kind.DUPLICATE: "Skip it unless it must really happen twice.",
     Kind.STALE: "Read it again before you change it.",
     Kind.OPPOSED: "Settle which of the two holds, or ask a person.",
-    Kind.UNKNOWN: "Look whether it happened before you try again.",
 }
+_WHERE: Final = {
+    "email": "in the sent mail",
+    "channel": "among the channel's last messages",
+    "thread": "among the thread's last messages",
+    "file": "at the file",
+    "git": "at `git status` and `git log`",
+    "slot": "in the calendar",
+    "event": "in the calendar",
+    "payment": "among the account's payments",
+    "account": "among the account's payments",
+}
+"""Where to look whether something happened, by the kind of its key."""
+_DID: Final = {
+    Kind.HELD: "{who} began {ago} ({tool})",
+    Kind.UNKNOWN: "{who} tried",
+}
+_HUNK: Final = 1_200
+"""Most characters of a hunk."""
 _ADVICE_RUNNING: Final = {
     Kind.RECENT: "Wait until it is done, then check what was done.",
     Kind.STALE: "Wait until it is done, then read it again.",
@@ -171,6 +189,52 @@ def describe(conflict: Conflict) -> str:
     )
 
 
+def did(conflict: Conflict) -> str:
+    """Return what the other session did and why, as a sentence; ``""`` where the conflict does not tell."""
+    began = conflict.kind is Kind.HELD and conflict.state is not State.QUEUED
+    if not (conflict.summary or conflict.purpose or began):
+        return ""
+    form = _DID[Kind.HELD] if conflict.running else _DID.get(conflict.kind, "{who} did")
+    if conflict.state is State.QUEUED:
+        form = "{who} wants"
+    who = "This session" if conflict.own else name(conflict.instance)
+    told = form.format(who=who, ago=since(conflict.age), tool=name(conflict.tool))
+    asked = f" (asked: {shown(conflict.purpose, LONGEST_PURPOSE + 2)})" if conflict.purpose else ""
+    if not conflict.summary:
+        return f"{told}{'' if began or conflict.running else ' it'}{asked}."
+    return f"{told}: {conflict.summary}{asked}."
+
+
+def _look(key: str) -> str:
+    """Return the advice to look whether something happened, and where."""
+    where = _WHERE.get(key.partition(":")[0], "")
+    return f"Look {where} whether it happened" if where else "Look whether it happened"
+
+
+def details_of(conflicts: Sequence[Conflict], change: tuple[str, Sequence[str]] | None = None) -> str:
+    """Return what follows the paragraph: what others did, and the lines of a change; ``""`` if that is not known.
+
+    All of it comes from other sessions. ``change`` is who changed what is ``stale``, and the lines of that.
+    """
+    told = "".join([f" {line}" for line in map(did, _shown(conflicts)) if line])
+    if change is None:
+        return told
+    who, lines = change
+    kept, left = [f"What {name(who)} changed:"], _HUNK
+    for line in lines:
+        left -= len(line) + 1
+        kept.append(line if left >= 0 else "| …")
+        if left < 0:
+            break
+    return "\n".join([told, *kept])
+
+
+def _shown(conflicts: Sequence[Conflict]) -> list[Conflict]:
+    """Return the conflicts that the paragraph tells of; of an action that is in the way twice, the gravest."""
+    first = {item.id: item for item in reversed(conflicts)}
+    return [item for item in conflicts if first[item.id] is item][:_SHOWN]
+
+
 def sentence(
     verdict: Verdict,
     tier: int,
@@ -191,13 +255,10 @@ def sentence(
         return None
     parts = []
     if conflicts:
-        # Of an action that is in the way for several reasons, the gravest says enough.
-        told_of = {item.id: item for item in reversed(conflicts)}
-        shown = [item for item in conflicts if told_of[item.id] is item][:_SHOWN]
-        told = "; ".join(describe(item) for item in shown)
-        others = count - (len(conflicts) - len(told_of)) - len(shown)
+        told = [describe(item) for item in _shown(conflicts)]
+        others = count - (len(conflicts) - len({item.id for item in conflicts})) - len(told)
         more = f"; and {others} more" if others > 0 else ""
-        parts.append(f"Conflict: {told}{more}.")
+        parts.append(f"Conflict: {'; '.join(told)}{more}.")
     if verdict is Verdict.BLOCK:
         parts.append(f"Tier {tier} action blocked.")
     elif verdict is Verdict.ASK:
@@ -210,11 +271,12 @@ def sentence(
         gravest = conflicts[0]
         lost = gravest.state is State.UNKNOWN
         if lost and verdict in (Verdict.BLOCK, Verdict.ASK):
-            parts.append(f"Look whether it happened, then {ask_to_resolve(gravest.id)}.")
+            parts.append(f"{_look(gravest.key)}, then {ask_to_resolve(gravest.id)}.")
+        elif lost or gravest.kind is Kind.UNKNOWN:
+            parts.append(f"{_look(gravest.key)} before you try again.")
         else:
-            kind = Kind.UNKNOWN if lost else gravest.kind
-            advice = _ADVICE[kind]
-            parts.append(_ADVICE_RUNNING.get(kind, advice) if gravest.running else advice)
+            advice = _ADVICE[gravest.kind]
+            parts.append(_ADVICE_RUNNING.get(gravest.kind, advice) if gravest.running else advice)
     if verdict is Verdict.CONFIRM:
         seconds = f"{math.ceil(wait * 10) / 10:g} s"
         then = f"wait {seconds}, then repeat" if wait > 0 else "repeat"

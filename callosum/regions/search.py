@@ -58,7 +58,7 @@ _END: Final = 2**63 - 1
 _DEEPEST: Final = 40
 _QUARTER: Final = 15 * MINUTE
 _KINDS: Final = {"episodes": "episode", "digests": "digest", "topics": "topic"}
-_NO_TEXT: Final = frozenset(["conflicts", "count", "cwd", "gap", "known", "origin", "params", "pause", "until"])
+_NO_TEXT: Final = frozenset("conflicts count cwd details gap known origin params pause purpose until".split())
 """What of an entry's body is no text, or is treated by itself."""
 _SHOWN: Final = ("session", "tool", "key", "answer", "text")
 _WEIGHTS: Final = "2.0, 3.0, 4.0, 1.0, 1.0, 1.0"

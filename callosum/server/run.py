@@ -128,6 +128,7 @@ def serve(settings: Settings, options: Options, ready: Callable[[str], None]) ->
         gate = stack.enter_context(LocalGate(settings=settings))
         if options.public:
             gate.courses.refused = None  # its hosts may run elsewhere; transcripts are read on their own machine alone
+            gate.courses.keeps_purposes = settings.journal_purposes == "on"
         brain = stack.enter_context(Brain(gate))
         stack.enter_context(announced(settings.state, address, __version__, options.drain))
         _tune()

@@ -281,6 +281,13 @@ class Store(Protocol):
         """
         ...
 
+    def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
+        """Return the bodies of the journal entries that opened these actions, as JSON.
+
+        Left out are entries that are not there or have left, and bodies of more than ``MAX_KEPT`` characters.
+        """
+        ...
+
     def kin(self, namespace: str, session: str) -> Kin:
         """Returns where a session comes from, as far as its own calls said so."""
         ...

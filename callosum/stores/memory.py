@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from callosum.model import (
     HOUR,
+    MAX_KEPT,
     NO_MARK,
     SECOND,
     Action,
@@ -66,6 +67,11 @@ class _Held(Struct):
         return _Held(
             dict(self.entries), dict(self.acts), dict(self.marks), dict(self.reads), dict(self.sessions), self.observe
         )
+
+    def bodies(self, ids: Sequence[int]) -> dict[int, bytes]:
+        """Return the bodies of these entries."""
+        found = {id: msgspec.json.encode(self.entries[id].body) for id in ids if id in self.entries}
+        return {id: body for id, body in found.items() if len(body) <= MAX_KEPT}
 
 
 class MemoryStore:
@@ -186,6 +192,11 @@ class MemoryStore:
                 and counts(act.action, now)
                 and (keys is None or not set(keys).isdisjoint(_names(found_on(act.action))))
             ]
+
+    def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
+        with self._lock:
+            here = [id for id in ids if id in self._held.entries and self._held.entries[id].namespace == namespace]
+            return self._held.bodies(here)
 
     def kin(self, namespace: str, session: str) -> Kin:
         with self._lock:
@@ -383,6 +394,7 @@ class _Look:
             wanted=self._waiting_for_mine() if scope.waits else (),
             superseded=tuple(action for action in self.actions if action.id in repeated),
             observe_until=held.observe,
+            bodies=held.bodies,
         )
 
     def fetched(self, continues: str) -> Fetched:

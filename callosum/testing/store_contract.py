@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -23,6 +24,7 @@ from callosum.model import (
     DAY,
     HOUR,
     LATEST,
+    MAX_KEPT,
     MINUTE,
     SECOND,
     Change,
@@ -958,6 +960,26 @@ class StoreContract:
         assert script.place("doug", "b:c").live == ()
 
     # --- reading -----------------------------------------------------------------------------------------------
+
+    def test_bodies_of_actions(self, script: Script) -> None:
+        """A step and a reader see what the opening entries hold, of their own namespace and up to a length."""
+        id = script.act("doug", KEY, body={"params": {"to": "al\u00efce"}})
+        bare, long = script.act("doug", KEY), script.act("doug", KEY, body={"params": "x" * MAX_KEPT})
+        ids = [id, bare, long, id + 10_000_000]
+        seen: list[dict[int, bytes]] = []
+
+        def step(view: View) -> Change:
+            assert view.bodies is not None
+            seen.append(dict(view.bodies(ids)))
+            return Change((script.entry("mira"),))
+
+        script.run(script.scope("mira", [KEY]), step)
+        for found in (seen[-1], script.store.bodies(script.namespace, ids)):
+            read = {at: msgspec.json.decode(body) for at, body in found.items()}
+            assert read.pop(bare, {}) == {}
+            assert read == {id: {"params": {"to": "al\u00efce"}}}
+        assert script.store.bodies("other", ids) == {}
+        assert script.store.bodies(script.namespace, []) == {}
 
     def test_action_by_id(self, script: Script) -> None:
         """Whole; None for what is absent, of any size."""

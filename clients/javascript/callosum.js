@@ -104,9 +104,9 @@ class Failure extends Error {
 }
 
 /** Fields of a request that a gate may not know, and that the request can do without. */
-const OPTIONAL = new Set("deadline timeoutMs meta commits worktree rewrite after taskId attempt timeout host".split(" "));
+const OPTIONAL = new Set("deadline timeoutMs meta commits summary purpose worktree rewrite after taskId attempt timeout host".split(" "));
 /** Those that only a gate is sent which lists them. */
-const NEWER = ["meta", "commits"];
+const NEWER = ["meta", "commits", "summary", "purpose"];
 
 /** The errors of requests that no gate has got. */
 const UNASKED = new WeakSet();

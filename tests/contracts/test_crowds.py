@@ -67,7 +67,7 @@ def views(script: Script, scope: Scope) -> tuple[View, View]:
     seen: list[View] = []
 
     def step(view: View) -> Change:
-        seen.append(view)
+        seen.append(replace(view, bodies=None))
         return Change()
 
     script.run(scope, step)

@@ -35,7 +35,7 @@ const CUT = new Set(["ECONNRESET", "EPIPE", "ECONNABORTED"]);
 /** Requests that say how long this client waits: decided later, they would open what nobody reports. */
 const EXPIRES = new Set(["/intercept", "/lock"]);
 /** Fields of a request that a gate of another version may not know, and that the request can do without. */
-const OPTIONAL = new Set("deadline timeoutMs meta commits worktree rewrite after taskId attempt timeout host".split(" "));
+const OPTIONAL = new Set("deadline timeoutMs meta commits summary purpose worktree rewrite after taskId attempt timeout host".split(" "));
 
 /**
  * The gate cannot be asked. `unsent`: nothing came of it for certain, in no attempt; `cut`: the connection was cut;

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from callosum.model import (
     HOUR,
     LATEST,
+    MAX_KEPT,
     MINUTE,
     Action,
     Applied,
@@ -126,6 +127,7 @@ _INHERITED: Final = _CHAIN.format(link="continues") + (
     "join mark m on m.key = k.name and m.session = c.name left join journal j on j.seq = m.acted order by c.n"
 )
 _FOUND: Final = f"select {ACTION}, j.event, j.verdict from journal j where j.seq = %(id)s"
+BODIES: Final = f"select j.seq, j.body from journal j where j.seq = any(%s) and length(j.body) <= {MAX_KEPT}"
 _EARLIER: Final = f"select {ACTION}, j.event, j.verdict, j.body from journal j where j.seq = %s"
 _BY_IDS: Final = f"select {ACTION}, j.event, j.verdict from journal j where j.seq = any(%s::bigint[])"
 # offset 0: else the planner may go through the journal and look for what is live, of which there is little.
@@ -332,7 +334,11 @@ class Look:
             waiting,
             superseded,
             self._observe,
+            self._bodies,
         )
+
+    def _bodies(self, ids: Sequence[int]) -> dict[int, bytes]:
+        return {id: body.encode() for id, body in self.line.fetch(BODIES, (list(ids),))}
 
     def _ancestry(self, now: int) -> tuple[str, ...]:
         """Where the session comes from; and whether it must be noted again."""

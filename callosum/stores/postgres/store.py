@@ -61,7 +61,7 @@ from callosum.stores.leaving import (
 from callosum.stores.postgres.apply import Apply, keys_of
 from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.link import Connections, address_of, explain, explained, lost, to_repeat
-from callosum.stores.postgres.look import LOOKED, NOW, Again, Look, Memory
+from callosum.stores.postgres.look import BODIES, LOOKED, NOW, Again, Look, Memory
 from callosum.stores.postgres.nearby import NEWEST, Around
 from callosum.stores.postgres.parts import PARTS, drop, empty, extend, next_end, parts_of
 from callosum.stores.postgres.report import REPORT, WRITTEN, is_report, recalled
@@ -596,6 +596,10 @@ class PostgresStore:
         rows, now = self._read(query, params), self.now()
         found = [action_of(row, 0, "", self._probe) for row in rows if namespace is None or row[1] == namespace]
         return [action for action in found if counts(action, now)]
+
+    def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
+        rows = self._read(f"{BODIES} and j.namespace = %s", (list(ids), namespace))
+        return {id: body.encode() for id, body in rows}
 
     def kin(self, namespace: str, session: str) -> Kin:
         rows = self._read(

@@ -14,6 +14,7 @@ from callosum.model import MINUTE, Applied, Change, Scope, View
 from callosum.stores.base import Probe, Request
 from callosum.stores.redis.change import Words, Write, missing
 from callosum.stores.redis.names import QUEUE, Space, looked_at, of_action, of_call, of_kin, of_reports
+from callosum.stores.redis.opened import Opened
 from callosum.stores.redis.recall import Place, Remembered
 from callosum.stores.redis.records import NOTHING, Own, known_of, record_of
 from callosum.stores.redis.spaces import Spaces
@@ -83,7 +84,7 @@ class Drafter:
             write: Write | None = None
             answer: Applied | Exception
             try:
-                view = Look(basis.seen, scope, at, self._probe).view(observe)
+                view = Look(basis.seen, scope, at, self._probe).view(observe, Opened(self._link.client, space))
                 change = step(view)
                 noted = at - self._noted.get(said(scope), 0) < MINUTE
                 write = Write(space, scope, basis.seen, own, at, noted=noted)

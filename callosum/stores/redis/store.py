@@ -15,6 +15,7 @@ from callosum.stores.base import KEY_USED, REGISTERED, Clock, Health, Heard, Kin
 from callosum.stores.receipt import LEFT, Kept, Receipt, Watched, receipt_of, refusal
 from callosum.stores.redis.journal import Journal
 from callosum.stores.redis.link import SCHEMA, Link
+from callosum.stores.redis.opened import fetch
 from callosum.stores.redis.reads import Reads
 from callosum.stores.redis.retention import Retention
 from callosum.stores.redis.spaces import Spaces
@@ -142,6 +143,10 @@ class RedisStore:
 
     def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
         return self._reads.commitments(namespace, self.now(), keys)
+
+    def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
+        with self.link.explained():
+            return fetch(self.link.client, self.spaces.of(namespace), ids)
 
     def kin(self, namespace: str, session: str) -> Kin:
         return self._reads.kin(namespace, session)

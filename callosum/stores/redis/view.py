@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from callosum.model import (
     Action,
+    Bodies,
     Find,
     Mode,
     More,
@@ -101,7 +102,7 @@ class Look:
         self.actions = [self.all[id] for id in sorted(self.all, reverse=True) if seen.records[id].opened]
         """Newest first."""
 
-    def view(self, observe: int) -> View:
+    def view(self, observe: int, bodies: Bodies | None = None) -> View:
         """The view; ``observe`` is until when the whole gate only observes."""
         scope, seen = self.scope, self.seen
         found = self._found(scope.find) if scope.find is not None else None
@@ -116,6 +117,7 @@ class Look:
             self.waiting() if scope.waits else (),
             tuple([action for action in self.actions if action.id in repeated]) if repeated else (),
             observe,
+            bodies,
         )
 
     def fetched(self) -> Fetched:

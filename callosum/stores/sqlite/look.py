@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from callosum.model import (
     HOUR,
     LATEST,
+    MAX_KEPT,
     MINUTE,
     NO_MARK,
     SECOND,
@@ -124,6 +125,10 @@ _HELD: Final = (
 _FEW: Final = 3
 """How many other sessions' newest acts are looked at where older ones cannot matter, and one more."""
 _BY_ID: Final = f"select {ACTION} from journal j where j.seq = ?"
+BODIES: Final = (
+    "select j.seq, j.body from json_each(?1) i cross join journal j on j.seq = i.value "
+    f"where length(j.body) <= {MAX_KEPT}"
+)
 _changed: Final = itemgetter(MARK_WIDTH + ACTION_WIDTH)
 _NOTHING_YET: Final = Fetched({}, {})
 """What was fetched of keys where nobody else is: most calls need no more."""
@@ -217,7 +222,7 @@ class Look(Struct, gc=False):
             for number in met:
                 places[number] = key_view(fetched, scope, scope.keys[number], on)
         if not (earlier or twins or parent or scope.find or scope.waits):
-            return View(now, tuple(places), observe_until=self._observing(now))
+            return View(now, tuple(places), observe_until=self._observing(now), bodies=self._bodies)
         return View(
             now,
             tuple(places),
@@ -228,7 +233,11 @@ class Look(Struct, gc=False):
             waiting,
             (),
             self._observing(now),
+            self._bodies,
         )
+
+    def _bodies(self, ids: Sequence[int]) -> dict[int, bytes]:
+        return {id: body.encode() for id, body in self.execute(BODIES, (as_json(ids),)).fetchall()}
 
     def _prelude(self, covers: Sequence[str], asked: Sequence[str]) -> Sequence[Any]:
         """Asks for the earlier entry of this call and for what is mostly empty, in one statement.

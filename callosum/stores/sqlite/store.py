@@ -40,7 +40,7 @@ from callosum.stores.records import REMEMBERED
 from callosum.stores.rows import ACTION, ENTRY, FROM_ENTRY, OPENERS, action_of, answered, as_json, entry_of
 from callosum.stores.sqlite.apply import Apply
 from callosum.stores.sqlite.connection import Busy, Connections, Execute, explain, is_damage, is_readonly
-from callosum.stores.sqlite.look import LOOKED, Look, Memory
+from callosum.stores.sqlite.look import BODIES, LOOKED, Look, Memory
 from callosum.stores.sqlite.nearby import NEWEST, Around
 
 # A mark's session as the table of sessions has it (see ``scoped``): the namespace is in front of the key.
@@ -358,6 +358,11 @@ class SqliteStore:
         now = self.now()
         found = [action_of(row, 0, "", self._probe) for row in rows if namespace is None or row[1] == namespace]
         return [action for action in found if counts(action, now)]
+
+    def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
+        with self._reading() as execute:
+            rows = execute(f"{BODIES} and j.namespace = ?2", (as_json(ids), namespace)).fetchall()
+        return {id: body.encode() for id, body in rows}
 
     def kin(self, namespace: str, session: str) -> Kin:
         with self._reading() as execute:

@@ -1,0 +1,367 @@
+"""What an action did, in one line, out of what the journal keeps of its params.
+
+The line is made when somebody reads it, never when a call is made: most calls are read by nobody. The params are those
+that redaction left, so a summary shows no more than the journal does, and nothing where the journal keeps none.
+
+Every piece of a param is quoted: it is another session's data and must not read like a sentence of the gate's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callosum.characters import escaped, with_hidden
+from callosum.model import Entry
+from callosum.redact import MARKER, quote
+
+LONGEST: Final = 160
+"""Longest summary, in characters."""
+LONGEST_PURPOSE: Final = 120
+"""Longest purpose, in characters, without its quotes."""
+_SHORT: Final = 60
+"""Longest piece of a summary that has several, in characters."""
+_DEPTH: Final = 3
+_VALUES: Final = 64
+_OTHERS: Final = 3
+"""How many params are shown of a call of no kind that is known."""
+HUNK: Final = 20
+"""Most lines of a hunk."""
+_WIDTH: Final = 160
+"""Longest line of a hunk, in characters."""
+_CONTEXT: Final = 2
+"""Most unchanged lines that a hunk shows before a change, and after it."""
+
+
+def _names(text: str) -> dict[str, int]:
+    return {name: rank for rank, name in enumerate(text.split())}
+
+
+_COMMANDS: Final = _names("command cmd commandline script sql statement code")
+_SUBJECTS: Final = _names("subject title summary headline eventname name")
+_TEXTS: Final = _names("body message text content comment caption description note msg markdown html prompt reason")
+_AMOUNTS: Final = _names("amount total sum price amountcents")
+_CURRENCIES: Final = _names("currency currencycode")
+_PAYEES: Final = _names("recipient to payee beneficiary toaccount destination iban account receiver customer user")
+_STARTS: Final = _names("start starttime startdate startsat startat begin datetime when scheduledat time date due")
+_PATHS: Final = _names("filepath path file filename absolutepath targetfile notebookpath")
+_WHOLE: Final = _names("content contents filetext newcontent filecontent newsource")
+_PATCHES: Final = _names("patch diff input")
+_PAIRS: Final = (
+    ("oldstring", "newstring"), ("oldstr", "newstr"), ("oldtext", "newtext"), ("oldcontent", "newcontent"),
+    ("search", "replace"),
+)  # fmt: skip
+"""The params with which tools name what an edit replaces, and by what."""
+_EDITS: Final = ("edits", "changes", "replacements", "operations")
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
+_CUT: Final = re.compile(r"… \((\d+) characters\)\Z")
+"""How redaction ends a text that it cut."""
+_SCOPE: Final = re.compile(
+    r"^[ \t]*(?:(?:export|default|pub(?:\([a-z]+\))?|async|static|public|private|protected|final|abstract)[ \t]+)*"
+    r"(?:(def|function|func|fn|sub)|class|struct|interface|impl|trait|enum)[ \t]+(?:\([^()\n]{0,80}\)[ \t]*)?"
+    r"([A-Za-z_][A-Za-z0-9_]{0,39})",
+    re.MULTILINE,
+)
+"""The head of a function (with the first group) or of a class, in most languages."""
+
+
+class Kept(Struct, frozen=True, gc=False):
+    """What of a journal entry's body says what an action did."""
+
+    params: Any = None
+    summary: str = ""
+    purpose: str = ""
+
+
+NOTHING_KEPT: Final = Kept()
+_kept_of = msgspec.json.Decoder(Kept).decode
+
+
+def kept_in(body: bytes) -> Kept:
+    """Return what a body (JSON) says of its action; nothing where it cannot be read."""
+    try:
+        return _kept_of(body)
+    except msgspec.DecodeError:
+        return NOTHING_KEPT
+
+
+def summary_of(kept: Kept) -> str:
+    """Return what the action did in at most ``LONGEST`` characters; ``""`` where nothing is known of it."""
+    if kept.summary:
+        return shown(kept.summary, LONGEST - 2)
+    if not isinstance(kept.params, Mapping):
+        return ""
+    fields = _Fields(kept.params)
+    return _fitted(next(filter(None, (kind(fields) for kind in _KINDS)), ""))
+
+
+def shown(text: str, limit: int) -> str:
+    """Return text from elsewhere as data: on one line, in quotes, its hidden characters escaped."""
+    return quote(escaped(" ".join(text[: 8 * limit].split())), limit)
+
+
+_SAID: Final = ("summary", "purpose", "details")
+
+
+def forgetting(entry: Entry) -> Entry:
+    """Return an entry that is evidence no more: without what sessions said of themselves, and told others."""
+    body = entry.body
+    conflicts = body.get("conflicts")
+    if not conflicts and not any(name in body for name in _SAID):
+        return entry
+    kept = {name: value for name, value in body.items() if name not in _SAID}
+    if conflicts:
+        plain = msgspec.to_builtins(conflicts)
+        kept["conflicts"] = [{name: one[name] for name in one if name not in _SAID} for one in plain]
+    return replace(entry, body=kept)
+
+
+class _Fields:
+    """The texts and numbers of params by their names, without case and signs; the outermost of a name counts."""
+
+    def __init__(self, params: Mapping[str, Any]) -> None:
+        self.params = params
+        self.values: dict[str, str] = {}
+        self.named: dict[str, str] = {}
+        """How a name is written."""
+        for name, value in sorted(_leaves(params, _DEPTH), key=_depth)[:_VALUES]:
+            plain = name.rpartition(".")[2]
+            self.values.setdefault(_bare(plain), value)
+            self.named.setdefault(_bare(plain), plain)
+            outer = name.partition(".")[0]
+            self.values.setdefault(_bare(outer), value)  # {"start": {"dateTime": ...}}
+
+    def first(self, names: Mapping[str, int]) -> str:
+        """Return the value under the first of these names that has any."""
+        found = min(names.keys() & self.values.keys(), key=names.__getitem__, default="")
+        return self.values.get(found, "")
+
+
+class _Leaf(NamedTuple):
+    name: str
+    value: str
+
+
+def _leaves(params: Mapping[str, Any], depth: int, prefix: str = "") -> Iterator[_Leaf]:
+    for name, value in list(params.items())[:_VALUES]:
+        if isinstance(value, Mapping):
+            if depth > 1:
+                yield from _leaves(value, depth - 1, f"{prefix}{name}.")
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            texts = [str(item) for item in value[:4] if isinstance(item, str | int | float)]
+            if texts:
+                yield _Leaf(prefix + name, ", ".join(texts) + (", …" if len(value) > len(texts) else ""))
+        elif value is not None and value != "":
+            yield _Leaf(prefix + name, str(value))
+
+
+def _depth(leaf: _Leaf) -> int:
+    return leaf.name.count(".")
+
+
+def _bare(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+# --- kinds, in the order in which they are tried ------------------------------------------------------
+
+
+def _edit(fields: _Fields) -> str:
+    """``+3 -1 in checkout()``."""
+    changes = changes_in(fields.params)
+    if not changes:
+        return ""
+    added = sum(len(change.added) for change in changes)
+    removed = sum(len(change.removed) for change in changes)
+    more = " or more lines" if any(change.cut for change in changes) else ""
+    where = next(filter(None, (change.scope for change in changes)), "")
+    return f"+{added} -{removed}{more}" + (f" in {where}" if where else "")
+
+
+def _command(fields: _Fields) -> str:
+    command = fields.first(_COMMANDS)
+    return shown(_uncut(command), LONGEST - 2) if command else ""
+
+
+def _payment(fields: _Fields) -> str:
+    amount, payee = fields.first(_AMOUNTS), fields.first(_PAYEES)
+    if not (payee and any(sign.isdigit() for sign in amount)):
+        return ""
+    currency, subject = fields.first(_CURRENCIES), fields.first(_SUBJECTS)
+    said = f"{shown(f'{amount} {currency}'.strip(), 24)} to {shown(payee, _SHORT)}"
+    return f"{said}, {shown(_uncut(subject), 40)}" if subject else said
+
+
+def _file(fields: _Fields) -> str:
+    text = fields.first(_WHOLE)
+    if not text or not fields.first(_PATHS):
+        return ""
+    cut = _CUT.search(text)
+    size = f"{cut[1]} characters" if cut else _count(len(text.splitlines()), "line")
+    return f"{size}, {shown(_uncut(text), _SHORT)}"
+
+
+def _event(fields: _Fields) -> str:
+    title, start = fields.first(_SUBJECTS), fields.first(_STARTS)
+    return f"{shown(_uncut(title), _SHORT)} at {shown(start, 40)}" if title and start else ""
+
+
+def _message(fields: _Fields) -> str:
+    subject, text = fields.first(_SUBJECTS), fields.first(_TEXTS)
+    if not text:
+        return shown(_uncut(subject), LONGEST - 2) if subject else ""
+    if not subject:
+        return shown(_uncut(text), LONGEST - 2)
+    head = shown(_uncut(subject), _SHORT)
+    return f"{head}: {shown(_uncut(text), LONGEST - len(head) - 4)}"
+
+
+def _other(fields: _Fields) -> str:
+    """The first params with their names."""
+    pieces = []
+    for name, value in fields.values.items():
+        if name in fields.named and value != MARKER:
+            written = fields.named[name]
+            label = written if _PLAIN.fullmatch(written) else shown(written, 40)
+            pieces.append(f"{label} {shown(_uncut(value), 40)}")
+    more = f" and {len(pieces) - _OTHERS} more" if len(pieces) > _OTHERS else ""
+    return ", ".join(pieces[:_OTHERS]) + more
+
+
+_KINDS: Final = (_edit, _command, _payment, _file, _event, _message, _other)
+
+
+def _uncut(text: str) -> str:
+    """Return a text as far as redaction left it, with an ellipsis if it cut it."""
+    return _CUT.sub("…", text)
+
+
+def _count(number: int, of: str) -> str:
+    return f"{number} {of}{'' if number == 1 else 's'}"
+
+
+def _fitted(line: str) -> str:
+    """Return a summary that is no longer than it may be: whole pieces, and quotes that are closed."""
+    if len(line) <= LONGEST:
+        return line
+    kept = line[: LONGEST - 2].rstrip()
+    return f'{kept}…"' if kept.count('"') % 2 else f"{kept}…"
+
+
+# --- edits --------------------------------------------------------------------------------------------
+
+
+class Edit(NamedTuple):
+    """One place that an edit changes: lines before it, those it takes away, those it puts there, and lines after it.
+
+    ``scope`` is the function (``checkout()``) or the class around it, as far as the text shows one. ``cut``: the lines
+    were not all kept.
+    """
+
+    before: tuple[str, ...]
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+    after: tuple[str, ...]
+    scope: str = ""
+    cut: bool = False
+
+
+def changes_in(params: Mapping[str, Any]) -> list[Edit]:
+    """Return the places that an edit changes; none for params of anything else."""
+    plain = {_bare(name): value for name, value in list(params.items())[:_VALUES]}
+    for old, new in _PAIRS:
+        if isinstance(plain.get(old), str) and isinstance(plain.get(new), str):
+            return [_changed(plain[old], plain[new])]
+    for name in _EDITS:
+        several = plain.get(name)
+        if isinstance(several, Sequence) and not isinstance(several, str):
+            found = [edit for one in several[:16] if isinstance(one, Mapping) for edit in changes_in(one)]
+            if found:
+                return found
+    for name in _PATCHES:
+        text = plain.get(name)
+        if isinstance(text, str) and (edit := _patched(text)) is not None:
+            return [edit]
+    return []
+
+
+def _changed(old: str, new: str) -> Edit:
+    was, now = _lines(old), _lines(new)
+    same = 0
+    while same < min(len(was), len(now)) and was[same] == now[same]:
+        same += 1
+    tail = 0
+    while tail < min(len(was), len(now)) - same and was[-1 - tail] == now[-1 - tail]:
+        tail += 1
+    cut = _CUT.search(old) is not None or _CUT.search(new) is not None
+    before = was[:same]
+    head = "\n".join([*before, *was[same : same + 1]])
+    return Edit(
+        tuple(before),
+        tuple(was[same : len(was) - tail]),
+        tuple(now[same : len(now) - tail]),
+        tuple(was[len(was) - tail :]),
+        _scope_in(head) or _scope_in("\n".join(now[: same + 1])),
+        cut,
+    )
+
+
+def _patched(text: str) -> Edit | None:
+    """Read a patch as one change: its lines that begin with a plus and a minus."""
+    lines = _lines(text)
+    if not any(line.startswith(("@@", "--- ", "*** ")) for line in lines):
+        return None
+    body = [line for line in lines if not line.startswith(("+++", "---", "***"))]
+    heads = [line.rpartition("@@")[2] for line in lines if line.startswith("@@")]
+    return Edit(
+        (),
+        tuple(line[1:] for line in body if line.startswith("-")),
+        tuple(line[1:] for line in body if line.startswith("+")),
+        (),
+        next(filter(None, (_scope_in(head.strip()) for head in heads)), ""),
+        _CUT.search(text) is not None,
+    )
+
+
+def _lines(text: str) -> list[str]:
+    lines = _CUT.sub("", text).split("\n")
+    return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
+
+
+def _scope_in(text: str) -> str:
+    """Return the function or class whose head stands last in a text."""
+    found = None
+    for found in _SCOPE.finditer(text):  # noqa: B007 - the last one
+        pass
+    if found is None:
+        return ""
+    return f"{found[2]}()" if found[1] else found[2]
+
+
+def hunk_of(kept: Kept) -> tuple[str, ...]:
+    """Return what an edit changed as lines of a unified diff, at most ``HUNK``; none for anything else.
+
+    Each begins with ``| ``, so that no line of a file is taken for one of the gate's.
+    """
+    lines = []
+    for edit in changes_in(kept.params) if isinstance(kept.params, Mapping) else ():
+        lines.append(f"@@ {edit.scope}".rstrip())
+        lines += [f" {line}" for line in edit.before[-_CONTEXT:]]
+        lines += [f"-{line}" for line in edit.removed]
+        lines += [f"+{line}" for line in edit.added]
+        lines += [" …"] if edit.cut else [f" {line}" for line in edit.after[:_CONTEXT]]
+    if len(lines) > HUNK:
+        lines = [*lines[: HUNK - 1], f"… {len(lines) - HUNK + 1} more lines"]
+    return tuple([f"| {_line(line)}" for line in lines])
+
+
+def _line(text: str) -> str:
+    """Return one line of somebody's file, indented as it is, with what nobody would see escaped."""
+    seen = escaped(text[: 2 * _WIDTH].removesuffix("\r").expandtabs(4))
+    seen = with_hidden(seen, lambda char: " " if char.isspace() else "\ufffd")
+    return seen if len(seen) <= _WIDTH else f"{seen[: _WIDTH - 1]}…"
