@@ -157,7 +157,7 @@ def _conflict(item: Evidence, now: int, ask: Ask, kept: Kept) -> Conflict:
         decides=decides,
         until=until,
         what=what,
-        summary=summary_of(kept),
+        summary=summary_of(kept, key),
         purpose=kept.purpose if ask.shares or _are_of_one(action.session, ask.actor) else "",
     )
 

@@ -90,13 +90,16 @@ def kept_in(body: bytes) -> Kept:
         return NOTHING_KEPT
 
 
-def summary_of(kept: Kept) -> str:
-    """Return what the action did in at most ``LONGEST`` characters; ``""`` where nothing is known of it."""
+def summary_of(kept: Kept, key: str = "") -> str:
+    """Return what the action did in at most ``LONGEST`` characters; ``""`` where nothing is known of it.
+
+    ``key`` is shown beside it, so what it says already is left out where other params tell more.
+    """
     if kept.summary:
         return shown(kept.summary, LONGEST - 2)
     if not isinstance(kept.params, Mapping):
         return ""
-    fields = _Fields(kept.params)
+    fields = _Fields(kept.params, key.lower())
     return _fitted(next(filter(None, (kind(fields) for kind in _KINDS)), ""))
 
 
@@ -124,8 +127,9 @@ def forgetting(entry: Entry) -> Entry:
 class _Fields:
     """The texts and numbers of params by their names, without case and signs; the outermost of a name counts."""
 
-    def __init__(self, params: Mapping[str, Any]) -> None:
+    def __init__(self, params: Mapping[str, Any], key: str) -> None:
         self.params = params
+        self.key = key
         self.values: dict[str, str] = {}
         self.named: dict[str, str] = {}
         """How a name is written."""
@@ -225,7 +229,7 @@ def _other(fields: _Fields) -> str:
     """The first params with their names."""
     pieces = []
     for name, value in fields.values.items():
-        if name in fields.named and value != MARKER:
+        if name in fields.named and value != MARKER and value.lower() not in fields.key:
             written = fields.named[name]
             label = written if _PLAIN.fullmatch(written) else shown(written, 40)
             pieces.append(f"{label} {shown(_uncut(value), 40)}")

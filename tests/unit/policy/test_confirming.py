@@ -386,7 +386,7 @@ def test_after_a_read_it_is_replaced_at_once_and_the_pauses_before_count_no_more
     changed(world, "anna", "hers")
     decision = write(world, "mira", "mine again")
     assert decision.warning is not None
-    assert decision.warning.endswith("this was the first.")
+    assert "this was the first." in decision.warning
 
 
 def test_a_newer_change_is_shown_three_times_too(world: World) -> None:
@@ -410,9 +410,9 @@ def test_calls_of_one_turn_are_one_attempt(world: World) -> None:
     for _ in range(5):
         decision = write(world, "mira", "mine", run="one turn")
         assert decision.warning is not None
-        assert decision.warning.endswith("this was the first.")
+        assert "this was the first." in decision.warning
     same = [write(world, "mira", "mine", run="the next", call_id="the same").warning for _ in range(5)]
-    assert {str(warning).rpartition(" ")[2] for warning in same} == {"second."}
+    assert all("this was the second." in str(warning) for warning in same)
 
 
 def test_an_edit_of_a_changed_file_confirms_by_repeating(world: World) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from callosum.characters import is_shown
 from callosum.errors import ConfigError
@@ -73,6 +74,12 @@ def test_a_summary_says_what_a_call_does(params: dict[str, Any], line: str) -> N
 
 def test_a_summary_that_the_caller_gives_comes_first() -> None:
     assert line_of(LETTER, summary="sent the \u202einvoice") == '"sent the \\u202einvoice"'
+
+
+def test_a_summary_leaves_out_what_the_key_says() -> None:
+    kept = Kept(params={"order_id": "W1", "how": "fast"})
+    assert summary_of(kept, "order:w1") == 'how "fast"'
+    assert summary_of(Kept(params={"order_id": "W1"}), "order:w1") == ""
 
 
 def test_a_body_that_cannot_be_read_says_nothing() -> None:
@@ -223,7 +230,7 @@ def test_what_a_caller_says_of_itself_has_no_secrets(mail: World) -> None:
 @pytest.mark.parametrize("field", ["summary", "purpose"])
 def test_what_a_caller_says_of_itself_is_a_text(mail: World, field: str) -> None:
     with pytest.raises(ConfigError) as error:
-        mail.gate.intercept(Call(instance="mira", tool="send_email", params=LETTER, **{field: 3}))
+        mail.gate.intercept(replace(Call("mira", "send_email", LETTER), **{field: 3}))
     assert error.value.at == field
 
 
