@@ -117,9 +117,9 @@ class Brain:
 
             takers.append(self._keep(Amygdala(corpus, calls=calls)).observe)
         if self._on("learning"):
-            from callosum.regions.learning import BasalGanglia
+            from callosum.regions.learning import LEARNED, BasalGanglia
 
-            takers.append(self._keep(BasalGanglia(corpus)).observe)
+            takers.append(self._keep(BasalGanglia(corpus, kept=self.folder / LEARNED)).observe)
         if self._on("health"):
             from callosum.regions.health import Hypothalamus, Limits
 

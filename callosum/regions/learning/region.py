@@ -6,6 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 from callosum.corpus.bus import Corpus
@@ -14,15 +15,11 @@ from callosum.model import SECOND, Kind, Observation
 from callosum.policy.sentence import name
 from callosum.regions.learning.counts import LEAST, Count, convinces, covered, joined, learnable
 from callosum.regions.learning.endings import Ending, Endings
+from callosum.regions.learning.kept import MOST_PATTERNS, Group, Record, Sort, add, load
 
-MOST_PATTERNS: Final = 1000
-"""Most rules and tools that are counted at once; of more those that were longest without news are forgotten."""
 _JOB: Final = "sweep"
 _LAG: Final = 5 * SECOND
 """Entries of other threads may come so much later than the time they bear."""
-
-_Group = tuple[str, str, int]
-"""Rule, tool and tier."""
 
 
 class BasalGanglia:
@@ -37,25 +34,37 @@ class BasalGanglia:
       for it: none was heeded, waited for or refused, and no call went wrong. Once for a sort. By the same measure
       ``callosum rules suggest`` proposes a rule, if the rules in force still pause so. It changes nothing.
 
-    What ends by time alone is told with the next call, or with the schedule's job ``sweep``. Memory is bounded;
-    safe in any thread. ``now`` gives moments; it is for tests.
+    What ends by time alone is told with the next call, or with the schedule's job ``sweep``, which also adds the counts
+    to the file ``kept`` (None: they end with the process), where those of other processes are. Memory is bounded; safe
+    in any thread. ``now`` gives moments; it is for tests.
     """
 
     def __init__(
-        self, corpus: Corpus, *, least: int = LEAST, now: Callable[[], int] = lambda: time.time_ns() // 1000
+        self,
+        corpus: Corpus,
+        *,
+        kept: Path | None = None,
+        least: int = LEAST,
+        now: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
+        self._kept = kept
+        self._fresh: dict[Sort, Record] = {}
+        """What this process counted and the file does not have yet."""
         self._corpus = corpus
         self._least = least
         self._now = now
         self._endings = Endings()
-        self._counts: OrderedDict[_Group, dict[frozenset[Kind], Count]] = OrderedDict()
-        self._known: OrderedDict[tuple[_Group, frozenset[Kind]], None] = OrderedDict()
+        self._counts: OrderedDict[Group, dict[frozenset[Kind], Count]] = OrderedDict()
+        self._known: OrderedDict[Sort, None] = OrderedDict()
         self._guard = threading.RLock()
+        if kept is not None:
+            self._take_over(load(kept))
         self._off = corpus.on(SchedulerTick, self._tick)
 
     def close(self) -> None:
-        """Ends the subscription. Idempotent."""
+        """Keeps the counts and ends the subscription. Idempotent."""
         self._off()
+        self._keep()
 
     def observe(self, observation: Observation) -> None:
         """Takes what the gate has journalled."""
@@ -74,6 +83,34 @@ class BasalGanglia:
     def _tick(self, tick: SchedulerTick) -> None:
         if tick.job_name == _JOB:
             self.sweep()
+            self._keep()
+
+    def _keep(self) -> None:
+        """Adds to the file what was counted since, and takes over what other processes added."""
+        if self._kept is None:
+            return
+        with self._guard:
+            fresh, self._fresh = self._fresh, {}
+        if not fresh:
+            return
+        known = add(self._kept, fresh)
+        with self._guard:
+            if known is None:  # the next time, with what came meanwhile
+                for sort, record in self._fresh.items():
+                    _record(fresh, sort).count.join(record.count)
+                self._fresh = fresh
+                return
+            self._take_over(known)
+            for (group, kinds), record in self._fresh.items():  # counted while the file was written
+                self._counts.setdefault(group, {}).setdefault(kinds, Count()).join(record.count)
+
+    def _take_over(self, known: Mapping[Sort, Record]) -> None:
+        self._counts.clear()
+        for (group, kinds), record in known.items():
+            self._counts.setdefault(group, {})[kinds] = record.count
+            self._counts.move_to_end(group)
+            if record.told:
+                self._known[group, kinds] = None
 
     def _tell(self, endings: list[Ending]) -> None:
         for ending in endings:
@@ -93,15 +130,24 @@ class BasalGanglia:
             if len(self._counts) > MOST_PATTERNS:
                 self._counts.popitem(last=False)
             pauses.setdefault(case.kinds, Count()).add(ending)
+            fresh = _record(self._fresh, (group, case.kinds))
+            fresh.count.add(ending)
             if (group, case.kinds) in self._known:
                 return None
             whole = joined(pauses[one] for one in covered(pauses, case.kinds))
             if not convinces(whole, self._least):
                 return None
             self._known[group, case.kinds] = None
+            fresh.told = True
             if len(self._known) > 10 * MOST_PATTERNS:
                 self._known.popitem(last=False)
             return _preference(whole, ending)
+
+
+def _record(records: dict[Sort, Record], sort: Sort) -> Record:
+    """The record of a sort of pause, made if it is not there."""
+    group, kinds = sort
+    return records.setdefault(sort, Record(*group, kinds))
 
 
 _INNER: Final = frozenset({"confirmed", "waited", "approved", "regretted"})

@@ -708,6 +708,47 @@ def test_a_preference_is_learned_once(stage: Stage) -> None:
     assert stage.suggest()[0].pattern == event.pattern
 
 
+def meet(stage: Stage, numbers: range) -> None:
+    for number in numbers:
+        stage.meet("andy", f"m{number}")
+
+
+def test_counts_survive_the_process_and_what_was_told_is_not_told_again(stage: Stage, tmp_path: Path) -> None:
+    kept = tmp_path / "brain" / "learned.json"
+    first = Listening(stage, kept=kept)
+    meet(stage, range(4))
+    first.region.close()
+    second = Listening(stage, kept=kept)
+    meet(stage, range(4, 9))
+    second.corpus.emit(SchedulerTick("sweep", "every 30 s"))
+    assert [len(one.learned()) for one in (first, second)] == [1, 1], "the first still hears all of this gate"
+    third = Listening(stage, kept=kept)
+    meet(stage, range(9, 15))
+    assert third.learned() == []
+    assert kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_two_processes_count_adds_up(stage: Stage, tmp_path: Path) -> None:
+    kept = tmp_path / "learned.json"
+    regions = [Listening(stage, kept=kept) for _ in range(2)]
+    meet(stage, range(3))
+    for one in regions:
+        one.corpus.emit(SchedulerTick("sweep", "every 30 s"))
+    assert [one.learned() for one in regions] == [[], []]
+    meet(stage, range(3, 4))
+    assert [len(one.learned()) for one in regions] == [0, 1], "the second took over what the first had counted"
+
+
+def test_a_file_of_counts_that_is_damaged_begins_anew(stage: Stage, tmp_path: Path) -> None:
+    kept = tmp_path / "learned.json"
+    kept.write_text("[{")
+    here = Listening(stage, kept=kept)
+    meet(stage, range(9))
+    here.region.close()
+    assert len(here.learned()) == 1
+    assert json.loads(kept.read_text())[0]["told"] is True
+
+
 @pytest.mark.parametrize(("heeded", "learned"), [(0, 1), (1, 0)])
 def test_what_is_learned_is_what_is_proposed(stage: Stage, heeded: int, learned: int) -> None:
     here = Listening(stage)
