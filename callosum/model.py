@@ -35,6 +35,11 @@ MAX_NAME: Final = 256
 MAX_KEY: Final = 1024
 """Longest context key, in characters. The rules shorten longer ones with a digest; others refuse."""
 
+MAX_SUMMARY: Final = 160
+"""Longest summary of an action, in characters."""
+MAX_PURPOSE: Final = 120
+"""Longest purpose of an action, in characters."""
+
 
 class Tier(IntEnum):
     """How much harm a call can do."""

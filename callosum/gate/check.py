@@ -13,9 +13,19 @@ from callosum import budget
 from callosum.characters import is_shown
 from callosum.deadline import expires_at
 from callosum.errors import ConfigError
-from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, MAX_NAME, Call, Commits, Key, Outcome, Worktree
+from callosum.model import (
+    DEFAULT_NAMESPACE,
+    MAX_KEY,
+    MAX_NAME,
+    MAX_PURPOSE,
+    MAX_SUMMARY,
+    Call,
+    Commits,
+    Key,
+    Outcome,
+    Worktree,
+)
 from callosum.policy.settle import Who
-from callosum.policy.summary import LONGEST, LONGEST_PURPOSE
 from callosum.redact import SecretDigests, redact_text, said, summarise
 from callosum.rules.commitments import side_of
 from callosum.rules.keys import named
@@ -246,7 +256,7 @@ def said_of(call: Call, field: Literal["summary", "purpose"]) -> str | None:
     if value is None:
         return None
     text = check_note(value[:MAX_SAID] if type(value) is str else value, field)
-    return said(text, LONGEST if field == "summary" else LONGEST_PURPOSE)
+    return said(text, MAX_SUMMARY if field == "summary" else MAX_PURPOSE)
 
 
 def check_note(value: str, at: str) -> str:

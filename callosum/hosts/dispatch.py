@@ -41,6 +41,7 @@ from callosum.hosts.told import (
     Actor,
     After,
     Answer,
+    Asked,
     Before,
     Changed,
     Closed,
@@ -96,6 +97,8 @@ class _Calls:
         self.given_up: OrderedDict[str, Underway] = OrderedDict()
         self.failures: OrderedDict[str, int] = OrderedDict()
         """How often the same call failed in a row, by tool and params, nothing having been changed in between."""
+        self.purpose = ""
+        """The prompt that a person typed last."""
 
     def attempt(self, call: Call) -> int:
         """Return which attempt a call is, from 1."""
@@ -252,6 +255,9 @@ class Dispatcher:
                 yield from self._report([_Owed(told.actor, call, told.outcome) for call in left])
             case Settled():
                 yield from self._settle(told)
+            case Asked():
+                with self._remembering:
+                    self._calls(told.actor).purpose = told.prompt
             case Wondering():
                 brief: Brief = yield Look(lambda: self._brief(told))
                 return Answer(inform=brief.text)
@@ -274,10 +280,11 @@ class Dispatcher:
         with self._remembering:
             attempt = self._calls(actor).attempt(call)
             around = self._around(actor, call.parent)
+            purpose = call.purpose or self._purpose(actor)
         begins, agents = adapter.begins(call)
         task = (call.call_id or f"task-{uuid.uuid4().hex[:12]}") if begins else ""
-        if attempt > 1 or task or around:
-            call = replace(call, attempt=attempt, task_id=task or around or None)
+        if attempt > 1 or task or around or purpose:
+            call = replace(call, attempt=attempt, task_id=task or around or None, purpose=purpose)
         self._parsed(call)
         decision = yield from self._courses.intercept(call, expiry, here=host is not None)
         self._decided(decision)
@@ -350,6 +357,14 @@ class Dispatcher:
         why = SESSION_ENDED if told.all else ""
         owed = [_Owed(actor, call, told.outcome, why=why) for actor, calls in left for call in calls]
         yield from self._report(owed)
+
+    def _purpose(self, actor: Actor) -> str | None:
+        """Return what a person asked of the actor, or of the session whose sub-agent it is."""
+        for name in (actor.name, actor.name.partition(":")[0]):
+            found = self._actors.get((actor.namespace, name))
+            if found is not None and found.purpose:
+                return found.purpose
+        return None
 
     def _with_children(self, actor: Actor) -> Iterator[_Calls]:
         """The actor's calls, and those of its sub-agents: their session is its own with a colon and more behind it."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Final
 
 from callosum.characters import escaped
 from callosum.corpus.events import InputReceived
 from callosum.errors import ConfigError
 from callosum.hosts.shortening import shortened
-from callosum.hosts.told import Actor, Before, Emitted, Settled, Told, Wondering
-from callosum.model import MAX_NAME, Call, Decision
-from callosum.redact import summarise
+from callosum.hosts.told import Actor, Asked, Before, Emitted, Settled, Told, Wondering
+from callosum.model import MAX_NAME, MAX_PURPOSE, Call, Decision
+from callosum.redact import said, summarise
+
+_MADE: Final = re.compile(r"\s*<[a-z]+[-_][a-z_-]+>")
+"""How a prompt begins that the host's program has made: a notice, the output of a command."""
 
 
 def name_at(payload: Mapping[str, Any], field: str) -> str:
@@ -80,8 +84,9 @@ def prompted(prompt: str, host: str, actor: Actor, but: str = "") -> tuple[Told,
 
     ``but``: a tool whose calls may still run.
     """
-    said = InputReceived(kept(prompt), host, actor.session, instance=actor.name, namespace=actor.namespace)
-    return Settled(actor, but=but), Emitted(said), Wondering(actor, prompt)
+    received = InputReceived(kept(prompt), host, actor.session, instance=actor.name, namespace=actor.namespace)
+    asked = (Asked(actor, said(prompt, MAX_PURPOSE)),) if prompt and not _MADE.match(prompt) else ()
+    return Settled(actor, but=but), Emitted(received), *asked, Wondering(actor, prompt)
 
 
 def kept(text: str) -> str:

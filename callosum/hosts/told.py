@@ -105,6 +105,13 @@ class Wondering(Struct, frozen=True):
     forgot: bool = False
 
 
+class Asked(Struct, frozen=True):
+    """A person typed a prompt: what the actor's calls serve until the next one."""
+
+    actor: Actor
+    prompt: str
+
+
 class Heard(Struct, frozen=True, kw_only=True):
     """Something else happened that the journal is to keep: ``what`` is the host's name of it."""
 
@@ -135,7 +142,7 @@ class Emitted(Struct, frozen=True):
     event: CorpusEvent
 
 
-Told: TypeAlias = Before | After | Ended | Closed | Settled | Wondering | Heard | Changed | Refused | Emitted
+Told: TypeAlias = Before | After | Ended | Closed | Settled | Asked | Wondering | Heard | Changed | Refused | Emitted
 
 
 class Answer(Struct, frozen=True):

@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Final
 
 from callosum.characters import escaped
-from callosum.model import Conflict, Kind, State, Verdict
-from callosum.policy.summary import LONGEST_PURPOSE, shown
+from callosum.model import MAX_PURPOSE, Conflict, Kind, State, Verdict
+from callosum.policy.summary import shown
 from callosum.redact import quote
 from callosum.rules.name import read_name
 from callosum.rules.opposites import SIDES, stance
@@ -199,7 +199,7 @@ def did(conflict: Conflict) -> str:
         form = "{who} wants"
     who = "This session" if conflict.own else name(conflict.instance)
     told = form.format(who=who, ago=since(conflict.age), tool=name(conflict.tool))
-    asked = f" (asked: {shown(conflict.purpose, LONGEST_PURPOSE + 2)})" if conflict.purpose else ""
+    asked = f" (asked: {shown(conflict.purpose, MAX_PURPOSE + 2)})" if conflict.purpose else ""
     if not conflict.summary:
         return f"{told}{'' if began or conflict.running else ' it'}{asked}."
     return f"{told}: {conflict.summary}{asked}."

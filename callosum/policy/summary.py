@@ -17,13 +17,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from callosum.characters import escaped, with_hidden
-from callosum.model import Entry
+from callosum.model import MAX_SUMMARY, Entry
 from callosum.redact import MARKER, quote
 
-LONGEST: Final = 160
-"""Longest summary, in characters."""
-LONGEST_PURPOSE: Final = 120
-"""Longest purpose, in characters, without its quotes."""
 _SHORT: Final = 60
 """Longest piece of a summary that has several, in characters."""
 _DEPTH: Final = 3
@@ -91,12 +87,12 @@ def kept_in(body: bytes) -> Kept:
 
 
 def summary_of(kept: Kept, key: str = "") -> str:
-    """Return what the action did in at most ``LONGEST`` characters; ``""`` where nothing is known of it.
+    """Return what the action did in at most ``MAX_SUMMARY`` characters; ``""`` where nothing is known of it.
 
     ``key`` is shown beside it, so what it says already is left out where other params tell more.
     """
     if kept.summary:
-        return shown(kept.summary, LONGEST - 2)
+        return shown(kept.summary, MAX_SUMMARY - 2)
     if not isinstance(kept.params, Mapping):
         return ""
     fields = _Fields(kept.params, key.lower())
@@ -189,7 +185,7 @@ def _edit(fields: _Fields) -> str:
 
 def _command(fields: _Fields) -> str:
     command = fields.first(_COMMANDS)
-    return shown(_uncut(command), LONGEST - 2) if command else ""
+    return shown(_uncut(command), MAX_SUMMARY - 2) if command else ""
 
 
 def _payment(fields: _Fields) -> str:
@@ -218,11 +214,11 @@ def _event(fields: _Fields) -> str:
 def _message(fields: _Fields) -> str:
     subject, text = fields.first(_SUBJECTS), fields.first(_TEXTS)
     if not text:
-        return shown(_uncut(subject), LONGEST - 2) if subject else ""
+        return shown(_uncut(subject), MAX_SUMMARY - 2) if subject else ""
     if not subject:
-        return shown(_uncut(text), LONGEST - 2)
+        return shown(_uncut(text), MAX_SUMMARY - 2)
     head = shown(_uncut(subject), _SHORT)
-    return f"{head}: {shown(_uncut(text), LONGEST - len(head) - 4)}"
+    return f"{head}: {shown(_uncut(text), MAX_SUMMARY - len(head) - 4)}"
 
 
 def _other(fields: _Fields) -> str:
@@ -251,9 +247,9 @@ def _count(number: int, of: str) -> str:
 
 def _fitted(line: str) -> str:
     """Return a summary that is no longer than it may be: whole pieces, and quotes that are closed."""
-    if len(line) <= LONGEST:
+    if len(line) <= MAX_SUMMARY:
         return line
-    kept = line[: LONGEST - 2].rstrip()
+    kept = line[: MAX_SUMMARY - 2].rstrip()
     return f'{kept}…"' if kept.count('"') % 2 else f"{kept}…"
 
 

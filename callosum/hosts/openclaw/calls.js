@@ -126,6 +126,7 @@ export class Calls {
             run: run === undefined ? undefined : nameOf(run),
             parent: parent === undefined ? undefined : `${this.#link.settings.instance}/${nameOf(parent)}`,
             origin: turns.originOf(run, ctx.sessionKey),
+            purpose: turns.purposeOf(run),
             after: turns.seenBy(run),
             // A direct call has no report: its lease is not to stand as long as the gateway.
             host: direct ? undefined : host,

@@ -135,6 +135,7 @@ export class Deliveries {
             pause: true,
             run: turn === undefined ? undefined : nameOf(turn),
             origin: turns.originOf(turn, session),
+            purpose: turns.purposeOf(turn),
             after: turns.seenBy(turn),
         });
     }

@@ -17,7 +17,7 @@ const LONGEST = 100_000;
 /** The highest tier of a call that the gate may classify from its summary. */
 const SUMMARISED = 2;
 /** What of a call only its decision needs. */
-const ASKING = ["pause", "wait", "schema", "host", "after", "rewrite", "deadline", "timeoutMs"];
+const ASKING = ["pause", "wait", "schema", "host", "after", "rewrite", "deadline", "timeoutMs", "summary", "purpose"];
 
 const now = () => Date.now() / 1000;
 

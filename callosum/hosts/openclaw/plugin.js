@@ -77,6 +77,7 @@ export function wire(api) {
     // --- turns -----------------------------------------------------------------------------------
     const begun = (event, ctx) => {
         const first = turns.seen(ctx);
+        turns.prompted(ctx, event.prompt);
         for (const [, name, code, signal] of first && ctx.trigger === "heartbeat"
             ? String(event.prompt ?? "").matchAll(EXEC_ENDED)
             : []) {

@@ -8,6 +8,8 @@ import { Bounded, nameOf } from "./names.js";
 
 const SESSIONS = 2000;
 const RUNS = 2000;
+/** Characters of a prompt that the gate is told. */
+const PURPOSE = 1000;
 
 export class Turns {
     #sessions = new Bounded(SESSIONS);
@@ -89,6 +91,18 @@ export class Turns {
         const run = this.run(runId);
         if (run.trigger !== undefined) return run.origin;
         return sessionKey ? this.#sessions.get(sessionKey)?.origin : undefined;
+    }
+
+    /** A person typed the prompt of the turn; what is fired by a clock serves no prompt. */
+    prompted(ctx, prompt) {
+        const run = this.#runs.get(ctx.runId);
+        if (run !== undefined && run.trigger === "user" && typeof prompt === "string" && prompt) {
+            run.purpose = prompt.slice(0, PURPOSE).toWellFormed();
+        }
+    }
+
+    purposeOf(runId) {
+        return this.run(runId).purpose;
     }
 
     /** The gate has answered a call of the turn with this decision. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -61,7 +62,9 @@ def overlapping(desk: Desk) -> str:
 
 def test_of_two_sessions_at_work_on_one_file_the_second_is_told(desk: Desk) -> None:
     assert overlapping(desk) == "by the second\n"
-    assert SENTENCE in desk.model.heard("first")
+    heard = desk.model.heard("first")
+    assert SENTENCE in heard
+    assert json.dumps('did: 1 line, "by the second" (asked: "Do the work of [[second]].")')[1:-1] in heard
     assert "[Callosum] Conflict" not in desk.model.heard("second")
     assert desk.outcomes() == [("Read", "done"), ("Read", "done"), ("Write", "done")]
     stopped = [entry for entry in desk.journal("intercept") if entry["verdict"] == "confirm"]

@@ -316,3 +316,56 @@ def test_a_sub_agent_of_codex_is_a_task(host: Hooked) -> None:
     assert [name for name, _ in tasks(host) if name.startswith("task.")] == [
         "task.created", "task.started", "task.stepCompleted", "task.completed",
     ]  # fmt: skip
+
+
+# --- what the calls serve -------------------------------------------------------------------------------
+
+
+def told_to(host: Hooked, session: str = "B") -> str:
+    """Return what another session is told that would do the same."""
+    denied = host.send(claude_code, call("PreToolUse", session=session, tool_use_id=f"{session}1"))
+    return str(denied["hookSpecificOutput"]["permissionDecisionReason"])
+
+
+def test_other_sessions_are_told_what_a_person_asked_for(host: Hooked) -> None:
+    host.send(claude_code, event("UserPromptSubmit", prompt="Ask Bob about\nlunch\u202e on Friday"))
+    host.send(claude_code, call("PreToolUse"))
+    sentence = told_to(host)
+    assert 'claude-code/A began just now (mcp__mail__send_email): "Lunch": "Shall we meet at noon' in sentence
+    assert sentence.endswith('(asked: "Ask Bob about lunch on Friday").')
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "<task-notification><task-id>x</task-id><status>completed</status></task-notification>",
+        "<local-command-stdout>done</local-command-stdout>",
+        "",
+    ],
+)
+def test_a_prompt_that_the_host_made_is_no_purpose(host: Hooked, made: str) -> None:
+    host.send(claude_code, event("UserPromptSubmit", prompt="Ask Bob"))
+    host.send(claude_code, event("UserPromptSubmit", prompt=made))
+    host.send(claude_code, call("PreToolUse"))
+    assert '(asked: "Ask Bob")' in told_to(host)
+
+
+def test_a_sub_agent_serves_what_its_session_was_asked_for(host: Hooked) -> None:
+    host.send(claude_code, event("UserPromptSubmit", prompt="Ask Bob"))
+    host.send(claude_code, call("PreToolUse", agent_id="helper"))
+    assert '(asked: "Ask Bob")' in told_to(host)
+
+
+def test_a_session_that_ended_serves_nothing_when_it_is_resumed(host: Hooked) -> None:
+    host.send(claude_code, event("UserPromptSubmit", prompt="Ask Bob"))
+    host.send(claude_code, event("SessionEnd", reason="exit"))
+    host.send(claude_code, call("PreToolUse"))
+    assert "asked" not in told_to(host)
+
+
+def test_a_purpose_holds_no_secret(host: Hooked) -> None:
+    secret = "ghp_0123456789abcdefghij0123456789abcdef"
+    host.send(claude_code, event("UserPromptSubmit", prompt=f"Log in with {secret} and ask Bob"))
+    host.send(claude_code, call("PreToolUse"))
+    assert "Log in with [redacted] and ask Bob" in told_to(host)
+    assert secret not in repr(host.gate.store.entries())

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from callosum.characters import is_shown
 from callosum.errors import ConfigError
 from callosum.journal import Rotation
-from callosum.model import Call, Decision, Verdict
-from callosum.policy.summary import HUNK, LONGEST, LONGEST_PURPOSE, Kept, hunk_of, kept_in, summary_of
+from callosum.model import MAX_PURPOSE, MAX_SUMMARY, Call, Decision, Verdict
+from callosum.policy.summary import HUNK, Kept, hunk_of, kept_in, summary_of
 from callosum.redact import summarise
 from tests.support.world import World, gate_time
 
@@ -315,6 +315,6 @@ def test_no_text_speaks_for_the_gate(mail: World, where: str, text: str) -> None
         assert line.startswith("| ")
         assert len(line) < 200
     for conflict in decision.conflicts:
-        assert len(conflict.summary) <= LONGEST
-        assert len(conflict.purpose) <= LONGEST_PURPOSE
+        assert len(conflict.summary) <= MAX_SUMMARY
+        assert len(conflict.purpose) <= MAX_PURPOSE
         assert conflict.summary.count('"') % 2 == 0

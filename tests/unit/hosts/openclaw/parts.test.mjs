@@ -191,6 +191,19 @@ test("a turn's folder is its own, else its session's, else the gateway's", () =>
     assert.equal(turns.cwdOf("another", "t"), "/gateway");
 });
 
+test("only what a person typed is what a turn serves", () => {
+    const turns = new Turns();
+    for (const [runId, trigger] of [["r1", "user"], ["r2", "heartbeat"], ["r3", "cron"]]) {
+        const ctx = { runId, sessionKey: "s", trigger };
+        turns.seen(ctx);
+        turns.prompted(ctx, `\ud800${"x".repeat(2000)}`);
+    }
+    assert.equal(turns.purposeOf("r1"), `\ufffd${"x".repeat(999)}`);
+    assert.equal(turns.purposeOf("r2"), undefined);
+    assert.equal(turns.purposeOf("r3"), undefined);
+    assert.equal(turns.purposeOf("r9"), undefined);
+});
+
 test("the model has seen an answer once it was asked again", () => {
     const turns = new Turns();
     turns.seen({ runId: "r", sessionKey: "s" });
