@@ -510,6 +510,24 @@ def test_whatever_the_summary_would_hide_is_looked_at(payloads: list[Any]) -> No
     assert [msgspec.json.decode(line[25:]) for line in done] == [summarise(payload, mode="full") for payload in read]
 
 
+def test_context_keys_make_no_line_suspect_but_what_stands_in_them_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keys = ["file:/srv/a8Kd93jFh27dkQ0pLx", f"doc:ghp_{'a8Kd93jF' * 4}aaaa"]
+    lines = [f'09:15:06 | lease.taken | {{"contextKeys":["{key}"],"tier":3}}\n'.encode() for key in keys]
+    found: list[list[int]] = []
+
+    def look(data: bytes) -> list[int]:
+        found.append(suspects(data))
+        return found[-1]
+
+    monkeypatch.setattr(loglines, "suspects", look)
+    first, second = loglines.finished(lines)
+    assert found == [[1]]
+    assert first == lines[0]
+    assert b"ghp_" not in second
+
+
 def test_places_in_the_journal_are_kept_and_make_no_line_suspect(monkeypatch: pytest.MonkeyPatch) -> None:
     place = 1_795_480_805_998_341
     ends = f'"id":{place},"cause":"{place}.0"}}\n'
