@@ -445,8 +445,8 @@ class Scope(Struct, frozen=True, gc=False):
     up on the keys, for sessions' acts of the same content, origin or contrary stance. ``floor`` is
     the lowest tier that counts in ``KeyView.latest`` (0: just the newest). ``live``: whether open, queued and unknown
     actions are needed. ``waits``: whether ``View.wanted`` is needed. ``durable``: the change must
-    survive power loss before ``transact`` returns. ``asks``: where it is given, ``KeyView.more`` may hold most of
-    the open actions of a key with very many.
+    survive power loss before ``transact`` returns. ``asks``: where it is given, ``KeyView.more`` holds open
+    actions by sort.
     """
 
     namespace: str
@@ -465,20 +465,22 @@ class Scope(Struct, frozen=True, gc=False):
 
 
 class More(Struct, frozen=True, gc=False):
-    """Open actions that a view does not show: all are in the call's way as ``action``, one of them, is.
+    """Open actions that a view holds by sort: all are in the call's way as ``action`` is, which stands for them.
 
-    ``ids`` are theirs, oldest first. ``KeyView.live`` shows the oldest and the newest ``LATEST`` of that sort.
+    ``ids`` and ``actions`` are theirs, oldest first.
     """
 
     action: Action
     ids: tuple[int, ...]
+    actions: tuple[Action, ...]
 
 
 class KeyView(Struct, frozen=True, gc=False):
     """One key of the scope, with every key that covers it or is covered by it.
 
     ``mark`` is this session's. ``live``: all queued, asked and open actions of anybody but those in ``more``, and of
-    the unknown ones at least the newest ``LATEST``; oldest first. ``more``: others of many of one sort.
+    the unknown ones at least the newest ``LATEST``; oldest first. ``more``: open actions by sort, which neither
+    ``live`` nor ``latest`` shows.
     ``latest``: the newest action of each other session that was neither failed nor cancelled, and
     behind it the newest that counts (tier ``floor`` or more, a mode that the key's meets) if that is
     another; newest change first, cut at ``LATEST``. ``own``: this session's newest; where nobody

@@ -45,12 +45,13 @@ from callosum.model import (
 from callosum.policy.answer import again, body_of, draft, entry_of, told_of
 from callosum.policy.ask import Ask, Case, Ruling, prints_of
 from callosum.policy.commitments import dated, ended_by
-from callosum.policy.evidence import Asking, Evidence, gather, gather_more, lost
+from callosum.policy.evidence import Asking, Evidence, Many, gather, gather_more, lost
 from callosum.policy.marks import (
     attempt_of,
     lately_told,
     moved,
     paused,
+    replaces,
     shown_enough,
     told_until,
     until_repeat,
@@ -110,6 +111,9 @@ def _unreported(ruling: Ruling, view: View) -> set[int]:
     """Return the ids of conflicting actions of host sessions that have no definite report."""
     shown = {conflict.id for conflict in ruling.decision.conflicts}
     places = [action for place in view.keys for action in (*place.live, *place.latest, *place.stale)]
+    for more in (more for place in view.keys for more in place.more):
+        if ruling.queued or not shown.isdisjoint(more.ids):
+            places += more.actions
     own = [place.own for place in view.keys if place.own is not None]
     earlier = [view.earlier] if view.earlier is not None else []
     return {
@@ -128,7 +132,7 @@ def _alone(view: View) -> bool:
     if view.twins or view.earlier is not None:
         return False
     for place in view.keys:  # noqa: SIM110 - on the way of every call
-        if place.live or place.latest or place.stale:
+        if place.live or place.latest or place.stale or place.more:
             return False
     return True
 
@@ -154,7 +158,13 @@ def _weigh(ask: Ask, view: View) -> Change:
         )
         for item in evidence
     ]
+    many = [
+        (one, verdict)
+        for one in (gather_more(asking, view, evidence, ask.waiter) if _is_crowded(view) else ())
+        if (verdict := cell(found.tier, one.item.kind, one.item.action.tier, found.cells)) is not Verdict.ALLOW
+    ]
     held = [item for item, verdict in cells if item.kind is Kind.HELD and verdict is not Verdict.ALLOW]
+    held += [one.item for one, _ in many if one.item.kind is Kind.HELD]
     note = ""
     if held and ask.waits:
         if not _deadlocks(held, view):
@@ -168,21 +178,37 @@ def _weigh(ask: Ask, view: View) -> Change:
         if was_told(ask, view, item) and (answer is not Verdict.CONFIRM or shown_enough(ask, view, item)):
             continue
         shown.append((item, answer))
+    more = 0
+    for one, verdict in many:
+        answer = paused(ask, view, one.item, verdict) if call.pause else verdict
+        unseen, others = _unseen(ask, view, one, pauses=answer is Verdict.CONFIRM)
+        shown += [(item, answer) for item in unseen]
+        more += others
     verdict = max((v for _, v in shown), key=_gravity, default=Verdict.ALLOW)
     floor = found.verdict
     confirmed = floor is Verdict.CONFIRM and lately_told(ask, view)
     if floor is not None and floor.gravity > verdict.gravity and not confirmed:
         verdict = floor
         note = note or _asked(found)
-    more = 0
-    for item, ids in gather_more(asking, view, evidence, ask.waiter) if _is_crowded(view) else ():
-        if cell(found.tier, item.kind, item.action.tier, found.cells) is not Verdict.ALLOW:
-            more += len(ids) - bisect_right(ids, told_until(ask, view, item))
     shown.sort(key=lambda pair: (-pair[0].kind.gravity, -pair[0].action.id))
     items = tuple(item for item, _ in shown)
     conflicts, details = told_of(view, items[:MOST_CONFLICTS], ask)
     case = Case(verdict, items, conflicts, tuple(evidence), note, more, details=details)
     return _needs_a_person(ask, view, case) if verdict.gravity >= Verdict.ASK.gravity else _conclude(ask, view, case)
+
+
+def _unseen(ask: Ask, view: View, many: Many, *, pauses: bool) -> tuple[list[Evidence], int]:
+    """Return the newest evidence of many actions that the session is to be told of, and how many more there are.
+
+    ``pauses``: the call is paused for it, so a change that replacing a file would undo may have to be shown again.
+    """
+    told = told_until(ask, view, many.item)
+    if pauses and replaces(ask, many.item):
+        again = many.each(many.actions, view.now)
+        return [item for item in again if item.action.id > told or not shown_enough(ask, view, item)], 0
+    first = bisect_right(many.ids, told)
+    newest = max(first, len(many.ids) - MOST_CONFLICTS)
+    return many.each(many.actions[newest:], view.now), newest - first
 
 
 def _asked(found: Classification) -> str:
@@ -194,7 +220,7 @@ def _asked(found: Classification) -> str:
 
 
 def _is_crowded(view: View) -> bool:
-    """Whether the view holds actions as numbers only."""
+    """Whether the view holds open actions by sort."""
     for place in view.keys:  # noqa: SIM110 - on the way of most calls
         if place.more:
             return True

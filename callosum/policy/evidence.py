@@ -14,7 +14,7 @@ When
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -182,7 +182,9 @@ def _last_look_at_remote(view: View, place: KeyView) -> int:
 
 
 def gather(asking: Asking, view: View, waiter: int = 0) -> list[Evidence]:
-    """All evidence against the call, unordered. Another kind replaces ``recent``, and ``held`` replaces ``stale``.
+    """All evidence of the actions shown against the call, unordered. ``gather_more`` has that of the others.
+
+    Another kind replaces ``recent``, and ``held`` replaces ``stale``.
 
     ``waiter`` is the id of the call's own place in the queue: only earlier waiters count then.
     """
@@ -223,24 +225,42 @@ def gather(asking: Asking, view: View, waiter: int = 0) -> list[Evidence]:
     return [e for e in heap.values() if e.kind is not Kind.RECENT or e.action.id not in graver]
 
 
-def gather_more(
-    asking: Asking, view: View, evidence: Sequence[Evidence], waiter: int = 0
-) -> list[tuple[Evidence, list[int]]]:
-    """Return the evidence of the actions that a view holds as numbers: one of each sort, and whose it is besides."""
-    found: list[tuple[Evidence, list[int]]] = []
+class Many(Struct, frozen=True, gc=False):
+    """Evidence of many actions of one sort: ``item`` is that of one which stands for them.
+
+    ``ids`` and ``actions`` are theirs, oldest first.
+    """
+
+    item: Evidence
+    ids: tuple[int, ...]
+    actions: tuple[Action, ...]
+
+    def each(self, actions: Iterable[Action], now: int) -> list[Evidence]:
+        """Return the evidence of some of the actions."""
+        item = self.item
+        return [replace(item, action=action, age=now - moment(action, now)) for action in actions]
+
+
+def gather_more(asking: Asking, view: View, evidence: Sequence[Evidence], waiter: int = 0) -> list[Many]:
+    """Return the evidence of the actions that a view holds by sort, as far as ``evidence`` has not got it."""
+    found: list[Many] = []
     counted: dict[tuple[Kind, int], set[int]] = {}
+    bare = [replace(place, live=(), latest=(), stale=(), more=()) for place in view.keys]
     for number, place in enumerate(view.keys):
         for more in place.more:
-            keys = [replace(other, live=(), latest=(), stale=(), more=()) for other in view.keys]
-            keys[number] = replace(keys[number], live=(more.action,))
-            for item in gather(asking, View(view.now, tuple(keys), ancestors=view.ancestors), waiter):
+            keys = (*bare[:number], replace(bare[number], live=(more.action,)), *bare[number + 1 :])
+            for item in gather(asking, View(view.now, keys, ancestors=view.ancestors), waiter):
+                ids, actions = more.ids, more.actions
                 known = counted.get((item.kind, item.place))
                 if known is None:
                     same = (e for e in evidence if e.kind is item.kind and e.place == item.place)
                     known = counted[item.kind, item.place] = {e.action.id for e in same}
-                ids = [id for id in more.ids if id not in known]
+                if not known.isdisjoint(ids):
+                    actions = tuple([action for action in actions if action.id not in known])
+                    ids = tuple([action.id for action in actions])
                 known.update(ids)
-                found.append((item, ids))
+                if ids:
+                    found.append(Many(item, ids, actions))
     return found
 
 

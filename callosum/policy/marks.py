@@ -266,6 +266,8 @@ def _worth_a_read(place: KeyView, view: View) -> bool:
     """Whether this read says more than the last one did: something changed in between."""
     if not place.mark.read or place.key.name[-1:] == "/":
         return True  # what changed in a tree is not looked up for who only looks
+    if any(not more.action.lock and unreported(more.action, view.now) for more in place.more):
+        return True
     if not (place.latest or place.live):
         return False
     newest = max((moment(a, view.now) for a in (*place.latest, *place.live)), default=0)

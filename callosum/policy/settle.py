@@ -15,6 +15,7 @@ session does not free the newer one.
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct
@@ -32,6 +33,7 @@ from callosum.model import (
     Event,
     Host,
     Key,
+    KeyView,
     Kind,
     Lease,
     LockResult,
@@ -279,7 +281,7 @@ def lock(who: Who, key: Key, tier: int, ttl: int, host: Host | None, view: View)
     settles, entries = lapses(view)
     mine = None
     holder = None
-    for action in (action for place in view.keys for action in place.live):
+    for action in (action for place in view.keys for action in _oldest(place)):
         if not leased(action, view.now) or not meets(key.mode, action.mode):
             continue
         if action.session == who.session:
@@ -312,6 +314,11 @@ def lock(who: Who, key: Key, tier: int, ttl: int, host: Host | None, view: View)
     opening = Opening(State.OPEN, view.now + ttl, host=host, lock=True, content=Content())
     lease = Lease(0, (view.now + ttl) / SECOND, ttl / SECOND)
     return Change(tuple(entries), opening, tuple(settles), answer=LockResult(acquired=True, lease=lease))
+
+
+def _oldest(place: KeyView) -> list[Action]:
+    """Return what is live on a key, of what the view holds by sort the oldest of each, in order."""
+    return sorted((*place.live, *[more.actions[0] for more in place.more]), key=attrgetter("id"))
 
 
 def held_by(action: Action, now: int) -> Conflict:
@@ -377,7 +384,7 @@ def renew(who: Who, ttl: int, view: View) -> Change:
         newer = any(
             other.id > action.id and other.session != who.session and other.tier >= Tier.MEDIUM
             for place in view.keys
-            for other in (*place.live, *place.latest)
+            for other in (*place.live, *place.latest, *[more.actions[-1] for more in place.more])
             if other.state not in (State.ASKED, State.CANCELLED)
         )
         if newer:

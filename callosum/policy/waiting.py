@@ -60,7 +60,7 @@ def _soonest(view: View, places: frozenset[int]) -> float | None:
     ends = [
         max(action.expires, action.limit if action.alive else 0)
         for place in view.keys
-        for action in place.live
+        for action in (*place.live, *[action for more in place.more for action in more.actions])
         if action.state in (State.OPEN, State.QUEUED) and action.id not in places
     ]
     left = [end - view.now for end in ends if end > view.now]

@@ -1,41 +1,51 @@
-"""Keys on which very many actions are open: what a view holds of them, so that no call pays for all of them.
+"""What is open on a key: weighed by sort, so that a decision pays little for each session that it meets.
 
-A thousand sessions may have an action open on one key. Most of these actions are in a call's way in just the same
-manner, so a view shows the newest of each sort and holds the others as numbers (``KeyView.more``). What an action
-was opened with never changes, so a process remembers it and asks the store only for the ids that are open and for
-the few actions that it shows.
+Most actions that are open on a key are in a call's way in just the same manner. A view holds all of one sort as a
+single ``More`` and shows in full only what differs for the call. What an action was opened with never changes, so a
+process remembers it and asks the store only which actions are open and until when.
 
 Two actions are of one sort for a call if all that evidence depends on is the same: tier, mode, state, whether it is
 a lock and whether its time has run out, how its content relates to the call's, and whose it is (the session's own,
-an ancestor's, one's that waits for this session). Only rewording is compared with the shown actions alone.
+an ancestor's, one's that waits for this session). With more than ``BOUND`` open actions rewording is not looked for.
 """
 
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callosum.model import LAPSED, LATEST, Action, Asks, Content, Host, More, State
-from callosum.rules.content import contrary
+from callosum.model import LAPSED, LATEST, Action, Asks, Content, Host, More, Scope, State
+from callosum.policy.admit import MOST_CONFLICTS
+from callosum.rules.content import contrary, near
 from callosum.stores.base import Probe
+from callosum.stores.keys import covering
+from callosum.stores.records import WAITS
+from callosum.stores.view import Fetched
 
 BOUND: Final = 32
-"""With more open actions than this on a key, a view shows only some of them."""
-_KEYS: Final = 64
+"""Number of open actions on a key among which a call is compared with all for rewording."""
+_KEYS: Final = 256
 """Number of keys whose open actions a process remembers at most."""
 _MOST: Final = 20_000
 """Number of actions that it remembers of one key at most."""
-_OWN, _OTHER_RUN, _OTHER_PROCESS, _ANCESTOR, _WAITS, _LAPSED, _FIRST_RELATION = (1 << at for at in range(7))
+_OWN, _OTHER_RUN, _OTHER_PROCESS, _ANCESTOR, _WAITS, _LAPSED, _NEAR, _FIRST_RELATION = (1 << at for at in range(8))
+_OPEN: Final = State.OPEN  # an enum's attributes are slow, and so is its hash
+_OPEN_STATES: Final = tuple(WAITS)
 
+Stamp = tuple[int, int, int]
+"""What can change of an open action: when it expires and when it was approved, behind its id."""
+Stamps = Callable[[Sequence[int]], Iterable[Stamp]]
+"""Returns the stamps of these actions as the store holds them now."""
 Fetch = Callable[[Sequence[int]], Iterable[Action]]
 """Returns these actions as the store holds them now, as found through the key."""
 _Sort = tuple[int, str, str, bool, bool]
 _Relation = tuple[int, bytes | str | tuple[bytes, bytes]]
-_Index = TypeVar("_Index", str, Host, _Relation)
+_Index = TypeVar("_Index", str, bytes, Host, _Relation)
 
 
 class Asker(Struct, frozen=True, gc=False):
@@ -49,139 +59,251 @@ class Asker(Struct, frozen=True, gc=False):
     probe: Probe
 
 
+class _Group:
+    """The actions of one sort. ``more`` is all of them for a view, until one changes."""
+
+    __slots__ = ("ids", "more")
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []
+        self.more: More | None = None
+
+
 class Crowd:
     """The open actions of one key, as this process last saw them."""
 
-    __slots__ = ("_actions", "_alike", "_hosts", "_sessions", "_soonest", "_sorts")
+    __slots__ = (
+        "_actions",
+        "_alike",
+        "_alive",
+        "_groups",
+        "_hosts",
+        "_ids",
+        "_sessions",
+        "_soonest",
+        "_stamps",
+        "_texts",
+        "before",
+    )
 
     def __init__(self) -> None:
+        self._ids: Sequence[int] = []
+        self._stamps: set[Stamp] = set()
         self._actions: dict[int, Action] = {}
-        self._sorts: dict[_Sort, list[int]] = {}
+        self._groups: dict[_Sort, _Group] = {}
         self._sessions: dict[str, set[int]] = {}
         self._alike: dict[_Relation, set[int]] = {}
+        self._texts: dict[bytes, set[int]] = {}
         self._hosts: dict[Host, set[int]] = {}
+        self._alive: dict[Host, bool | None] = {}
         self._soonest = 0
+        self.before: dict[int, int] = {}
+        """By id the action that its session had on the key before it, of those that have one."""
 
     def __len__(self) -> int:
         return len(self._actions)
 
-    def view(self, asker: Asker, ids: Sequence[int], fetch: Fetch) -> tuple[list[Action], tuple[More, ...]]:
+    def note(self, id: int, before: int) -> None:
+        """Note which action a session had on the key before one that is being fetched; 0 for none."""
+        if before:
+            self.before[id] = before
+
+    def __contains__(self, id: int) -> bool:
+        return id in self._actions
+
+    def __getitem__(self, id: int) -> Action:
+        return self._actions[id]
+
+    def view(
+        self, asker: Asker, ids: Sequence[int], fetch: Fetch, stamps: Stamps
+    ) -> tuple[list[Action], tuple[More, ...]]:
         """Return which of the open actions ``ids`` a view shows, oldest first, and the others."""
-        fresh = self._update(ids, fetch)
+        if ids != self._ids:
+            self._update(ids, fetch)
+        if self._hosts:
+            self._look_at_hosts(asker.probe)
         special = self._special(asker)
-        lapsed = self._lapsed(asker, fresh, fetch)
+        lapsed = self._lapsed(asker.now, stamps) if asker.now >= self._soonest else ()
+        found, more = self._shown(special, lapsed)
+        told = [*found]  # no more of a sort are told of
+        for one in more:
+            told += (one.ids[0], *one.ids[-MOST_CONFLICTS:])
+        if self._renew(stamps(told)):
+            found, more = self._shown(special, lapsed)
+        return [self._actions[id] for id in found], tuple(more)
+
+    def _shown(self, special: dict[int, int], lapsed: Sequence[int]) -> tuple[list[int], list[More]]:
+        """Return the ids of the actions that a view shows, and the others."""
         for id in lapsed:
             special[id] = special.get(id, 0) | _LAPSED
         shown = set(lapsed[-LAPSED:])
         more: list[More] = []
-        for sorted_ids, bits in self._groups(special):
-            first = self._actions[sorted_ids[0]]
-            whole = first.state is State.QUEUED or (first.state is State.ASKED and bits & _OWN)
-            if whole or len(sorted_ids) <= LATEST + 1:
-                shown.update(sorted_ids)
+        for sort, group in self._groups.items():
+            ids = group.ids
+            apart = special.keys() & ids if special else ()
+            if sort[2] == "queued":
+                shown.update(ids)
+            elif not apart:
+                more.append(group.more or self._gathered(group))
+            else:
+                plain = [id for id in ids if id not in apart]
+                if plain:
+                    more.append(self._more(plain))
+                self._show_apart(sort, sorted(apart), special, shown, more)
+        return sorted(shown), more
+
+    def _show_apart(
+        self, sort: _Sort, ids: list[int], special: dict[int, int], shown: set[int], more: list[More]
+    ) -> None:
+        """Show what differs for the call: of very many that differ alike the oldest and the newest."""
+        alike: dict[int, list[int]] = {}
+        for id in ids:
+            alike.setdefault(special[id], []).append(id)
+        for bits, some in alike.items():
+            if len(some) <= LATEST + 1 or (sort[2] == "asked" and bits & _OWN):
+                shown.update(some)
                 continue
-            shown.update(sorted_ids[-LATEST:], sorted_ids[:1])
-            rest = [id for id in sorted_ids[1:-LATEST] if id not in shown]
+            shown.update(some[-LATEST:], some[:1])
+            rest = [id for id in some[1:-LATEST] if id not in shown]
             if rest:
-                more.append(More(_sample(self._actions[rest[-1]], asker.asks.content), tuple(rest)))
-        self._add(fetch([id for id in sorted(shown) if id not in fresh]))
-        return [self._actions[id] for id in sorted(shown)], tuple(more)
+                more.append(self._more(rest, self._actions[rest[-1]]))
+
+    def _gathered(self, group: _Group) -> More:
+        found = group.more = self._more(group.ids)
+        return found
+
+    def _more(self, ids: Sequence[int], sample: Action | None = None) -> More:
+        """Return actions of one sort; ``sample`` stands for them, by default one whose text is like no other's."""
+        actions = tuple(map(self._actions.__getitem__, ids))
+        if sample is None:
+            sample = actions[-1]
+            if sample.content.words:
+                sample = replace(sample, content=replace(sample.content, words=b""))
+        return More(sample, tuple(ids), actions)
 
     # --- what is open ---
 
-    def _update(self, ids: Sequence[int], fetch: Fetch) -> set[int]:
-        """Forget what is no longer open and learn what is new; return the ids that were fetched."""
-        known = self._actions
-        there = set(ids)
+    def _update(self, ids: Sequence[int], fetch: Fetch) -> None:
+        """Forget what is no longer open and learn what is new."""
+        known, there = self._actions, set(ids)
         for id in known.keys() - there:
             self._remove(known[id])
-        new = [id for id in ids if id not in known]
-        if new:
-            self._add(fetch(new))
-        return set(new)
+        if new := sorted(there - known.keys()):
+            for action in fetch(new):
+                self._put(action)
+        self._ids = ids
 
-    def _add(self, actions: Iterable[Action]) -> None:
-        for action in actions:
-            id = action.id
-            old = self._actions.get(id)
-            self._soonest = min(self._soonest, action.expires)
-            if old is not None and _sort_of(old) == _sort_of(action):
-                self._actions[id] = action
-                continue
-            if old is not None:
-                self._remove(old)
-            self._actions[id] = action
-            insort(self._sorts.setdefault(_sort_of(action), []), id)
-            self._sessions.setdefault(action.session, set()).add(id)
-            for relation in _relations(action.content):
-                self._alike.setdefault(relation, set()).add(id)
-            if action.host is not None:
-                self._hosts.setdefault(action.host, set()).add(id)
+    def _renew(self, stamps: Iterable[Stamp]) -> bool:
+        """Take in until when actions are open; return True if anything has changed."""
+        new = set(stamps) - self._stamps
+        if not new:
+            return False
+        changed = False
+        for id, expires, approved in new:
+            action = self._actions[id]
+            if action.expires != expires or action.approved != approved:
+                self._stamps.discard(_stamp_of(action))
+                self._put(replace(action, expires=expires, approved=approved))
+                changed = True
+        self._stamps |= new
+        return changed
+
+    def _put(self, action: Action) -> None:
+        """Remember an action as it is now."""
+        id = action.id
+        self._soonest = min(self._soonest, action.expires)
+        is_new = id not in self._actions
+        self._actions[id] = action
+        group = self._groups.setdefault(_sort_of(action), _Group())
+        group.more = None
+        if not is_new:
+            return
+        insort(group.ids, id)
+        self._sessions.setdefault(action.session, set()).add(id)
+        for relation in _relations(action.content):
+            self._alike.setdefault(relation, set()).add(id)
+        if action.content.words and action.content.repeats:
+            self._texts.setdefault(action.content.numbers, set()).add(id)
+        if action.host is not None:
+            self._hosts.setdefault(action.host, set()).add(id)
 
     def _remove(self, action: Action) -> None:
         id = action.id
         del self._actions[id]
+        self.before.pop(id, None)
+        self._stamps.discard(_stamp_of(action))
         sort = _sort_of(action)
-        self._sorts[sort].remove(id)
-        if not self._sorts[sort]:
-            del self._sorts[sort]
+        group = self._groups[sort]
+        group.ids.remove(id)
+        group.more = None
+        if not group.ids:
+            del self._groups[sort]
         _discard(self._sessions, action.session, id)
         for relation in _relations(action.content):
             _discard(self._alike, relation, id)
+        _discard(self._texts, action.content.numbers, id)
         if action.host is not None:
             _discard(self._hosts, action.host, id)
 
-    def _lapsed(self, asker: Asker, fresh: set[int], fetch: Fetch) -> list[int]:
-        """Return the ids of the actions whose time has run out, oldest first."""
-        now = asker.now
-        alive = {host: asker.probe(host) for host in self._hosts}
-        dead = [id for host, ids in self._hosts.items() if alive[host] is False for id in ids]
-        gone = {id for id in dead if self._actions[id].state is State.OPEN}
-        if now >= self._soonest:
-            due = [a for a in self._actions.values() if now >= _end(a, alive)]
-            again = [a.id for a in due if a.id not in fresh]
-            if again:  # they may have been renewed
-                self._add(fetch(again))
-                fresh.update(again)
-                due = [a for a in self._actions.values() if now >= _end(a, alive)]
-            gone.update(a.id for a in due)
-            self._soonest = min((a.expires for a in self._actions.values()), default=now)
-        return sorted(gone)
+    def _look_at_hosts(self, probe: Probe) -> None:
+        """Learn which of the host processes live."""
+        alive = {host: probe(host) for host in self._hosts}
+        if alive != self._alive:
+            for host, ids in self._hosts.items():
+                for id in ids:
+                    action = self._actions[id]
+                    if action.state is _OPEN and action.alive is not alive[host]:
+                        self._put(replace(action, alive=alive[host]))
+            self._alive = alive
+            self._soonest = 0
 
-    # --- sorts ---
+    def _lapsed(self, now: int, stamps: Stamps) -> list[int]:
+        """Return the ids of the actions whose time has run out, oldest first."""
+        due = [id for id, action in self._actions.items() if now >= _end(action)]
+        if due:
+            self._renew(stamps(due))
+        self._soonest = min(map(_end, self._actions.values()), default=now)
+        return sorted([id for id in due if now >= _end(self._actions[id])])
 
     def _special(self, asker: Asker) -> dict[int, int]:
         """Return how actions differ for this call from others of their sort: bits by id."""
-        asks = asker.asks
+        asks, sessions = asker.asks, self._sessions
         bits: dict[int, int] = {}
-        for id in self._sessions.get(asker.session, ()):
+        for id in sessions.get(asker.session, ()):
             action = self._actions[id]
             other_run = asks.run and action.run and asks.run != action.run
             other_process = asks.host and action.host and asks.host != action.host
             bits[id] = _OWN | (_OTHER_RUN if other_run else 0) | (_OTHER_PROCESS if other_process else 0)
-        for sessions, bit in ((asker.family, _ANCESTOR), (asker.wanted, _WAITS)):
-            for session in sessions:
-                for id in self._sessions.get(session, ()):
+        for names, bit in ((asker.family, _ANCESTOR), (asker.wanted, _WAITS)):
+            for session in names:
+                for id in sessions.get(session, ()):
                     bits[id] = bits.get(id, 0) | bit
-        for relation in _relations(replace(asks.content, stance=contrary(asks.content.stance))):
-            for id in self._alike.get(relation, ()):
+        content, alike = asks.content, self._alike
+        for relation in _relations(content, contrary(content.stance)):
+            for id in alike.get(relation, ()):
                 bits[id] = bits.get(id, 0) | _FIRST_RELATION << relation[0]
+        if content.words and content.repeats and len(self._actions) <= BOUND:
+            for id in self._texts.get(content.numbers, ()):
+                if near(content, self._actions[id].content):
+                    bits[id] = bits.get(id, 0) | _NEAR
         return bits
 
-    def _groups(self, special: dict[int, int]) -> Iterator[tuple[list[int], int]]:
-        """Yield the ids of each sort, oldest first, with its bits."""
-        for ids in self._sorts.values():
-            apart: dict[int, list[int]] = {}
-            for id in sorted(special.keys() & ids) if special else ():
-                apart.setdefault(special[id], []).append(id)
-            if apart:
-                plain = [id for id in ids if id not in special]
-                if plain:
-                    yield plain, 0
-                for bits, group in apart.items():
-                    yield group, bits
-            else:
-                yield ids, 0
+
+def hold_by_sort(fetched: Fetched, scope: Scope, asker: Asker, crowds: Crowds, space: str) -> None:
+    """Hold by sort what is open on the keys of a scope and above them, where all of that was fetched.
+
+    ``space`` is what the crowds of a namespace begin with.
+    """
+    for name in dict.fromkeys(name for key in scope.keys for name in covering(key.name)):
+        acts = fetched.acts.get(name)
+        ids = sorted([id for id, action in acts.items() if action.state in _OPEN_STATES]) if acts else ()
+        if acts and ids and name not in fetched.more:
+            crowd = crowds.take(space + name)
+            fetch = partial(map, acts.__getitem__)
+            _, more = crowd.view(asker, ids, fetch, partial(stamps_of, fetch))
+            crowds.keep(space + name, crowd)
+            if more:
+                fetched.more[name] = more
 
 
 class Crowds:
@@ -212,35 +334,37 @@ class Crowds:
 # --- words ------------------------------------------------------------------------------------------
 
 
+def _stamp_of(action: Action) -> Stamp:
+    return action.id, action.expires, action.approved
+
+
+def stamps_of(fetch: Fetch, ids: Sequence[int]) -> Iterable[Stamp]:
+    """Return the stamps of actions that are to be fetched as a whole."""
+    return map(_stamp_of, fetch(ids))
+
+
 def _sort_of(action: Action) -> _Sort:
     return action.tier, action.mode.value, action.state.value, action.lock, action.content.repeats
 
 
-def _relations(content: Content) -> list[_Relation]:
-    """Return by what another content can be the same as this one, or contrary to it."""
+def _relations(content: Content, stance: str | None = None) -> list[_Relation]:
+    """Return by what another content can be the same as this one, or has ``stance`` if one is given."""
     text = (content.words, content.numbers) if content.words else b""
     found: tuple[_Relation, ...] = (
         (0, content.digest),
         (1, content.whole),
         (2, content.origin),
-        (3, content.stance),
+        (3, content.stance if stance is None else stance),
         (4, text),
     )
     return [relation for relation in found if relation[1]]
 
 
-def _end(action: Action, alive: dict[Host, bool | None]) -> int:
-    """Return the moment at which the action's time runs out, as ``lapsed`` has it for a host that is not dead."""
-    kept = action.host is not None and alive.get(action.host)
-    return max(action.expires, action.limit) if kept else action.expires
-
-
-def _sample(action: Action, content: Content) -> Action:
-    """Return the action as one of its sort: without its text, unless that is the call's own."""
-    theirs = action.content
-    if not theirs.words or (theirs.words, theirs.numbers) == (content.words, content.numbers):
-        return action
-    return replace(action, content=replace(theirs, words=b""))
+def _end(action: Action) -> int:
+    """Return the moment at which the action's time runs out, as ``lapsed`` has it."""
+    if action.alive is None or action.state is not _OPEN:
+        return action.expires
+    return max(action.expires, action.limit) if action.alive else 0
 
 
 def _discard(index: dict[_Index, set[int]], at: _Index, id: int) -> None:

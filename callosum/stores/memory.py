@@ -37,6 +37,7 @@ from callosum.model import (
 from callosum.policy.commitments import COMMITTED, counts, found_on
 from callosum.process import alive
 from callosum.stores.base import KEY_USED, LOOK_BACK, Clock, Health, Kin, Nearby, Probe, Request
+from callosum.stores.crowd import Asker, Crowds, hold_by_sort
 from callosum.stores.keys import covering
 from callosum.stores.neighbours import around
 from callosum.stores.records import LIVE, REMEMBERED, Record, acted, finished, happened, probed
@@ -83,6 +84,7 @@ class MemoryStore:
         self._clock = clock
         self._probe = probe
         self._held = _Held({}, {}, {}, {}, {})
+        self._crowds = Crowds()
         self._gates: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -95,10 +97,11 @@ class MemoryStore:
     def _run(self, scope: Scope, step: Callable[[View], Change]) -> Applied | Exception:
         before = self._held.copy()
         try:
-            view = _Look(self._held, scope, self._now(), self._probe).view()
+            view = _Look(self._held, scope, self._now(), self._probe).view(self._crowds)
             return _apply(self._held, scope, step(view), view)
         except Exception as error:  # noqa: BLE001 - it fails alone, and is handed to the one who asked
             self._held = before
+            self._crowds.forget()
             return error
 
     def _now(self) -> int:
@@ -379,19 +382,25 @@ class _Look:
         """Newest first."""
         self.probe = probe
 
-    def view(self) -> View:
+    def view(self, crowds: Crowds) -> View:
         scope, held = self.scope, self.held
         known = held.sessions.get((scope.namespace, scope.session), _Session())
         found = self._found(scope.find) if scope.find is not None else None
         repeated = found.supersedes if found is not None else ()
+        fetched = self.fetched(scope.continues or known.continues)
+        ancestors = chain(scope.parent or known.parent, lambda name: self._session(name).parent)
+        wanted = self._waiting_for_mine() if scope.waits else ()
+        if scope.asks is not None and scope.live:
+            asker = Asker(scope.session, scope.asks, self.now, ancestors, wanted, self.probe)
+            hold_by_sort(fetched, scope, asker, crowds, f"{scope.namespace}\0")
         return View(
             now=self.now,
-            keys=views(self.fetched(scope.continues or known.continues), scope),
+            keys=views(fetched, scope),
             earlier=next((act.action for act in self.acts if scope.call is not None and act.call == scope.call), None),
             found=found,
             twins=twins(((act.action, act.prints) for act in self.acts), scope),
-            ancestors=chain(scope.parent or known.parent, lambda name: self._session(name).parent),
-            wanted=self._waiting_for_mine() if scope.waits else (),
+            ancestors=ancestors,
+            wanted=wanted,
             superseded=tuple(action for action in self.actions if action.id in repeated),
             observe_until=held.observe,
             bodies=held.bodies,

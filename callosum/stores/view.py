@@ -6,6 +6,7 @@ An engine fetches whatever can matter to the scope in its own way and may bring 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -43,7 +44,7 @@ class Fetched(Struct, frozen=True):
 
     ``acts``: actions by the key through which they are found, then by id. ``marks``: marks of the scope's session and
     of those it continues, by key and session. ``before``: the sessions that it continues, nearest first. ``more``:
-    by key, the open actions of very many that were not fetched.
+    by key, open actions by sort; ``acts`` may lack them.
 
     Of each key of the scope, of every tree above it and of what it is a facet of: live actions, the newest
     act of each other session that acted last and, where that does not count (``counts``), the newest that does; this
@@ -66,6 +67,10 @@ class Fetched(Struct, frozen=True):
         """Add an action as it is found through ``action.key``."""
         self.on(action.key)[action.id] = action
 
+    def names(self) -> list[str]:
+        """Return the keys on which anything was fetched, sorted."""
+        return sorted({*self.acts, *self.more} if self.more else self.acts)
+
     def newest(self, key: str) -> Sequence[Action]:
         """Return the actions that were fetched on a key, newest first."""
         found = self.acts.get(key, {})
@@ -74,7 +79,7 @@ class Fetched(Struct, frozen=True):
 
 def views(fetched: Fetched, scope: Scope) -> tuple[KeyView, ...]:
     """Return the views of the scope's keys."""
-    names = sorted(fetched.acts)
+    names = fetched.names()
     return tuple([key_view(fetched, scope, key, names) for key in scope.keys])
 
 
@@ -97,7 +102,7 @@ def key_view(fetched: Fetched, scope: Scope, key: Key, names: Sequence[str]) -> 
         every: list[Action] = []
         behind: dict[tuple[str, str], Action] = {}
         for other in below:
-            first, hidden, mine = _sorted_out(acts[other], me, key.mode, floor, live)
+            first, hidden, mine = _sorted_out(acts.get(other, {}), me, key.mode, floor, live)
             every += first
             behind.update(hidden)
             if first and key.mode is _WRITE:
@@ -111,11 +116,11 @@ def key_view(fetched: Fetched, scope: Scope, key: Key, names: Sequence[str]) -> 
         looked = _look_from_above(fetched, me, name)
         if looked:
             mark, is_above = replace(mark, read=looked), True
+    more = _by_sort(fetched, (*around, *below), live, latest) if fetched.more else ()
     if len(live) > 1:
         live.sort(key=_id)
     if len(latest) > 1:
         latest.sort(key=_changed, reverse=True)
-    more = [one for other in (*around, *below) for one in fetched.more.get(other, ())] if fetched.more else ()
     return KeyView(
         key,
         mark,
@@ -124,8 +129,36 @@ def key_view(fetched: Fetched, scope: Scope, key: Key, names: Sequence[str]) -> 
         own,
         tuple([stale[id] for id in sorted(stale, reverse=True)[:LATEST]]) if stale else (),
         is_above,
-        tuple(more),
+        more,
     )
+
+
+def _by_sort(fetched: Fetched, names: Sequence[str], live: list[Action], latest: list[Action]) -> tuple[More, ...]:
+    """Return the open actions by sort, and take them out of what is shown.
+
+    An action that is found through several of the keys is shown in full instead, through each of them.
+    """
+    sorts = [(name, more) for name in names for more in fetched.more.get(name, ())]
+    if not sorts:
+        return ()
+    ids = set().union(*[more.ids for _, more in sorts])
+    if len(ids) == sum([len(more.ids) for _, more in sorts]) and ids.isdisjoint([one.id for one in (*live, *latest)]):
+        return tuple([more for _, more in sorts])
+    places = {(id, name) for name, more in sorts for id in more.ids}
+    live[:] = [action for action in live if (action.id, action.key) not in places]
+    latest[:] = [action for action in latest if (action.id, action.key) not in places]
+    places.update([(action.id, action.key) for action in (*live, *latest)])
+    times = Counter([id for id, _ in places])
+    found: list[More] = []
+    for _, more in sorts:
+        once = tuple([action for action in more.actions if times[action.id] == 1])
+        if len(once) < len(more.ids):
+            live += [action for action in more.actions if times[action.id] > 1]
+        if once:
+            found.append(More(more.action, tuple([action.id for action in once]), once))
+    order = {name: place for place, name in enumerate(names)}
+    live.sort(key=lambda action: order[action.key])
+    return tuple(found)
 
 
 def related(key: Key, names: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

@@ -1,7 +1,7 @@
 """Any sequence of calls, reports, crashes and pauses: a view that shows a few open actions decides as one that shows all.
 
-The machine of ``test_machine`` with many sessions on one key, over two SQLite stores. One of them takes any key with
-more than one open action for crowded and shows of each sort two; the other shows all.
+The machine of ``test_machine`` with many sessions on one key, over two SQLite stores. One of them holds open actions by
+sort and shows of those that differ for a call two of a sort; the other shows all.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 from msgspec.structs import replace
 
 from callosum.model import Action, Applied, More
-from callosum.policy import admit
 from callosum.stores import crowd
 from callosum.stores.base import Request
-from callosum.stores.crowd import Asker, Crowd, Fetch
-from callosum.stores.sqlite import SqliteStore, look
+from callosum.stores.crowd import Asker, Crowd, Fetch, Stamps
+from callosum.stores.sqlite import SqliteStore
 from tests.property.test_machine import Gates, sequences
 from tests.support.world import World
 
@@ -42,9 +41,11 @@ class Full(SqliteStore):
 class Watched(Crowd):
     """Notes that it left something out."""
 
-    def view(self, asker: Asker, ids: Sequence[int], fetch: Fetch) -> tuple[list[Action], tuple[More, ...]]:
+    def view(
+        self, asker: Asker, ids: Sequence[int], fetch: Fetch, stamps: Stamps
+    ) -> tuple[list[Action], tuple[More, ...]]:
         global left_out  # noqa: PLW0603 - hypothesis makes the machines
-        found = super().view(asker, ids, fetch)
+        found = super().view(asker, ids, fetch, stamps)
         left_out += bool(found[1])
         return found
 
@@ -55,10 +56,8 @@ class Crowded(Gates):
     def __init__(self) -> None:
         super().__init__()
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr(look, "BOUND", 1)
         self.patch.setattr(crowd, "LATEST", 1)
         self.patch.setattr(crowd, "Crowd", Watched)
-        self.patch.setattr(admit, "MOST_CONFLICTS", 1)  # no more than are shown of each sort
         self.model.gate.close()
         self.full = Path(tempfile.mkdtemp(prefix="callosum-"))
         living = self.model.living

@@ -25,13 +25,12 @@ from callosum.model import (
     Key,
     KeyView,
     Mode,
-    More,
     Scope,
     State,
     View,
 )
 from callosum.stores.base import Probe
-from callosum.stores.crowd import BOUND, Asker, Crowds
+from callosum.stores.crowd import BOUND, Asker, Crowd, Crowds, Stamp
 from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.link import Row
@@ -94,6 +93,7 @@ _LIVE: Final = (
     f"where key = k.name and open = 0 order by id desc limit {LATEST}) l{_THEIRS}"
 )
 _OPEN_IDS: Final = "select string_agg(id::text, ',' order by id) from live where key = %s and open > 0"
+_STAMPS: Final = "select seq, coalesce(expires, 0), coalesce(approved, 0) from journal where seq = any(%s::bigint[])"
 _BY_NUMBERS: Final = f"select {ACTION}, {_PARAMS} from journal j where j.seq = any(%(ids)s::bigint[])"
 _BELOW_LIVE: Final = (
     f"{_LIVING}select key, id from live where key >= %(low)s and key < %(high)s "
@@ -253,6 +253,7 @@ class Look:
         self._sent: list[Answer] = []
         self._below: list[Answer] = []
         self._fetched: Fetched
+        self._crowds: dict[str, Crowd] = {}
 
     # --- asking ---
 
@@ -374,15 +375,18 @@ class Look:
         before: list[str] = []
         fetched = self._fetched = Fetched({}, {}, before)
         living: dict[str, list[Row]] = {}
+        marks: list[Row] = []
         hiding: list[Row] = []
         for answer in self._sent:
             for row in answer.fetchall():
                 if row[0] == "m":
-                    self._add_mark(row, bare(row[1], space), hiding)
+                    marks.append(row)
                 else:
                     living.setdefault(row[1], []).append(row)
         for name, rows in living.items():
             self._add_live(name, bare(name, space), rows)
+        for mark in marks:
+            self._add_mark(mark, bare(mark[1], space), hiding)
         if self._kin is not None:
             inherited = self._kin[1].fetchall()
             before += dict.fromkeys(row[_MARK_AT] for row in inherited)
@@ -400,6 +404,8 @@ class Look:
                     fetched.marks.setdefault((shown, row[_MARK_AT]), mark_of(row[_MARK_AT:_ACTION_AT]))
         if hiding:
             self._walk(hiding)
+        for shown, crowd in self._crowds.items():
+            self.memory.crowds.keep(scoped(space, shown), crowd)
         return views(fetched, self.scope)
 
     def _add_mark(self, row: Row, shown: str, hiding: list[Row]) -> None:
@@ -412,8 +418,10 @@ class Look:
 
     def _add_act(self, row: Row, shown: str, hiding: list[Row]) -> None:
         """Adds a session's newest action; ``hiding`` gets the rows behind which older ones may count."""
-        action = action_of(row, _ACTION_AT, shown, self._probe)
-        self._fetched.add(action)
+        action = self._act(shown, row[_ACTION_AT])
+        if action is None:
+            action = action_of(row, _ACTION_AT, shown, self._probe)
+            self._fetched.add(action)
         scope = self.scope
         if (action.tier < scope.floor or action.mode is Mode.APPEND) and action.session != scope.session:
             hiding.append(row)
@@ -421,30 +429,49 @@ class Look:
     def _add_live(self, name: str, shown: str, rows: Sequence[Row]) -> None:
         """Adds what is live on a key."""
         fetched = self._fetched
-        if self._asker is not None and len(rows) > BOUND:
-            lost = [row for row in rows if row[_ACTION_AT + 6] == "unknown"]
-            if len(rows) - len(lost) > BOUND:
-                found, fetched.more[shown] = self._crowd(name, shown, self._asker)
-                for action in found:
-                    fetched.add(action)
-                rows = lost
-        there = fetched.acts.get(shown, {})
+        if self._asker is not None:
+            open_ = {row[_ACTION_AT]: row for row in rows if row[_ACTION_AT + 6] != "unknown"}
+            if open_:
+                self._add_open(name, shown, open_, self._asker)
+                rows = [row for row in rows if row[_ACTION_AT] not in open_]
         for row in rows:
-            if row[_ACTION_AT] not in there:
-                fetched.add(self._living(row, shown))
+            fetched.add(self._living(row, shown))
 
-    def _crowd(self, name: str, shown: str, asker: Asker) -> tuple[list[Action], tuple[More, ...]]:
-        """What is shown of very many open actions on a key."""
+    def _add_open(self, name: str, shown: str, rows: dict[int, Row], asker: Asker) -> None:
+        """Adds what is open on a key, by sort; of more than ``BOUND`` actions ``rows`` are the newest."""
 
         def fetch(ids: Sequence[int]) -> list[Action]:
-            rows = self.line.fetch(_BY_NUMBERS, {"ids": list(ids), "me": self.scope.session}) if ids else ()
-            return [self._with_params(action_of(row, 0, shown, self._probe), row[ACTION_WIDTH]) for row in rows]
+            found: list[Sequence[Any]] = [rows[id][_ACTION_AT:] for id in ids if id in rows]
+            if len(found) < len(ids):
+                missing = [id for id in ids if id not in rows]
+                found += self.line.fetch(_BY_NUMBERS, {"ids": missing, "me": self.scope.session})
+            return [action_of(row, 0, shown, self._probe) for row in found]
 
-        ((ids,),) = self.line.fetch(_OPEN_IDS, (name,))
-        crowd = self.memory.crowds.take(name)
-        found = crowd.view(asker, _numbers(f"[{ids or ''}]"), fetch)
-        self.memory.crowds.keep(name, crowd)
-        return found
+        def stamps(ids: Sequence[int]) -> list[Stamp]:
+            found = [rows[id] for id in ids if id in rows]
+            known = [(row[_ACTION_AT], row[_ACTION_AT + 8] or 0, row[_ACTION_AT + 13] or 0) for row in found]
+            if len(found) < len(ids):
+                known += self.line.fetch(_STAMPS, ([id for id in ids if id not in rows],))
+            return known
+
+        ids = sorted(rows)
+        if len(rows) > BOUND:
+            ((text,),) = self.line.fetch(_OPEN_IDS, (name,))
+            ids = _numbers(f"[{text or ''}]")
+        crowd = self._crowds[shown] = self.memory.crowds.take(name)
+        found, more = crowd.view(asker, ids, fetch, stamps)
+        for action in found:
+            row = rows.get(action.id)
+            self._fetched.add(self._with_params(action, row[_MORE_AT]) if row is not None else action)
+        if more:
+            self._fetched.more[shown] = more
+
+    def _act(self, shown: str, id: int) -> Action | None:
+        """An action that was found on a key."""
+        crowd = self._crowds.get(shown)
+        if crowd is not None and id in crowd:
+            return crowd[id]
+        return self._fetched.acts.get(shown, {}).get(id)
 
     def _living(self, row: Row, shown: str) -> Action:
         return self._with_params(action_of(row, _ACTION_AT, shown, self._probe), row[_MORE_AT])
@@ -455,7 +482,7 @@ class Look:
 
     def _walk(self, hiding: Sequence[Row]) -> None:
         """Fetches each session's newest action that counts behind one that does not."""
-        scope, acts = self.scope, self._fetched.acts
+        scope = self.scope
         if not scope.floor:
             return
         on: dict[str, list[Row]] = {}
@@ -469,7 +496,8 @@ class Look:
             for shown in (other for group in related(key, names) for other in group if other in on):
                 for row in on[shown]:
                     before = before_of(row[_ACTION_AT + 10], shown)
-                    if before and not counts(acts[shown][row[_ACTION_AT]], key.mode, scope.floor):
+                    action = self._act(shown, row[_ACTION_AT]) if before else None
+                    if action is not None and not counts(action, key.mode, scope.floor):
                         walks.add((shown, before, key.mode))
         for _ in range(_WALK):
             if not walks:

@@ -12,6 +12,7 @@ from redis.exceptions import RedisError
 from callosum.errors import StoreUnavailable
 from callosum.model import MINUTE, Applied, Change, Scope, View
 from callosum.stores.base import Probe, Request
+from callosum.stores.crowd import Crowds
 from callosum.stores.redis.change import Words, Write, missing
 from callosum.stores.redis.names import QUEUE, Space, looked_at, of_action, of_call, of_kin, of_reports
 from callosum.stores.redis.opened import Opened
@@ -66,10 +67,11 @@ class Draft(Struct):
 class Drafter:
     """Runs steps. ``noted``: when what a session says of itself was last written down by this process."""
 
-    def __init__(self, spaces: Spaces, probe: Probe, noted: Mapping[Said, int]) -> None:
+    def __init__(self, spaces: Spaces, probe: Probe, noted: Mapping[Said, int], crowds: Crowds) -> None:
         self._link = spaces.link
         self._probe = probe
         self._noted = noted
+        self._crowds = crowds
 
     def draft(self, space: Space, requests: Sequence[Request], bases: Sequence[Basis], own: Own, observe: int) -> Draft:
         """Runs the steps of the first of these requests, as many as do not depend on one another."""
@@ -84,7 +86,8 @@ class Drafter:
             write: Write | None = None
             answer: Applied | Exception
             try:
-                view = Look(basis.seen, scope, at, self._probe).view(observe, Opened(self._link.client, space))
+                look = Look(basis.seen, scope, at, self._probe, self._crowds)
+                view = look.view(observe, Opened(self._link.client, space))
                 change = step(view)
                 noted = at - self._noted.get(said(scope), 0) < MINUTE
                 write = Write(space, scope, basis.seen, own, at, noted=noted)

@@ -29,7 +29,7 @@ from redis.exceptions import RedisError
 from callosum.errors import StoreUnavailable, Unconfirmed
 from callosum.model import SECOND, Action, Applied, Asks, Scope
 from callosum.stores.base import Probe, Request
-from callosum.stores.crowd import Asker, Crowds
+from callosum.stores.crowd import Asker, Crowds, stamps_of
 from callosum.stores.records import Record, probed
 from callosum.stores.redis.change import Write
 from callosum.stores.redis.draft import TOLERANCE, Basis, Draft, Drafter, Said, said
@@ -122,11 +122,11 @@ class Transactions:
         self._times: dict[str, ServerTime] = {}
         self._listed: dict[str, float] = {}
         self._noted: dict[Said, int] = {}
-        self._drafter = Drafter(spaces, probe, self._noted)
+        self._crowds = Crowds()
+        self._drafter = Drafter(spaces, probe, self._noted, self._crowds)
         self._crowded = 0.0
         self._mark = new_mark()
         self._probe = probe
-        self._crowds = Crowds()
         self.forked()
 
     def forked(self) -> None:
@@ -295,9 +295,11 @@ class Transactions:
         asker = Asker(scope.session, scope.asks or Asks(), now, seen.parents, waiting, self._probe)
         for name, ids in seen.crowds.items():
             records: dict[int, Record] = {}
-            crowd = self._crowds.take(space.key("l", name))
-            shown, seen.more[name] = crowd.view(asker, ids, partial(self._fetch, space, seen, name, records))
-            self._crowds.keep(space.key("l", name), crowd)
+            place = f"{scope.namespace}\0{name}"
+            crowd = self._crowds.take(place)
+            fetch = partial(self._fetch, space, seen, name, records)
+            shown, seen.more[name] = crowd.view(asker, ids, fetch, partial(stamps_of, fetch))
+            self._crowds.keep(place, crowd)
             seen.records.update({one.id: records[one.id] for one in shown if one.id in records})
 
     def _fetch(

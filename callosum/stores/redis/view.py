@@ -22,7 +22,7 @@ from callosum.model import (
     View,
 )
 from callosum.stores.base import Probe
-from callosum.stores.crowd import BOUND
+from callosum.stores.crowd import BOUND, Asker, Crowds, hold_by_sort
 from callosum.stores.keys import above, span
 from callosum.stores.records import Record, probed
 from callosum.stores.redis.records import Known, answer_in, encode, known_of, record_of
@@ -94,10 +94,12 @@ def brought(answer: Sequence[Any], namespace: str) -> Seen:
 class Look:
     """One consistent look, for one scope."""
 
-    def __init__(self, seen: Seen, scope: Scope, now: int, probe: Probe) -> None:
+    def __init__(self, seen: Seen, scope: Scope, now: int, probe: Probe, crowds: Crowds | None = None) -> None:
         self.seen = seen
+        self.crowds = crowds
         self.scope = scope
         self.now = now
+        self.probe = probe
         self.all = {id: probed(record.action, probe) for id, record in seen.records.items()}
         self.actions = [self.all[id] for id in sorted(self.all, reverse=True) if seen.records[id].opened]
         """Newest first."""
@@ -107,25 +109,34 @@ class Look:
         scope, seen = self.scope, self.seen
         found = self._found(scope.find) if scope.find is not None else None
         repeated = found.supersedes if found is not None else ()
+        waiting = self.waiting() if scope.waits else ()
         return View(
             self.now,
-            views(self.fetched(), scope) if scope.keys else (),
+            views(self._by_sort(waiting), scope) if scope.keys else (),
             self._earlier(),
             found,
             twins(((action, seen.records[action.id].prints) for action in self.actions), scope) if scope.prints else (),
             tuple(seen.parents),
-            self.waiting() if scope.waits else (),
+            waiting,
             tuple([action for action in self.actions if action.id in repeated]) if repeated else (),
             observe,
             bodies,
         )
+
+    def _by_sort(self, waiting: Sequence[str]) -> Fetched:
+        """What was brought on keys, with what is open held by sort where the scope says for whom."""
+        fetched, scope = self.fetched(), self.scope
+        if scope.asks is not None and scope.live and self.crowds is not None:
+            asker = Asker(scope.session, scope.asks, self.now, self.seen.parents, waiting, self.probe)
+            hold_by_sort(fetched, scope, asker, self.crowds, f"{scope.namespace}\0")
+        return fetched
 
     def fetched(self) -> Fetched:
         """What was brought on keys."""
         seen, me = self.seen, self.scope.session
         who = (me, *seen.before)
         marks = {place: known.mark for place, known in seen.known.items() if place[1] in who}
-        fetched = Fetched({}, marks, seen.before, seen.more)
+        fetched = Fetched({}, marks, seen.before, dict(seen.more))
         for action in self.actions:
             if action.approved > 0 and action.session == me:  # an approved question, with the params it may run with
                 action = replace(action, answer=seen.records[action.id].params)  # noqa: PLW2901 - the same one

@@ -30,12 +30,11 @@ from callosum.model import (
     KeyView,
     Mark,
     Mode,
-    More,
     Scope,
     View,
 )
 from callosum.stores.base import Clock, Probe
-from callosum.stores.crowd import BOUND, Asker
+from callosum.stores.crowd import Asker, Crowd, Stamp
 from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.records import REMEMBERED, TAKEN_BACK
 from callosum.stores.rows import (
@@ -64,23 +63,34 @@ _SEARCHED: Final = 20_000
 # The session's own newest action is not looked up here: alone on its key, its id is all that matters.
 _LIST: Final = (
     f"select {MARK}, {ACTION}, m.changed from mark m left join journal j on j.seq = m.acted and m.session <> ?2 "
-    "where m.key = ?1 "
+    "{0}where m.key = ?1 "
 )
-_KEY: Final = f"{_LIST} limit {CROWD + 1}"
+# What is open is found in a crowd.
+_CLOSED: Final = "and not exists (select 1 from live l where l.key = m.key and l.open = 1 and l.id = m.acted) "
+# By whether what is open is left out.
+_KEY: Final = tuple(f"{_LIST.format(closed)} limit {CROWD + 1}" for closed in ("", _CLOSED))
 # Sessions that only looked stand last, so that an answer with room left has all there are.
-_CROWD: Final = f"{_LIST} and m.crowd = 1 order by m.changed desc limit ?3"
+_CROWD: Final = tuple(
+    f"{_LIST.format(closed)} and m.crowd = 1 order by m.changed desc limit ?3" for closed in ("", _CLOSED)
+)
 _MARK_CROWD: Final = "update mark set crowd = 1 where key = ? and crowd = 0"
 _NAME_CROWD: Final = "insert or ignore into mark values(?, '', 0, 0, 0, null, null, 0, 0)"
 _OWN: Final = (
     f"select {MARK}, {ACTION} from mark m left join journal j on j.seq = m.acted where m.key = ? and m.session = ?"
 )
 _LIVE: Final = (
-    f"select * from (select l.key, {ACTION} from live l join journal j on j.seq = l.id where l.key = ?1 and l.open = 1 "
-    "order by l.id desc limit ?2) "
-    f"union all select * from (select l.key, {ACTION} from live l join journal j on j.seq = l.id "
+    f"select {ACTION} from live l join journal j on j.seq = l.id where l.key = ?1 and l.open = 1 "
+    f"union all select * from (select {ACTION} from live l join journal j on j.seq = l.id "
     f"where l.key = ?1 and l.open = 0 order by l.id desc limit {LATEST})"
 )
-_OPEN_IDS: Final = "select group_concat(id) from live where key = ? and open = 1"
+# The ids of what is open, and of the newest that is unknown.
+_LIVE_IDS: Final = (
+    "select (select group_concat(id) from live where key = ?1 and open = 1), (select group_concat(id) from "
+    f"(select id from live where key = ?1 and open = 0 order by id desc limit {LATEST}))"
+)
+_STAMPS: Final = (
+    "select seq, coalesce(expires, 0), coalesce(approved, 0) from json_each(?) i cross join journal on seq = i.value"
+)
 _BY_IDS: Final = f"select {ACTION} from json_each(?) i cross join journal j on j.seq = i.value"
 _LIVE_BELOW: Final = (
     f"select l.key, {ACTION} from live l join journal j on j.seq = l.id where l.key >= ? and l.key < ? "
@@ -124,6 +134,7 @@ _HELD: Final = (
 )
 _FEW: Final = 3
 """How many other sessions' newest acts are looked at where older ones cannot matter, and one more."""
+_numbers: Final = msgspec.json.Decoder(list[int]).decode
 _BY_ID: Final = f"select {ACTION} from journal j where j.seq = ?"
 BODIES: Final = (
     "select j.seq, j.body from json_each(?1) i cross join journal j on j.seq = i.value "
@@ -132,9 +143,6 @@ BODIES: Final = (
 _changed: Final = itemgetter(MARK_WIDTH + ACTION_WIDTH)
 _NOTHING_YET: Final = Fetched({}, {})
 """What was fetched of keys where nobody else is: most calls need no more."""
-_STATE: Final = 1 + 6
-"""The place of the state in a row of ``_LIVE``."""
-_numbers: Final = msgspec.json.Decoder(list[int]).decode
 _WALK: Final = 64
 """How many of a session's own actions on a key may hide the newest that counts."""
 
@@ -172,6 +180,7 @@ class Look(Struct, gc=False):
     fresh: bool = True
     overtaken: bool | None = None
     asker: Asker | None = None
+    stamped: tuple[str, list[Stamp]] = ("", [])
 
     def view(self, clock: Clock) -> View:
         """Returns all that the scope asks for."""
@@ -218,7 +227,7 @@ class Look(Struct, gc=False):
             places.append(place or KeyView(key))
         if met:
             fetched = self.fetched
-            on = sorted(fetched.acts)
+            on = fetched.names()
             for number in met:
                 places[number] = key_view(fetched, scope, scope.keys[number], on)
         if not (earlier or twins or parent or scope.find or scope.waits):
@@ -295,28 +304,27 @@ class Look(Struct, gc=False):
         fetched = self.fetched
         if mine is not None:
             fetched.marks[shown, me] = mark
+        crowd = self._live(name, shown) if live and self.scope.live else None
         if rows:
-            self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode)
+            self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode, crowd)
         for predecessor in predecessors:
             row = self.execute(_OWN, (name, predecessor)).fetchone()
             if row is not None:
                 fetched.marks[shown, predecessor] = mark_of(row)
                 self._add((row,), MARK_WIDTH, shown, Mode.READ)
-        if live and self.scope.live:
-            self._live(name, shown)
         if related or is_tree:
             self._relatives(key, name, related)
         if acted is not None and acted not in fetched.acts.get(shown, ()):
             own = own_of(me, acted)
-            if fetched.acts and (row := self.execute(_BY_ID, (acted,)).fetchone()) is not None:
-                own = action_of(row, 0, shown, self.probe)
+            if fetched.acts or fetched.more:
+                own = self._own(acted, shown) or own
             fetched.on(shown)[acted] = own
         return None
 
     def _rows(self, name: str, mode: Mode) -> tuple[list[Any], Any]:
         """The marks of the others on a key, newest change first, as far as they can matter; and this session's."""
         me = self.scope.session
-        rows = self.execute(_KEY, (name, me)).fetchall()
+        rows = self.execute(_KEY[self.asker is not None], (name, me)).fetchall()
         if not rows:
             return rows, None
         if len(rows) == 1:
@@ -345,8 +353,8 @@ class Look(Struct, gc=False):
         self.crowded = (*self.crowded, name)
         mine = self.execute(_OWN, (name, me)).fetchone()
         most = LATEST if self._all_matter(mode) else _FEW + 1
-        rows = [row for row in self.execute(_CROWD, (name, me, most + 1)).fetchall() if row[0] != me]
-        return rows, mine
+        rows = self.execute(_CROWD[self.asker is not None], (name, me, most + 1)).fetchall()
+        return [row for row in rows if row[0] != me], mine
 
     def _is_marked(self, name: str) -> bool:
         return self.execute("select 1 from mark where key = ? limit 1", (name,)).fetchone() is not None
@@ -368,16 +376,15 @@ class Look(Struct, gc=False):
                 continue
             shown = bare(other, space)
             rows, mine = self._rows(other, Mode.WRITE)
+            crowd = self._live(other, shown) if scope.live else None
             if rows:
-                self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode)
+                self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode, crowd)
             if mine is not None:
                 fetched.marks[shown, me] = mark_of(mine)
-            if scope.live:
-                self._live(other, shown)
         for low, high in below:
             if scope.live:
                 for row in self.execute(_LIVE_BELOW, (low, high)).fetchall():
-                    self._add_live((row,), bare(row[0], space))
+                    self._add_live((row[1:],), bare(row[0], space))
             for row in self.execute(_LATEST_BELOW, (low, high, me)).fetchall():
                 self._add((row,), 1, bare(row[0], space), key.mode)
             if key.mode is Mode.WRITE:
@@ -394,37 +401,52 @@ class Look(Struct, gc=False):
         """
         return self.scope.floor > 0 or asking is Mode.WRITE or bool(self.scope.prints)
 
-    def _live(self, name: str, shown: str) -> None:
-        """Fetches what is live on a key."""
+    def _live(self, name: str, shown: str) -> Crowd | None:
+        """Fetches what is live on a key; returns what is open there, if that is held by sort."""
         asker = self.asker
-        rows = self.execute(_LIVE, (name, -1 if asker is None else BOUND + 1)).fetchall()
-        if asker is not None and len(rows) > BOUND and rows[BOUND][_STATE] != "unknown":
-            rows = [row for row in rows if row[_STATE] == "unknown"]
-            found, more = self._crowd(name, shown, asker)
-            for action in found:
-                self.fetched.add(self._with_params(action))
+        if asker is None:
+            self._add_live(self.execute(_LIVE, (name,)).fetchall(), shown)
+            return None
+        ids, lost = self.execute(_LIVE_IDS, (name,)).fetchone()
+        if lost is not None:
+            self._add_live(self.execute(_BY_IDS, (f"[{lost}]",)).fetchall(), shown)
+        if ids is None:
+            return None
+        crowds = self.known.crowds
+        crowd = crowds.take(name)
+
+        def fetch(ids: Sequence[int]) -> list[Action]:
+            rows = self.execute(_BY_IDS, (as_json(ids),)).fetchall()
+            for row in rows:
+                crowd.note(row[0], before_of(row[10], shown))
+            return [action_of(row, 0, shown, self.probe) for row in rows]
+
+        found, more = crowd.view(asker, _numbers(f"[{ids}]"), fetch, self._stamps)
+        crowds.keep(name, crowd)
+        for action in found:
+            self.fetched.add(self._with_params(action))
+        if more:
             self.fetched.more[shown] = more
-        self._add_live(rows, shown)
+        return crowd
+
+    def _stamps(self, ids: Sequence[int]) -> list[Stamp]:
+        """What can change of open actions."""
+        asked = as_json(ids)
+        if asked != self.stamped[0]:  # a call's keys mostly meet the same actions
+            self.stamped = asked, self.execute(_STAMPS, (asked,)).fetchall()
+        return self.stamped[1]
 
     def _add_live(self, rows: Sequence[Any], shown: str) -> None:
         """Adds live actions, unless they are there as acts."""
         on = self.fetched.on(shown) if rows else {}
         for row in rows:
-            if row[1] not in on:
-                on[row[1]] = self._with_params(action_of(row, 1, shown, self.probe))
+            if row[0] not in on:
+                on[row[0]] = self._with_params(action_of(row, 0, shown, self.probe))
 
-    def _crowd(self, name: str, shown: str, asker: Asker) -> tuple[list[Action], tuple[More, ...]]:
-        """What is shown of very many open actions on a key."""
-
-        def fetch(ids: Sequence[int]) -> list[Action]:
-            rows = self.execute(_BY_IDS, (as_json(ids),)).fetchall() if ids else ()
-            return [action_of(row, 0, shown, self.probe) for row in rows]
-
-        (ids,) = self.execute(_OPEN_IDS, (name,)).fetchone()
-        crowd = self.known.crowds.take(name)
-        found = crowd.view(asker, _numbers(f"[{ids}]"), fetch)
-        self.known.crowds.keep(name, crowd)
-        return found
+    def _own(self, acted: int, shown: str) -> Action | None:
+        """This session's newest action on a key."""
+        row = self.execute(_BY_ID, (acted,)).fetchone()
+        return action_of(row, 0, shown, self.probe) if row is not None else None
 
     def _with_params(self, action: Action) -> Action:
         """An approved question of this session with the params it may run with."""
@@ -433,26 +455,33 @@ class Look(Struct, gc=False):
         row = self.execute("select value from meta where name = ?", (f"params:{action.id}",)).fetchone()
         return replace(action, answer=row[0]) if row else action
 
-    def _add(self, rows: Sequence[Any], at: int, shown: str, asking: Mode) -> None:
+    def _add(
+        self, rows: Sequence[Any], at: int, shown: str, asking: Mode, crowd: Crowd | None = None
+    ) -> None:
         """Adds each session's newest action, and behind it the newest that counts, if that is an older one.
 
-        The columns of an action begin at ``at``.
+        The columns of an action begin at ``at``; those of one that is in the ``crowd`` are empty.
         """
-        on, floor = self.fetched.on(shown), self.scope.floor if asking is not Mode.READ else 0
-        for row in rows:
-            if row[at] is not None:
+        floor = self.scope.floor if asking is not Mode.READ else 0
+        closed = [row for row in rows if row[at] is not None]
+        if closed:
+            on = self.fetched.on(shown)
+            for row in closed:
                 action = on[row[at]] = action_of(row, at, shown, self.probe)
                 if floor and not counts(action, asking, floor):
-                    self._walk(on, row[at + 10], shown, asking)
+                    self._walk(on, before_of(row[at + 10], shown), shown, asking)
+        if floor and crowd is not None and crowd.before:
+            for id in [row[at - 1] for row in rows if row[at - 1] in crowd.before]:
+                if not counts(crowd[id], asking, floor):
+                    self._walk(self.fetched.on(shown), crowd.before[id], shown, asking)
 
-    def _walk(self, on: dict[int, Action], keys: str | None, shown: str, asking: Mode) -> None:
-        """Adds the newest action that counts behind one with these ``keys``."""
+    def _walk(self, on: dict[int, Action], before: int, shown: str, asking: Mode) -> None:
+        """Adds a session's newest action that counts, ``before`` or an older one."""
         for _ in range(_WALK):
-            before = before_of(keys, shown)
             found = self.execute(_BY_ID, (before,)).fetchone() if before else None
             if found is None:
                 return
-            action, keys = action_of(found, 0, shown, self.probe), found[10]
+            action, before = action_of(found, 0, shown, self.probe), before_of(found[10], shown)
             if counts(action, asking, self.scope.floor) and action.state not in TAKEN_BACK:
                 on[action.id] = action
                 return
