@@ -467,12 +467,13 @@ class Scope(Struct, frozen=True, gc=False):
 class More(Struct, frozen=True, gc=False):
     """Open actions that a view holds by sort: all are in the call's way as ``action`` is, which stands for them.
 
-    ``ids`` and ``actions`` are theirs, oldest first.
+    ``ids`` and ``actions`` are theirs, oldest first. ``related``: their content has to do with the call's.
     """
 
     action: Action
     ids: tuple[int, ...]
     actions: tuple[Action, ...]
+    related: bool = False
 
 
 class KeyView(Struct, frozen=True, gc=False):

@@ -14,9 +14,11 @@ A mark, not a token, is what confirms: models reword, so the repeat is known by 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from hashlib import blake2b
+from operator import attrgetter, itemgetter
 from typing import Final
 
 import msgspec
@@ -111,9 +113,13 @@ def _unreported(ruling: Ruling, view: View) -> set[int]:
     """Return the ids of conflicting actions of host sessions that have no definite report."""
     shown = {conflict.id for conflict in ruling.decision.conflicts}
     places = [action for place in view.keys for action in (*place.live, *place.latest, *place.stale)]
+    left = set(shown)
     for more in (more for place in view.keys for more in place.more):
-        if ruling.queued or not shown.isdisjoint(more.ids):
+        if ruling.queued:
             places += more.actions
+        elif met := left.intersection(more.ids):
+            places += [more.actions[bisect_left(more.ids, id)] for id in met]
+            left -= met
     own = [place.own for place in view.keys if place.own is not None]
     earlier = [view.earlier] if view.earlier is not None else []
     return {
@@ -184,14 +190,13 @@ def _weigh(ask: Ask, view: View) -> Change:
         unseen, others = _unseen(ask, view, one, pauses=answer is Verdict.CONFIRM)
         shown += [(item, answer) for item in unseen]
         more += others
-    verdict = max((v for _, v in shown), key=_gravity, default=Verdict.ALLOW)
+    verdict = max(map(_second, shown), key=_gravity, default=Verdict.ALLOW)
     floor = found.verdict
     confirmed = floor is Verdict.CONFIRM and lately_told(ask, view)
     if floor is not None and floor.gravity > verdict.gravity and not confirmed:
         verdict = floor
         note = note or _asked(found)
-    shown.sort(key=lambda pair: (-pair[0].kind.gravity, -pair[0].action.id))
-    items = tuple(item for item, _ in shown)
+    items = tuple(sorted(sorted(map(_first, shown), key=_action_id, reverse=True), key=_kind_gravity, reverse=True))
     conflicts, details = told_of(view, items[:MOST_CONFLICTS], ask)
     case = Case(verdict, items, conflicts, tuple(evidence), note, more, details=details)
     return _needs_a_person(ask, view, case) if verdict.gravity >= Verdict.ASK.gravity else _conclude(ask, view, case)
@@ -227,8 +232,10 @@ def _is_crowded(view: View) -> bool:
     return False
 
 
-def _gravity(verdict: Verdict) -> int:
-    return verdict.gravity
+_gravity: Final = attrgetter("gravity")
+_first: Final[Callable[[tuple[Evidence, Verdict]], Evidence]] = itemgetter(0)
+_second: Final[Callable[[tuple[Evidence, Verdict]], Verdict]] = itemgetter(1)
+_action_id, _kind_gravity = attrgetter("action.id"), attrgetter("kind.gravity")
 
 
 def expire(ask: Ask, view: View) -> Change:

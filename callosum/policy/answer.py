@@ -148,7 +148,7 @@ def _conflict(item: Evidence, now: int, ask: Ask, kept: Kept) -> Conflict:
         tier=action.tier,
         key="" if key.startswith(NO_KEY) else key,
         id=action.id,
-        state=State.UNKNOWN if lost(action, now) else action.state,
+        state=State.UNKNOWN if not running and lost(action, now) else action.state,
         age=round((now - action.started if held or running else item.age) / SECOND, 3),
         expires_in=round((max(action.expires, action.limit) - now) / SECOND, 3) if held else None,
         own=item.own,

@@ -181,12 +181,13 @@ def _last_look_at_remote(view: View, place: KeyView) -> int:
     return max([place.mark.read, *(other.mark.read for other in view.keys if other.key.name == whole)])
 
 
-def gather(asking: Asking, view: View, waiter: int = 0) -> list[Evidence]:
+def gather(asking: Asking, view: View, waiter: int = 0, *, related: bool = True) -> list[Evidence]:
     """All evidence of the actions shown against the call, unordered. ``gather_more`` has that of the others.
 
     Another kind replaces ``recent``, and ``held`` replaces ``stale``.
 
-    ``waiter`` is the id of the call's own place in the queue: only earlier waiters count then.
+    ``waiter`` is the id of the call's own place in the queue: only earlier waiters count then. ``related``: the
+    content of some actions may have to do with the call's.
     """
     if not (view.twins or any(place.live or place.latest or place.stale for place in view.keys)):
         return []
@@ -213,7 +214,8 @@ def gather(asking: Asking, view: View, waiter: int = 0) -> list[Evidence]:
                 _other(asking, view, action, number, waiter, add)
         if place.key.mode is Mode.WRITE:
             _stale(asking, view, place, number, add)
-    _same_content(asking, view, add)
+    if related:
+        _same_content(asking, view, add)
     for id, kind, number in [at for at in heap if at[1] is Kind.STALE]:
         held = heap.get((id, Kind.HELD, number))
         if held is not None and shown_as_held(asking.found, held.action):
@@ -249,7 +251,8 @@ def gather_more(asking: Asking, view: View, evidence: Sequence[Evidence], waiter
     for number, place in enumerate(view.keys):
         for more in place.more:
             keys = (*bare[:number], replace(bare[number], live=(more.action,)), *bare[number + 1 :])
-            for item in gather(asking, View(view.now, keys, ancestors=view.ancestors), waiter):
+            of = View(view.now, keys, ancestors=view.ancestors)
+            for item in gather(asking, of, waiter, related=more.related):
                 ids, actions = more.ids, more.actions
                 known = counted.get((item.kind, item.place))
                 if known is None:

@@ -6,6 +6,7 @@ A mark, not a token, is what confirms: models reword, so the repeat is known by 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Final
 
 from msgspec.structs import replace
@@ -25,7 +26,7 @@ from callosum.model import (
 )
 from callosum.policy.ask import Ask
 from callosum.policy.evidence import Evidence, moment, shown_as_held, unreported
-from callosum.policy.table import cell, pause
+from callosum.policy.table import TABLE, cell, pause
 
 ORDER: Final = SECOND
 """How much later than the answer a call must be made to count as made after it, where nothing else tells."""
@@ -46,6 +47,11 @@ What is ``opposed`` to a call that takes a side with ``-`` has the bit ``_AGAINS
 opposed to the other side, which the same session may take next.
 """
 
+_action_id, _gravity, _kind_and_mode = (
+    attrgetter("action.id"),
+    attrgetter("kind.gravity"),
+    attrgetter("kind", "action.mode"),
+)
 _WARN, _CONFIRM = Verdict.WARN, Verdict.CONFIRM  # an enum's attributes are slow
 
 
@@ -115,13 +121,13 @@ def _looked_for(ask: Ask, mode: Mode, mine: Iterable[Evidence]) -> int:
     """
     found = ask.found
     bits = 0 if mode is Mode.APPEND else _APPENDS
-    for kind in Kind:
+    for kind in Kind if found.cells else TABLE[found.tier]:
         if cell(found.tier, kind, 0, found.cells) is not Verdict.ALLOW:
             bits |= _bit(ask, kind)
     if bits & 1 << Kind.OPPOSED.gravity and not found.content.stance:
         bits |= _AGAINST_NO
-    for item in mine:
-        bits |= _bit(ask, item.kind) | (_APPENDS if item.action.mode is Mode.APPEND else 0)
+    for kind, theirs in set(map(_kind_and_mode, mine)):
+        bits |= _bit(ask, kind) | (_APPENDS if theirs is Mode.APPEND else 0)
     return bits
 
 
@@ -220,8 +226,8 @@ def moved(ask: Ask, view: View, verdict: Verdict, items: tuple[Evidence, ...]) -
 
 def _tell(ask: Ask, view: View, place: KeyView, mine: list[Evidence], verdict: Verdict) -> Mark:
     mark = place.mark
-    told = max([mark.told, *(item.action.id for item in mine)])
-    kind = max([mark.told_kind, *(item.kind.gravity for item in mine)])
+    told = max([mark.told, *map(_action_id, mine)])
+    kind = max([mark.told_kind, *map(_gravity, mine)])
     now, then = covers(mark)
     covered = _covered(ask, place, mine, told) if mine else now
     known = _after(ask, view, mark)

@@ -166,20 +166,16 @@ class Crowd:
             shown.update(some[-LATEST:], some[:1])
             rest = [id for id in some[1:-LATEST] if id not in shown]
             if rest:
-                more.append(self._more(rest, self._actions[rest[-1]]))
+                more.append(self._more(rest, related=True))
 
     def _gathered(self, group: _Group) -> More:
         found = group.more = self._more(group.ids)
         return found
 
-    def _more(self, ids: Sequence[int], sample: Action | None = None) -> More:
-        """Return actions of one sort; ``sample`` stands for them, by default one whose text is like no other's."""
+    def _more(self, ids: Sequence[int], *, related: bool = False) -> More:
+        """Return actions of one sort."""
         actions = tuple(map(self._actions.__getitem__, ids))
-        if sample is None:
-            sample = actions[-1]
-            if sample.content.words:
-                sample = replace(sample, content=replace(sample.content, words=b""))
-        return More(sample, tuple(ids), actions)
+        return More(actions[-1], tuple(ids), actions, related)
 
     # --- what is open ---
 

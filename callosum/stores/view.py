@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from msgspec import Struct
@@ -31,12 +32,14 @@ from callosum.model import (
 )
 from callosum.policy.commitments import found_on
 from callosum.stores.keys import above, covering, span
-from callosum.stores.records import LIVE, acted, finished, happened
+from callosum.stores.records import ACTED, LIVE, acted, finished, happened
 
 GENERATIONS: Final = 16
 """Number of sessions up to which a chain of parents or predecessors is followed."""
 _READ, _WRITE, _APPEND = Mode.READ, Mode.WRITE, Mode.APPEND  # an enum's attributes are slow, and so is its hash
 _LIVE: Final = tuple(LIVE)
+_ACTED: Final = tuple(ACTED)
+_NONE: Final[frozenset[int]] = frozenset()
 
 
 class Fetched(Struct, frozen=True):
@@ -71,6 +74,11 @@ class Fetched(Struct, frozen=True):
         """Return the keys on which anything was fetched, sorted."""
         return sorted({*self.acts, *self.more} if self.more else self.acts)
 
+    def sorted_ids(self, key: str) -> AbstractSet[int]:
+        """Return the ids of the actions on a key that are held by sort."""
+        sorts = self.more.get(key)
+        return frozenset().union(*[more.ids for more in sorts]) if sorts else _NONE
+
     def newest(self, key: str) -> Sequence[Action]:
         """Return the actions that were fetched on a key, newest first."""
         found = self.acts.get(key, {})
@@ -93,8 +101,11 @@ def key_view(fetched: Fetched, scope: Scope, key: Key, names: Sequence[str]) -> 
     own = None
     for other in around:
         if found := acts.get(other):
-            first, hidden, mine = _sorted_out(found, me, key.mode, floor, live)
-            latest += _of_the_newest(first, hidden) if hidden or len(first) > LATEST else first
+            sorted_ = fetched.sorted_ids(other)
+            first, hidden, mine = _sorted_out(found, me, key.mode, floor, live, sorted_)
+            if hidden or len(first) > LATEST:
+                first = _of_the_newest(first, hidden)
+            latest += [action for action in first if action.id not in sorted_] if sorted_ else first
             if other == name:
                 own = mine
     stale: dict[int, Action] = {}
@@ -102,14 +113,15 @@ def key_view(fetched: Fetched, scope: Scope, key: Key, names: Sequence[str]) -> 
         every: list[Action] = []
         behind: dict[tuple[str, str], Action] = {}
         for other in below:
-            first, hidden, mine = _sorted_out(acts.get(other, {}), me, key.mode, floor, live)
+            first, hidden, mine = _sorted_out(acts.get(other, {}), me, key.mode, floor, live, fetched.sorted_ids(other))
             every += first
             behind.update(hidden)
             if first and key.mode is _WRITE:
                 look = max(_mark(fetched, me, other, ()).read, mine.started if mine and finished(mine) else 0)
                 if look:
                     stale.update((a.id, a) for a in first if not a.ended or a.ended > look)
-        latest += _of_the_newest(every, behind)
+        sorted_ = frozenset().union(*[fetched.sorted_ids(other) for other in below])
+        latest += [action for action in _of_the_newest(every, behind) if action.id not in sorted_]
     mark, is_above = _mark(fetched, me, name), False
     if not mark.read and own is None and fetched.marks:
         # A look at a tree tells less of a thing than a look at the thing itself.
@@ -141,8 +153,9 @@ def _by_sort(fetched: Fetched, names: Sequence[str], live: list[Action], latest:
     sorts = [(name, more) for name in names for more in fetched.more.get(name, ())]
     if not sorts:
         return ()
-    ids = set().union(*[more.ids for _, more in sorts])
-    if len(ids) == sum([len(more.ids) for _, more in sorts]) and ids.isdisjoint([one.id for one in (*live, *latest)]):
+    shown = [action.id for action in (*live, *latest)]
+    ids = set().union(shown, *[more.ids for _, more in sorts])
+    if len(ids) == len(shown) + sum([len(more.ids) for _, more in sorts]):
         return tuple([more for _, more in sorts])
     places = {(id, name) for name, more in sorts for id in more.ids}
     live[:] = [action for action in live if (action.id, action.key) not in places]
@@ -155,7 +168,7 @@ def _by_sort(fetched: Fetched, names: Sequence[str], live: list[Action], latest:
         if len(once) < len(more.ids):
             live += [action for action in more.actions if times[action.id] > 1]
         if once:
-            found.append(More(more.action, tuple([action.id for action in once]), once))
+            found.append(replace(more, ids=tuple([action.id for action in once]), actions=once))
     order = {name: place for place, name in enumerate(names)}
     live.sort(key=lambda action: order[action.key])
     return tuple(found)
@@ -185,9 +198,9 @@ def counts(action: Action, asking: Mode, floor: int) -> bool:
 
 
 def _sorted_out(
-    actions: dict[int, Action], me: str, asking: Mode, floor: int, live: list[Action]
+    actions: dict[int, Action], me: str, asking: Mode, floor: int, live: list[Action], sorted_: AbstractSet[int]
 ) -> tuple[list[Action], dict[tuple[str, str], Action], Action | None]:
-    """Sort out the actions on one key, by id; those that are live are added to ``live``.
+    """Sort out the actions on one key, by id; those that are live are added to ``live`` unless they are ``sorted_``.
 
     Return each other session's newest act, by key and session the newest that counts behind it, and the own newest.
     """
@@ -197,10 +210,11 @@ def _sorted_out(
     seen: dict[str, bool] = {}
     for id in sorted(actions, reverse=True):
         action = actions[id]
-        if action.state in _LIVE:
+        state = action.state
+        if state in _LIVE and id not in sorted_:
             live.append(action)
-        if not acted(action):
-            continue
+        if state not in _ACTED or action.lock or action.mode is _READ:
+            continue  # as ``acted`` has it
         session = action.session
         if session == me:
             own = own or action

@@ -455,9 +455,7 @@ class Look(Struct, gc=False):
         row = self.execute("select value from meta where name = ?", (f"params:{action.id}",)).fetchone()
         return replace(action, answer=row[0]) if row else action
 
-    def _add(
-        self, rows: Sequence[Any], at: int, shown: str, asking: Mode, crowd: Crowd | None = None
-    ) -> None:
+    def _add(self, rows: Sequence[Any], at: int, shown: str, asking: Mode, crowd: Crowd | None = None) -> None:
         """Adds each session's newest action, and behind it the newest that counts, if that is an older one.
 
         The columns of an action begin at ``at``; those of one that is in the ``crowd`` are empty.
