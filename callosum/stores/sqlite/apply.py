@@ -234,6 +234,7 @@ class Apply(Struct, gc=False):
 
     def _set_mark(self, name: str, mark: Mark, acted: int | None, changed: int) -> None:
         look, known = self.look, self.known.keys.get(name)
+        self.known.touch(name, self.scope.session)
         if acted and known is not None and known.there and known.mark is mark and known.session == self.scope.session:
             self.execute(_ACTED, (acted, changed, name, known.session))
             self.known.keys[name] = Alone(known.session, mark, acted, there=True)
@@ -268,7 +269,7 @@ class Apply(Struct, gc=False):
 
     def _revise(self, revision: Revision) -> None:
         action = revision.action
-        self.known.opened.pop(action.id, None)
+        self._touch(action)
         self.execute("update journal set content = ? where seq = ?", (encode(revision.content), action.id))
         if revision.also:
             name = scoped(action.namespace, revision.also)
@@ -276,9 +277,17 @@ class Apply(Struct, gc=False):
 
     # --- settling ---
 
+    def _touch(self, action: Action) -> None:
+        """Forget what is known of an action."""
+        known = self.known
+        known.opened.pop(action.id, None)
+        if known.met:
+            for key in action.keys:
+                known.touch(scoped(action.namespace, key.name), action.session)
+
     def _settle(self, settle: Settle) -> None:
         action, state = settle.action, settle.state
-        self.known.opened.pop(action.id, None)
+        self._touch(action)
         if state is action.state and not settle.ended and settle.approved is None:
             self.execute("update journal set expires = ? where seq = ?", (settle.expires, action.id))
             return

@@ -6,28 +6,37 @@ written is kept until then, and what a transaction would read again is taken fro
 that write, each forgets whenever another has committed, and reads as if there were nothing here.
 
 Kept are only facts that make most reads needless: the newest entry, keys on which nobody but one session
-was ever about, the actions this connection opened, and, once it has been left alone for a while, the trees and
-facets in use, which are few. Whoever changes anything of that in another way than
-by ``Apply`` says ``forget``.
+was ever about, what several sessions know of a key and did there, the actions this connection opened, and, once it has
+been left alone for a while, the trees and facets in use, which are few. Whoever changes anything of that in another
+way than by ``Apply`` says ``forget``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from callosum.model import Action, Mark
 from callosum.stores.crowd import Crowds
+from callosum.stores.rows import ACTION_WIDTH, MARK_WIDTH
 
 if TYPE_CHECKING:
     from callosum.stores.sqlite.connection import Execute
 
 MOST_KEYS: Final = 4096
+MOST_MET: Final = 256
 MOST_ACTIONS: Final = 256
 MOST_COVERS: Final = 1000
 CALM: Final = 8
 """After so many transactions in a row without a commit of another connection the covers are read as a whole."""
+Row = Sequence[Any]
+"""The columns ``MARK``, ``ACTION`` and the moment of the mark's last change."""
+ACTED: Final = MARK_WIDTH - 1
+"""The place of the mark's action in such a row."""
+_changed: Final = itemgetter(MARK_WIDTH + ACTION_WIDTH)
 _VERSION: Final = "pragma data_version"
 _COVERS: Final = f"select key from cover limit {MOST_COVERS + 1}"
 
@@ -45,15 +54,50 @@ class Alone(Struct, frozen=True, gc=False):
     there: bool
 
 
+class Met:
+    """The rows of the marks on a key, by session, with each one's newest action unless that is open.
+
+    ``dirty`` are the sessions whose rows must be read again. ``acts`` are actions of the rows, by id, as they are found
+    through the key.
+    """
+
+    __slots__ = ("_newest", "acts", "dirty", "rows")
+
+    def __init__(self, rows: Sequence[Row], reader: str) -> None:
+        self.rows: dict[str, Row] = {row[0]: row for row in rows}
+        self.acts: dict[int, Action] = {}
+        self.dirty = {reader}
+        """The reader's own row comes without its action."""
+        self._newest: list[Row] | None = None
+
+    def read(self, session: str, row: Row | None) -> None:
+        """Take in a row that was read again; None if there is none."""
+        old = self.rows.get(session)
+        if old is not None:
+            self.acts.pop(old[ACTED], None)
+        if row is not None:
+            self.rows[session] = row
+        elif old is not None:
+            del self.rows[session]
+        self._newest = None
+
+    def newest(self) -> list[Row]:
+        """Return the rows, newest change first."""
+        if self._newest is None:
+            self._newest = sorted(self.rows.values(), key=_changed, reverse=True)
+        return self._newest
+
+
 class Known:
     """Facts of one connection; all of them hold inside a transaction once ``refresh`` was called in it.
 
     ``last`` is the newest entry's ``seq``, -1 if it must be asked for. ``keys`` are by scoped name, ``opened``
-    (actions as they were opened, nothing settled since) by id. ``covers`` are all rows of that table, None if they
+    (actions as they were opened, nothing settled since) by id. ``met`` are keys that several sessions know, by
+    scoped name. ``covers`` are all rows of that table, None if they
     must be asked for. ``crowds`` hold what never changes, so they outlast others' commits. All are bounded.
     """
 
-    __slots__ = ("_calm", "_version", "_wholes", "covers", "crowds", "keys", "last", "opened")
+    __slots__ = ("_calm", "_version", "_wholes", "covers", "crowds", "keys", "last", "met", "opened")
 
     def __init__(self) -> None:
         self._version = -1
@@ -71,6 +115,7 @@ class Known:
         self._wholes: set[str] = set()
         """Keys of which a facet is among ``keys``."""
         self.opened: dict[int, Action] = {}
+        self.met: dict[str, Met] = {}
         self.covers: set[str] | None = None
         self._calm = 0
 
@@ -107,6 +152,19 @@ class Known:
             self._wholes.clear()
         else:
             self.keys.pop(name, None)
+
+    def add_met(self, name: str, met: Met) -> Met:
+        """Note what sessions know of a key."""
+        if len(self.met) >= MOST_MET:
+            self.met.clear()
+        self.met[name] = met
+        return met
+
+    def touch(self, name: str, session: str) -> None:
+        """Note that a session's mark on a key, or its newest action there, is about to change."""
+        met = self.met.get(name)
+        if met is not None:
+            met.dirty.add(session)
 
     def add_cover(self, name: str) -> None:
         """Notes a cover that was not in use before. Keys that it covers are no longer somebody's alone."""

@@ -52,7 +52,7 @@ from callosum.stores.rows import (
     wanted,
 )
 from callosum.stores.sqlite.connection import Execute
-from callosum.stores.sqlite.known import Alone, Known
+from callosum.stores.sqlite.known import Alone, Known, Met
 from callosum.stores.view import Fetched, chain, counts, key_view, meant
 
 CROWD: Final = 16
@@ -69,6 +69,10 @@ _LIST: Final = (
 _CLOSED: Final = "and not exists (select 1 from live l where l.key = m.key and l.open = 1 and l.id = m.acted) "
 # By whether what is open is left out.
 _KEY: Final = tuple(f"{_LIST.format(closed)} limit {CROWD + 1}" for closed in ("", _CLOSED))
+_ROW: Final = (
+    f"select {MARK}, {ACTION}, m.changed from mark m left join journal j on j.seq = m.acted {_CLOSED}"
+    "where m.key = ? and m.session = ?"
+)
 # Sessions that only looked stand last, so that an answer with room left has all there are.
 _CROWD: Final = tuple(
     f"{_LIST.format(closed)} and m.crowd = 1 order by m.changed desc limit ?3" for closed in ("", _CLOSED)
@@ -166,7 +170,8 @@ class Look(Struct, gc=False):
 
     ``crowded``: those of them that many sessions know. ``fresh``: the session need not be noted again.
     ``overtaken``: whether somebody changed a key of the action that was found after it began, so that the order
-    of changes must be corrected at its end; None if nobody has looked.
+    of changes must be corrected at its end; None if nobody has looked. ``by_sort``: what is open is held by sort, for
+    ``asker``. ``stamped``: the ids of the stamps that were read last, and these.
     """
 
     execute: Execute
@@ -179,6 +184,10 @@ class Look(Struct, gc=False):
     crowded: tuple[str, ...] = ()
     fresh: bool = True
     overtaken: bool | None = None
+    by_sort: bool = False
+    now: int = 0
+    ancestors: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
     asker: Asker | None = None
     stamped: tuple[str, list[Stamp]] = ("", [])
 
@@ -211,8 +220,8 @@ class Look(Struct, gc=False):
             covering = self._covering(covers)
         ancestors = self._chain(parent, "parent") if parent else ()
         waiting = self._wanted(now) if scope.waits else ()
-        if live and scope.asks is not None:
-            self.asker = Asker(me, scope.asks, now, ancestors, waiting, self.probe)
+        self.by_sort = scope.asks is not None and scope.live
+        self.now, self.ancestors, self.waiting = now, ancestors, waiting
         places: list[KeyView] = []
         met: list[int] = []
         for key, name in zip(scope.keys, names, strict=True):
@@ -306,7 +315,7 @@ class Look(Struct, gc=False):
             fetched.marks[shown, me] = mark
         crowd = self._live(name, shown) if live and self.scope.live else None
         if rows:
-            self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode, crowd)
+            self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode, crowd, self.known.met.get(name))
         for predecessor in predecessors:
             row = self.execute(_OWN, (name, predecessor)).fetchone()
             if row is not None:
@@ -316,7 +325,9 @@ class Look(Struct, gc=False):
             self._relatives(key, name, related)
         if acted is not None and acted not in fetched.acts.get(shown, ()):
             own = own_of(me, acted)
-            if fetched.acts or fetched.more:
+            if mine[MARK_WIDTH] is not None:
+                own = action_of(mine, MARK_WIDTH, shown, self.probe)
+            elif fetched.acts or fetched.more:
                 own = self._own(acted, shown) or own
             fetched.on(shown)[acted] = own
         return None
@@ -324,13 +335,24 @@ class Look(Struct, gc=False):
     def _rows(self, name: str, mode: Mode) -> tuple[list[Any], Any]:
         """The marks of the others on a key, newest change first, as far as they can matter; and this session's."""
         me = self.scope.session
-        rows = self.execute(_KEY[self.asker is not None], (name, me)).fetchall()
+        met = self.known.met.get(name) if self.by_sort else None
+        if met is not None:
+            for session in met.dirty:
+                met.read(session, self.execute(_ROW, (name, session)).fetchone())
+            met.dirty.clear()
+            if len(met.rows) <= CROWD:
+                most = LATEST if self._all_matter(mode) else _FEW + 1
+                return [row for row in met.newest() if row[0] != me][:most], met.rows.get(me)
+            del self.known.met[name]
+        rows = self.execute(_KEY[self.by_sort], (name, me)).fetchall()
         if not rows:
             return rows, None
         if len(rows) == 1:
             return ([], rows[0]) if rows[0][0] == me else (rows, None)
         if len(rows) > CROWD or rows[0][0] == "":
             return self._of_a_crowd(name, mode, known=rows[0][0] == "")
+        if self.by_sort:
+            self.known.add_met(name, Met(rows, me))
         rows.sort(key=_changed, reverse=True)
         mine = None
         for place, row in enumerate(rows):
@@ -353,7 +375,7 @@ class Look(Struct, gc=False):
         self.crowded = (*self.crowded, name)
         mine = self.execute(_OWN, (name, me)).fetchone()
         most = LATEST if self._all_matter(mode) else _FEW + 1
-        rows = self.execute(_CROWD[self.asker is not None], (name, me, most + 1)).fetchall()
+        rows = self.execute(_CROWD[self.by_sort], (name, me, most + 1)).fetchall()
         return [row for row in rows if row[0] != me], mine
 
     def _is_marked(self, name: str) -> bool:
@@ -378,7 +400,7 @@ class Look(Struct, gc=False):
             rows, mine = self._rows(other, Mode.WRITE)
             crowd = self._live(other, shown) if scope.live else None
             if rows:
-                self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode, crowd)
+                self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode, crowd, self.known.met.get(other))
             if mine is not None:
                 fetched.marks[shown, me] = mark_of(mine)
         for low, high in below:
@@ -403,8 +425,8 @@ class Look(Struct, gc=False):
 
     def _live(self, name: str, shown: str) -> Crowd | None:
         """Fetches what is live on a key; returns what is open there, if that is held by sort."""
-        asker = self.asker
-        if asker is None:
+        asks, asker = self.scope.asks, self.asker
+        if asks is None:
             self._add_live(self.execute(_LIVE, (name,)).fetchall(), shown)
             return None
         ids, lost = self.execute(_LIVE_IDS, (name,)).fetchone()
@@ -412,6 +434,9 @@ class Look(Struct, gc=False):
             self._add_live(self.execute(_BY_IDS, (f"[{lost}]",)).fetchall(), shown)
         if ids is None:
             return None
+        if asker is None:
+            me = self.scope.session
+            asker = self.asker = Asker(me, asks, self.now, self.ancestors, self.waiting, self.probe)
         crowds = self.known.crowds
         crowd = crowds.take(name)
 
@@ -455,17 +480,29 @@ class Look(Struct, gc=False):
         row = self.execute("select value from meta where name = ?", (f"params:{action.id}",)).fetchone()
         return replace(action, answer=row[0]) if row else action
 
-    def _add(self, rows: Sequence[Any], at: int, shown: str, asking: Mode, crowd: Crowd | None = None) -> None:
+    def _add(
+        self,
+        rows: Sequence[Any],
+        at: int,
+        shown: str,
+        asking: Mode,
+        crowd: Crowd | None = None,
+        met: Met | None = None,
+    ) -> None:
         """Adds each session's newest action, and behind it the newest that counts, if that is an older one.
 
-        The columns of an action begin at ``at``; those of one that is in the ``crowd`` are empty.
+        The columns of an action begin at ``at``; those of one that is in the ``crowd`` are empty. ``met`` are the
+        actions of the rows that were read before.
         """
         floor = self.scope.floor if asking is not Mode.READ else 0
         closed = [row for row in rows if row[at] is not None]
         if closed:
-            on = self.fetched.on(shown)
+            on, acts = self.fetched.on(shown), {} if met is None else met.acts
             for row in closed:
-                action = on[row[at]] = action_of(row, at, shown, self.probe)
+                action = acts.get(row[at])
+                if action is None:
+                    action = acts[row[at]] = action_of(row, at, shown, self.probe)
+                on[row[at]] = action
                 if floor and not counts(action, asking, floor):
                     self._walk(on, before_of(row[at + 10], shown), shown, asking)
         if floor and crowd is not None and crowd.before:
