@@ -122,14 +122,18 @@ class Crowd:
             self._update(ids, fetch)
         if self._hosts:
             self._look_at_hosts(asker.probe)
+        few = len(ids) <= BOUND
+        if few:
+            self._renew(stamps(ids))
         special = self._special(asker)
         lapsed = self._lapsed(asker.now, stamps) if asker.now >= self._soonest else ()
         found, more = self._shown(special, lapsed)
-        told = [*found]  # no more of a sort are told of
-        for one in more:
-            told += (one.ids[0], *one.ids[-MOST_CONFLICTS:])
-        if self._renew(stamps(told)):
-            found, more = self._shown(special, lapsed)
+        if not few:
+            told = [*found]  # no more of a sort are told of
+            for one in more:
+                told += (one.ids[0], *one.ids[-MOST_CONFLICTS:])
+            if self._renew(stamps(told)):
+                found, more = self._shown(special, lapsed)
         return [self._actions[id] for id in found], tuple(more)
 
     def _shown(self, special: dict[int, int], lapsed: Sequence[int]) -> tuple[list[int], list[More]]:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from callosum.model import (
@@ -55,7 +55,10 @@ class _Session(Struct, frozen=True):
 
 
 class _Held(Struct):
-    """All that the store holds. ``reads`` are a mark's reads: the moment, and the action that read."""
+    """All that the store holds. ``reads`` are a mark's reads: the moment, and the action that read.
+
+    ``crowds`` are what these actions were found to be, so a copy begins without.
+    """
 
     entries: dict[int, Entry]
     acts: dict[int, Record]
@@ -63,6 +66,7 @@ class _Held(Struct):
     reads: dict[_Place, tuple[tuple[int, int], ...]]
     sessions: dict[tuple[str, str], _Session]
     observe: int = 0
+    crowds: Crowds = field(default_factory=Crowds)
 
     def copy(self) -> _Held:
         return _Held(
@@ -84,7 +88,6 @@ class MemoryStore:
         self._clock = clock
         self._probe = probe
         self._held = _Held({}, {}, {}, {}, {})
-        self._crowds = Crowds()
         self._gates: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -97,11 +100,10 @@ class MemoryStore:
     def _run(self, scope: Scope, step: Callable[[View], Change]) -> Applied | Exception:
         before = self._held.copy()
         try:
-            view = _Look(self._held, scope, self._now(), self._probe).view(self._crowds)
+            view = _Look(self._held, scope, self._now(), self._probe).view()
             return _apply(self._held, scope, step(view), view)
         except Exception as error:  # noqa: BLE001 - it fails alone, and is handed to the one who asked
             self._held = before
-            self._crowds.forget()
             return error
 
     def _now(self) -> int:
@@ -382,7 +384,7 @@ class _Look:
         """Newest first."""
         self.probe = probe
 
-    def view(self, crowds: Crowds) -> View:
+    def view(self) -> View:
         scope, held = self.scope, self.held
         known = held.sessions.get((scope.namespace, scope.session), _Session())
         found = self._found(scope.find) if scope.find is not None else None
@@ -392,7 +394,7 @@ class _Look:
         wanted = self._waiting_for_mine() if scope.waits else ()
         if scope.asks is not None and scope.live:
             asker = Asker(scope.session, scope.asks, self.now, ancestors, wanted, self.probe)
-            hold_by_sort(fetched, scope, asker, crowds, f"{scope.namespace}\0")
+            hold_by_sort(fetched, scope, asker, held.crowds, f"{scope.namespace}\0")
         return View(
             now=self.now,
             keys=views(fetched, scope),

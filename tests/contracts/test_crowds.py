@@ -20,6 +20,7 @@ from callosum.model import (
     Content,
     Host,
     Key,
+    Kind,
     Mark,
     Mode,
     Scope,
@@ -145,6 +146,32 @@ def test_a_crowd_decides_as_if_all_were_shown(script: Script, clock: ManualClock
     assert min(counts) == 0
     assert any(100 < count < CROWD for count in counts)  # of which a part was told
     assert max(counts) > CROWD
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 15])
+def test_a_few_decide_as_if_all_were_shown(script: Script, clock: ManualClock, count: int) -> None:
+    """As many as sessions meet every day, among them one that is nearly the same text, by whatever keys they are met."""
+    text = b"".join(number.to_bytes(4, "big") for number in range(2, 82, 4))
+    mine = Content(b"mine" * 4, words=text, repeats=True)
+    near = Content(b"near" * 4, words=text[:-4] + b"\1\1\1\2", repeats=True)
+    lasting: dict[str, Any] = {"tier": 3, "state": State.OPEN, "lease": 60 * MINUTE, "live": False}
+    script.act("reworded", KEY, content=near, **lasting)
+    script.act("both", FACET, KEY, **lasting)
+    script.act("tree", TREE, BELOW, **lasting)
+    crowd(script, count=count)
+    crowd(script, BELOW, count=count)
+    script.act("s0", KEY, tier=3, content=content(5))
+    clock.advance(5)
+    kinds: set[Kind] = set()
+    for asked, tier, read in product((KEY, FACET, TREE, BELOW), range(1, 5), (False, True)):
+        if read:
+            script.read("mira", asked)
+        for mode in MODES:
+            change = alike(script, ask(Key(asked, mode), tier=tier, of=mine, pause=tier == 3))
+            kinds.update(conflict.kind for conflict in change.answer.decision.conflicts)
+    assert {Kind.HELD, Kind.STALE, Kind.DUPLICATE} <= kinds
+    keys = (Key(KEY), Key(BELOW))
+    alike(script, replace(ask(Key(KEY), of=SAVED), keys=keys))
 
 
 def test_a_crowd_above_or_below_a_tree_decides_alike(script: Script, clock: ManualClock) -> None:
