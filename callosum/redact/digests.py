@@ -32,6 +32,13 @@ def _are_plain(*names: str | None) -> bool:
     return is_plain("\n".join(filter(None, names)))
 
 
+def _are_plain_keys(*names: str) -> bool:
+    for name in names:
+        if len(name) >= MAX_KEY or not name.isprintable():  # half a secret may stand where a key was cut
+            return False
+    return is_plain("\n".join(names))
+
+
 class SecretDigests:
     """Writes ``[redacted:3f9ac2d1]`` in place of each secret. ``key`` is the gate's content key (any length).
 
@@ -45,6 +52,8 @@ class SecretDigests:
         """Return the name of a session, a tool or the like without secrets."""
         self.are_plain: Callable[..., bool] = lru_cache(maxsize=4096)(_are_plain)
         """Tell whether names (None is none) hold no secret."""
+        self.are_plain_keys: Callable[..., bool] = lru_cache(maxsize=4096)(_are_plain_keys)
+        """Tell in one search whether context keys surely hold no secret, and only characters that can be seen."""
         self.key: Callable[[str], str] = lru_cache(maxsize=4096)(self._key)
         """Return a context key without secrets: the same object if it holds none.
 

@@ -509,12 +509,14 @@ class RuleSet:
         ):
             secrets = secrets_in(params)
             spell = partial(self._secrets.key_without, secrets=secrets)
+        elif self._secrets.are_plain_keys(*[key.name for key in found]):
+            return found  # nearly all
         for key in found:
             name = key.name
             if spell(name) != name or not name.isprintable():
                 merged = keys.merge([Key(spell(one.name), one.mode) for one in found])[0]
                 return keys.with_old_spelling(merged)
-        return found  # nearly all
+        return found
 
     def _content(
         self,

@@ -53,6 +53,8 @@ class ServedGate:
         self.arrivals = Arrivals(self._loop)
         self.lines = Lines(gate.store, told)
         self._taking: asyncio.Future[int] | None = None
+        self._looked = False
+        """Whether the spool was found empty in this round of the loop."""
         self.decisions = 0
         self.turned_away = 0
 
@@ -102,7 +104,7 @@ class ServedGate:
         if records are left, one more is waited for that began later. ``left``: there is a file that an earlier version
         did not finish.
         """
-        if not left and not self.gate.spool.waiting():
+        if not left and self._nothing_waits():
             return
         try:
             async with asyncio.timeout(TAKE_IN):
@@ -115,6 +117,22 @@ class ServedGate:
                 await asyncio.shield(self._taking)
         except TimeoutError:
             logger.warning("the spool is still being taken in: the next call is decided without the rest of it")
+
+    def _nothing_waits(self) -> bool:
+        """Return whether the spool is empty.
+
+        One look serves all requests that the loop has read by then: what was spooled before one of them was sent was
+        there. What it reads in its next round is served after ``_look_again``.
+        """
+        if not self._looked:
+            if self.gate.spool.waiting():
+                return False
+            self._looked = True
+            self._loop.call_soon(self._look_again)
+        return True
+
+    def _look_again(self) -> None:
+        self._looked = False
 
     def _entered(self, lines: Sequence[bytes]) -> None:
         """Enters a page of the spool, from a thread beside the loop."""

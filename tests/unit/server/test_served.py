@@ -1,0 +1,45 @@
+"""The gate on an event loop: what requests that come at once share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from callosum.gate import LocalGate
+from callosum.server.served import ServedGate
+from callosum.settings import Settings
+from callosum.stores.memory import MemoryStore
+
+
+def test_requests_that_the_loop_read_together_share_one_look_at_the_spool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = LocalGate(settings=Settings(state=tmp_path), store=MemoryStore())
+    taken: list[bytes] = []
+    looks = 0
+    waiting = gate.spool.waiting
+
+    def look() -> bool:
+        nonlocal looks
+        looks += 1
+        return waiting()
+
+    def take(lines: Sequence[bytes]) -> None:
+        taken.extend(lines)
+
+    async def serve() -> None:
+        served = ServedGate(gate)
+        monkeypatch.setattr(served, "_entered", take)
+        await asyncio.gather(*[served.take_in() for _ in range(20)])
+        assert looks == 1
+        assert gate.spool.add(b'{"a": 1}')
+        await asyncio.sleep(0)  # what the loop reads in its next round
+        await served.take_in()
+        await served.close()
+
+    monkeypatch.setattr(gate.spool, "waiting", look)
+    asyncio.run(serve())
+    assert taken == [b'{"a": 1}']
