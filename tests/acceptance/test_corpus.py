@@ -19,13 +19,12 @@ from callosum.brain import Brain
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import CATALOGUE, CorpusEvent
 from callosum.errors import Blocked
-from callosum.gate import DATABASE, LocalGate
-from callosum.model import SECOND, Call
+from callosum.gate import LocalGate
+from callosum.model import Call
 from callosum.regions.execution import Task
 from callosum.settings import load
-from callosum.stores.sqlite import SqliteStore
-from callosum.testing import ManualClock
 from tests.support.serving import Server, hosted, serving, until
+from tests.support.weeks import two_weeks
 
 DAY = 86_400
 HEALTHY = '[health]\nmemory = 1\ndisk = 1\nfree = "0B"\n'
@@ -67,22 +66,6 @@ def send(instance: str, text: str, **more: Any) -> Call:
 def reply(instance: str, thread: int, text: str, **more: Any) -> Call:
     params = {"action": "send", "target": "andy", "replyTo": f"m-{thread}", "message": text}
     return Call(instance, "message", params, **more)
-
-
-def two_weeks(state: Path) -> None:
-    """What three sessions did on one channel in the last two weeks, in the journal."""
-    clock = ManualClock()
-    newest = SqliteStore(state / DATABASE)
-    now = newest.now()
-    newest.close()
-    clock.now = now - 14 * DAY * SECOND
-    with LocalGate(settings=load({"state": state}), store=SqliteStore(state / DATABASE, clock=clock)) as gate:
-        for day in range(14):
-            for instance in ("mira", "doug", "ada"):
-                decision = gate.intercept(send(instance, f"news of day {day} from {instance}"))
-                gate.complete(instance, id=decision.id)
-                clock.advance(60)
-            clock.now = now - (13 - day) * DAY * SECOND
 
 
 def report(server: Server, *events: dict[str, Any]) -> None:

@@ -45,6 +45,10 @@ class Model:
         self.when: list[tuple[str, float]] = []
         """The conversation of each request and when it came, on the clock of ``time.perf_counter``, in seconds."""
         self.reached: dict[tuple[str, int], threading.Event] = {}
+        self.failing = 0
+        """Number of the next requests that are answered with an error of the server."""
+        self.sizes: dict[str, int] = {}
+        """By conversation, how many tokens its requests are said to have; 10 where nothing is said."""
 
     def script(self, name: str, *turns: Sequence[Use] | Turn) -> str:
         """Sets what the model does in a conversation; returns the prompt that begins it."""
@@ -52,6 +56,12 @@ class Model:
         for place in range(len(turns) + 1):
             self.reached[name, place] = threading.Event()
         return f"Do the work of [[{name}]]."
+
+    def fails(self) -> bool:
+        """Return whether this request fails."""
+        failing = self.failing > 0
+        self.failing -= failing
+        return failing
 
     def heard(self, name: str) -> str:
         """All that the model was shown in a conversation, as one text."""
@@ -93,12 +103,18 @@ def _anthropic(model: Model, body: dict[str, Any]) -> dict[str, Any]:
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
         texts += [part["text"] for part in parts if part.get("type") == "text" and message["role"] == "user"]
         done += any(part.get("type") == "tool_result" for part in parts)
-    calls = model.turn(_name_in(texts), done, body) if body.get("tools") else ()
+    name = _name_in(texts)
+    calls = model.turn(name, done, body) if body.get("tools") else ()
     blocks: list[dict[str, Any]] = [
         {"type": "tool_use", "id": f"toolu_{done}_{index}", "name": call.tool, "input": call.input}
         for index, call in enumerate(calls)
     ]
-    usage = {"input_tokens": 10, "output_tokens": 5, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
+    usage = {
+        "input_tokens": model.sizes.get(name, 10),
+        "output_tokens": 5,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+    }
     return {
         "id": f"msg_{len(model.asked)}",
         "type": "message",
@@ -162,7 +178,8 @@ def _openai(model: Model, body: dict[str, Any]) -> Iterator[Event]:
     for index, item in enumerate(items):
         yield "response.output_item.added", {"output_index": index, "item": item}
         yield "response.output_item.done", {"output_index": index, "item": item}
-    counted = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
+    size = model.sizes.get(name, 10)
+    counted = {"input_tokens": size, "output_tokens": 5, "total_tokens": size + 5}
     details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     yield (
         "response.completed",
@@ -177,7 +194,8 @@ def _gemini(model: Model, body: dict[str, Any]) -> dict[str, Any]:
         texts += [part.get("text") or "" for part in parts if content.get("role") == "user"]
         done += any("functionResponse" in part for part in parts)
     asks_json = "json" in str(body.get("generationConfig", {}).get("responseMimeType"))
-    calls = model.turn(_name_in(texts), done, body) if body.get("tools") and not asks_json else ()
+    name = _name_in(texts)
+    calls = model.turn(name, done, body) if body.get("tools") and not asks_json else ()
     parts = [
         {"functionCall": {"id": f"fc_{done}_{index}", "name": call.tool, "args": call.input}}
         for index, call in enumerate(calls)
@@ -189,11 +207,16 @@ def _gemini(model: Model, body: dict[str, Any]) -> dict[str, Any]:
         "finishReason": "STOP",
         "index": 0,
     }
-    usage = {"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15}
+    size = model.sizes.get(name, 10)
+    usage = {"promptTokenCount": size, "candidatesTokenCount": 5, "totalTokenCount": size + 5}
     return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "scripted", "responseId": "r"}
 
 
 # --- the server -----------------------------------------------------------------------------------------
+
+
+_ASKING = ("/v1/messages", "/responses", "enerateContent")
+_BROKEN = b'{"type": "error", "error": {"type": "api_error", "message": "Internal server error"}}'
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -212,7 +235,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         path = self.path.partition("?")[0]
         body = json.loads(self._body() or b"{}")
-        if path.endswith("count_tokens") or "countTokens" in path:
+        if path.endswith(_ASKING) and self.model.fails():
+            self._send(_BROKEN, status=500 if path.endswith("/v1/messages") else 503)
+        elif path.endswith("count_tokens") or "countTokens" in path:
             self._send(b'{"input_tokens": 10, "totalTokens": 10}')
         elif path.endswith("/v1/messages"):
             message = _anthropic(self.model, body)
@@ -251,8 +276,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.flush()
         self.close_connection = True
 
-    def _send(self, content: bytes, kind: str = "application/json") -> None:
-        self.send_response(200)
+    def _send(self, content: bytes, kind: str = "application/json", status: int = 200) -> None:
+        self.send_response(status)
         self.send_header("content-type", kind)
         self.send_header("content-length", str(len(content)))
         self.end_headers()

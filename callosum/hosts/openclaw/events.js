@@ -80,11 +80,13 @@ export class Events {
 
     answered({ provider, model, usage }, sessionKey) {
         const parts = ["input", "output", "cacheRead", "cacheWrite"].map((name) => usage?.[name] ?? 0);
+        const context = Math.round(parts[0] + parts[2] + parts[3]);
         const tokens = Math.round(usage?.totalTokens ?? usage?.total ?? parts.reduce((sum, part) => sum + part, 0));
         this.tell("llm.response", sessionKey, {
             provider: String(provider),
             model: String(model),
             tokens: tokens > 0 ? tokens : 0,
+            ...(context > 0 ? { context } : {}),
         });
     }
 

@@ -46,6 +46,8 @@ class Desk:
         self.root, self.program, self.model = root, native, scripted
         self.home, self.project, self.state = root / "home", root / "project", root / "state"
         self.bin = root / "bin"
+        self.words: tuple[str, ...] = ()
+        """What else is said to the program when it is started."""
         for folder in (self.home, self.project, self.bin, root / "tmp"):
             folder.mkdir()
         self.environ = {
@@ -72,7 +74,7 @@ class Desk:
 
     def start(self, prompt: str, *allowed: str) -> subprocess.Popen[str]:
         log = str(self.root / "debug.log")
-        command = [self.program, "-p", prompt, "--output-format", "json", "--debug-file", log]
+        command = [self.program, *self.words, "-p", prompt, "--output-format", "json", "--debug-file", log]
         return subprocess.Popen(
             [*command, "--allowedTools", *(allowed or ("Bash", "Read", "Write", "Edit"))],
             env=self.environ, cwd=self.project, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -1,0 +1,35 @@
+"""What the corpus tells of a real Gemini CLI: all that the docs say it can."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.gemini.conftest import GeminiHome
+from tests.e2e.models import Model, Use
+from tests.e2e.told import claimed, come, told
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+
+def shell(command: str, **more: object) -> Use:
+    return Use("run_shell_command", {"command": command, "description": "work", **more})
+
+
+def test_every_event_that_the_docs_name_comes_out_of_real_sessions(home: GeminiHome, scripted: Model) -> None:
+    missing = Use("read_file", {"file_path": "nowhere.txt"})
+    listed = Use("list_background_processes", {})
+    scripted.sizes["calls"] = 950_000
+    home.run(
+        scripted.script(
+            "calls", [shell("echo a"), missing], [shell("sleep 1", is_background=True)], [shell("sleep 3")], [listed]
+        )
+    )
+    home.run(scripted.script("leaves", [shell("sleep 30", is_background=True)]))
+
+    wanted = {name for name, cell in claimed("Gemini CLI").items() if cell.split()[0] in ("hook", "transcript")}
+    come(home.state, wanted)
+    for name, cell in claimed("Gemini CLI").items():
+        if cell.startswith("no"):
+            assert told(home.state, name) == [], name
+    low = told(home.state, "resource.low.context")
+    assert {"used": 950_000, "max": 1_048_576}.items() <= low[0][1].items()
