@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from callosum.cli.options import Config, Json, State, exists, open_gate, ruleboo
 from callosum.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from rich.console import RenderableType
     from rich.text import Text
@@ -50,11 +51,18 @@ def journal(  # noqa: PLR0917  typer names them all
     rotate: Annotated[
         bool, typer.Option("--rotate", help="Move all entries that no decision needs into compressed segments now.")
     ] = False,
+    entries: Annotated[
+        bool, typer.Option("--entries", help="A line for each entry: decisions, reports, renewals, each by itself.")
+    ] = False,
     state: State = None,
     config: Config = None,
     json: Json = False,
 ) -> None:
-    """Show the journal: every decision and every outcome, oldest first; exit code 1 if nothing fits."""
+    """Show the journal, oldest first: what was decided on each call and how it ended; exit code 1 if nothing fits.
+
+    A call is one line. With --json, --follow and --entries each entry of the
+    journal is by itself.
+    """
     from callosum.cli import show
     from callosum.cli.times import moment
     from callosum.journal import Filter, Journal, line_of
@@ -86,7 +94,7 @@ def journal(  # noqa: PLR0917  typer names them all
                     show.raw(line_of(entry))
                     count, newest = count + 1, entry.seq
             else:
-                count, newest = _print(found, heading=True)
+                count, newest = _print(((entry, None) for entry in found) if entries else _calls(found), heading=True)
             if follow:
                 _follow(book, wanted, newest, json=json)
             elif not count:
@@ -153,7 +161,7 @@ def _follow(book: Journal, wanted: Filter, after: int, *, json: bool) -> None:
         if json:
             show.raw(line_of(entry))
         else:
-            _print((entry,), heading=False)
+            _print(((entry, None),), heading=False)
 
 
 # The journal has no end, so its lines are not a table of rich, which must see them all first.
@@ -161,41 +169,64 @@ def _follow(book: Journal, wanted: Filter, after: int, *, json: bool) -> None:
 
 _COLUMNS = (("time", 19), ("session", 16), ("event", 9), ("tier", 4), ("answer", 9), ("tool", 20))
 """Name and least width of each column before the keys."""
+_HELD = 1000
+"""Number of lines that wait for the end of their call."""
+
+_Line = tuple["Entry", "Entry | None"]
+"""An entry, and the one that tells how its call ended."""
 
 
-def _print(entries: Iterable[Entry], *, heading: bool) -> tuple[int, int]:
-    """Prints entries as they come; returns how many there were and the place of the last."""
+def _calls(entries: Iterable[Entry]) -> Iterator[_Line]:
+    """Yield entries in their order, the end of a call with its decision where that is near."""
+    from callosum.journal import ENDS
+    from callosum.model import Event
+
+    waiting: OrderedDict[int, _Line] = OrderedDict()
+    for entry in entries:
+        begun = waiting.get(entry.action) if entry.event in ENDS and entry.outcome is not None else None
+        if begun is not None and begun[1] is None and begun[0].event is Event.INTERCEPT:
+            waiting[entry.action] = (begun[0], entry)
+            continue
+        waiting[entry.seq] = (entry, None)
+        if len(waiting) > _HELD:
+            yield waiting.popitem(last=False)[1]
+    yield from waiting.values()
+
+
+def _print(lines: Iterable[_Line], *, heading: bool) -> tuple[int, int]:
+    """Print lines as they come; return how many there were and the place of the last entry."""
     from callosum.cli import show
 
     console = show.console()
     width = console.width if console.is_terminal else None
     count = last = 0
-    for entry in entries:
+    for entry, ended in lines:
         if heading and not count:
             titles = "  ".join(f"{name:>{size}}" if name == "tier" else f"{name:<{size}}" for name, size in _COLUMNS)
             if width is None or len(titles) + 5 <= width:
                 show.line(f"{titles}  key", "dim")
-        count, last = count + 1, entry.seq
-        for line in _lines(entry, width):
+        count, last = count + 1, max(last, entry.seq, ended.seq if ended is not None else 0)
+        for line in _lines(entry, ended, width):
             console.print(line, soft_wrap=True)
     return count, last
 
 
-def _lines(entry: Entry, width: int | None) -> Iterable[RenderableType]:
+def _lines(entry: Entry, ended: Entry | None, width: int | None) -> Iterable[RenderableType]:
     """Return an entry as one line, or, where that is longer than ``width``, with a line of its own for each key."""
     from rich.text import Text
 
     from callosum.cli import show
     from callosum.journal import shown_keys
 
-    cells = _cells(entry)
+    cells = _cells(entry, ended)
     head = Text()
     for text, (name, size) in zip(cells, _COLUMNS, strict=True):
         pad = " " * max(0, size - text.cell_len)
         head.append(pad if name == "tier" else "").append_text(text).append("  " if name == "tier" else f"{pad}  ")
     keys = [show.key(key) for key in shown_keys(entry)]
-    remark = show.cell(reason_of(entry) or None, "dim italic", 160)
-    shown = [Text("  ").join(keys) if keys else show.cell(None), *([remark] if reason_of(entry) else [])]
+    said = reason_of(entry) or str(entry.body.get("summary") or "")
+    remark = show.cell(said or None, "dim italic", 160)
+    shown = [Text("  ").join(keys) if keys else show.cell(None), *([remark] if said else [])]
     whole = head + Text("  ").join(shown)
     if width is None or whole.cell_len <= width:
         return (whole,)
@@ -204,11 +235,11 @@ def _lines(entry: Entry, width: int | None) -> Iterable[RenderableType]:
     return (
         first,
         *(Text(show.INDENT).append_text(key) for key in keys),
-        *([show.wrapped(remark, show.INDENT)] if reason_of(entry) else []),
+        *([show.wrapped(remark, show.INDENT)] if said else []),
     )
 
 
-def _cells(entry: Entry) -> tuple[Text, ...]:
+def _cells(entry: Entry, ended: Entry | None) -> tuple[Text, ...]:
     from rich.text import Text
 
     from callosum.cli import show
@@ -219,9 +250,23 @@ def _cells(entry: Entry) -> tuple[Text, ...]:
         show.cell(entry.session, limit=40),
         show.cell(entry.event),
         show.tier(entry.tier),
-        show.verdict(entry.verdict) if entry.verdict is not None else show.cell(entry.outcome),
+        _answer(entry, ended),
         show.cell(entry.tool, limit=40),
     )
+
+
+def _answer(entry: Entry, ended: Entry | None) -> Text:
+    """Return what was decided and how it ended: ``allow, done in 1.2 s``."""
+    from callosum.cli import show
+
+    if entry.verdict is None:
+        return show.cell(entry.outcome)
+    answer = show.verdict(entry.verdict)
+    if ended is not None:
+        took = (ended.seq - entry.seq) / 1_000_000
+        span = f" in {took * 1000:.0f} ms" if took < 1 else f" in {took:.1f} s"
+        answer = answer.append(", ", "").append_text(show.cell(ended.outcome)).append(span, "dim")
+    return answer
 
 
 def reason_of(entry: Entry) -> str:

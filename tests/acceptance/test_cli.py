@@ -286,10 +286,15 @@ def test_lines_for_people_break_between_words(state: Path, gate: LocalGate, colu
             assert word in shown, (words, word)
 
 
-def test_a_pipe_gets_one_line_for_each_entry_of_the_journal(state: Path, gate: LocalGate) -> None:
+def test_a_pipe_gets_one_line_for_each_call_of_the_journal(state: Path, gate: LocalGate) -> None:
     gate.intercept(Call("mira", "Write", {"file_path": LONG_KEY.removeprefix("file:"), "content": "x"}))
-    reply(gate)
-    assert len(run(state, "journal", env={"COLUMNS": "40"}).stdout.splitlines()) == 3
+    gate.complete("mira", id=reply(gate))
+    gate.lock("mira", "file:a", 3)
+    _, *lines = run(state, "journal", env={"COLUMNS": "40"}).stdout.splitlines()
+    assert len(lines) == 3
+    assert re.search(r" intercept +3  allow, done in \d+(\.\d)? m?s  +message ", lines[1]), lines[1]
+    _, *entries = run(state, "journal", "--entries").stdout.splitlines()
+    assert len(entries) == len(run(state, "journal", "--json").stdout.splitlines()) == 4
 
 
 # --- explain -----------------------------------------------------------------------------------------------
