@@ -14,6 +14,7 @@ import pytest
 
 from callosum.process import alive
 from callosum.server.place import running
+from tests.e2e.told import told
 from tests.support.mcpwrap import META, Wrapped, said, wrapped
 from tests.support.peer import Peer, Request, hang, lines_of, replies, says
 from tests.support.serving import Server, serving, until
@@ -46,6 +47,12 @@ def start(gate: Server, tmp_path: Path) -> Iterator[Callable[..., Wrapped]]:
 def journal(gate: Server, tmp_path: Path) -> list[Any]:
     found = gate.get(f"/journal?limit=1000&namespace={tmp_path.name}")
     return list(found["entries"])
+
+
+def tasks(gate: Server, tmp_path: Path) -> list[tuple[str, dict[str, Any]]]:
+    """What the daily log has of tasks, in order."""
+    found = [(name, payload) for name, payload in told(gate.state) if name.startswith("task.")]
+    return [(name, payload) for name, payload in found if payload["namespace"] == tmp_path.name]
 
 
 def outcomes(gate: Server, tmp_path: Path) -> list[str]:
@@ -194,6 +201,24 @@ def test_a_task_is_open_until_its_result(start: Callable[..., Wrapped], gate: Se
     assert outcomes(gate, tmp_path) == []
     client.ask("tasks/result", {"taskId": "t-1"})
     until(lambda: outcomes(gate, tmp_path) == ["done"])
+    (call,) = opened(gate, tmp_path)
+    until(lambda: tasks(gate, tmp_path)[2:])
+    assert [name for name, _ in tasks(gate, tmp_path)] == ["task.created", "task.started", "task.completed"]
+    for _, payload in tasks(gate, tmp_path):
+        assert (payload["taskId"], payload["instance"]) == (call["body"]["callId"], "mira/a"), "named as the call is"
+    assert tasks(gate, tmp_path)[0][1]["toolName"] == call["tool"]
+
+
+def test_a_task_whose_server_goes_away_is_stopped(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
+    client = start()
+    client.call("delete_database", {"name": "x", "act": "task"})
+    client.send("tools/call", client.params("delete_database", {"name": "y", "act": "die"}))
+    assert client.process.wait(30) == 7
+    until(lambda: tasks(gate, tmp_path)[2:])
+    assert (tasks(gate, tmp_path)[2][0], tasks(gate, tmp_path)[2][1]["reason"]) == (
+        "task.stopped",
+        "its server is gone",
+    )
 
 
 @pytest.mark.parametrize(("act", "code"), [("die", 7), ("kill", -signal.SIGKILL)])

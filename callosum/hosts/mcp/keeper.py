@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from callosum.client.fallback import runs_commands
@@ -28,6 +29,7 @@ from callosum.wire import Complete
 
 if TYPE_CHECKING:
     from callosum.client.client import CallosumClient
+    from callosum.corpus.events import CorpusEvent
 
 logger = logging.getLogger("callosum")
 
@@ -195,6 +197,13 @@ class Keeper:
             self._timed(lambda: self.client.report(told, sent=sent))
         except CallosumError as error:
             logger.warning("the outcome of %s could not be reported: %s", call.tool, error)
+
+    def tell(self, event: CorpusEvent) -> None:
+        """Report what happened beside the calls. Never raises: an event is no promise."""
+        try:
+            self.client.emit({"type": event.dotted, **msgspec.to_builtins(event)})
+        except CallosumError as error:
+            logger.info("%s could not be reported: %s", event.dotted, error)
 
     def _timed(self, ask: Callable[[], T]) -> T:
         """Asks the gate, and notes whether it was fast."""

@@ -47,13 +47,14 @@ _GREETINGS: Final = frozenset(("initialize", "server/discover"))
 _TASKS: Final = frozenset(("tasks/result", "tasks/get", "tasks/cancel"))
 _TELLING: Final = _GREETINGS | _TASKS | {messages.LIST}
 """Requests whose answers are read besides those to calls."""
+_GONE: Final = "its server is gone"
 _TASK_STATUS: Final = "notifications/tasks/status"
 
 
 class _Flight:
     """One call on its way. ``sent`` and ``withdrawn`` change under the tap's lock."""
 
-    __slots__ = ("call", "id", "key", "meta", "ruling", "sent", "size", "withdrawn")
+    __slots__ = ("began", "call", "id", "key", "meta", "ruling", "sent", "size", "withdrawn")
 
     def __init__(self, message: Message, call: Call, size: int, meta: dict[str, Raw] | None) -> None:
         self.id = messages.raw_id(message)
@@ -64,6 +65,7 @@ class _Flight:
         self.ruling: Ruling | None = None
         self.sent = False
         self.withdrawn = False
+        self.began = time.monotonic()
 
     def refusal(self) -> bytes:
         """What the client is answered if the call may not run."""
@@ -130,6 +132,7 @@ class Tap:
         self._batches: dict[Id, list[bytes]] = {}
         self._own: dict[Id, Future[Message]] = {}
         self._pool = ThreadPoolExecutor(THREADS, "callosum-mcp")
+        self._telling = ThreadPoolExecutor(1, "callosum-mcp-tasks")
         self._last: Future[None] | None = None
         self._nonce = os.urandom(6).hex()
         self._count = 0
@@ -427,6 +430,7 @@ class Tap:
         if ended.task:
             with self._lock:
                 self._tasks[ended.task] = flight
+            self._telling.submit(self._tell, flight)
         else:
             self._report(flight, ended, sent)
 
@@ -491,6 +495,24 @@ class Tap:
             flight = self._tasks.pop(task, None)
         if flight is not None:
             self._pool.submit(self._report, flight, ended)
+            self._telling.submit(self._tell, flight, ended)
+
+    def _tell(self, flight: _Flight, ended: Ended | None = None, why: str = "") -> None:
+        """Tells that a task began, or how it ended; it has the name of the call that began it."""
+        from callosum.hosts.tasks import Tasks, Underway  # noqa: PLC0415 - most servers have no tasks
+        from callosum.hosts.told import Actor  # noqa: PLC0415
+
+        call = flight.call
+        actor = Actor(instance=call.instance, session=call.session or "", namespace=call.namespace)
+        name = call.call_id or ""
+        run = Underway(0, call.tool, "", call_id=name, task=name, began=flight.began)
+        tasks = Tasks(self._keeper.tell)
+        if ended is None:
+            tasks.begun(actor, run)
+            return
+        error = ended.result.get("error") if isinstance(ended.result, dict) else None
+        outcome = ended.outcome or (Outcome.FAILED if error else Outcome.DONE)
+        tasks.ended(actor, run, outcome, error=str(error or ""), why=why)
 
     # --- the list of tools -----------------------------------------------------------------------
 
@@ -536,15 +558,20 @@ class Tap:
         """The server is gone: what it has not answered may or may not have happened. Returns once that is told."""
         with self._lock:
             left = [flight for waiting in self._flights.values() for flight in waiting if flight.sent]
-            left += self._tasks.values()
+            tasks = list(self._tasks.values())
+            left += tasks
             own = list(self._own.values())
             self._flights.clear()
             self._tasks.clear()
             self._own.clear()
         for answer in own:
             answer.cancel()
-        wait([self._pool.submit(self._report, flight, Ended(None, Outcome.UNKNOWN)) for flight in left])
+        unknown = Ended(None, Outcome.UNKNOWN)
+        told = [self._pool.submit(self._report, flight, unknown) for flight in left]
+        told += [self._telling.submit(self._tell, flight, unknown, _GONE) for flight in tasks]
+        wait(told)
 
     def close(self) -> None:
         """Returns once everything is told that there was to tell. What comes then is not taken."""
         self._pool.shutdown(wait=True)
+        self._telling.shutdown(wait=True)
