@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from callosum.errors import Expired as Expired
     from callosum.errors import GateUnavailable as GateUnavailable
     from callosum.errors import NotAPerson as NotAPerson
+    from callosum.errors import Repeated as Repeated
     from callosum.errors import StoreError as StoreError
     from callosum.errors import StoreUnavailable as StoreUnavailable
     from callosum.errors import Unconfirmed as Unconfirmed
@@ -49,7 +50,8 @@ __version__ = "0.1.0"
 _WHERE = {
     "client": "AsyncCallosumClient CallosumClient",
     "errors": (
-        "Blocked CallosumError ConfigError Expired GateUnavailable NotAPerson StoreError StoreUnavailable Unconfirmed"
+        "Blocked CallosumError ConfigError Expired GateUnavailable NotAPerson Repeated StoreError StoreUnavailable "
+        "Unconfirmed"
     ),
     "gate": "Gate LocalGate",
     "guards": "AsyncGate gated guard",

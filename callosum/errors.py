@@ -101,3 +101,14 @@ class Blocked(CallosumError):
     def __init__(self, decision: Decision) -> None:
         super().__init__(decision.warning or f"[Callosum] {decision.verdict}")
         self.decision = decision
+
+
+class Repeated(Blocked):
+    """A call id came again whose action is over: nothing runs twice under one id.
+
+    ``decision.state`` says what became of it: ``done``, or ``unknown`` where nobody knows whether it happened.
+    """
+
+    def __init__(self, decision: Decision, sentence: str) -> None:
+        super().__init__(decision)
+        self.args = (sentence,)

@@ -32,9 +32,9 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from msgspec.structs import replace
 
-from callosum.errors import Blocked, Expired, GateUnavailable, StoreUnavailable
+from callosum.errors import Blocked, Expired, GateUnavailable, Repeated, StoreUnavailable
 from callosum.gate import Gate, Standby
-from callosum.model import DEFAULT_NAMESPACE, Call, Decision, Outcome
+from callosum.model import DEFAULT_NAMESPACE, SECOND, Call, Decision, Outcome, State
 from callosum.operations import AsyncMethods
 from callosum.process import own_session, this_process
 
@@ -114,14 +114,16 @@ def _was_refused(error: BaseException) -> bool:
 class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(...)`
     """Runs a block or a function under the gate; raises ``Blocked`` where the gate says no.
 
-    As a context manager (sync or async) give it a ``call``; ``decision`` then holds the answer and
-    ``result`` may be set to what shall be journalled. As a decorator give ``instance`` and what else
-    names the actor; the tool is the function's name and its params are the arguments. Without a ``session`` (or
-    where it is empty) the process is the session: its pid and start time, so that two runs of a program are two actors.
+    As a context manager (sync or async) give it a ``call``; ``decision`` then holds the answer. ``result`` may be set
+    to what shall be journalled, ``outcome`` to how it ended where no exception tells. As a decorator give ``instance``
+    and what else names the actor; the tool is the function's name and its params are the arguments. Without a
+    ``session`` (or where it is empty) the process is the session: its pid and start time, so that two runs of a program
+    are two actors.
 
     A call that runs with a warning is handed to ``warned`` before it runs (in a worker thread, if the guard is async);
     without ``warned`` the warning is logged. What ``warned`` raises keeps the call from running.
 
+    A call whose ``call_id`` came before and whose action is over raises ``Repeated`` (a ``Blocked``), except reads.
     If the store is away, tiers 0 to 2 run all the same and are journalled once it is back; tiers 3
     and 4 raise ``GateUnavailable`` without running.
     """
@@ -164,6 +166,7 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         self._entered = self._left = False
         self.decision: Decision | None = None
         self.result: Any = None
+        self.outcome: Outcome | None = None
 
     # --- a block ---
 
@@ -177,6 +180,8 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         self.decision = _ask(self._gate, call)
         if not self.decision.proceed:
             raise Blocked(self.decision)
+        if self.decision.tier and self.decision.state in (State.DONE, State.UNKNOWN):
+            raise Repeated(self.decision, _over(self.decision))
         if self.decision.lease is not None:
             _renewer.add(self._gate, call, self.decision)
         if self.decision.warning is not None:
@@ -199,7 +204,7 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         decision, call = self.decision, self._call
         if decision is None or call is None:
             return
-        outcome = Outcome.DONE if error is None else outcome_of_error(error)
+        outcome = self.outcome or (Outcome.DONE if error is None else outcome_of_error(error))
         result = self.result if error is None else {"error": f"{type(error).__name__}: {error}"[:1000]}
         _report(self._gate, call, decision, outcome, result)
 
@@ -376,6 +381,17 @@ class AsyncGate(AsyncMethods):
         import asyncio
 
         return await asyncio.to_thread(method)
+
+
+def _over(decision: Decision) -> str:
+    """What an agent reads whose call came again after it was carried out."""
+    when = time.strftime("%H:%M:%S", time.localtime(decision.id / SECOND))
+    if decision.state is State.UNKNOWN:
+        return f"[Callosum] This very call began at {when}, and nobody knows how it ended ({decision.id})."
+    return (
+        f"[Callosum] This very call was already carried out at {when} ({decision.id}). It does not run again; make a "
+        "new call if it must happen once more."
+    )
 
 
 # --- asking and reporting ------------------------------------------------------------------------------

@@ -584,7 +584,8 @@ class Decision(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True
     ``id`` is the action's where it may run, else the journal entry's (what a person approves).
     ``conflicts`` holds at most ten, gravest first; ``conflict_count`` counts them all. ``warning`` is
     the paragraph for the agent. ``observed`` is the verdict that stood before ``observe`` let it
-    pass. ``params`` are set where an approved call is to run with the params that were shown.
+    pass. ``params`` are set where an approved call is to run with the params that were shown. ``state`` is set where
+    the call id was answered before: what has become of that action, ``open`` while nobody has reported its end.
     """
 
     proceed: bool
@@ -600,6 +601,7 @@ class Decision(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True
     lease: Lease | None = None
     observed: Verdict | None = None
     repeated: bool = False
+    state: State | None = None
     params: Mapping[str, Any] | None = None
     fallback: bool = False
 

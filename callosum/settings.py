@@ -21,6 +21,8 @@ A setting is looked for in four places, the first that has it wins:
     rules = "tiers.json"
     notify = ["notify-send", "Callosum"]   # or one string, split as a shell would
 
+    host_approvals = false        # whether a yes given through a framework's own means counts for a question
+
     [lease]
     ttl = 300                     # seconds, or "5m"
 
@@ -99,7 +101,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     the installation has a native client. ``mode``: ``observe`` decides and
     records everything and stops nothing. ``lease_ttl``: in seconds. ``rules``: the user's rules file,
     judged before the default ones. ``notify``: the command that tells a person of a waiting approval,
-    as arguments. ``journal_params``: what the journal keeps of a call's params. ``journal_age`` (in
+    as arguments. ``host_approvals``: whether a yes that came through a framework's own means answers a question.
+    ``journal_params``: what the journal keeps of a call's params. ``journal_age`` (in
     seconds) and ``journal_size`` (in bytes): what the live journal keeps before it is rotated. ``journal_purposes``:
     whether the prompt that a call serves is kept; ``auto`` keeps it in a store of this machine, and never in a server
     that others can reach. ``journal_share_purposes``: whether sessions of other instances are shown it too.
@@ -122,6 +125,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     lease_ttl: float = 300.0
     rules: Path | None = None
     notify: tuple[str, ...] = ()
+    host_approvals: bool = False
     journal_params: Literal["summary", "full", "none"] = "summary"
     journal_age: float = 30 * 86400.0
     journal_size: int = 64_000_000
@@ -150,10 +154,16 @@ class Settings(Struct, frozen=True, kw_only=True):
     config: Path | None = None
 
 
-_NOT_OF_A_PROJECT: Final = (
-    "a file that is found in a project's folder cannot name a command to run: write it into your own callosum.toml, "
-    "give it as --notify or CALLOSUM_NOTIFY, or name this file with --config"
-)
+_NOT_OF_A_PROJECT: Final = {
+    "notify": (
+        "a file that is found in a project's folder cannot name a command to run: write it into your own "
+        "callosum.toml, give it as --notify or CALLOSUM_NOTIFY, or name this file with --config"
+    ),
+    "host_approvals": (
+        "a file that is found in a project's folder cannot say whose approvals count: write it into your own "
+        "callosum.toml, give it as CALLOSUM_HOST_APPROVALS, or name this file with --config"
+    ),
+}
 
 
 def load(
@@ -186,8 +196,9 @@ def load(
     config = _find(named, environ, _up_to_repository(here) if project else [])
     if config is not None:
         found.update(_from_file(config))
-        if "notify" in found and config not in (named, user_config(environ)):
-            raise ConfigError(_NOT_OF_A_PROJECT, at=f"{config}: notify")
+        if config not in (named, user_config(environ)):
+            for name in _NOT_OF_A_PROJECT.keys() & found.keys():
+                raise ConfigError(_NOT_OF_A_PROJECT[name], at=f"{config}: {name}")
     for name, read in _READ.items():
         variable = f"CALLOSUM_{name.upper()}"
         if name in given:
@@ -423,7 +434,7 @@ def _tokens(value: Any, _: Path) -> int:
     return value
 
 
-_OF_ONE_PROCESS: Final = ("state", "instance", "hook", "notify")
+_OF_ONE_PROCESS: Final = ("state", "instance", "hook", "notify", "host_approvals")
 """Settings that no process hands on to a gate that it starts."""
 _READ: Final[Mapping[str, _Reader]] = {
     "state": _path,
@@ -435,6 +446,7 @@ _READ: Final[Mapping[str, _Reader]] = {
     "lease_ttl": _seconds(1, 86400),
     "rules": _path,
     "notify": _command,
+    "host_approvals": _switch,
     "journal_params": _one_of("summary", "full", "none"),
     "journal_age": _seconds(3600, 36500 * 86400),
     "journal_size": _bytes(1_000_000),

@@ -1,4 +1,4 @@
-"""``gated`` tools in a LangGraph agent, with LangChain's own fake chat model (nothing leaves the machine).
+"""The gate as middleware of a LangChain agent, with LangChain's own fake chat model (nothing leaves the machine).
 
 Run it: ``pip install 'callosum-protocol[examples]' && python examples/langgraph_tools.py``
 """
@@ -10,9 +10,9 @@ from typing import Any
 from langchain.agents import create_agent
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import StructuredTool
 
-from callosum import LocalGate, gated
+from callosum import LocalGate
+from callosum.adapters.langchain import CallosumMiddleware
 
 
 class Script(GenericFakeChatModel):
@@ -27,19 +27,18 @@ def send_email(to: str, subject: str, body: str) -> str:
     return f"sent {subject!r} to {to}: {body}"
 
 
-def run(gate: LocalGate, session: str) -> str:
+def run(gate: LocalGate, thread: str) -> str:
     """One run of the agent; returns what its tool answered."""
-    tool = gated(send_email, gate=gate, instance="mira", session=session, blocked=lambda no: no.warning, pause=True)
-    arguments = {"to": "alice@example.com", "subject": "Friday", "body": f"Friday works, says {session}"}
-    call = {"name": "send_email", "args": arguments, "id": f"{session}-1"}
+    arguments = {"to": "alice@example.com", "subject": "Friday", "body": f"Friday works, says {thread}"}
+    call = {"name": "send_email", "args": arguments, "id": f"{thread}-1"}
     model = Script(messages=iter([AIMessage("", tool_calls=[call]), AIMessage("done")]))
-    agent = create_agent(model, tools=[StructuredTool.from_function(tool)])
-    answer = agent.invoke({"messages": [HumanMessage("Answer Alice.")]})
+    agent = create_agent(model, tools=[send_email], middleware=[CallosumMiddleware(gate, instance="mira")])
+    answer = agent.invoke({"messages": [HumanMessage("Answer Alice.")]}, {"configurable": {"thread_id": thread}})
     return next(str(message.content) for message in answer["messages"] if isinstance(message, ToolMessage))
 
 
 def main(state: str) -> tuple[str, str]:
-    """Two sessions of one agent, one after the other; returns what each was told."""
+    """Two threads of one agent, one after the other; returns what each was told."""
     with LocalGate(state) as gate:
         return run(gate, "chat"), run(gate, "heartbeat")
 

@@ -663,6 +663,8 @@ class Courses:
         began = time.perf_counter()
         check_note(asked.by, "by")
         check_note(asked.channel, "channel")
+        if asked.channel == settle.HOST and not self.settings.host_approvals:
+            raise ConfigError("this gate was not told that a host's approvals count (host_approvals)", at="channel")
         who = Who("", asked.namespace, by=asked.by, channel=asked.channel, ancestry=caller.ancestry)
         step = partial(settle.answer, who, asked.agrees, APPROVAL_TTL)
         with _naming(asked.id):

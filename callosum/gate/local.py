@@ -34,6 +34,7 @@ from callosum.model import (
 )
 from callosum.operations import Gate
 from callosum.person import require_person
+from callosum.policy import settle
 from callosum.policy.evidence import horizon
 from callosum.policy.table import fallback as without_gate
 from callosum.redact import summarise
@@ -202,6 +203,8 @@ class LocalGate(Gate):
                     return replace(caller, person=False)  # ``by`` names a session
             case wire.ReleaseAt(force=True):
                 ancestry = self.require_person("release another's lease")
+            case wire.Approve(channel=settle.HOST):
+                return caller  # no person's word; whether it counts is for the settings to say
             case wire.Approve():
                 ancestry = self.require_person("approve a call" if request.agrees else "refuse a call")
             case _:

@@ -73,7 +73,8 @@ HOST_LIMIT: Final = HOUR
 MOST_CONFLICTS: Final = 10
 
 _ALLOW: Final = Verdict.ALLOW  # an enum's attributes are slow
-_OPENED, _DONE, _CANCELLED, _INTERCEPT = State.OPEN, State.DONE, State.CANCELLED, Event.INTERCEPT
+_OPENED, _DONE, _CANCELLED, _FAILED = State.OPEN, State.DONE, State.CANCELLED, State.FAILED
+_INTERCEPT = Event.INTERCEPT
 _CLEAR: Final = Case(_ALLOW)
 
 
@@ -83,8 +84,8 @@ def admit(ask: Ask, view: View) -> Change:
     if earlier is not None:
         if view.now - earlier.started >= DAY:
             view = replace(view, earlier=None)  # the identity of a call is good for a day
-        elif earlier.state is _CANCELLED:
-            view = replace(view, earlier=None)  # it did not run, so this attempt is decided anew
+        elif earlier.state in (_CANCELLED, _FAILED):
+            view = replace(view, earlier=None)  # nothing happened, so this attempt is decided anew
         elif not lost(earlier, view.now):
             return Change(answer=Ruling(again(earlier)))
     if ask.found.verdict is None and not ask.waiter and _alone(view):

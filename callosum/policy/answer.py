@@ -74,6 +74,7 @@ def _from(earlier: Action, verdict: Verdict, kept: _Kept) -> Decision:
         lease=_lease(earlier) if verdict.proceed and earlier.state is State.OPEN else None,
         observed=kept.observed,
         repeated=True,
+        state=State.OPEN if earlier.state is State.DONE and not earlier.ended else earlier.state,
     )
 
 

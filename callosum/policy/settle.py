@@ -60,6 +60,10 @@ _COMPLETE, _HAPPENED = Event.COMPLETE, Outcome.DONE
 _STATE_OF: Final = {outcome: State(outcome.value) for outcome in Outcome}
 
 
+HOST: Final = "host"
+"""Channel of an answer that came through a framework's own means: the host's word, not a person's."""
+
+
 class Who(Struct, frozen=True, gc=False):
     """Who speaks: ``session`` (the actor) or a person, named by ``by``; ``force`` acts for others.
 
@@ -433,6 +437,10 @@ def answer(who: Who, agrees: bool, ttl: int, view: View) -> Change:
     action = view.found
     if action is None or action.verdict.proceed:
         return Change(answer=Report(ok=False, note="no call waits for an answer under this id"))
+    if who.channel == HOST and action.verdict is not Verdict.ASK:
+        return Change(
+            answer=Report(ok=False, id=action.id, note="the host's word answers a question; it lifts no block")
+        )
     if action.state is not State.ASKED:
         return Change(
             answer=Report(ok=False, id=action.id, state=action.state, note="this was answered or given up already")

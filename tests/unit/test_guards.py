@@ -27,6 +27,7 @@ from callosum import (
     GateUnavailable,
     LocalGate,
     Outcome,
+    Repeated,
     State,
     StoreUnavailable,
     gated,
@@ -371,6 +372,40 @@ def told_no(gate: LocalGate) -> LocalGate:
     with guard(gate, Call("doug", "send_email", MAIL, session="desk")):
         pass
     return gate
+
+
+@pytest.mark.parametrize("tier", ["read", "email"])
+def test_a_call_id_that_was_carried_out_runs_no_second_time_unless_it_reads(gate: LocalGate, tier: str) -> None:
+    params = {"path": "/a"} if tier == "read" else {"action": "send", "to": "a@example.com", "body": "x"}
+    call = Call("mira", tier, params, call_id="c1")
+    with guard(gate, call) as first:
+        pass
+    if tier == "read":
+        with guard(gate, call) as second:
+            assert second.decision is not None
+            assert second.decision.id == first.decision.id  # type: ignore[union-attr]
+        return
+    with pytest.raises(Repeated, match="already carried out") as again, guard(gate, call):
+        pytest.fail("it ran twice")
+    assert again.value.decision.state is State.DONE
+
+
+def test_a_call_id_whose_action_failed_is_decided_anew(gate: LocalGate) -> None:
+    call = Call("mira", "email", {"action": "send", "to": "a@example.com", "body": "x"}, call_id="c1")
+    with pytest.raises(ValueError, match="refused"), guard(gate, call) as first:
+        raise ValueError("refused")
+    with guard(gate, call) as second:
+        pass
+    assert first.decision is not None
+    assert second.decision is not None
+    assert second.decision.id != first.decision.id
+    assert second.decision.lease is not None
+
+
+def test_an_open_call_that_comes_again_gets_the_same_answer_and_says_that_it_is_open(gate: LocalGate) -> None:
+    call = Call("mira", "email", {"action": "send", "to": "a@example.com", "body": "x"}, call_id="c1")
+    first, again = gate.intercept(call), gate.intercept(call)
+    assert (first.state, again.state, again.repeated, again.id) == (None, State.OPEN, True, first.id)
 
 
 def test_a_warning_is_logged_and_the_call_runs(told_no: LocalGate, caplog: pytest.LogCaptureFixture) -> None:

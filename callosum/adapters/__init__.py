@@ -1,0 +1,11 @@
+"""Adapters for the frameworks that agents are written in, each in a module of its own that alone imports its framework.
+
+===================== =================================== ==========================================================
+framework             module                              what a program writes
+===================== =================================== ==========================================================
+LangChain, LangGraph  ``callosum.adapters.langchain``     ``create_agent(..., middleware=[CallosumMiddleware(gate)])``
+OpenAI Agents SDK     ``callosum.adapters.openai_agents`` ``gate_agent(agent, gate)``, ``install(gate)``
+===================== =================================== ==========================================================
+
+``callosum.adapters.core`` is what they share, and what an adapter for another framework needs.
+"""

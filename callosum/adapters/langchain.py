@@ -1,0 +1,178 @@
+"""LangChain and LangGraph: ``CallosumMiddleware`` for ``create_agent`` and for a ``ToolNode`` of one's own.
+
+::
+
+    agent = create_agent(model, tools=[send_email], middleware=[CallosumMiddleware(gate)])
+    tools = ToolNode([send_email], **CallosumMiddleware(gate).wrappers())
+
+The session is the thread (``configurable.thread_id``). A refusal is a ``ToolMessage`` of status ``error`` whose text is
+the sentence and whose ``artifact`` holds the conflicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any, ClassVar, TypeAlias, TypedDict
+from weakref import WeakKeyDictionary
+
+import msgspec
+from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.middleware.types import ToolCallRequest  # noqa: TC002 - a host of middleware may ask for the types
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.tools import BaseTool  # noqa: TC002 - the same
+from langgraph.errors import GraphBubbleUp
+from langgraph.types import Command, interrupt
+
+from callosum.adapters.core import Adapter, Attempt, Refused, Seen, Session, identity_of
+from callosum.gate import Gate
+from callosum.guards import UNNAMED
+from callosum.model import DEFAULT_NAMESPACE
+
+Result: TypeAlias = ToolMessage | Command[Any]
+_LOOKED_BACK = 40
+"""How many messages are looked back over."""
+_HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+
+
+class Wrappers(TypedDict):
+    """What ``ToolNode`` takes."""
+
+    wrap_tool_call: Callable[[ToolCallRequest, Callable[[ToolCallRequest], Result]], Result]
+    awrap_tool_call: Callable[[ToolCallRequest, Callable[[ToolCallRequest], Awaitable[Result]]], Awaitable[Result]]
+
+
+class CallosumMiddleware(AgentMiddleware):  # type: ignore[misc]  # the framework is not looked into
+    """Puts the gate around every tool of an agent; sync and async, streaming and parallel calls alike.
+
+    ``instance``, ``session`` (a name, or a function), ``namespace`` and ``wait`` are as in
+    ``callosum.adapters.core.Adapter``. ``host_approvals``: a call that a person must decide interrupts the graph;
+    ``Command(resume=True)`` is the yes. The gate must have been told the same, else an approval raises ``ConfigError``.
+    """
+
+    def __init__(
+        self,
+        gate: Gate,
+        *,
+        instance: str = UNNAMED,
+        session: Session = None,
+        namespace: str = DEFAULT_NAMESPACE,
+        wait: float = 0,
+        host_approvals: bool = False,
+    ) -> None:
+        super().__init__()
+        self._adapter = Adapter(gate, instance=instance, session=session, namespace=namespace, wait=wait)
+        self._host_approvals = host_approvals
+        self._schemas: WeakKeyDictionary[BaseTool, Mapping[str, Any] | None] = WeakKeyDictionary()
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]) -> Result:
+        """Run one call under the gate."""
+        return self._adapter.run(_ToolCall(self, request), lambda params: handler(_with(request, params)))
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
+    ) -> Result:
+        """Run one call under the gate, awaited."""
+        return await self._adapter.arun(_ToolCall(self, request), lambda params: handler(_with(request, params)))
+
+    def wrappers(self) -> Wrappers:
+        """Return what a ``ToolNode`` takes: ``ToolNode(tools, **middleware.wrappers())``."""
+        return {"wrap_tool_call": self.wrap_tool_call, "awrap_tool_call": self.awrap_tool_call}
+
+    def schema_of(self, tool: BaseTool) -> Mapping[str, Any] | None:
+        """Return the schema of what the model gives the tool; None where the tool has none."""
+        with suppress(KeyError, TypeError):
+            return self._schemas[tool]
+        try:
+            given = tool.tool_call_schema
+            schema = given if isinstance(given, dict) else given.model_json_schema()
+        except Exception:  # noqa: BLE001 - a schema that cannot be written as JSON helps nobody
+            schema = None
+        with suppress(TypeError):  # a tool that cannot be a key is asked each time
+            self._schemas[tool] = schema
+        return schema
+
+    @property
+    def asks(self) -> bool:
+        """Whether questions interrupt the graph."""
+        return self._host_approvals
+
+
+class _ToolCall(Attempt[Result]):
+    interrupts: ClassVar[tuple[type[BaseException], ...]] = (GraphBubbleUp,)
+
+    def __init__(self, middleware: CallosumMiddleware, request: ToolCallRequest) -> None:
+        self._middleware, self._request = middleware, request
+
+    def seen(self) -> Seen:
+        request = self._request
+        call, tool = request.tool_call, request.tool
+        config = (request.runtime.config if request.runtime is not None else None) or {}
+        thread, run = config.get("configurable", {}).get("thread_id"), config.get("run_id")
+        metadata = tool.metadata if tool is not None else None
+        turn, read = _turns(request.state, call["id"])
+        return Seen(
+            tool=call["name"],
+            params=call["args"],
+            call_id=call["id"],
+            turn=turn,
+            read=read,
+            thread=str(thread) if thread else None,
+            run=str(run) if run else None,
+            description=tool.description if tool is not None else None,
+            schema=self._middleware.schema_of(tool) if tool is not None else None,
+            annotations={name: metadata[name] for name in _HINTS if name in metadata} if metadata else None,
+        )
+
+    def refused(self, no: Refused) -> Result:
+        call = self._request.tool_call
+        return ToolMessage(
+            content=no.sentence,
+            tool_call_id=call["id"] or "",
+            name=call["name"],
+            status="error",
+            artifact=msgspec.to_builtins(no.conflicts) or None,
+        )
+
+    def warned(self, result: Result, sentence: str) -> Result:
+        if not isinstance(result, ToolMessage):
+            return result
+        content, text = result.content, {"type": "text", "text": sentence}
+        added = f"{content}\n\n{sentence}" if isinstance(content, str) else [*content, text]
+        return result.model_copy(update={"content": added})
+
+    def said(self, result: Result) -> Any:
+        return result.content if isinstance(result, ToolMessage) else None
+
+    def failed(self, _result: Result) -> bool:
+        return isinstance(_result, ToolMessage) and _result.status == "error"
+
+    def asked(self, _no: Refused) -> bool | None:
+        if not self._middleware.asks:
+            return None
+        call = self._request.tool_call
+        return interrupt({"callosum": _no.sentence, "tool": call["name"], "args": call["args"]}) is True
+
+
+def _with(request: ToolCallRequest, params: Mapping[str, Any] | None) -> ToolCallRequest:
+    if params is None:
+        return request
+    return request.override(tool_call={**request.tool_call, "args": dict(params)})
+
+
+def _turns(state: Any, call_id: str | None) -> tuple[str, tuple[str, ...]]:
+    """The id of the message in which the model made the call, and the newest calls before it, which it has read of."""
+    if isinstance(state, Mapping):
+        messages = state.get("messages")
+    else:
+        messages = state if isinstance(state, list) else vars(state).get("messages")
+    turn = ""
+    read: list[str] = []
+    for message in (messages or [])[: -_LOOKED_BACK - 1 : -1]:
+        if not isinstance(message, AIMessage):
+            continue
+        if any(call["id"] == call_id for call in message.tool_calls) and not turn:
+            turn = message.id or ""
+        else:
+            read += [identity_of(message.id or "", call["id"]) or "" for call in message.tool_calls]
+    return turn, tuple(read)

@@ -1,0 +1,302 @@
+"""OpenAI Agents SDK: ``gate_agent`` for one agent and whom it hands off to, ``install`` for every agent of the process.
+
+::
+
+    agent = gate_agent(Agent(name="mira", tools=[send_email]), gate)
+    install(gate)
+
+Function tools, those of MCP servers and agents as tools are gated, and shells and patches that this process runs
+(``ShellTool``, ``LocalShellTool``, ``ApplyPatchTool``). What runs at OpenAI (hosted tools) is not seen.
+
+The session is ``RunConfig(group_id=...)``. A refusal is the tool's output: the sentence, and nothing around it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+from agents import Agent, ApplyPatchTool, FunctionTool, Handoff, LocalShellTool, ShellTool, default_tool_error_function
+from agents.editor import ApplyPatchOperation, ApplyPatchResult
+
+from callosum.adapters.core import Adapter, Attempt, Refused, Seen, Session, identity_of
+from callosum.errors import ConfigError
+from callosum.gate import Gate
+from callosum.guards import UNNAMED
+from callosum.model import DEFAULT_NAMESPACE, Verdict
+
+A = TypeVar("A")
+
+_LOOKED_BACK = 80
+"""How many calls of a run are remembered."""
+_FAILED = str(default_tool_error_function(None, Exception("?"))).partition("?")[0]
+"""How the text begins that the SDK makes of what a tool raised, before anybody else sees it."""
+_UNTOUCHED = Agent.get_all_tools
+
+
+def gate_agent(
+    agent: A,
+    gate: Gate,
+    *,
+    instance: str = UNNAMED,
+    session: Session = None,
+    namespace: str = DEFAULT_NAMESPACE,
+    wait: float = 0,
+    host_approvals: bool = False,
+) -> A:
+    """Put the gate around every tool of an agent, and of the agents that it hands off to; return the agent.
+
+    ``instance``, ``session`` (a name, or a function), ``namespace`` and ``wait`` are as in
+    ``callosum.adapters.core.Adapter``. ``host_approvals``: a call that a person must decide is one that
+    ``needs_approval``; the gate must have been told the same, and ``session`` must be given, since the SDK asks before
+    it tells the group. A clone of the agent is not gated. Raises ``ConfigError``.
+    """
+    _check(session, host_approvals)
+    adapter = Adapter(gate, instance=instance, session=session, namespace=namespace, wait=wait)
+    gated: set[int] = set()
+    waiting: list[Any] = [agent]
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, Agent) or id(one) in gated:
+            continue
+        gated.add(id(one))
+        one.get_all_tools = _tools_of(_UNTOUCHED.__get__(one), adapter, host_approvals)
+        waiting += [getattr(to, "agent", None) if isinstance(to, Handoff) else to for to in one.handoffs]
+    return agent
+
+
+def install(
+    gate: Gate,
+    *,
+    instance: str = UNNAMED,
+    session: Session = None,
+    namespace: str = DEFAULT_NAMESPACE,
+    wait: float = 0,
+    host_approvals: bool = False,
+) -> Callable[[], None]:
+    """Put the gate around the tools of every agent of this process, whenever it was made; return what takes it away.
+
+    Called again it replaces the gate that was there. Options are those of ``gate_agent``.
+    """
+    _check(session, host_approvals)
+    adapter = Adapter(gate, instance=instance, session=session, namespace=namespace, wait=wait)
+
+    async def get_all_tools(self: Any, run_context: Any) -> list[Any]:
+        return await _tools_of(_UNTOUCHED.__get__(self), adapter, host_approvals)(run_context)
+
+    def uninstall() -> None:
+        if Agent.get_all_tools is get_all_tools:
+            Agent.get_all_tools = _UNTOUCHED
+
+    Agent.get_all_tools = get_all_tools
+    return uninstall
+
+
+def _check(session: Session, asks: bool) -> None:
+    if asks and session is None:
+        raise ConfigError("host_approvals needs a session", at="session")
+
+
+def _tools_of(
+    own: Callable[[Any], Awaitable[list[Any]]], adapter: Adapter, asks: bool
+) -> Callable[[Any], Awaitable[list[Any]]]:
+    async def get_all_tools(run_context: Any) -> list[Any]:
+        """The tools of one turn of a run. What was called in the turns before, the model has read of by now."""
+        made = _made.setdefault(run_context, [])
+        turn = _Turn(adapter, asks, tuple(made), made)
+        return [_gated(tool, turn) for tool in await own(run_context)]
+
+    return get_all_tools
+
+
+class _Turn(NamedTuple):
+    """One turn of a run: which calls the model has read of, and where those of this turn are noted."""
+
+    adapter: Adapter
+    asks: bool = False
+    read: tuple[str, ...] | None = None
+    made: list[str] | None = None
+
+    def seen(self, name: str, params: Mapping[str, Any], call_id: str | None, context: Any, tool: Any = None) -> Seen:
+        """Return a call of this turn; with ``made`` it is noted."""
+        config = getattr(context, "run_config", None)
+        turn = _turn_of(context, params)
+        identity = identity_of(turn, call_id)
+        if self.made is not None and identity is not None:
+            self.made.append(identity)
+            del self.made[:-_LOOKED_BACK]
+        return Seen(
+            tool=name,
+            params=params,
+            call_id=call_id,
+            turn=turn,
+            read=self.read,
+            thread=getattr(config, "group_id", None),
+            run=getattr(config, "trace_id", None),
+            description=tool.description if tool is not None else None,
+            schema=tool.params_json_schema if tool is not None else None,
+        )
+
+
+_made: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()
+"""The identities of a run's calls."""
+
+
+def _gated(tool: Any, turn: _Turn) -> Any:
+    """The tool with the gate around what runs it; as it is where nothing of it runs here."""
+    if isinstance(tool, FunctionTool):
+        if isinstance(tool.on_invoke_tool, _Invoke):
+            return tool
+        invoke = _Invoke(turn, tool)
+        if not turn.asks:
+            return replace(tool, on_invoke_tool=invoke)
+        return replace(tool, on_invoke_tool=invoke, needs_approval=invoke.needs_approval)
+    if isinstance(tool, ShellTool) and tool.executor is not None and not isinstance(tool.executor, _Shell):
+        return replace(tool, executor=_Shell(turn, tool.executor, tool.name))
+    if isinstance(tool, LocalShellTool) and not isinstance(tool.executor, _Shell):
+        return replace(tool, executor=_Shell(turn, tool.executor, tool.name))
+    if isinstance(tool, ApplyPatchTool) and not isinstance(tool.editor, _Editor):
+        return replace(tool, editor=_Editor(turn, tool.editor))
+    return tool
+
+
+class _Invoke:
+    """Runs a function tool under the gate. The SDK's own marks stay reachable on it."""
+
+    def __init__(self, turn: _Turn, tool: Any) -> None:
+        self._turn, self._tool, self._inner = turn, tool, tool.on_invoke_tool
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__agents_bind_function_tool__":  # dataclasses.replace would put the inner invoker back
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+    async def __call__(self, context: Any, given: str) -> Any:
+        seen = self._turn.seen(self._tool.name, _read(given), context.tool_call_id, context, self._tool)
+        attempt = _FunctionCall(
+            seen, approved=self._turn.asks and context.is_tool_approved(self._tool.name, seen.call_id)
+        )
+
+        def tool(params: Mapping[str, Any] | None) -> Awaitable[Any]:
+            return self._inner(context, given if params is None else json.dumps(params))  # type: ignore[no-any-return]
+
+        return await self._turn.adapter.arun(attempt, tool)
+
+    async def needs_approval(self, context: Any, params: dict[str, Any], call_id: str) -> bool:
+        """Whether the tool itself asks for an approval, or the gate has a person decide."""
+        own = self._tool.needs_approval
+        needed = await own(context, params, call_id) if callable(own) else own
+        if needed:
+            return True
+        seen = self._turn.seen(self._tool.name, params, call_id, context, self._tool)
+        return await self._turn.adapter.verdict(seen) is Verdict.ASK
+
+
+@dataclass
+class _Call(Attempt[Any]):
+    """A call of any of the SDK's tools: what the gate says of it is said as text."""
+
+    what: Seen
+
+    def seen(self) -> Seen:
+        return self.what
+
+    def refused(self, no: Refused) -> Any:
+        return no.sentence
+
+    def warned(self, result: Any, sentence: str) -> Any:
+        return f"{result}\n\n{sentence}" if isinstance(result, str) else result
+
+
+class _FunctionCall(_Call):
+    def __init__(self, what: Seen, *, approved: bool | None) -> None:
+        super().__init__(what)
+        self._approved = approved
+
+    def failed(self, _result: Any) -> bool:
+        return isinstance(_result, str) and _result.startswith(_FAILED)
+
+    def asked(self, _no: Refused) -> bool | None:
+        return self._approved or None
+
+
+class _Shell:
+    """Runs a shell's commands under the gate."""
+
+    def __init__(self, turn: _Turn, inner: Any, name: str) -> None:
+        self._turn, self._inner, self._name = turn, inner, name
+
+    async def __call__(self, request: Any) -> Any:
+        action = request.data.action
+        command = "\n".join(action.commands) if hasattr(action, "commands") else _joined(action.command)
+        seen = self._turn.seen(self._name, {"command": command}, request.data.call_id, request.ctx_wrapper)
+        return await self._turn.adapter.arun(_Call(seen), lambda _params: _awaited(self._inner(request)))
+
+
+class _Patch(_Call):
+    def refused(self, no: Refused) -> Any:
+        return ApplyPatchResult(status="failed", output=no.sentence)
+
+    def warned(self, result: Any, sentence: str) -> Any:
+        if isinstance(result, ApplyPatchResult):
+            return ApplyPatchResult(status=result.status, output=f"{result.output or ''}\n\n{sentence}".strip())
+        return f"{result or ''}\n\n{sentence}".strip()
+
+    def failed(self, _result: Any) -> bool:
+        return isinstance(_result, ApplyPatchResult) and _result.status == "failed"
+
+
+class _Editor:
+    """Edits files under the gate, one operation a call."""
+
+    def __init__(self, turn: _Turn, inner: Any) -> None:
+        self._turn, self._inner = turn, inner
+
+    def create_file(self, operation: ApplyPatchOperation) -> Awaitable[Any]:
+        return self._edit(operation, self._inner.create_file)
+
+    def update_file(self, operation: ApplyPatchOperation) -> Awaitable[Any]:
+        return self._edit(operation, self._inner.update_file)
+
+    def delete_file(self, operation: ApplyPatchOperation) -> Awaitable[Any]:
+        return self._edit(operation, self._inner.delete_file)
+
+    async def _edit(self, operation: ApplyPatchOperation, edit: Callable[[ApplyPatchOperation], Any]) -> Any:
+        named = {"path": operation.path, "diff": operation.diff, "move_to": operation.move_to}
+        params = {name: value for name, value in named.items() if value is not None}
+        seen = self._turn.seen(operation.type, params, None, operation.ctx_wrapper)
+        return await self._turn.adapter.arun(_Patch(seen), lambda _params: _awaited(edit(operation)))
+
+
+def _turn_of(context: Any, params: Mapping[str, Any]) -> str:
+    """What makes an id one's own that a model's server gives in every turn (``call_0``), before and after an approval.
+
+    The SDK tells which request of the run it was, and no run: the same call at the same place of another run of the
+    session is another call by its params.
+    """
+    usage = getattr(context, "usage", None)
+    digest = blake2b(json.dumps(params, sort_keys=True, default=str).encode("utf-8", "replace"), digest_size=6)
+    return f"{getattr(usage, 'requests', 0)}-{digest.hexdigest()}"
+
+
+async def _awaited(result: Any) -> Any:
+    return await result if inspect.isawaitable(result) else result
+
+
+def _joined(command: Any) -> str:
+    return shlex.join(command) if isinstance(command, list) else str(command)
+
+
+def _read(given: str) -> dict[str, Any]:
+    """The arguments as the model gave them; what is no JSON object stands under ``input``."""
+    try:
+        found = json.loads(given) if given else {}
+    except ValueError:
+        found = given
+    return found if isinstance(found, dict) else {"input": found}

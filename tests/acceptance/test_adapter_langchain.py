@@ -1,0 +1,258 @@
+"""``CallosumMiddleware`` in real LangChain agents and LangGraph graphs, with LangChain's own fake chat model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+
+from callosum import Call, CallosumClient, LocalGate
+from callosum.errors import ConfigError
+from callosum.model import Entry, Event, Outcome, Verdict
+from callosum.settings import Settings
+
+pytest.importorskip("langchain")
+
+from langchain.agents import create_agent
+from langchain.tools import ToolRuntime
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import InjectedToolArg, StructuredTool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
+from langgraph.types import Command, interrupt
+from pydantic import Field
+
+from callosum.adapters.langchain import CallosumMiddleware
+
+RULES = """{"rules": [
+  {"name": "deploy", "tool": "deploy", "tier": 3, "verdict": "ask", "contextKey": "host:{params.host}"},
+  {"name": "wipe", "tool": "wipe", "tier": 4, "contextKey": "host:{params.host}"},
+  {"name": "sub", "tool": "ask_helper", "tier": 3, "contextKey": "email:a@example.com"}]}"""
+ASK: dict[str, Any] = {"configurable": {"thread_id": "chat"}}
+
+
+class Script(GenericFakeChatModel):
+    """A model that says what it was given, whatever tools it is shown, and keeps what it read."""
+
+    read: list[list[Any]] = Field(default_factory=list)
+
+    def bind_tools(self, tools: Any, **_: Any) -> Script:
+        return self
+
+    def _generate(self, messages: list[Any], *args: Any, **kwargs: Any) -> Any:
+        self.read.append(list(messages))
+        return super()._generate(messages, *args, **kwargs)
+
+
+class Desk:
+    """A gate, and tools that count how often they ran."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "tiers.json").write_text(RULES)
+        self.gate = LocalGate(settings=Settings(state=folder, host_approvals=True))
+        self.ran: list[str] = []
+
+    def mail(self, to: str, body: str) -> str:
+        """Send an e-mail."""
+        self.ran.append(body)
+        return f"sent {body}"
+
+    def tool(self, name: str = "send_email", function: Any = None) -> StructuredTool:
+        return StructuredTool.from_function(function or self.mail, name=name)
+
+    def entries(self, event: Event = Event.INTERCEPT) -> list[Entry]:
+        return [entry for entry in self.gate.entries() if entry.event is event]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    with made.gate:
+        yield made
+
+
+def call(name: str, id: str, **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args, "id": id}
+
+
+def mail(id: str, body: str) -> dict[str, Any]:
+    return call("send_email", id, to="a@example.com", body=body)
+
+
+def script(*turns: list[dict[str, Any]]) -> Script:
+    return Script(messages=iter([*(AIMessage("", tool_calls=turn) for turn in turns), AIMessage("done")]), read=[])
+
+
+def results(model: Script) -> dict[str, ToolMessage]:
+    """What the model read of its calls, by their ids."""
+    return {message.tool_call_id: message for message in model.read[-1] if isinstance(message, ToolMessage)}
+
+
+def run(
+    desk: Desk, model: Script, thread: str = "chat", *, awaited: bool = False, **options: Any
+) -> dict[str, ToolMessage]:
+    tools = options.pop("tools", [desk.tool()])
+    agent = create_agent(model, tools=tools, middleware=[CallosumMiddleware(desk.gate, instance="mira", **options)])
+    given = {"messages": [HumanMessage("Answer.")]}
+    config = {"configurable": {"thread_id": thread}}
+    asyncio.run(agent.ainvoke(given, config)) if awaited else agent.invoke(given, config)
+    return results(model)
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_two_threads_meet_and_the_model_reads_why_and_confirms_by_repeating(desk: Desk, *, awaited: bool) -> None:
+    assert run(desk, script([mail("c1", "Friday works")]), awaited=awaited)["c1"].content == "sent Friday works"
+    model = script([mail("c1", "Friday does not")], [mail("c2", "Friday does not")])
+    read = run(desk, model, "heartbeat", awaited=awaited)
+    assert read["c1"].status == "error"
+    assert "mira/chat acted on" in str(read["c1"].content)
+    assert read["c1"].artifact[0]["instance"] == "mira/chat"
+    assert read["c2"].content == "sent Friday does not"  # no second had to pass: the model had read of the first
+    assert desk.ran == ["Friday works", "Friday does not"]
+    assert [entry.session for entry in desk.entries(Event.COMPLETE)] == ["mira/chat", "mira/heartbeat"]
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+def test_two_equal_calls_of_one_turn_do_not_confirm_each_other(desk: Desk, *, awaited: bool) -> None:
+    run(desk, script([mail("c1", "Friday works")]))
+    read = run(desk, script([mail("c1", "no"), mail("c2", "no")]), "heartbeat", awaited=awaited)
+    assert {message.status for message in read.values()} == {"error"}
+    assert desk.ran == ["Friday works"]
+
+
+def test_the_gate_sees_what_the_model_gave_and_not_what_the_framework_injects(desk: Desk) -> None:
+    def send_email(to: str, body: str, runtime: ToolRuntime, secret: Annotated[str, InjectedToolArg] = "s3cret") -> str:
+        """Send an e-mail."""
+        return f"{body} in {runtime.config['configurable']['thread_id']} {secret}"
+
+    tool = StructuredTool.from_function(send_email, name="send_email")
+    assert run(desk, script([mail("c1", "hi")]), tools=[tool])["c1"].content == "hi in chat s3cret"
+    (entry,) = desk.entries()
+    assert entry.body["params"] == {"to": "a@example.com", "body": "hi"}
+
+
+def test_a_tool_that_raises_is_reported_and_its_error_goes_on(desk: Desk) -> None:
+    def broken(to: str, body: str) -> str:
+        """Send an e-mail."""
+        raise TimeoutError("no answer")
+
+    with pytest.raises(TimeoutError):
+        run(desk, script([mail("c1", "hi")]), tools=[desk.tool(function=broken)])
+    assert [entry.outcome for entry in desk.entries(Event.COMPLETE)] == [Outcome.UNKNOWN]
+
+
+def test_without_a_gate_reads_go_on_and_what_is_grave_does_not(tmp_path: Path) -> None:
+    ran = []
+
+    def wipe_disk(host: str) -> str:
+        """Delete all data of a host, for good."""
+        ran.append(host)
+        return "gone"
+
+    def read_file(path: str) -> str:
+        """Read a file."""
+        return f"content of {path}"
+
+    gate = CallosumClient("http://127.0.0.1:9", state=tmp_path, deadline=0.2)
+    model = script([call("read_file", "c1", path="/a"), call("wipe_disk", "c2", host="prod")])
+    tools = [StructuredTool.from_function(read_file), StructuredTool.from_function(wipe_disk)]
+    with gate:
+        create_agent(model, tools=tools, middleware=[CallosumMiddleware(gate)]).invoke(
+            {"messages": [HumanMessage("go")]}
+        )
+    read = results(model)
+    assert read["c1"].content == "content of /a"
+    assert read["c2"].status == "error"
+    assert not ran
+
+
+def test_a_nested_agent_is_a_child_and_not_in_the_way_of_the_call_that_runs_it(desk: Desk) -> None:
+    middleware = [CallosumMiddleware(desk.gate, instance="helper", session="inner")]
+
+    def ask_helper(task: str) -> str:
+        """Let the helper do it."""
+        inner = script([mail("i1", "from the helper")])
+        create_agent(inner, tools=[desk.tool()], middleware=middleware).invoke({"messages": [HumanMessage(task)]})
+        return str(results(inner)["i1"].content)
+
+    read = run(desk, script([call("ask_helper", "c1", task="mail")]), tools=[desk.tool("ask_helper", ask_helper)])
+    assert read["c1"].content == "sent from the helper"
+    assert [entry.session for entry in desk.entries()] == ["mira/chat", "helper/inner"]
+    assert {entry.verdict for entry in desk.entries()} == {Verdict.ALLOW}
+    assert desk.gate.store.kin("default", "helper/inner").parent == "mira/chat"
+
+
+# --- interrupts and replays ----------------------------------------------------------------------------------
+
+
+def graph(desk: Desk, model: Script, tools: list[Any], **wrappers: Any) -> Any:
+    """A graph with all calls of a message in one node, which runs again from its beginning after an interrupt."""
+    built = StateGraph(MessagesState)
+    built.add_node("agent", lambda state: {"messages": [model.invoke(state["messages"])]})
+    built.add_node("tools", ToolNode(tools, **wrappers))
+    built.add_edge(START, "agent")
+    built.add_edge("tools", "agent")
+    built.add_conditional_edges("agent", lambda state: "tools" if state["messages"][-1].tool_calls else "__end__")
+    return built.compile(checkpointer=InMemorySaver())
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_a_node_that_runs_again_after_an_interrupt_sends_no_mail_twice(desk: Desk, *, gated: bool) -> None:
+    def confirm(question: str) -> str:
+        """Ask the user."""
+        return f"said {interrupt(question)}"
+
+    model = script([mail("c1", "hi"), call("confirm", "c2", question="sure?")])
+    wrappers: Any = CallosumMiddleware(desk.gate).wrappers() if gated else {}
+    made = graph(desk, model, [desk.tool(), StructuredTool.from_function(confirm)], **wrappers)
+    assert "__interrupt__" in made.invoke({"messages": [HumanMessage("go")]}, ASK)
+    made.invoke(Command(resume="yes"), ASK)
+    assert [message.content for message in results(model).values()] == ["sent hi", "said yes"]
+    assert desk.ran == (["hi"] if gated else ["hi", "hi"])  # without the gate the mail goes out again
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_a_question_interrupts_the_graph_and_the_answer_goes_through_the_gate(desk: Desk, *, answer: bool) -> None:
+    def deploy(host: str) -> str:
+        """Deploy."""
+        desk.ran.append(host)
+        return "deployed"
+
+    model = script([call("deploy", "c1", host="prod")])
+    middleware = CallosumMiddleware(desk.gate, host_approvals=True)
+    agent = create_agent(
+        model, tools=[StructuredTool.from_function(deploy)], middleware=[middleware], checkpointer=InMemorySaver()
+    )
+    (asked,) = agent.invoke({"messages": [HumanMessage("go")]}, ASK)["__interrupt__"]
+    assert asked.value["tool"] == "deploy"
+    assert "[Callosum]" in asked.value["callosum"]
+    assert not desk.ran
+    agent.invoke(Command(resume=answer), ASK)
+    assert desk.ran == ["prod"] * answer
+    assert results(model)["c1"].status == ("success" if answer else "error")
+    (entry,) = desk.entries(Event.APPROVE if answer else Event.DENY)
+    assert (entry.body["by"], entry.body["channel"]) == ("host", "host")
+
+
+def test_a_gate_that_was_not_told_so_takes_no_approval_of_a_host(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with LocalGate(settings=Settings(state=tmp_path / "other", rules=tmp_path / "tiers.json")) as gate:
+        asked = gate.intercept(_call("deploy"))
+        with pytest.raises(ConfigError, match="host_approvals"):
+            gate.approve(asked.id, by="host", channel="host")
+
+
+def test_a_hosts_word_lifts_no_block(desk: Desk) -> None:
+    assert desk.gate.intercept(_call("wipe", "other")).proceed
+    blocked = desk.gate.intercept(_call("wipe"))
+    assert blocked.verdict is Verdict.BLOCK
+    assert not desk.gate.approve(blocked.id, by="host", channel="host").ok
+
+
+def _call(tool: str, session: str = "chat") -> Call:
+    return Call("mira", tool, {"host": "prod"}, session=session)
