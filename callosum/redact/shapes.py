@@ -495,7 +495,7 @@ _SHAPES: Final = (
         _after,
     ),
     _Shape(rb"(?i)(\b(?:bearer|basic)\s+)([A-Za-z0-9._~+/=-]{8,})", _after_scheme),
-    _Shape(rb"(?i)([?&;#]" + _SECRET_PARAMS + rb"""=)([^\s&#"'<>]{4,})""", _after),
+    _Shape(rb"(?i)([?&;#]" + _SECRET_PARAMS + rb"""=)([^\s&#"'<>]{4,})""", _after, needs=b"="),
     _Shape(rb"(?i)([?&#]" + _UNTYPED_PARAMS + rb"""=)([A-Za-z0-9._~%+/-]{16,}=*)""", _unless_words, _FORMED),
     _Shape(
         rb"(?:" + b"|".join((*_OPTION_ROWS, *_ARGUMENT_ROWS)) + rb")" + _NEW_VALUE,
@@ -712,6 +712,7 @@ _SHAPES: Final = (
     _Shape(
         rb"""()(""" + SECRET_NAME + rb""")(["']\s{0,3}\{[^{}]{0,200}?\b(?:default|value)\s{0,3}=\s{0,3})""" + _VALUE,
         _under_name,
+        needs=b"{",
     ),
     _Shape(rb"(" + SECRET_NAME + rb""")(\\?["']\s{0,3}:\s{0,3}\{)([^{}]{8,})""", _inside, _NAMED, b"{"),
     _Shape(
@@ -738,9 +739,12 @@ _SHAPES: Final = (
         rb"(?i)(/(?:(?:web)?hooks?|reset(?:[_-]password)?|password[_-]reset|verify|confirm|activate|magic|invite|invitations?|"
         rb"unsubscribe|login|auth|sso|feeds?|private|share|ical|token)[/-](?:[a-z0-9-]{1,24}/)?)([A-Za-z0-9_-]{16,})()",
         _if_random,
+        needs=b"/",
     ),
     _Shape(
-        rb"(?i)(\b[a-z_.-]{0,24}(?:sess(?:ion)?_?id|sessid|\.sid|_session)=)([A-Za-z0-9%._+/=-]{16,})()", _if_random
+        rb"(?i)(\b[a-z_.-]{0,24}(?:sess(?:ion)?_?id|sessid|\.sid|_session)=)([A-Za-z0-9%._+/=-]{16,})()",
+        _if_random,
+        needs=b"=",
     ),
     _Shape(
         rb"(\{(?:S?SHA(?:256|384|512)?|CRYPT|S?MD5|ARGON2|PBKDF2[A-Z0-9-]*)\})([A-Za-z0-9+/=$.]{16,})", _after, _FORMED
@@ -888,9 +892,9 @@ class Redactor:
         return [None] * len(self.patterns)
 
     def with_literal(self, data: bytes) -> list[int]:
-        """Return the numbers of the patterns whose literals are in ``data``, in ascending order."""
+        """Return the numbers of the patterns whose literals and signs are in ``data``, in ascending order."""
         there = self._literals.Match(data, potential=True)
-        return [self._by_literal[at] for at in there] if there else []
+        return [number for at in there if self._needs[number := self._by_literal[at]] in data] if there else []
 
     @cached_property
     def clues(self) -> tuple[tuple[Any, list[int]], ...]:
@@ -918,7 +922,10 @@ class Redactor:
         return pattern.search(data, at)
 
     def _holds(self, data: bytes) -> bool:
-        return any(self.search(number, data) for number in self.possible(data))
+        for number in self.possible(data):  # noqa: SIM110 - a generator costs as much as the search of a short text
+            if self.search(number, data):
+                return True
+        return False
 
     def is_plain(self, text: str) -> bool:
         """Return whether ``text`` is valid Unicode and shows no secret, so that it can stay as it is."""

@@ -405,8 +405,11 @@ def test_only_what_holds_a_literal_or_a_clue_is_searched_for() -> None:
     assert REDACTOR.possible(b"a mail to Ana about lunch on 2026-11-23 at 12:30") == []
 
 
-@pytest.mark.parametrize("number", REDACTOR.found_by_clue)
-def test_text_in_which_a_pattern_finds_a_secret_has_its_clue(number: int) -> None:
+SIGNED = [number for number, sign in enumerate(REDACTOR._needs) if sign]
+
+
+@pytest.mark.parametrize("number", sorted({*REDACTOR.found_by_clue, *SIGNED}))
+def test_text_in_which_a_pattern_finds_a_secret_has_its_clue_and_its_sign(number: int) -> None:
     @given(st.from_regex(re.compile(REDACTOR.patterns[number])))
     @settings(deadline=None, max_examples=10)
     def found(data: bytes) -> None:
