@@ -38,6 +38,7 @@ _FOLDERS: Final = frozenset(
     "repository_path repositoryPath".split()
 )
 """Params that hold the folder in which a command runs."""
+_TELLING: Final = _LINES | _FOLDERS
 _HOME: Final = re.compile(r"\bcd\s*(?:$|[;&|)\n])")
 """Finds a ``cd`` without a folder, which goes home."""
 _USER: Final = re.compile(r"(?:^|[\s=\"'(,:])~([A-Za-z_][\w.-]{0,31})")
@@ -81,6 +82,13 @@ def at_home(call: Call, home: str | None) -> Call:
 
 def _speaks_of(params: Mapping[str, Any]) -> tuple[bool, bool]:
     """Return whether params may name a home, and whether they may use the repository of another folder."""
+    if _TELLING.isdisjoint(params):  # nearly all, and texts alone
+        try:
+            together = "\n".join(params.values())
+        except TypeError:
+            together = "~"
+        if "~" not in together and "HOME" not in together:
+            return False, False
     named = goes = False
     for name, value in params.items():
         kind = type(value)
