@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import Struct
@@ -59,6 +60,12 @@ _SET_MARK: Final = (
 )
 # One who is alone on a key and only acts there, which is what most calls do.
 _ACTED: Final = "update mark set acted = ?, changed = max(changed, ?) where key = ? and session = ?"
+
+
+@lru_cache(256)
+def _repeated(start: str, part: str, count: int) -> str:
+    """Return a statement with a part for each of so many rows or values."""
+    return start + ",".join([part] * count)
 
 
 class Apply(Struct, gc=False):
@@ -163,15 +170,14 @@ class Apply(Struct, gc=False):
             self.known.add_action(opened(seq, entry, opening))
         if opening.params is not None:
             self.execute("insert or replace into meta values(?, ?)", (f"params:{seq}", opening.params))
-        if state is not _DONE:
-            for name in names:
-                self.execute("insert or ignore into live values(?, 1, ?)", (name, seq))
+        if state is not _DONE and names:
+            rows = [value for name in names for value in (name, seq)]
+            self.execute(_repeated("insert or ignore into live values", "(?, 1, ?)", len(names)), rows)
         if moves or acts:
             self._marks(moves, seq if acts and not opening.lock else 0, writes)
-        if acts:
-            for print_ in opening.prints:
-                for name, _ in writes:
-                    self.execute("insert or ignore into print values(?, ?, ?)", (name, print_, seq))
+        if acts and writes and opening.prints:
+            found = [value for print_ in opening.prints for name, _ in writes for value in (name, print_, seq)]
+            self.execute(_repeated("insert or ignore into print values", "(?, ?, ?)", len(found) // 3), found)
         for name in names:
             if name[-1] == "/" or "|" in name:
                 self._cover(name)
@@ -310,21 +316,21 @@ class Apply(Struct, gc=False):
 
     def _settle_keys(self, settle: Settle, was_live: bool, stays_live: bool, overtaken: bool) -> None:
         action, state = settle.action, settle.state
-        for key in action.keys:
-            name = scoped(action.namespace, key.name)
-            if was_live:
-                was_open = 0 if action.state is State.UNKNOWN else 1
-                self.execute("delete from live where key = ? and open = ? and id = ?", (name, was_open, action.id))
-            if stays_live:
-                open_ = 0 if state is State.UNKNOWN else 1
+        names = [scoped(action.namespace, key.name) for key in action.keys]
+        if was_live and names:
+            was_open = 0 if action.state is State.UNKNOWN else 1
+            sql = _repeated("delete from live where open = ? and id = ? and key in (", "?", len(names)) + ")"
+            self.execute(sql, (was_open, action.id, *names))
+        if stays_live:
+            open_ = 0 if state is State.UNKNOWN else 1
+            for name in names:
                 self.execute("insert or ignore into live values(?, ?, ?)", (name, open_, action.id))
         if action.state is State.ASKED and not stays_live:
             self.execute("delete from meta where name = ?", (f"params:{action.id}",))
         if state is State.DONE and settle.ended - action.id > HOUR:
             self._late(action, settle.ended)
         elif state is State.DONE and overtaken:
-            for key in action.keys:
-                name = scoped(action.namespace, key.name)
+            for name in names:
                 self.execute(
                     "update mark set changed = max(changed, ?) where key = ? and session = ? and acted is not null",
                     (settle.ended, name, action.session),
