@@ -26,7 +26,7 @@ from callosum.model import (
 from callosum.policy.ask import Ask, Case
 from callosum.policy.evidence import Evidence, lost, unreported
 from callosum.policy.sentence import decided_by, decides_by, details_of, sentence
-from callosum.policy.summary import NOTHING_KEPT, Kept, hunk_of, kept_in, summary_of
+from callosum.policy.summary import hunk_of, kept_in, said_in
 from callosum.redact import summarise
 
 _ALLOW: Final = Verdict.ALLOW
@@ -119,14 +119,13 @@ def told_of(view: View, items: tuple[Evidence, ...], ask: Ask) -> tuple[tuple[Co
         return (), ""
     ids = {item.action.id for item in items if not item.action.lock}
     bodies = view.bodies(sorted(ids)) if ids and view.bodies is not None else {}
-    kept = {id: kept_in(body) for id, body in bodies.items()}
-    conflicts = tuple([_conflict(item, view.now, ask, kept.get(item.action.id, NOTHING_KEPT)) for item in items])
-    changed = [item.action for item in items if item.kind is Kind.STALE and item.action.id in kept]
-    hunks = ((action.session, hunk_of(kept[action.id])) for action in changed)
+    conflicts = tuple([_conflict(item, view.now, ask, bodies.get(item.action.id, b"")) for item in items])
+    changed = [item.action for item in items if item.kind is Kind.STALE and item.action.id in bodies]
+    hunks = ((action.session, hunk_of(kept_in(bodies[action.id]))) for action in changed)
     return conflicts, details_of(conflicts, next((hunk for hunk in hunks if hunk[1]), None))
 
 
-def _conflict(item: Evidence, now: int, ask: Ask, kept: Kept) -> Conflict:
+def _conflict(item: Evidence, now: int, ask: Ask, body: bytes) -> Conflict:
     """Evidence as it is shown: ages and remaining times in seconds."""
     action = item.action
     held = item.kind is Kind.HELD
@@ -142,6 +141,7 @@ def _conflict(item: Evidence, now: int, ask: Ask, kept: Kept) -> Conflict:
         decides = decides_by(ask.call.tool, ask.found.content.stance or "+book", key)
         if theirs is not None:
             what, until = theirs.what, theirs.until / SECOND
+    summary, purpose = said_in(body, key) if body else ("", "")
     return Conflict(
         kind=item.kind,
         instance=action.session,
@@ -158,8 +158,8 @@ def _conflict(item: Evidence, now: int, ask: Ask, kept: Kept) -> Conflict:
         decides=decides,
         until=until,
         what=what,
-        summary=summary_of(kept, key),
-        purpose=kept.purpose if ask.shares or _are_of_one(action.session, ask.actor) else "",
+        summary=summary,
+        purpose=purpose if purpose and (ask.shares or _are_of_one(action.session, ask.actor)) else "",
     )
 
 

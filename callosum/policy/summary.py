@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -75,6 +76,8 @@ class Kept(Struct, frozen=True, gc=False):
 
 
 NOTHING_KEPT: Final = Kept()
+_REMEMBERED_LENGTH: Final = 4096
+"""Longest body whose summary is remembered, in bytes: the actions that a call meets are mostly met by the next."""
 _kept_of = msgspec.json.Decoder(Kept).decode
 
 
@@ -84,6 +87,19 @@ def kept_in(body: bytes) -> Kept:
         return _kept_of(body)
     except msgspec.DecodeError:
         return NOTHING_KEPT
+
+
+def said_in(body: bytes, key: str) -> tuple[str, str]:
+    """Return the summary of the action of which a body tells, as it stands beside ``key``, and its purpose."""
+    return _remembered(body, key) if len(body) <= _REMEMBERED_LENGTH else _said_in(body, key)
+
+
+def _said_in(body: bytes, key: str) -> tuple[str, str]:
+    kept = kept_in(body)
+    return summary_of(kept, key), kept.purpose
+
+
+_remembered: Final = lru_cache(maxsize=1024)(_said_in)
 
 
 def summary_of(kept: Kept, key: str = "") -> str:

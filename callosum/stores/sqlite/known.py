@@ -61,7 +61,7 @@ class Met:
     through the key.
     """
 
-    __slots__ = ("_newest", "acts", "dirty", "rows")
+    __slots__ = ("_closed", "_newest", "acts", "dirty", "rows")
 
     def __init__(self, rows: Sequence[Row], reader: str) -> None:
         self.rows: dict[str, Row] = {row[0]: row for row in rows}
@@ -69,6 +69,7 @@ class Met:
         self.dirty = {reader}
         """The reader's own row comes without its action."""
         self._newest: list[Row] | None = None
+        self._closed: list[tuple[int, Row]] = []
 
     def read(self, session: str, row: Row | None) -> None:
         """Take in a row that was read again; None if there is none."""
@@ -85,7 +86,19 @@ class Met:
         """Return the rows, newest change first."""
         if self._newest is None:
             self._newest = sorted(self.rows.values(), key=_changed, reverse=True)
+            self._closed = [(rank, row) for rank, row in enumerate(self._newest) if row[MARK_WIDTH] is not None]
         return self._newest
+
+    def closed(self, me: str, most: int) -> list[Row]:
+        """Return the rows of actions that are not open, of the others that changed the key last, so many."""
+        newest = self.newest()
+        if len(newest) > most:
+            most += me in self.rows and newest.index(self.rows[me]) < most
+        return [row for rank, row in self._closed if rank < most and row[0] != me]
+
+    def is_alone(self, me: str) -> bool:
+        """Return True if nobody but this session has a mark."""
+        return len(self.rows) <= (me in self.rows)
 
 
 class Known:

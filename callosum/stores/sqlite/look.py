@@ -300,13 +300,14 @@ class Look(Struct, gc=False):
         if "|" in name and (whole := name[: name.index("|")]) not in related and (live or self._is_marked(whole)):
             related.append(whole)
         me, shown = self.scope.session, key.name
-        rows, mine = self._rows(name, key.mode)
+        rows, mine, alone = self._rows(name, key.mode)
         is_tree = name[-1] == "/"
-        if not (rows or related or is_tree):
+        alone = alone and not (related or is_tree)
+        if alone:
             self.known.add_key(name, alone_of(me, mine))
         mark = mark_of(mine) if mine is not None else NO_MARK
         acted = mine[MARK_WIDTH - 1] if mine is not None else None
-        if not (rows or related or is_tree or live or predecessors):
+        if alone and not (live or predecessors):
             return KeyView(key, mark, (), (), own_of(me, acted) if acted is not None else None)
         if self.fetched is _NOTHING_YET:
             self.fetched = Fetched({}, {}, predecessors)
@@ -314,7 +315,7 @@ class Look(Struct, gc=False):
         if mine is not None:
             fetched.marks[shown, me] = mark
         crowd = self._live(name, shown) if live and self.scope.live else None
-        if rows:
+        if rows or crowd is not None:
             self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode, crowd, self.known.met.get(name))
         for predecessor in predecessors:
             row = self.execute(_OWN, (name, predecessor)).fetchone()
@@ -332,8 +333,11 @@ class Look(Struct, gc=False):
             fetched.on(shown)[acted] = own
         return None
 
-    def _rows(self, name: str, mode: Mode) -> tuple[list[Any], Any]:
-        """The marks of the others on a key, newest change first, as far as they can matter; and this session's."""
+    def _rows(self, name: str, mode: Mode) -> tuple[list[Any], Any, bool]:
+        """The marks of the others on a key, newest change first, as far as they can matter; and this session's.
+
+        Last whether it is the only one that has a mark there.
+        """
         me = self.scope.session
         met = self.known.met.get(name) if self.by_sort else None
         if met is not None:
@@ -342,15 +346,15 @@ class Look(Struct, gc=False):
             met.dirty.clear()
             if len(met.rows) <= CROWD:
                 most = LATEST if self._all_matter(mode) else _FEW + 1
-                return [row for row in met.newest() if row[0] != me][:most], met.rows.get(me)
+                return met.closed(me, most), met.rows.get(me), met.is_alone(me)
             del self.known.met[name]
         rows = self.execute(_KEY[self.by_sort], (name, me)).fetchall()
         if not rows:
-            return rows, None
+            return rows, None, True
         if len(rows) == 1:
-            return ([], rows[0]) if rows[0][0] == me else (rows, None)
+            return ([], rows[0], True) if rows[0][0] == me else (rows, None, False)
         if len(rows) > CROWD or rows[0][0] == "":
-            return self._of_a_crowd(name, mode, known=rows[0][0] == "")
+            return *self._of_a_crowd(name, mode, known=rows[0][0] == ""), False
         if self.by_sort:
             self.known.add_met(name, Met(rows, me))
         rows.sort(key=_changed, reverse=True)
@@ -361,7 +365,7 @@ class Look(Struct, gc=False):
                 break
         if len(rows) > _FEW and rows[_FEW][MARK_WIDTH - 1] is not None and not self._all_matter(mode):
             del rows[_FEW + 1 :]
-        return rows, mine
+        return rows, mine, False
 
     def _of_a_crowd(self, name: str, mode: Mode, *, known: bool) -> tuple[list[Any], Any]:
         """The same for a key with many sessions, which has its marks in an index by their change.
@@ -397,9 +401,9 @@ class Look(Struct, gc=False):
                     below.append((other, name + "}"))
                 continue
             shown = bare(other, space)
-            rows, mine = self._rows(other, Mode.WRITE)
+            rows, mine, _ = self._rows(other, Mode.WRITE)
             crowd = self._live(other, shown) if scope.live else None
-            if rows:
+            if rows or crowd is not None:
                 self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode, crowd, self.known.met.get(other))
             if mine is not None:
                 fetched.marks[shown, me] = mark_of(mine)
@@ -506,6 +510,8 @@ class Look(Struct, gc=False):
                 if floor and not counts(action, asking, floor):
                     self._walk(on, before_of(row[at + 10], shown), shown, asking)
         if floor and crowd is not None and crowd.before:
+            if met is not None:
+                rows = [row for row in met.newest() if row[0] != self.scope.session][:LATEST]
             for id in [row[at - 1] for row in rows if row[at - 1] in crowd.before]:
                 if not counts(crowd[id], asking, floor):
                     self._walk(self.fetched.on(shown), crowd.before[id], shown, asking)
