@@ -197,7 +197,8 @@ def _weigh(ask: Ask, view: View) -> Change:
     if floor is not None and floor.gravity > verdict.gravity and not confirmed:
         verdict = floor
         note = note or _asked(found)
-    items = tuple(sorted(sorted(map(_first, shown), key=_action_id, reverse=True), key=_kind_gravity, reverse=True))
+    by_place = sorted(map(_first, shown), key=_place)
+    items = tuple(sorted(sorted(by_place, key=_action_id, reverse=True), key=_kind_gravity, reverse=True))
     conflicts, details = told_of(view, items[:MOST_CONFLICTS], ask)
     case = Case(verdict, items, conflicts, tuple(evidence), note, more, details=details)
     return _needs_a_person(ask, view, case) if verdict.gravity >= Verdict.ASK.gravity else _conclude(ask, view, case)
@@ -236,7 +237,7 @@ def _is_crowded(view: View) -> bool:
 _gravity: Final = attrgetter("gravity")
 _first: Final[Callable[[tuple[Evidence, Verdict]], Evidence]] = itemgetter(0)
 _second: Final[Callable[[tuple[Evidence, Verdict]], Verdict]] = itemgetter(1)
-_action_id, _kind_gravity = attrgetter("action.id"), attrgetter("kind.gravity")
+_place, _action_id, _kind_gravity = attrgetter("place"), attrgetter("action.id"), attrgetter("kind.gravity")
 
 
 def expire(ask: Ask, view: View) -> Change:

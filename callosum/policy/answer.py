@@ -147,7 +147,7 @@ def _conflict(item: Evidence, now: int, ask: Ask, body: bytes) -> Conflict:
         instance=action.session,
         tool=action.tool,
         tier=action.tier,
-        key="" if key.startswith(NO_KEY) else key,
+        key="" if key[:1] == NO_KEY else key,
         id=action.id,
         state=State.UNKNOWN if not running and lost(action, now) else action.state,
         age=round((now - action.started if held or running else item.age) / SECOND, 3),

@@ -14,7 +14,7 @@ When
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -30,6 +30,7 @@ from callosum.model import (
     KeyView,
     Kind,
     Mode,
+    More,
     State,
     Tier,
     Verdict,
@@ -247,24 +248,36 @@ def gather_more(asking: Asking, view: View, evidence: Sequence[Evidence], waiter
     """Return the evidence of the actions that a view holds by sort, as far as ``evidence`` has not got it."""
     found: list[Many] = []
     counted: dict[tuple[Kind, int], set[int]] = {}
-    bare = [replace(place, live=(), latest=(), stale=(), more=()) for place in view.keys]
-    for number, place in enumerate(view.keys):
-        for more in place.more:
-            keys = (*bare[:number], replace(bare[number], live=(more.action,)), *bare[number + 1 :])
-            of = View(view.now, keys, ancestors=view.ancestors)
-            for item in gather(asking, of, waiter, related=more.related):
-                ids, actions = more.ids, more.actions
-                known = counted.get((item.kind, item.place))
-                if known is None:
-                    same = (e for e in evidence if e.kind is item.kind and e.place == item.place)
-                    known = counted[item.kind, item.place] = {e.action.id for e in same}
-                if not known.isdisjoint(ids):
-                    actions = tuple([action for action in actions if action.id not in known])
-                    ids = tuple([action.id for action in actions])
-                known.update(ids)
-                if ids:
-                    found.append(Many(item, ids, actions))
+    for item, more in _of_each_sort(asking, view, waiter):
+        ids, actions = more.ids, more.actions
+        known = counted.get((item.kind, item.place))
+        if known is None:
+            same = [e.action.id for e in evidence if e.kind is item.kind and e.place == item.place]
+            known = counted[item.kind, item.place] = set(same)
+        if not known.isdisjoint(ids):
+            actions = tuple([action for action in actions if action.id not in known])
+            ids = tuple([action.id for action in actions])
+        known.update(ids)
+        if ids:
+            found.append(Many(item, ids, actions))
     return found
+
+
+def _of_each_sort(asking: Asking, view: View, waiter: int) -> Iterator[tuple[Evidence, More]]:
+    """Yield the evidence of the action that stands for each sort, with that sort."""
+    bare = [replace(place, live=(), latest=(), stale=(), more=()) for place in view.keys]
+    sorts = {(more.action.id, number): more for number, place in enumerate(view.keys) for more in place.more}
+    keys = list(bare)
+    for (_, number), more in sorts.items():
+        if not more.related:  # on its own key alone, so all of these are weighed at once
+            keys[number] = replace(keys[number], live=(*keys[number].live, more.action))
+    for item in gather(asking, View(view.now, tuple(keys), ancestors=view.ancestors), waiter, related=False):
+        yield item, sorts[item.action.id, item.place]
+    for (_, number), more in sorts.items():
+        if more.related:
+            of = (*bare[:number], replace(bare[number], live=(more.action,)), *bare[number + 1 :])
+            for item in gather(asking, View(view.now, of, ancestors=view.ancestors), waiter):
+                yield item, more
 
 
 def _hidden(asking: Asking, view: View, place: KeyView, number: int, add: _Add) -> None:

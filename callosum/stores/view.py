@@ -168,7 +168,7 @@ def _by_sort(fetched: Fetched, names: Sequence[str], live: list[Action], latest:
         if len(once) < len(more.ids):
             live += [action for action in more.actions if times[action.id] > 1]
         if once:
-            found.append(replace(more, ids=tuple([action.id for action in once]), actions=once))
+            found.append(replace(more, action=once[-1], ids=tuple([action.id for action in once]), actions=once))
     order = {name: place for place, name in enumerate(names)}
     live.sort(key=lambda action: order[action.key])
     return tuple(found)

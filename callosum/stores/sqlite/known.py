@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MOST_KEYS: Final = 4096
 MOST_MET: Final = 256
+MOST_BODIES: Final = 64
 MOST_ACTIONS: Final = 256
 MOST_COVERS: Final = 1000
 CALM: Final = 8
@@ -36,7 +37,7 @@ Row = Sequence[Any]
 """The columns ``MARK``, ``ACTION`` and the moment of the mark's last change."""
 ACTED: Final = MARK_WIDTH - 1
 """The place of the mark's action in such a row."""
-_changed: Final = itemgetter(MARK_WIDTH + ACTION_WIDTH)
+_action, _changed = itemgetter(MARK_WIDTH), itemgetter(MARK_WIDTH + ACTION_WIDTH)
 _VERSION: Final = "pragma data_version"
 _COVERS: Final = f"select key from cover limit {MOST_COVERS + 1}"
 
@@ -61,7 +62,7 @@ class Met:
     through the key.
     """
 
-    __slots__ = ("_closed", "_newest", "acts", "dirty", "rows")
+    __slots__ = ("_newest", "acts", "dirty", "rows")
 
     def __init__(self, rows: Sequence[Row], reader: str) -> None:
         self.rows: dict[str, Row] = {row[0]: row for row in rows}
@@ -69,7 +70,6 @@ class Met:
         self.dirty = {reader}
         """The reader's own row comes without its action."""
         self._newest: list[Row] | None = None
-        self._closed: list[tuple[int, Row]] = []
 
     def read(self, session: str, row: Row | None) -> None:
         """Take in a row that was read again; None if there is none."""
@@ -86,7 +86,6 @@ class Met:
         """Return the rows, newest change first."""
         if self._newest is None:
             self._newest = sorted(self.rows.values(), key=_changed, reverse=True)
-            self._closed = [(rank, row) for rank, row in enumerate(self._newest) if row[MARK_WIDTH] is not None]
         return self._newest
 
     def closed(self, me: str, most: int) -> list[Row]:
@@ -94,7 +93,8 @@ class Met:
         newest = self.newest()
         if len(newest) > most:
             most += me in self.rows and newest.index(self.rows[me]) < most
-        return [row for rank, row in self._closed if rank < most and row[0] != me]
+            newest = newest[:most]
+        return [row for row in filter(_action, newest) if row[0] != me]
 
     def is_alone(self, me: str) -> bool:
         """Return True if nobody but this session has a mark."""
@@ -107,19 +107,22 @@ class Known:
     ``last`` is the newest entry's ``seq``, -1 if it must be asked for. ``keys`` are by scoped name, ``opened``
     (actions as they were opened, nothing settled since) by id. ``met`` are keys that several sessions know, by
     scoped name. ``covers`` are all rows of that table, None if they
-    must be asked for. ``crowds`` hold what never changes, so they outlast others' commits. All are bounded.
+    must be asked for. ``crowds`` and ``bodies``, by action, hold what never changes, so they outlast
+    others' commits. All are bounded.
     """
 
-    __slots__ = ("_calm", "_version", "_wholes", "covers", "crowds", "keys", "last", "met", "opened")
+    __slots__ = ("_calm", "_version", "_wholes", "bodies", "covers", "crowds", "keys", "last", "met", "opened")
 
     def __init__(self) -> None:
         self._version = -1
         self.crowds = Crowds()
+        self.bodies: dict[int, bytes] = {}
         self._forget_facts()
 
     def forget(self) -> None:
         """Forgets everything."""
         self.crowds.forget()
+        self.bodies.clear()
         self._forget_facts()
 
     def _forget_facts(self) -> None:

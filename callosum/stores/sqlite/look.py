@@ -52,7 +52,7 @@ from callosum.stores.rows import (
     wanted,
 )
 from callosum.stores.sqlite.connection import Execute
-from callosum.stores.sqlite.known import Alone, Known, Met
+from callosum.stores.sqlite.known import MOST_BODIES, Alone, Known, Met
 from callosum.stores.view import Fetched, chain, counts, key_view, meant
 
 CROWD: Final = 16
@@ -255,7 +255,15 @@ class Look(Struct, gc=False):
         )
 
     def _bodies(self, ids: Sequence[int]) -> dict[int, bytes]:
-        return {id: body.encode() for id, body in self.execute(BODIES, (as_json(ids),)).fetchall()}
+        bodies = self.known.bodies
+        missing = [id for id in ids if id not in bodies]
+        if missing:
+            if len(bodies) > MOST_BODIES:
+                bodies.clear()
+                missing = list(ids)
+            for id, body in self.execute(BODIES, (as_json(missing),)).fetchall():
+                bodies[id] = body.encode()
+        return {id: bodies[id] for id in ids if id in bodies}
 
     def _prelude(self, covers: Sequence[str], asked: Sequence[str]) -> Sequence[Any]:
         """Asks for the earlier entry of this call and for what is mostly empty, in one statement.

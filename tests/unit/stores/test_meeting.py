@@ -1,0 +1,95 @@
+"""What a decision costs that meets open leases of other sessions, in steps of the interpreter."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from callosum import Call, Decision, LocalGate
+from callosum.rulebook import Rulebook
+from callosum.settings import Settings
+from callosum.stores.base import Store
+from callosum.stores.memory import MemoryStore
+from callosum.stores.sqlite import SqliteStore
+from callosum.testing import ManualClock
+
+LEASES = 15
+Make = Callable[[Path, ManualClock], Store]
+STORES: dict[str, Make] = {
+    "memory": lambda _, clock: MemoryStore(clock=clock),
+    "sqlite": lambda folder, clock: SqliteStore(folder / "gate.db", clock=clock),
+}
+
+
+@contextmanager
+def counting() -> Iterator[list[int]]:
+    """Count the steps that this thread's functions take meanwhile."""
+    steps = [0]
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        frame.f_trace_opcodes = True
+        steps[0] += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield steps
+    finally:
+        sys.settrace(before)
+
+
+class Meeting:
+    """A session that replies in a thread in which so many others have an open lease."""
+
+    def __init__(self, gate: LocalGate, leases: int) -> None:
+        self.gate = gate
+        self._replies = 0
+        for number in range(leases):
+            assert gate.intercept(self._reply(f"other-{number}")).proceed
+        for _ in range(10):  # what is known of the thread is known by then
+            self.reply()
+
+    def _reply(self, who: str) -> Call:
+        self._replies += 1
+        params = {"action": "send", "target": "andy", "replyTo": "msg-1", "message": f"Order {self._replies} is sent"}
+        return Call(who, "message", params, call_id=f"call-{self._replies}")
+
+    def reply(self) -> tuple[Decision, int]:
+        """Reply, and return the decision with the steps that it took."""
+        call = self._reply("mira")
+        with counting() as steps:
+            decision = self.gate.intercept(call)
+        self.gate.complete("mira", id=decision.id, result={"ok": True})
+        return decision, steps[0]
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_decision_that_meets_fifteen_leases_costs_little_more_than_one_that_meets_one(
+    store: str, tmp_path: Path
+) -> None:
+    """Both while the session is told of them and once it knows; and next to one that meets none."""
+    told: dict[int, int] = {}
+    known: dict[int, int] = {}
+    for leases in (0, 1, LEASES):
+        clock, folder = ManualClock(), tmp_path / str(leases)
+        folder.mkdir()
+        settings, rules = Settings(state=folder), Rulebook(None, secret=b"secret" * 4)
+        with LocalGate(settings=settings, store=STORES[store](folder, clock), rules=rules) as gate:
+            meeting = Meeting(gate, leases)
+            decision, told[leases] = meeting.reply()
+            assert decision.conflict_count == leases
+            clock.advance(2)
+            decision, known[leases] = meeting.reply()
+            assert (decision.verdict, decision.conflict_count) == ("allow", 0)
+    if store == "sqlite":
+        assert known[LEASES] <= 1.1 * known[1]
+        assert told[LEASES] <= 1.5 * told[1]
+    assert known[LEASES] <= 2.2 * known[0]
+    assert told[LEASES] <= 3.2 * told[0]
