@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import threading
 import time
@@ -54,9 +55,9 @@ POLL: Final = 2.0
 _FORGET: Final = 3600.0
 """Seconds after which a session that says nothing is no longer at work."""
 _CHUNK: Final = 65_536
-_LONGEST: Final = 1_048_576
-"""Length in bytes above which a line is passed over."""
-_BACKLOG: Final = 4 * _LONGEST
+_LONGEST: Final = 262_144
+"""Length in bytes above which a line is passed over: reading it would take half of the budget."""
+_BACKLOG: Final = 16 * _LONGEST
 """Number of bytes that are read of a transcript which was long before the gate first heard of it."""
 _SLACK: Final = 10.0
 """Seconds before a session's first hook event from which on its transcript is told of."""
@@ -210,8 +211,9 @@ class Transcripts:
     def _read_on(self, session: _Session, descriptor: int, budget: float | None) -> bool:
         found = os.fstat(descriptor)
         places, reader = self._begin(session, found, descriptor)
-        began, size = time.thread_time(), _CHUNK
-        while session.offset < found.st_size:
+        ends = math.inf if budget is None else time.thread_time() + budget
+        size, spent = _CHUNK, False
+        while session.offset < found.st_size and not spent:
             chunk = os.pread(descriptor, size, session.offset)
             end = chunk.rfind(b"\n") + 1
             if not end:
@@ -223,23 +225,20 @@ class Transcripts:
                 session.skips = True
                 session.offset += len(chunk)
             else:
-                lines = chunk[:end].split(b"\n")[session.skips : -1]
-                session.skips = False
-                session.offset += end
-                for line in lines:
-                    self._tell(session, reader, line)
+                for line in chunk[:end].splitlines(keepends=True):
+                    session.offset += len(line)
+                    if not session.skips:
+                        self._tell(session, reader, line)
+                    session.skips = False
+                    if spent := time.thread_time() >= ends:
+                        break
                 size = _CHUNK
-            if budget is not None and time.thread_time() - began >= budget:
-                break
-        self._changed = True
-        places[session.path] = (session.inode, session.offset)
-        places.move_to_end(session.path)
-        return session.offset < found.st_size and budget is not None and not self._is_partial(descriptor, session)
-
-    @staticmethod
-    def _is_partial(descriptor: int, session: _Session) -> bool:
-        """Return whether what is left is the beginning of one line."""
-        return b"\n" not in os.pread(descriptor, _LONGEST, session.offset)
+        place = (session.inode, session.offset)
+        if places.get(session.path) != place:
+            self._changed = True
+            places[session.path] = place
+            places.move_to_end(session.path)
+        return spent and session.offset < found.st_size
 
     def _begin(self, session: _Session, found: os.stat_result, descriptor: int) -> tuple[Places, Reader]:
         """Set where to go on: behind what was read before, or, of a new file, at its beginning."""
