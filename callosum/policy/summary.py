@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -31,6 +33,8 @@ HUNK: Final = 20
 """Most lines of a hunk."""
 _WIDTH: Final = 160
 """Longest line of a hunk, in characters."""
+_COMPARED: Final = 200
+"""Lines of an edit's texts that are compared; a journal that keeps params whole has more."""
 _CONTEXT: Final = 2
 """Most unchanged lines that a hunk shows before a change, and after it."""
 
@@ -276,7 +280,7 @@ class Edit(NamedTuple):
     """One place that an edit changes: lines before it, those it takes away, those it puts there, and lines after it.
 
     ``scope`` is the function (``checkout()``) or the class around it, as far as the text shows one. ``cut``: the lines
-    were not all kept.
+    were not all kept. ``near``: between the change before it and this one lie few lines, which are ``before``.
     """
 
     before: tuple[str, ...]
@@ -285,6 +289,7 @@ class Edit(NamedTuple):
     after: tuple[str, ...]
     scope: str = ""
     cut: bool = False
+    near: bool = False
 
 
 def changes_in(params: Mapping[str, Any]) -> list[Edit]:
@@ -292,7 +297,7 @@ def changes_in(params: Mapping[str, Any]) -> list[Edit]:
     plain = {_bare(name): value for name, value in list(params.items())[:_VALUES]}
     for old, new in _PAIRS:
         if isinstance(plain.get(old), str) and isinstance(plain.get(new), str):
-            return [_changed(plain[old], plain[new])]
+            return _changed(plain[old], plain[new])
     for name in _EDITS:
         several = plain.get(name)
         if isinstance(several, Sequence) and not isinstance(several, str):
@@ -306,25 +311,21 @@ def changes_in(params: Mapping[str, Any]) -> list[Edit]:
     return []
 
 
-def _changed(old: str, new: str) -> Edit:
+def _changed(old: str, new: str) -> list[Edit]:
     was, now = _lines(old), _lines(new)
-    same = 0
-    while same < min(len(was), len(now)) and was[same] == now[same]:
-        same += 1
-    tail = 0
-    while tail < min(len(was), len(now)) - same and was[-1 - tail] == now[-1 - tail]:
-        tail += 1
-    cut = _CUT.search(old) is not None or _CUT.search(new) is not None
-    before = was[:same]
-    head = "\n".join([*before, *was[same : same + 1]])
-    return Edit(
-        tuple(before),
-        tuple(was[same : len(was) - tail]),
-        tuple(now[same : len(now) - tail]),
-        tuple(was[len(was) - tail :]),
-        _scope_in(head) or _scope_in("\n".join(now[: same + 1])),
-        cut,
-    )
+    cut = _CUT.search(old) is not None or _CUT.search(new) is not None or max(len(was), len(now)) > _COMPARED
+    was, now = was[:_COMPARED], now[:_COMPARED]
+    places = SequenceMatcher(None, was, now, autojunk=False).get_opcodes()
+    found: list[Edit] = []
+    for number, (what, start, end, first, last) in enumerate(places):
+        if what == "equal":
+            continue
+        before = was[places[number - 1][1] : start] if number else []
+        after = was[end : places[number + 1][2]] if number + 1 < len(places) else []
+        scope = _scope_in("\n".join(was[: start + 1])) or _scope_in("\n".join(now[: first + 1]))
+        near = bool(found) and len(before) <= 2 * _CONTEXT
+        found.append(Edit(tuple(before), tuple(was[start:end]), tuple(now[first:last]), tuple(after), scope, cut, near))
+    return found
 
 
 def _patched(text: str) -> Edit | None:
@@ -364,13 +365,16 @@ def hunk_of(kept: Kept) -> tuple[str, ...]:
 
     Each begins with ``| ``, so that no line of a file is taken for one of the gate's.
     """
-    lines = []
-    for edit in changes_in(kept.params) if isinstance(kept.params, Mapping) else ():
-        lines.append(f"@@ {edit.scope}".rstrip())
-        lines += [f" {line}" for line in edit.before[-_CONTEXT:]]
+    edits = changes_in(kept.params) if isinstance(kept.params, Mapping) else []
+    lines: list[str] = []
+    for edit, following in zip_longest(edits, edits[1:]):
+        if not edit.near:
+            lines.append(f"@@ {edit.scope}".rstrip())
+        lines += [f" {line}" for line in edit.before[-(2 if edit.near else 1) * _CONTEXT :]]
         lines += [f"-{line}" for line in edit.removed]
         lines += [f"+{line}" for line in edit.added]
-        lines += [" …"] if edit.cut else [f" {line}" for line in edit.after[:_CONTEXT]]
+        if following is None or not following.near:
+            lines += [" …"] if edit.cut else [f" {line}" for line in edit.after[:_CONTEXT]]
     if len(lines) > HUNK:
         lines = [*lines[: HUNK - 1], f"… {len(lines) - HUNK + 1} more lines"]
     return tuple([f"| {_line(line)}" for line in lines])

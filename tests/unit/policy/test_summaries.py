@@ -100,6 +100,17 @@ def test_a_hunk_shows_lines_around_the_change() -> None:
     assert hunk_of(Kept(params=LETTER)) == ()
 
 
+def test_lines_that_stay_the_same_between_changes_are_no_change() -> None:
+    edit = {"old_string": "a\nb\nc\n", "new_string": "A\nb\nc\nd\n"}
+    assert hunk_of(Kept(params=edit)) == ("| @@", "| -a", "| +A", "|  b", "|  c", "| +d")
+    far = "\n".join("123456")
+    apart = {"old_string": f"a\n{far}\nz", "new_string": f"A\n{far}\nZ"}
+    assert hunk_of(Kept(params=apart)) == (
+        "| @@", "| -a", "| +A", "|  1", "|  2", "| @@", "|  5", "|  6", "| -z", "| +Z",
+    )  # fmt: skip
+    assert line_of(edit) == "+2 -1"
+
+
 def test_a_hunk_has_so_many_lines_at_most() -> None:
     lines = hunk_of(Kept(params={"old_string": "x\n" * 50, "new_string": "y\n" * 50}))
     assert len(lines) == HUNK
