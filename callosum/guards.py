@@ -34,9 +34,10 @@ from msgspec.structs import replace
 
 from callosum.errors import Blocked, Expired, GateUnavailable, Repeated, StoreUnavailable
 from callosum.gate import Gate, Standby
-from callosum.model import DEFAULT_NAMESPACE, SECOND, Call, Decision, Outcome, State
+from callosum.model import DEFAULT_NAMESPACE, SECOND, Call, Decision, Outcome, Report, State
 from callosum.operations import AsyncMethods
 from callosum.process import own_session, this_process
+from callosum.rules.ruleset import WHOLE
 
 logger = logging.getLogger("callosum")
 
@@ -124,6 +125,11 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
     without ``warned`` the warning is logged. What ``warned`` raises keeps the call from running.
 
     A call whose ``call_id`` came before and whose action is over raises ``Repeated`` (a ``Blocked``), except reads.
+
+    A function that takes a path and a text (``write_file(path, content)``) can run with another text: where another
+    session has changed the file since this one read it, the gate merges the two (docs/merging.md). A block runs merged
+    if its call says ``rewrite``, and then uses ``params``.
+
     If the store is away, tiers 0 to 2 run all the same and are journalled once it is back; tiers 3
     and 4 raise ``GateUnavailable`` without running.
     """
@@ -168,6 +174,17 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         self.result: Any = None
         self.outcome: Outcome | None = None
 
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """What the tool is to run with: the call's params, or those into which the gate merged another's changes.
+
+        The gate merges only into a call with ``rewrite``, whose block uses these.
+        """
+        if self._call is None:
+            raise TypeError("guard() has params only while it runs a block")
+        replaced = self.decision.params if self.decision is not None else None
+        return self._call.params if replaced is None else replaced
+
     # --- a block ---
 
     def __enter__(self) -> Self:
@@ -206,7 +223,16 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
             return
         outcome = self.outcome or (Outcome.DONE if error is None else outcome_of_error(error))
         result = self.result if error is None else {"error": f"{type(error).__name__}: {error}"[:1000]}
-        _report(self._gate, call, decision, outcome, result)
+        report = _report(self._gate, call, decision, outcome, result)
+        if report is not None and report.warning is not None:
+            self._tell_later(call, replace(decision, warning=report.warning))
+
+    def _tell_later(self, call: Call, decision: Decision) -> None:
+        """Hand on what the report brought to light; the tool has run, so nothing can stop it any more."""
+        try:
+            self._warn(call, decision)
+        except Exception:
+            logger.exception("the warning about %s could not be handed on", call.tool)
 
     async def __aenter__(self) -> Self:
         import asyncio
@@ -258,6 +284,7 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
             self._template,
             tool=self._tool or _name_of(function),
             description=self._template.description or (inspect.getdoc(function) or None),
+            rewrite=_writes_files(signature),
         )
 
         def guarded(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> guard:
@@ -276,6 +303,7 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
             async def asynchronous(*args: P.args, **kwargs: P.kwargs) -> Any:
                 try:
                     async with guarded(args, kwargs) as running:
+                        args, kwargs = _rewritten(running.decision, signature, args, kwargs)
                         running.result = await function(*args, **kwargs)  # type: ignore[misc]
                         return running.result
                 except Blocked as no:
@@ -287,6 +315,7 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         def synchronous(*args: P.args, **kwargs: P.kwargs) -> Any:
             try:
                 with guarded(args, kwargs) as running:
+                    args, kwargs = _rewritten(running.decision, signature, args, kwargs)
                     running.result = function(*args, **kwargs)
                     return running.result
             except Blocked as no:
@@ -406,15 +435,15 @@ def _ask(gate: Gate, call: Call) -> Decision:
         raise GateUnavailable(f"the gate cannot be asked: {error}") from error
 
 
-def _report(gate: Gate, call: Call, decision: Decision, outcome: Outcome, result: Any) -> None:
+def _report(gate: Gate, call: Call, decision: Decision, outcome: Outcome, result: Any) -> Report | None:
     if decision.lease is not None:
         _renewer.drop(decision.id)
     if decision.fallback:
         if isinstance(gate, Standby):
             gate.remember_late(call, outcome)
-        return
+        return None
     try:
-        gate.complete(
+        return gate.complete(
             call.instance,
             id=decision.id,
             result=result,
@@ -425,6 +454,7 @@ def _report(gate: Gate, call: Call, decision: Decision, outcome: Outcome, result
     except (StoreUnavailable, GateUnavailable) as error:
         # The tool has run. Its lease runs out and the next session is told "unknown", which is safe.
         logger.warning("the outcome of %s could not be reported: %s", call.tool, error)
+        return None
 
 
 class _Renewer:
@@ -489,6 +519,26 @@ if hasattr(os, "register_at_fork"):
 
 
 # --- functions -----------------------------------------------------------------------------------------
+
+
+def _rewritten(decision: Decision | None, signature: inspect.Signature, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """Return the arguments that a function runs with: texts that the gate replaced, and otherwise its own."""
+    if decision is None or decision.params is None:
+        return args, kwargs
+    bound = signature.bind(*args, **kwargs)
+    for name, value in decision.params.items():
+        if isinstance(value, str) and isinstance(bound.arguments.get(name), str):
+            bound.arguments[name] = value
+    return bound.args, bound.kwargs
+
+
+def _writes_files(signature: inspect.Signature) -> bool:
+    """Return True if a function takes a path and a text, so that the text can be replaced by a merged one."""
+    names = [name.lower() for name, one in signature.parameters.items() if one.kind not in _OPEN_ENDED]
+    return any("path" in name or "file" in name for name in names) and any(name in WHOLE for name in names)
+
+
+_OPEN_ENDED: Final = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

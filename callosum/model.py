@@ -318,7 +318,8 @@ class Content(Struct, frozen=True, gc=False, array_like=True, omit_defaults=True
     is a text and it is a short phrase, whose repetition means nothing. ``repeats``: the act happens again when
     it is repeated (a mail), unlike a harmless repetition (a set). ``stance`` is a side taken
     (``+attend``), whose contrary (``-attend``) by another session is ``opposed``. ``origin`` is a
-    digest of what caused the call. ``commitment`` is set where the side outlives the window of rules.
+    digest of what caused the call. ``commitment`` is set where the side outlives the window of rules. ``over``: the
+    write went over changes that its session had not read, so its end is no look at the file.
     """
 
     digest: bytes = b""
@@ -330,6 +331,7 @@ class Content(Struct, frozen=True, gc=False, array_like=True, omit_defaults=True
     origin: bytes = b""
     brief: bool = False
     commitment: Commitment | None = None
+    over: bool = False
 
 
 class Classification(Struct, frozen=True, gc=False):
@@ -584,8 +586,9 @@ class Decision(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True
     ``id`` is the action's where it may run, else the journal entry's (what a person approves).
     ``conflicts`` holds at most ten, gravest first; ``conflict_count`` counts them all. ``warning`` is
     the paragraph for the agent. ``observed`` is the verdict that stood before ``observe`` let it
-    pass. ``params`` are set where an approved call is to run with the params that were shown. ``state`` is set where
-    the call id was answered before: what has become of that action, ``open`` while nobody has reported its end.
+    pass. ``params`` are set where an approved call is to run with the params that were shown, or a write with those
+    into which another session's changes were ``merged``. ``state`` is set where the call id was answered before: what
+    has become of that action, ``open`` while nobody has reported its end.
     """
 
     proceed: bool
@@ -604,6 +607,7 @@ class Decision(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True
     state: State | None = None
     params: Mapping[str, Any] | None = None
     fallback: bool = False
+    merged: bool = False
 
 
 class LockResult(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -618,7 +622,8 @@ class LockResult(Struct, frozen=True, gc=False, rename="camel", omit_defaults=Tr
 class Report(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """The answer to ``complete``, ``release``, ``renew``, ``resolve``, ``approve``, ``deny``.
 
-    ``ok`` is whether it took effect; ``note`` says in words what was odd (late, second report, ...).
+    ``ok`` is whether it took effect; ``note`` says in words what was odd (late, second report, ...). ``warning`` is a
+    paragraph for the agent: what its merged write has overwritten.
     """
 
     ok: bool
@@ -627,6 +632,7 @@ class Report(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     late: bool = False
     note: str | None = None
     lease: Lease | None = None
+    warning: str | None = None
 
 
 class Entry(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -708,7 +714,7 @@ class Change(Struct, frozen=True, gc=False):
 
     The last entry is the decision's own; with ``open`` it becomes an action.
     ``content`` is kept with the last entry where it opens nothing, so that a person can still
-    approve it. ``answer`` is handed back untouched.
+    approve it. ``answer`` is handed back untouched. ``merged``: a merged write has ended.
     """
 
     entries: tuple[Entry, ...] = ()
@@ -719,6 +725,7 @@ class Change(Struct, frozen=True, gc=False):
     content: Content | None = None
     answer: Any = None
     revisions: tuple[Revision, ...] = ()
+    merged: bool = False
 
 
 class Applied(Struct, frozen=True, gc=False):

@@ -19,6 +19,7 @@ A setting is looked for in four places, the first that has it wins:
     hook = "native"               # or "script": what `callosum install` has hosts start
     mode = "enforce"              # or "observe": decide and record everything, stop nothing
     rules = "tiers.json"
+    snapshots = true              # keep copies of files for a day, so that writes can be merged: docs/merging.md
     notify = ["notify-send", "Callosum"]   # or one string, split as a shell would
 
     host_approvals = false        # whether a yes given through a framework's own means counts for a question
@@ -106,6 +107,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     seconds) and ``journal_size`` (in bytes): what the live journal keeps before it is rotated. ``journal_purposes``:
     whether the prompt that a call serves is kept; ``auto`` keeps it in a store of this machine, and never in a server
     that others can reach. ``journal_share_purposes``: whether sessions of other instances are shown it too.
+    ``snapshots``: whether writes over unread changes are compared and merged, for which copies of files are kept for a
+    day.
     ``shell``: what of ``ShellPolicy`` is set, by the names of its fields. ``keys_fold_plus_tags``: whether addresses
     lose their plus tags in keys.
     ``server_...``: where ``callosum serve`` listens and whom it believes, see its options.
@@ -131,6 +134,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     journal_size: int = 64_000_000
     journal_purposes: Literal["auto", "on", "off"] = "auto"
     journal_share_purposes: bool = False
+    snapshots: bool = True
     shell: Mapping[str, int | tuple[str, ...]] = {}
     keys_fold_plus_tags: bool = False
     server_host: str = "127.0.0.1"
@@ -452,6 +456,7 @@ _READ: Final[Mapping[str, _Reader]] = {
     "journal_size": _bytes(1_000_000),
     "journal_purposes": _one_of("auto", "on", "off"),
     "journal_share_purposes": _switch,
+    "snapshots": _switch,
     **{f"shell_{name}": reader for name, reader in _SHELL.items()},
     "keys_fold_plus_tags": _switch,
     "server_host": _name,

@@ -21,6 +21,7 @@ from callosum.cli import (
     journal,
     look,
     mcp,
+    merges,
     people,
     replay,
     report,
@@ -70,6 +71,7 @@ app.command(rich_help_panel=_SETTLE, epilog=EPILOG)(people.on)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(serve.serve)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(serve.stop)
 app.command(rich_help_panel=_SERVE, epilog=EPILOG)(stdio.stdio)
+app.add_typer(merges.app, name="merges", rich_help_panel=_SETTLE)
 app.add_typer(store.app, name="store", rich_help_panel=_SERVE)
 app.add_typer(token.app, name="token", rich_help_panel=_SERVE)
 app.command(rich_help_panel=_HOSTS, epilog=EPILOG)(install.install)

@@ -47,8 +47,9 @@ from callosum.gate.check import (
     without_secrets,
     written,
 )
-from callosum.gate.links import guarded
+from callosum.gate.links import Writes, guarded
 from callosum.gate.records import approvals_of, page_of, status_of
+from callosum.merging.writers import Writers
 from callosum.model import (
     DEFAULT_NAMESPACE,
     SECOND,
@@ -73,6 +74,7 @@ from callosum.model import (
     Status,
     Step,
     Tier,
+    Verdict,
     View,
 )
 from callosum.policy import arrival, settle
@@ -82,6 +84,7 @@ from callosum.policy.ask import Ask, Ruling, keys_of, scope_of
 from callosum.policy.evidence import lapsed
 from callosum.policy.marks import saw
 from callosum.policy.settle import Who
+from callosum.policy.unread import Prepared
 from callosum.redact import summarise
 from callosum.rulebook import Rulebook
 from callosum.rules.harvest import harvest
@@ -97,6 +100,10 @@ _POLL_FIRST: Final = 0.01
 _POLL_LAST: Final = 0.25
 _TAIL_POLL: Final = 0.1
 """Seconds between two looks for what is new in the journal."""
+_COMPARED: Final = 3
+"""How often a write is compared with unread changes that keep changing before it is paused."""
+_CHANGING: Final = "The file is changed again and again: what changed could not be compared with the call's text."
+_NOT_KEPT: Final = "the merge could not be kept on disk, so the call was not let through"
 _WITHOUT: Final = "ran while the gate could not be asked"
 
 Observer = Callable[[Observation], None]
@@ -157,6 +164,9 @@ class Courses:
         self.store = store
         self.rules = rules
         self.observers: tuple[Observer, ...] = (observer,) if observer is not None else ()
+        self.writers: Writers | None = None
+        """Compares and merges writes of files of this machine, where the gate does that."""
+        self._writes: Writes | None = None
         self.tail: Tail | None = None
         """Is handed all that was journalled, before the observers and with as little ado as can be."""
         self._secrets = rules.secrets
@@ -167,6 +177,10 @@ class Courses:
         is_here = settings.store.partition(":")[0] in ("", "sqlite", "memory")
         self.keeps_purposes = settings.journal_purposes == "on" or (settings.journal_purposes == "auto" and is_here)
         """Whether the journal keeps what sessions were asked to do."""
+
+    def merge_with(self, writers: Writers) -> None:
+        """Compare writes over unread changes from now on, and merge them where their callers can replace params."""
+        self.writers, self._writes = writers, writers.writes
 
     # --- the decision ----------------------------------------------------------------------------
 
@@ -191,7 +205,7 @@ class Courses:
         try:
             step = partial(admit, ask) if self.refused is None and expiry is None else self._step(ask, looked, expiry)
             applied: Applied = yield scope_of(ask, identity), step
-            if applied.change.answer.doubtful:
+            if applied.change.answer.undecided:
                 applied = yield from self._past_doubts(ask, identity, expiry, applied, looked)
             steps.append(applied)
             ruling: Ruling = applied.change.answer
@@ -219,7 +233,9 @@ class Courses:
 
     def explain(self, call: Call, *, here: bool = False) -> Course[tuple[Classification, Decision]]:
         """Says what a call would get now, and why. Nothing is recorded and nothing waits."""
-        ask, identity = self._ask(replace(call, wait=0), here=here)
+        ask, identity = self._ask(replace(call, wait=0))
+        if here and (found := guarded(self.rules.current(), ask.call, ask.found)) is not ask.found:
+            ask = replace(ask, found=found, keys=keys_of(found, call.tool))
         shown: list[Decision] = []
 
         def look(view: View) -> Change:
@@ -237,7 +253,9 @@ class Courses:
         rules = self.rules.current()
         found = rules.classify(call)
         if here and found.effect != "read":
-            found = guarded(rules, call, found)
+            found = guarded(rules, call, found, self._writes)
+        elif here and found.keys and self.writers is not None:
+            self.writers.read(call, found)
         shown = call.params
         if call.action is not None and "action" not in shown:
             shown = {"action": call.action, **shown}
@@ -265,6 +283,7 @@ class Courses:
                 self._observes,
                 self._full,
                 self._shares,
+                here,
             ),
             identity,
         )
@@ -285,12 +304,68 @@ class Courses:
     def _past_doubts(
         self, ask: Ask, identity: bytes | None, expiry: Expiry | None, applied: Applied, looked: set[int]
     ) -> Course[Applied]:
-        """Settle what a person refused among the doubtful actions, and decide again; adds them to ``looked``."""
-        while doubtful := applied.change.answer.doubtful:
-            looked.update(doubtful)
-            yield from self._settle_refused(ask.call.namespace, doubtful)
-            applied = yield scope_of(ask, identity), self._step(ask, looked, expiry)
+        """Find out what a step could not know, and decide again.
+
+        What a person refused among the doubtful actions is settled, and they are added to ``looked``. A write over
+        unread changes is compared with them; if they keep changing meanwhile, it is paused.
+        """
+        compared = 0
+        try:
+            while (ruling := applied.change.answer).undecided:
+                if ruling.doubtful:
+                    looked.update(ruling.doubtful)
+                    yield from self._settle_refused(ask.call.namespace, ruling.doubtful)
+                elif not ruling.unread:
+                    return (yield from self._merged_again(ask, applied))
+                else:
+                    compared += 1
+                    if self.writers is not None:
+                        self.writers.drop(ask.prepared)
+                    if self.writers is None:
+                        ask = replace(ask, here=False)
+                    elif compared > _COMPARED:
+                        ask = replace(ask, prepared=Prepared(changing=True, note=_CHANGING))
+                    else:
+                        found: Prepared = yield Look(partial(self.writers.prepare, ask, ruling))
+                        ask = replace(ask, prepared=found)
+                applied = yield scope_of(ask, identity), self._step(ask, looked, expiry)
+        except BaseException:
+            if self.writers is not None:
+                self.writers.drop(ask.prepared)
+            raise
+        if ask.prepared is not None and self.writers is not None:
+            return (yield from self._with_merge(ask, ask.prepared, applied, self.writers))
         return applied
+
+    def _with_merge(self, ask: Ask, prepared: Prepared, applied: Applied, writers: Writers) -> Course[Applied]:
+        """Keep the merge that a decision lets run, and show its session what was compared; the journal has no texts."""
+        ruling: Ruling = applied.change.answer
+        decision = ruling.decision
+        if not decision.merged:
+            writers.drop(prepared)
+        elif not (yield Look(partial(writers.keep, prepared, decision.id))):
+            undone = yield _taking_back(Who(ask.actor, ask.call.namespace), ask.keys, applied, _NOT_KEPT)
+            self._observe(Event.COMPLETE, Who(ask.actor, ask.call.namespace), time.perf_counter(), applied, undone)
+            raise StoreError(_NOT_KEPT)
+        if prepared.shown and decision.warning and prepared.note in decision.warning:
+            how = f"\nMerged in (`callosum merges show {decision.id}` has all of it):" if decision.merged else ""
+            decision = replace(decision, warning=f"{decision.warning}{how}\n{prepared.shown}")
+            applied = replace(applied, change=replace(applied.change, answer=replace(ruling, decision=decision)))
+        return applied
+
+    def _merged_again(self, ask: Ask, applied: Applied) -> Course[Applied]:
+        """Answer a merged call that is asked once more with the same params, or block it where they are gone."""
+        ruling: Ruling = applied.change.answer
+        decision = ruling.decision
+        params = None
+        if self.writers is not None:
+            params = yield Look(partial(self.writers.params_of, ask.call, ask.found, decision.id))
+        if params is None:
+            warning = f"[Callosum] This call was let through with a merged text ({decision.id}), which is gone."
+            decision = replace(decision, proceed=False, verdict=Verdict.BLOCK, lease=None, warning=warning)
+        else:
+            decision = replace(decision, params=params)
+        return replace(applied, change=replace(applied.change, answer=replace(ruling, decision=decision)))
 
     def _settle_refused(self, namespace: str, doubtful: Iterable[int]) -> Course[bool]:
         """Cancel those of the actions that a person refused; return whether there were any."""
@@ -344,7 +419,7 @@ class Courses:
                 looked.clear()
                 looks_again = applied.now + SECOND
             applied = yield scope_of(ask, identity), self._step(ask, looked, expiry)
-            if applied.change.answer.doubtful:
+            if applied.change.answer.undecided:
                 applied = yield from self._past_doubts(ask, identity, expiry, applied, looked)
             if applied.change.entries:
                 steps.append(applied)
@@ -395,11 +470,13 @@ class Courses:
     def complete(self, asked: wire.Complete, _caller: Caller = UNKNOWN) -> Course[Report]:
         """Reports how an action ended."""
         began = time.perf_counter()
-        session, namespace, result = asked.session, asked.namespace, asked.result
+        namespace = asked.namespace
+        session = asked.session
+        result = asked.result
         who = who_of(asked.instance, session, namespace, secrets=self._secrets)
         ended = outcome_of(result, asked.outcome)
-        if asked.id is not None:
-            find = Find(id=id_of(asked.id))
+        if (id := asked.id) is not None:
+            find = Find(id_of(id))
         elif asked.tool is not None:
             call = Call(asked.instance, asked.tool, asked.params or {}, asked.action, session, namespace)
             check_call(call)
@@ -419,7 +496,13 @@ class Courses:
         if result and ended is _DONE and report.ok and not report.late and applied.change.settles:
             look = applied.change.settles[0].action
             if look.keys and look.keys[0].mode is _LOOKS:
+                if self.writers is not None:
+                    yield Look(partial(self.writers.has_read, look, result))
                 yield from self._saw(who, look, result)
+        if applied.change.merged and ended is not Outcome.CANCELLED and self.writers is not None:
+            lost = yield Look(partial(self.writers.has_written, applied.change.settles[0].action, result))
+            if lost:
+                report = replace(report, warning=f"[Callosum] {lost}")
         return report
 
     def _saw(self, who: Who, look: Action, result: Any) -> Course[None]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from callosum.model import Mode
 
 if TYPE_CHECKING:
-    from callosum.model import Call, Classification
+    from callosum.model import Call, Classification, Key
     from callosum.rules import RuleSet
 
 KEPT: Final = 5.0
@@ -22,13 +23,16 @@ _MOST: Final = 4096
 _FILE: Final = "file:"
 _READ: Final = Mode.READ  # an enum's attributes are slow
 
+Writes = Callable[["Call", "Classification", "Key"], object]
+
 _known: dict[str, tuple[float, str]] = {}
 
 
-def guarded(rules: RuleSet, call: Call, found: Classification) -> Classification:
-    """Return a call's classification, or the guard's if the call writes a protected file under another name."""
-    if found.effect == "read":
-        return found
+def guarded(rules: RuleSet, call: Call, found: Classification, writes: Writes | None = None) -> Classification:
+    """Return a call's classification, or the guard's if the call writes a protected file under another name.
+
+    ``writes`` is handed each file that it does write.
+    """
     for key in found.keys:
         name = key.name
         if key.mode is _READ or name[:5] != _FILE:
@@ -38,6 +42,8 @@ def guarded(rules: RuleSet, call: Call, found: Classification) -> Classification
         real = known[1] if known is not None and time.monotonic() < known[0] else _look(path)
         if real and (what := rules.protects(real)):
             return rules.refused(call, f"through a link, it would change {what}")
+        if writes is not None:
+            writes(call, found, key)
     return found
 
 

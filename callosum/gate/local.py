@@ -19,6 +19,7 @@ from callosum.gate.check import outcome_of
 from callosum.gate.course import SERVED, UNKNOWN, Caller, Course, Courses, Look, Observer, Pause
 from callosum.gate.daily import DailyCalls
 from callosum.journal import Rotation
+from callosum.merging.writers import Writers
 from callosum.model import (
     DEFAULT_NAMESPACE,
     Applied,
@@ -97,6 +98,8 @@ class LocalGate(Gate):
         self.rules = rules
         self.courses = Courses(settings, self.store, rules, observer)
         self.courses.refused = Refusals()
+        if settings.snapshots and not isinstance(self.store, Fleeting):
+            self.courses.merge_with(Writers(folder, self.store, rules))
         self._rotation = Rotation(self.store, folder, age=settings.journal_age, size=settings.journal_size)
         self.spool = Spool(str(folder))
         """What hooks, clients and this gate could not tell a gate; taken in before each decision."""
@@ -421,6 +424,8 @@ class LocalGate(Gate):
             self._rotation.run(before)
         except StoreError as error:
             logger.warning("upkeep put off: %s", error)
+        if self.courses.writers is not None:
+            self.courses.writers.prune()
         self.register()
 
     def register(self) -> None:

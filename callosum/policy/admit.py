@@ -15,7 +15,7 @@ A mark, not a token, is what confirms: models reword, so the repeat is known by 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from hashlib import blake2b
 from operator import attrgetter, itemgetter
@@ -32,6 +32,7 @@ from callosum.model import (
     Action,
     Change,
     Classification,
+    Conflict,
     Content,
     Entry,
     Event,
@@ -41,6 +42,7 @@ from callosum.model import (
     Opening,
     Settle,
     State,
+    Tier,
     Verdict,
     View,
 )
@@ -62,6 +64,7 @@ from callosum.policy.marks import (
 from callosum.policy.sentence import no_key
 from callosum.policy.settle import EXPIRED, lapses
 from callosum.policy.table import cell, committed, observe
+from callosum.policy.unread import Prepared, is_among, is_paused, must_wait, passing, unread_changes
 from callosum.rules.protected import GUARDS
 
 WAITER_TTL: Final = 3 * SECOND
@@ -87,7 +90,8 @@ def admit(ask: Ask, view: View) -> Change:
         elif earlier.state in (_CANCELLED, _FAILED):
             view = replace(view, earlier=None)  # nothing happened, so this attempt is decided anew
         elif not lost(earlier, view.now):
-            return Change(answer=Ruling(again(earlier)))
+            decision = again(earlier)
+            return Change(answer=Ruling(decision, undecided=decision.merged))
     if ask.found.verdict is None and not ask.waiter and _alone(view):
         return _open(ask, view, _CLEAR)
     return _weigh(ask, view)
@@ -103,11 +107,13 @@ def admit_or_doubt(ask: Ask, looked: AbstractSet[int], view: View) -> Change:
     ruling: Ruling = change.answer
     if not ruling.queued and (not ruling.decision.conflicts or ruling.decision.repeated):
         return change
+    if ruling.undecided:
+        return change
     doubtful = _unreported(ruling, view) - looked
     if not doubtful:
         return change
     newest = tuple(sorted(doubtful, reverse=True)[:MOST_CONFLICTS])
-    return Change(answer=Ruling(ruling.decision, doubtful=newest))
+    return Change(answer=Ruling(ruling.decision, doubtful=newest, undecided=True))
 
 
 def _unreported(ruling: Ruling, view: View) -> set[int]:
@@ -153,6 +159,14 @@ def _weigh(ask: Ask, view: View) -> Change:
         ask = replace(ask, waiter=left.id)
     asking = Asking(ask.actor, call.run or "", call.host, found, call.instance)
     evidence = gather(asking, view, ask.waiter)
+    prepared = None
+    if ask.here and found.tier < Tier.HIGH and (unread := unread_changes(ask, view, evidence)):
+        prepared = ask.prepared
+        if prepared is None or (prepared.changes != unread and not prepared.changing):
+            own = {place.key.name: place.own.id for place in view.keys if place.own is not None}
+            return Change(answer=Ruling(draft(ask, Case(Verdict.BLOCK), 0), undecided=True, unread=unread, own=own))
+        if prepared.passes:
+            evidence = [item for item in evidence if not is_among(ask, unread, item)]
     earlier = view.earlier
     if earlier is not None and not any(one.action.id == earlier.id and one.kind is Kind.UNKNOWN for one in evidence):
         evidence.append(Evidence(earlier, Kind.UNKNOWN, 0, view.now - earlier.started, own=True))
@@ -177,31 +191,75 @@ def _weigh(ask: Ask, view: View) -> Change:
         if not _deadlocks(held, view):
             return _queue(ask, view, takes_up=left is not None)
         note = "Waiting was refused: who is in the way waits for something this session holds."
-    shown: list[tuple[Evidence, Verdict]] = []
-    for item, verdict in cells:
-        if verdict is Verdict.ALLOW:
-            continue
-        answer = paused(ask, view, item, verdict) if call.pause else verdict
-        if was_told(ask, view, item) and (answer is not Verdict.CONFIRM or shown_enough(ask, view, item)):
-            continue
-        shown.append((item, answer))
-    more = 0
-    for one, verdict in many:
-        answer = paused(ask, view, one.item, verdict) if call.pause else verdict
-        unseen, others = _unseen(ask, view, one, pauses=answer is Verdict.CONFIRM)
-        shown += [(item, answer) for item in unseen]
-        more += others
-    verdict = max(map(_second, shown), key=_gravity, default=Verdict.ALLOW)
+    shown, more = _shown(ask, view, cells, many, prepared)
+    return _judged(ask, view, shown, more, evidence, prepared, note)
+
+
+def _judged(
+    ask: Ask,
+    view: View,
+    shown: list[tuple[Evidence, Verdict]],
+    more: int,
+    evidence: list[Evidence],
+    prepared: Prepared | None,
+    note: str,
+) -> Change:
+    """Decide by what the session is to be told of, and by ``more`` that is only counted."""
+    found = ask.found
+    verdict = max(map(_second, shown), key=_gravity, default=_ALLOW)
     floor = found.verdict
     confirmed = floor is Verdict.CONFIRM and lately_told(ask, view)
     if floor is not None and floor.gravity > verdict.gravity and not confirmed:
         verdict = floor
         note = note or _asked(found)
-    by_place = sorted(map(_first, shown), key=_place)
-    items = tuple(sorted(sorted(by_place, key=_action_id, reverse=True), key=_kind_gravity, reverse=True))
-    conflicts, details = told_of(view, items[:MOST_CONFLICTS], ask)
-    case = Case(verdict, items, conflicts, tuple(evidence), note, more, details=details)
+    items: tuple[Evidence, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    details = ""
+    if shown:
+        by_place = sorted(map(_first, shown), key=_place)
+        items = tuple(sorted(sorted(by_place, key=_action_id, reverse=True), key=_kind_gravity, reverse=True))
+        conflicts, details = told_of(view, items[:MOST_CONFLICTS], ask)
+    passed = None
+    if prepared is not None:
+        note = " ".join(filter(None, (note, prepared.note)))
+        if prepared.passes:
+            passed = prepared
+            verdict = Verdict.WARN if note and verdict is Verdict.ALLOW else verdict
+    case = Case(verdict, items, conflicts, tuple(evidence), note, more, details=details, passed=passed)
     return _needs_a_person(ask, view, case) if verdict.gravity >= Verdict.ASK.gravity else _conclude(ask, view, case)
+
+
+def _shown(
+    ask: Ask,
+    view: View,
+    cells: list[tuple[Evidence, Verdict]],
+    many: Sequence[tuple[Many, Verdict]],
+    prepared: Prepared | None,
+) -> tuple[list[tuple[Evidence, Verdict]], int]:
+    """Return the evidence that the session is to be told of, each with the verdict that it alone would get.
+
+    And how much more there is that is only counted.
+    """
+    shown = []
+    for item, verdict in cells:
+        if must_wait(ask, view, prepared, item):
+            shown.append((item, max(verdict, Verdict.CONFIRM, key=_gravity)))
+            continue
+        if verdict is Verdict.ALLOW:
+            continue
+        answer = paused(ask, view, item, verdict) if ask.call.pause else verdict
+        if answer is Verdict.WARN and is_paused(ask, prepared, item):
+            answer = Verdict.CONFIRM
+        if was_told(ask, view, item) and (answer is not Verdict.CONFIRM or shown_enough(ask, view, item)):
+            continue
+        shown.append((item, answer))
+    more = 0
+    for one, verdict in many:
+        answer = paused(ask, view, one.item, verdict) if ask.call.pause else verdict
+        unseen, others = _unseen(ask, view, one, pauses=answer is Verdict.CONFIRM)
+        shown += [(item, answer) for item in unseen]
+        more += others
+    return shown, more
 
 
 def _unseen(ask: Ask, view: View, many: Many, *, pauses: bool) -> tuple[list[Evidence], int]:
@@ -364,7 +422,8 @@ def _conclude(ask: Ask, view: View, case: Case) -> Change:
     """The answer as it stands: lets the call through, or says no and opens nothing."""
     verdict = case.verdict
     if verdict.proceed:
-        return _open(ask, view, case)
+        change = _open(ask, view, case)
+        return change if case.passed is None else passing(change, case.passed, view, ask.found.window)
     if ask.observes or view.now < view.observe_until:
         return _open(ask, view, replace(case, verdict=observe(verdict)), observed=verdict)
     if verdict is Verdict.ASK and not case.note:

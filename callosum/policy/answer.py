@@ -56,6 +56,7 @@ class _Kept(Struct):
     details: str = ""
     observed: Verdict | None = None
     reworded: bool = False
+    merged: bool = False
 
 
 def _from(earlier: Action, verdict: Verdict, kept: _Kept) -> Decision:
@@ -75,6 +76,7 @@ def _from(earlier: Action, verdict: Verdict, kept: _Kept) -> Decision:
         observed=kept.observed,
         repeated=True,
         state=State.OPEN if earlier.state is State.DONE and not earlier.ended else earlier.state,
+        merged=kept.merged,
     )
 
 

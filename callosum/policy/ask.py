@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ from callosum.model import (
 )
 from callosum.policy.commitments import COMMITTED
 from callosum.policy.evidence import REMOTE, Evidence, remote_of
+from callosum.policy.unread import Prepared, Unread
 from callosum.rules.content import contrary
 from callosum.rules.keys import merge
 
@@ -37,7 +39,8 @@ class Ask(Struct, frozen=True, gc=False):
     shows of the params. ``params`` (JSON) are set where an approval must be able to run them.
     ``ttl`` is the lease's length in microseconds. ``waits``: the caller would still wait;
     ``waiter`` is its place in the queue. ``full``: the journal keeps all that is known of the call.
-    ``shares``: purposes are shown to sessions of other instances too.
+    ``shares``: purposes are shown to sessions of other instances too. ``here``: its files are this machine's, and
+    ``prepared`` is what was found out about its write over unread changes.
     """
 
     call: Call
@@ -53,6 +56,8 @@ class Ask(Struct, frozen=True, gc=False):
     observes: bool = False
     full: bool = False
     shares: bool = False
+    here: bool = False
+    prepared: Prepared | None = None
 
 
 class Case(Struct, frozen=True, gc=False):
@@ -62,6 +67,7 @@ class Case(Struct, frozen=True, gc=False):
     milder or older evidence there is beside ``items``, of actions that the view holds as numbers. ``wait`` is how many
     microseconds must pass before a repeat confirms. ``attempt`` counts the pauses of a call that would replace a
     changed file unread, from 1; 0 for other calls. ``details`` is what follows the sentence: what others did.
+    ``passed`` is set where the call runs over unread changes.
     """
 
     verdict: Verdict
@@ -73,13 +79,17 @@ class Case(Struct, frozen=True, gc=False):
     wait: int = 0
     attempt: int = 0
     details: str = ""
+    passed: Prepared | None = None
 
 
 class Ruling(Struct, frozen=True, gc=False):
     """A step's answer: the decision without the store's ids, or the ``place`` in the queue at which the call waits.
 
     ``doubtful`` are the ids of actions that are in the way, and that a person may have refused in the host's dialog.
-    While there are any, nothing was decided. ``expired``: nobody waits for the decision any more, and nothing was
+    While there are any, nothing was decided, nor while there are changes ``unread``, over which the call would write
+    and which the gate is to compare with it; ``own`` are the ids of the session's newest acts on the changed files. In
+    both cases, and for a repeated merge, the ruling is ``undecided``: the gate finds something out first.
+    ``expired``: nobody waits for the decision any more, and nothing was
     opened.
     """
 
@@ -87,6 +97,9 @@ class Ruling(Struct, frozen=True, gc=False):
     place: int = 0
     doubtful: tuple[int, ...] = ()
     expired: bool = False
+    undecided: bool = False
+    unread: frozenset[Unread] = frozenset()
+    own: Mapping[str, int] = {}
 
     @property
     def queued(self) -> bool:

@@ -130,6 +130,14 @@ def shown_as_held(found: Classification, action: Action) -> bool:
     return held is not Verdict.ALLOW and held.gravity >= cell(found.tier, Kind.STALE, 0, found.cells).gravity
 
 
+def holds_file(action: Action) -> bool:
+    """Return True for a merged write that has not ended: other writes of its file wait for it.
+
+    No other call below tier 3 holds a lease.
+    """
+    return action.state is State.OPEN and action.tier < Tier.HIGH and action.key.startswith("file:")
+
+
 def lost(action: Action, now: int) -> bool:
     """Whether nobody knows if the action happened."""
     return action.state is State.UNKNOWN or (action.state is State.OPEN and lapsed(action, now))
@@ -363,6 +371,9 @@ def _stale(asking: Asking, view: View, place: KeyView, number: int, add: _Add) -
             add(action, Kind.STALE, number)
     for action in (*place.latest, *(a for a in place.live if a.state in (State.OPEN, State.UNKNOWN))):
         if action.session == asking.actor or action.lock or action.state in _SETTLED_AWAY or _of_family(view, action):
+            continue
+        if holds_file(action) and leased(action, now):
+            add(action, Kind.HELD, number)
             continue
         if found.content.whole and found.content.whole == action.content.whole:
             continue

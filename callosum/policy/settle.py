@@ -171,19 +171,22 @@ def finish(
     if action.lock:
         return Change(answer=Report(ok=False, id=action.id, note="a lock is released, not completed"))
     was = action.state
-    if was is _QUEUED or was is _ASKED:
+    odd = was is not _OPEN and was is not _DONE
+    if odd and (was is _QUEUED or was is _ASKED):
         return Change(answer=Report(ok=False, id=action.id, state=action.state, note="this call was not let through"))
     if action.ended and (was is not _UNKNOWN or outcome is Outcome.UNKNOWN):
         same = action.state.value == outcome.value
         note = f"already reported as {action.state}; the first report stands"
         return Change(answer=Report(ok=same, id=action.id, state=action.state, note=note))
-    if was is _FAILED or was is _CANCELLED:
+    if odd and (was is _FAILED or was is _CANCELLED):
         return Change(
             answer=Report(ok=False, id=action.id, state=action.state, note=f"already settled as {action.state}")
         )
-    late = was is _UNKNOWN or (was is _OPEN and lapsed(action, view.now))
+    late = lapsed(action, view.now) if was is _OPEN else was is _UNKNOWN
     state = _STATE_OF[outcome]
     settles = [Settle(action, state, min(ended or view.now, view.now))]
+    if over := action.content.over:  # as if it came late: its session has not seen what the file holds now
+        settles[0] = replace(settles[0], expires=min(action.expires, action.started))
     if late:
         why = "it was reported as unknown" if action.ended else "the lease had run out"
         note = f"late: {why}; {note}" if note else f"late: {why}"
@@ -197,7 +200,8 @@ def finish(
     revisions: tuple[Revision, ...] = ()
     if outcome is _HAPPENED and action.content.commitment is not None:
         revisions = (*ending(view, action), *learned(action, told, view.now))
-    return Change(tuple(entries), None, tuple(settles), answer=answer, revisions=revisions)
+    change = Change(tuple(entries), None, tuple(settles), answer=answer, revisions=revisions)
+    return replace(change, merged=True) if over and was is not _DONE else change
 
 
 def _repeats(action: Action, other: Action) -> bool:
@@ -381,7 +385,8 @@ def renew(who: Who, ttl: int, view: View) -> Change:
     action = view.found
     if action is None or action.session != who.session:
         return Change(answer=Report(ok=False, note="no such lease of this session"))
-    if action.tier < Tier.HIGH or action.state not in (State.OPEN, State.UNKNOWN) or action.ended:
+    merged = action.tier < Tier.HIGH and action.state is State.OPEN and not lapsed(action, view.now)
+    if (action.tier < Tier.HIGH and not merged) or action.state not in (State.OPEN, State.UNKNOWN) or action.ended:
         return Change(answer=Report(ok=False, id=action.id, state=action.state, note="this action holds no lease"))
     late = action.state is State.UNKNOWN or lapsed(action, view.now)
     if late:

@@ -69,6 +69,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "lock": "Whether it is a lease without a tool call.",
     "locks": "Live leases.",
     "lost": "Connections that were lost.",
+    "merged": "Whether params hold another session's changes, merged into the text that the call would write.",
     "meta": "Anything of the client's own; the journal keeps a summary.",
     "namespace": "Who shares a memory. Calls of different namespaces never meet.",
     "newest": "True pages from the newest entry backwards.",

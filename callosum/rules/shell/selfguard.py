@@ -42,10 +42,12 @@ _SHOWS: Final = _set(
     "status leases journal brief watch search events explain doctor demo replay rules on health help version"
 )
 """Callosum's commands that decide nothing; every other one is refused."""
-_SHOWS_WITHIN: Final = {"store": _set("check"), "token": _set("list")}
+_SHOWS_WITHIN: Final = {"store": _set("check"), "token": _set("list"), "merges": _set("list show")}
 _ASKS_HELP: Final = _set("--help -h --version")
 _VALUE_OPTIONS: Final = _set("--state --db --rules --url --namespace --store --config -n -c")
-_DECIDING: Final = _set("approve deny release resolve off install uninstall stop stdio token serve hook mcp store")
+_DECIDING: Final = _set(
+    "approve deny release resolve off install uninstall stop stdio token serve hook mcp store merges"
+)
 _RUNS_MODULES: Final = _set("py coverage ipython pdb cprofile uv uvx pipx poetry pdm hatch rye conda")
 _MANAGERS: Final = _set("pip pip3 uv pipx conda mamba poetry pdm apt apt-get brew rye npm pnpm yarn")
 _UNINSTALLS: Final = _set("uninstall remove rm purge")

@@ -1,0 +1,137 @@
+"""``callosum merges``: writes that ran merged with another session's changes, and how to undo them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from callosum.cli.codes import EPILOG, NO
+from callosum.cli.options import Config, Json, State, open_gate, settings_of
+
+if TYPE_CHECKING:
+    from callosum.merging.kept import Merged, Merges
+    from callosum.settings import Settings
+
+app = typer.Typer(help="Writes that were merged with another session's changes.", epilog=EPILOG)
+
+Id = Annotated[int, typer.Argument(metavar="ID", help="The merge's id, which the session was told.")]
+
+
+@app.callback(invoke_without_command=True)
+def merges(context: typer.Context, state: State = None, config: Config = None, json: Json = False) -> None:
+    """List the merges of the last day; as a group, show or undo one."""
+    if context.invoked_subcommand is None:
+        list_(state, config, json=json)
+
+
+@app.command("list", epilog=EPILOG)
+def list_(state: State = None, config: Config = None, json: Json = False) -> None:
+    """List the merges of the last day, newest first."""
+    from callosum.cli import show
+    from callosum.cli.times import clock
+
+    found = _merges(settings_of(state, None, config)).all()
+    if json:
+        show.json({"merges": [_facts(merged) for merged in found]})
+        return
+    if not found:
+        show.line("Nothing was merged in the last 24 hours.")
+        return
+    rows = [
+        (
+            show.cell(merged.id),
+            show.cell(clock(merged.at)),
+            show.cell(merged.session),
+            show.cell(", ".join(merged.others)),
+            show.cell(merged.path, limit=200),
+            show.cell("yes" if merged.lost else None),
+        )
+        for merged in found
+    ]
+    show.put(show.table("Merges", ("<id", "at", "session", "merged with", "key", "overwrote"), rows))
+
+
+@app.command("show", epilog=EPILOG)
+def show_(id: Id, state: State = None, config: Config = None, json: Json = False) -> None:
+    """Show a merge: the whole proposal, and as differences what was merged into it."""
+    from difflib import unified_diff
+
+    from callosum.cli import show
+    from callosum.cli.text import clean
+
+    merged = _of(_merges(settings_of(state, None, config)), id)
+    if json:
+        texts = {"proposal": merged.proposal, "before": merged.before, "merge": merged.merge}
+        show.json({**_facts(merged), **texts})
+        return
+    show.line(
+        f"{clean(merged.session)} wrote {clean(merged.path, 500)}, merged with {clean(', '.join(merged.others))}."
+    )
+    if merged.lost:
+        show.line(clean(merged.lost.partition("\n")[0], 500), "red")
+    for title, old in (("what the call proposed", merged.proposal), ("the file as it was", merged.before)):
+        lines = unified_diff(old.splitlines(), merged.merge.splitlines(), title, "the merge", lineterm="")
+        for line in lines:
+            show.line(clean(line, 500), {"+": "green", "-": "red"}.get(line[:1], ""))
+
+
+@app.command(epilog=EPILOG)
+def undo(
+    id: Id,
+    to: Annotated[
+        str, typer.Option("--to", metavar="WHICH", help="before (the merge), proposal, or merge again.")
+    ] = "before",
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where the file holds something else by now, which is lost.")
+    ] = False,
+    state: State = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
+    """Bring back the file as it was before a merge, what the call proposed, or the merge; only a person can."""
+    from callosum.cli import show
+    from callosum.cli.text import clean
+    from callosum.errors import ConfigError
+    from callosum.merging.kept import WHICH, bring_back
+
+    if to not in WHICH:
+        raise ConfigError(f"expected one of {', '.join(WHICH)}, got {to!r:.60}", at="--to")
+    settings = settings_of(state, None, config)
+    merged = _of(_merges(settings), id)
+    with open_gate(settings) as gate:
+        gate.require_person("undo a merge")
+    bring_back(merged, to, force=force)
+    if json:
+        show.json({"id": id, "path": merged.path, "to": to})
+    else:
+        show.line(f"{clean(merged.path, 500)} holds the text of `{to}` again. Open sessions have not read it.", "green")
+
+
+def _merges(settings: Settings) -> Merges:
+    from callosum.merging.kept import Merges
+    from callosum.merging.writers import MERGES
+
+    return Merges(settings.state / MERGES)
+
+
+def _of(merges: Merges, id: int) -> Merged:
+    """Return the merge of this id; where there is none, the command ends with a "no"."""
+    merged = merges.get(id)
+    if merged is not None:
+        return merged
+    typer.echo("callosum: no merge of this id is kept; they are for 24 hours, and callosum merges lists them", err=True)
+    raise typer.Exit(NO)
+
+
+def _facts(merged: Merged) -> dict[str, object]:
+    return {
+        "id": merged.id,
+        "at": merged.at,
+        "session": merged.session,
+        "namespace": merged.namespace,
+        "tool": merged.tool,
+        "path": merged.path,
+        "others": merged.others,
+        "lost": merged.lost,
+    }

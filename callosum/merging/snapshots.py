@@ -1,0 +1,172 @@
+"""What sessions saw of files, and what they proposed: the bases of merges.
+
+``PAIR`` stands for a digest of namespace, session and path::
+
+    PAIR.look           the file as a read began
+    PAIR.ID.seen        the same, once the read's result has shown the session all of it and the file had not changed
+    PAIR.DIGEST.write   what a call of this content writes
+
+A base is the last of these that is proven: a read's copy, with the session's own writes since applied to it. Which of
+them were done, the store knows.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from callosum.characters import escaped
+from callosum.merging.folder import MAX_FILE, Folder
+from callosum.merging.secrets import looks_secret
+from callosum.merging.writes import Written
+
+_OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0)
+_FACTS: Final = 40
+_DEEP: Final = 8
+_written: Final = msgspec.msgpack.Decoder(Written).decode
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """A text file as it was on the disk, with what tells whether it has changed since."""
+
+    text: str
+    facts: bytes
+
+
+def copy_of(path: str) -> Copy | None:
+    """Return a regular text file, reached without a link at its end; None for anything else or larger."""
+    try:
+        handle = os.open(path, _OPEN)
+    except (OSError, ValueError):
+        return None
+    try:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > MAX_FILE:
+            return None
+        data = os.read(handle, MAX_FILE + 1)
+        if len(data) != facts.st_size or b"\0" in data:
+            return None
+        return Copy(data.decode(), _facts(facts))
+    except (OSError, UnicodeDecodeError):
+        return None
+    finally:
+        os.close(handle)
+
+
+def _facts(found: os.stat_result) -> bytes:
+    numbers = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return b"".join((number % 2**64).to_bytes(8) for number in numbers)
+
+
+class Snapshots:
+    """The copies in one folder. Nothing here raises: what cannot be copied has no base."""
+
+    def __init__(self, path: Path) -> None:
+        self.folder = Folder(path)
+
+    def look(self, namespace: str, session: str, path: str) -> None:
+        """Copy a file that the session is about to read."""
+        pair = _pair(namespace, session, path)
+        copy = copy_of(path)
+        if copy is None or looks_secret(path, copy.text):
+            self.folder.remove(f"{pair}.look")
+        else:
+            self.folder.write(f"{pair}.look", copy.facts + copy.text.encode())
+
+    def looked(self, namespace: str, session: str, path: str, id: int, result: Any) -> None:
+        """Keep the copy of a finished read if its result shows all of the file, and the file is still the same."""
+        pair = _pair(namespace, session, path)
+        begun = self.folder.read(f"{pair}.look")
+        if begun is None:
+            return
+        same = False
+        with suppress(OSError):
+            same = _facts(os.lstat(path)) == begun[:_FACTS]
+        if not same or not shows(result, begun[_FACTS:].decode()):
+            self.folder.remove(f"{pair}.look")
+            return
+        older = [name for name in self.folder.names(pair) if name.endswith(".seen")]
+        if self.folder.rename(f"{pair}.look", f"{pair}.{id:020d}.seen"):
+            for name in older:
+                self.folder.remove(name)
+
+    def proposed(self, namespace: str, session: str, path: str, digest: bytes, write: Written) -> None:
+        """Keep what a call of this content writes."""
+        texts = (write.whole or "", *[edit.new for edit in write.edits])
+        if sum(map(len, texts)) > MAX_FILE or any(looks_secret(path, text) for text in texts):
+            return
+        with suppress(UnicodeEncodeError):  # a lone surrogate: no file can hold it
+            name = f"{_pair(namespace, session, path)}.{digest.hex()}.write"
+            self.folder.write(name, msgspec.msgpack.encode(write))
+
+    def seen(self, namespace: str, session: str, path: str) -> tuple[int, str] | None:
+        """Return the session's newest proven read of the file: its id and the file's text."""
+        pair = _pair(namespace, session, path)
+        for name in reversed(self.folder.names(pair)):
+            if name.endswith(".seen") and (data := self.folder.read(name)) is not None:
+                return int(name.split(".")[1]), data[_FACTS:].decode()
+        return None
+
+    def write_of(self, namespace: str, session: str, path: str, digest: bytes) -> Written | None:
+        """Return what the session's call of this content wrote, None if that was not kept."""
+        data = self.folder.read(f"{_pair(namespace, session, path)}.{digest.hex()}.write")
+        try:
+            return _written(data) if data is not None else None
+        except msgspec.DecodeError:
+            return None
+
+
+def base_of(seen: str | None, done: Iterable[Written | None]) -> str | None:
+    """Return what a session knows the file to be: what it read, with its own writes since in order; None if unproven.
+
+    A write that is not known (None) leaves nothing proven, until the next one that replaces the whole file.
+    """
+    text = seen
+    for write in done:
+        if write is None:
+            text = None
+        elif write.whole is not None:
+            text = write.whole
+        elif text is not None:
+            text = write.applied(text)
+    return text
+
+
+def shows(result: Any, text: str) -> bool:
+    """Return True if a tool's result holds every line of the text, in order.
+
+    Hosts put numbers before the lines and words around them; a part of the file, or one that was cut, lacks lines.
+    """
+    said = "\n".join(_texts(result, _DEEP))
+    at = 0
+    for line in text.split("\n"):
+        if line:
+            at = said.find(line, at)
+            if at < 0:
+                return False
+            at += len(line)
+    return True
+
+
+def _texts(value: Any, deep: int) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, bytes):
+        yield value.decode("utf-8", "replace")
+    elif deep and isinstance(value, Mapping):
+        for one in value.values():
+            yield from _texts(one, deep - 1)
+    elif deep and isinstance(value, list | tuple):
+        for one in value:
+            yield from _texts(one, deep - 1)
+
+
+def _pair(namespace: str, session: str, path: str) -> str:
+    return blake2b(f"{namespace}\0{session}\0{escaped(path)}".encode("utf-8", "replace"), digest_size=16).hexdigest()

@@ -1,0 +1,349 @@
+"""Two sessions write one file: their changes are merged, both are told, and the merge can be undone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum import Blocked, Call, LocalGate, State, Verdict, gated
+from callosum.merging.kept import bring_back
+from callosum.model import Decision
+from callosum.settings import Settings
+from tests.acceptance.command import at_terminal, run
+
+TEXT = "".join(f"line {number}\n" for number in range(20))
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[LocalGate]:
+    with LocalGate(settings=Settings(state=tmp_path / "state")) as gate:
+        yield gate
+
+
+class Session:
+    """A session with guarded tools. ``told`` are the warnings that its model was shown."""
+
+    def __init__(self, gate: LocalGate, name: str) -> None:
+        self.told: list[str] = []
+        around: dict[str, Any] = {"gate": gate, "instance": name, "session": name, "warned": self._warned}
+        self.read: Callable[..., str] = gated(read_file, **around)
+        self.write: Callable[..., Any] = gated(write_file, **around)
+        self.edit: Callable[..., Any] = gated(edit_file, **around)
+
+    def _warned(self, decision: Decision) -> None:
+        self.told.append(decision.warning or "")
+
+
+def read_file(path: str) -> str:
+    return Path(path).read_text()
+
+
+def write_file(path: str, content: str) -> int:
+    return Path(path).write_text(content)
+
+
+def edit_file(path: str, old_string: str, new_string: str) -> int:
+    text = Path(path).read_text()
+    assert text.count(old_string) == 1
+    return Path(path).write_text(text.replace(old_string, new_string))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "plan.md"
+    file.write_text(TEXT)
+    return file
+
+
+def test_two_sessions_that_change_different_lines_are_merged_told_and_undone(gate: LocalGate, file: Path) -> None:
+    mira, doug = Session(gate, "mira"), Session(gate, "doug")
+    mine, theirs = mira.read(str(file)), doug.read(str(file))
+    doug.write(str(file), theirs.replace("line 2\n", "doug's\n"))
+    mira.write(str(file), mine.replace("line 15\n", "mira's\n"))
+    both = TEXT.replace("line 2\n", "doug's\n").replace("line 15\n", "mira's\n")
+    assert file.read_text() == both
+    assert "What doug/doug changed there" in mira.told[-1]
+    assert "doug's" in mira.told[-1]
+    # doug has not seen the merge: his next write is merged again, and says what mira did
+    doug.write(str(file), theirs.replace("line 2\n", "doug's\n").replace("line 8\n", "doug again\n"))
+    assert file.read_text() == both.replace("line 8\n", "doug again\n")
+    assert "mira/mira" in doug.told[-1]
+    assert gate.courses.writers is not None
+    newest, first = gate.courses.writers.merges.all()
+    assert (newest.session, first.session, first.others) == ("doug/doug", "mira/mira", ("doug/doug",))
+    bring_back(newest, "before")
+    assert file.read_text() == both
+    bring_back(first, "before")
+    assert file.read_text() == TEXT.replace("line 2\n", "doug's\n")
+    bring_back(first, "proposal")
+    assert file.read_text() == TEXT.replace("line 15\n", "mira's\n")
+
+
+def test_journal_holds_no_line_of_a_merged_file(gate: LocalGate, file: Path) -> None:
+    mira, doug = Session(gate, "mira"), Session(gate, "doug")
+    mine, theirs = mira.read(str(file)), doug.read(str(file))
+    doug.write(str(file), theirs.replace("line 2\n", "unheard-of words\n"))
+    mira.write(str(file), mine.replace("line 15\n", "mira's\n"))
+    assert "unheard-of words" in mira.told[-1]
+    of_mira = [entry for entry in gate.entries() if entry.session == "mira/mira"]
+    assert of_mira
+    assert "unheard-of" not in repr(of_mira)
+
+
+def test_write_that_meets_the_other_on_the_same_line_is_paused_with_both(gate: LocalGate, file: Path) -> None:
+    mira, doug = Session(gate, "mira"), Session(gate, "doug")
+    mine, theirs = mira.read(str(file)), doug.read(str(file))
+    doug.write(str(file), theirs.replace("line 2\n", "doug's\n"))
+    with pytest.raises(Blocked) as paused:
+        mira.write(str(file), mine.replace("line 2\n", "mira's\n"))
+    assert paused.value.decision.verdict is Verdict.CONFIRM
+    assert "doug's" in str(paused.value)
+    assert file.read_text() == TEXT.replace("line 2\n", "doug's\n")
+    mira.write(str(file), mira.read(str(file)).replace("doug's\n", "both\n"))
+    assert "both\n" in file.read_text()
+
+
+def test_edit_far_from_what_another_changed_is_no_conflict(gate: LocalGate, file: Path) -> None:
+    mira, doug = Session(gate, "mira"), Session(gate, "doug")
+    mira.read(str(file)), doug.read(str(file))
+    doug.edit(str(file), "line 2\n", "doug's\n")
+    mira.edit(str(file), "line 6\n", "mira's\n")
+    assert mira.told == []
+    mira.edit(str(file), "line 5\n", "too near\n")  # two unchanged lines between it and doug's
+    assert "was changed by doug/doug" in mira.told[-1]
+
+
+def test_edit_over_an_unread_change_is_no_look_at_it(gate: LocalGate, file: Path) -> None:
+    mira, doug = Session(gate, "mira"), Session(gate, "doug")
+    mine = mira.read(str(file))
+    doug.read(str(file))
+    doug.edit(str(file), "line 2\n", "doug's\n")
+    mira.edit(str(file), "line 15\n", "mira's\n")
+    mira.write(str(file), mine.replace("line 15\n", "mira's\n").replace("line 18\n", "mira again\n"))
+    expected = (
+        TEXT.replace("line 2\n", "doug's\n").replace("line 15\n", "mira's\n").replace("line 18\n", "mira again\n")
+    )
+    assert file.read_text() == expected
+
+
+def test_merged_write_holds_its_file_until_its_report(gate: LocalGate, file: Path) -> None:
+    mira, doug, ann = (Session(gate, name) for name in ("mira", "doug", "ann"))
+    texts = [one.read(str(file)) for one in (mira, doug, ann)]
+    doug.write(str(file), texts[1].replace("line 2\n", "doug's\n"))
+    params = {"path": str(file), "content": texts[0].replace("line 15\n", "mira's\n")}
+    running = gate.intercept(Call("mira", "write_file", params, session="mira", rewrite=True))
+    assert running.merged
+    assert running.lease is not None
+    for write in (ann.write, doug.write):
+        with pytest.raises(Blocked, match="mira/mira has an active action"):
+            write(str(file), texts[2].replace("line 8\n", "ann's\n"))
+    with pytest.raises(Blocked):  # told, and still held
+        ann.write(str(file), texts[2].replace("line 8\n", "ann's\n"))
+    assert running.params is not None
+    file.write_text(running.params["content"])
+    assert gate.complete("mira", id=running.id, session="mira").state is State.DONE
+    ann.write(str(file), texts[2].replace("line 8\n", "ann's\n"))
+    assert file.read_text() == "".join(
+        {2: "doug's\n", 8: "ann's\n", 15: "mira's\n"}.get(number, f"line {number}\n") for number in range(20)
+    )
+
+
+def test_write_while_another_is_still_written_is_paused(gate: LocalGate, file: Path) -> None:
+    mira, doug = Session(gate, "mira"), Session(gate, "doug")
+    mine, theirs = mira.read(str(file)), doug.read(str(file))
+    params = {"path": str(file), "content": theirs.replace("line 2\n", "doug's\n")}
+    running = gate.intercept(Call("doug", "write_file", params, session="doug"))
+    with pytest.raises(Blocked, match="is changing"):
+        mira.write(str(file), mine.replace("line 15\n", "mira's\n"))
+    file.write_text(params["content"])
+    gate.complete("doug", id=running.id, session="doug")
+    mira.write(str(file), mine.replace("line 15\n", "mira's\n"))
+    assert "doug's\n" in file.read_text()
+    assert "mira's\n" in file.read_text()
+
+
+def test_file_that_was_read_in_part_has_no_base(gate: LocalGate, file: Path) -> None:
+    mira, doug = Session(gate, "mira"), Session(gate, "doug")
+    part = gate.intercept(Call("mira", "read_file", {"path": str(file)}, session="mira"))
+    gate.complete("mira", id=part.id, session="mira", result="".join(TEXT.splitlines(keepends=True)[:10]))
+    theirs = doug.read(str(file))
+    doug.write(str(file), theirs.replace("line 2\n", "doug's\n"))
+    mira.write(str(file), TEXT.replace("line 15\n", "mira's\n"))
+    assert "was changed by doug/doug" in mira.told[-1]
+    assert "doug's" not in file.read_text()
+
+
+def test_file_that_changed_while_it_was_read_has_no_base(gate: LocalGate, file: Path) -> None:
+    doug = Session(gate, "doug")
+    look = gate.intercept(Call("mira", "read_file", {"path": str(file)}, session="mira"))
+    file.write_text(f"{TEXT}more\n")
+    gate.complete("mira", id=look.id, session="mira", result=TEXT)
+    doug.write(str(file), doug.read(str(file)).replace("line 2\n", "doug's\n"))
+    decision = gate.intercept(
+        Call("mira", "write_file", {"path": str(file), "content": TEXT}, session="mira", rewrite=True)
+    )
+    assert not decision.merged
+
+
+def test_failed_proposal_is_no_base(gate: LocalGate, file: Path) -> None:
+    mira, doug = Session(gate, "mira"), Session(gate, "doug")
+    mine, theirs = mira.read(str(file)), doug.read(str(file))
+    never = {"path": str(file), "content": mine.replace("line 10\n", "never written\n")}
+    failed = gate.intercept(Call("mira", "write_file", never, session="mira"))
+    gate.complete("mira", id=failed.id, session="mira", outcome="failed")
+    doug.write(str(file), theirs.replace("line 2\n", "doug's\n"))
+    mira.write(str(file), mine.replace("line 15\n", "mira's\n"))
+    assert file.read_text() == TEXT.replace("line 2\n", "doug's\n").replace("line 15\n", "mira's\n")
+
+
+@pytest.mark.parametrize("name", [".env", "id_rsa", "deploy.key"])
+def test_nothing_is_copied_of_what_looks_like_a_secret(gate: LocalGate, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(TEXT)
+    (tmp_path / "settings.ini").write_text("password = correcthorsebattery\n")
+    mira = Session(gate, "mira")
+    for path in (tmp_path / name, tmp_path / "settings.ini"):
+        mira.write(str(path), mira.read(str(path)))
+    assert not (tmp_path / "state" / "snapshots").exists()
+
+
+def test_copies_are_private(gate: LocalGate, file: Path, tmp_path: Path) -> None:
+    Session(gate, "mira").read(str(file))
+    folder = tmp_path / "state" / "snapshots"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {one.stat().st_mode & 0o777 for one in folder.iterdir()} == {0o600}
+
+
+def test_setting_switches_merging_off(tmp_path: Path, file: Path) -> None:
+    with LocalGate(settings=Settings(state=tmp_path / "state", snapshots=False)) as gate:
+        mira, doug = Session(gate, "mira"), Session(gate, "doug")
+        mine, theirs = mira.read(str(file)), doug.read(str(file))
+        doug.write(str(file), theirs.replace("line 2\n", "doug's\n"))
+        mira.write(str(file), mine.replace("line 15\n", "mira's\n"))
+        assert file.read_text() == TEXT.replace("line 15\n", "mira's\n")
+        assert not (tmp_path / "state" / "snapshots").exists()
+
+
+def test_result_that_no_longer_parses_is_paused(gate: LocalGate, tmp_path: Path) -> None:
+    file = tmp_path / "numbers.json"
+    file.write_text("[\n1,\n2,\n3,\n4,\n5\n]\n")
+    mira, doug = Session(gate, "mira"), Session(gate, "doug")
+    mine, theirs = mira.read(str(file)), doug.read(str(file))
+    doug.write(str(file), theirs.replace("[\n1", "{\n1"))
+    with pytest.raises(Blocked, match="pars"):
+        mira.write(str(file), mine.replace("5\n]\n", "5,\n6\n]\n"))
+
+
+def test_repeated_call_gets_the_merged_text_again(gate: LocalGate, file: Path) -> None:
+    mira, doug = Session(gate, "mira"), Session(gate, "doug")
+    mine, theirs = mira.read(str(file)), doug.read(str(file))
+    doug.write(str(file), theirs.replace("line 2\n", "doug's\n"))
+    params = {"path": str(file), "content": mine.replace("line 15\n", "mira's\n")}
+    call = Call("mira", "write_file", params, session="mira", rewrite=True, call_id="c1")
+    first, again = gate.intercept(call), gate.intercept(call)
+    assert again.repeated
+    assert (again.id, again.params) == (first.id, first.params)
+
+
+def test_change_that_came_between_merge_and_write_is_told(gate: LocalGate, file: Path) -> None:
+    mira, doug = Session(gate, "mira"), Session(gate, "doug")
+    mine, theirs = mira.read(str(file)), doug.read(str(file))
+    doug.write(str(file), theirs.replace("line 2\n", "doug's\n"))
+    params = {"path": str(file), "content": mine.replace("line 15\n", "mira's\n")}
+    running = gate.intercept(Call("mira", "write_file", params, session="mira", rewrite=True))
+    replaced = file.read_text().replace("line 5\n", "an editor's\n")
+    assert running.params is not None
+    file.write_text(running.params["content"])
+    report = gate.complete("mira", id=running.id, session="mira", result={"originalFile": replaced})
+    assert "an editor's" in (report.warning or "")
+    doug.write(str(file), theirs.replace("line 2\n", "doug's\n").replace("line 9\n", "doug again\n"))
+    assert "overwritten" in doug.told[-1]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from callosum import Blocked, LocalGate, gated
+from callosum.settings import Settings
+state, path, name, count = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
+def read_file(path: str) -> str:
+    return Path(path).read_text()
+def write_file(path: str, content: str) -> int:
+    fresh = Path(f"{path}.{name}")
+    fresh.write_text(content)
+    fresh.replace(path)
+with LocalGate(settings=Settings(state=state, snapshots=sys.argv[5] == "on")) as gate:
+    around = dict(gate=gate, instance=name, session=name, warned=lambda decision: None)
+    read, write = gated(read_file, **around), gated(write_file, **around)
+    text = read(path)
+    sys.stdin.readline()
+    for number in range(count):
+        text = text.replace(f"{name} {number}\\n", f"{name} {number} done\\n")
+        while True:
+            try:
+                write(path, text)
+                break
+            except Blocked:
+                pass
+"""
+
+
+def race(tmp_path: Path, snapshots: str) -> list[str]:
+    """Let three processes write one file, each its own lines, without reading it again; return what it holds."""
+    names, count = ("ann", "bob", "eve"), 8
+    file = tmp_path / "shared.txt"
+    gap = "".join(f"between {number}\n" for number in range(3))
+    file.write_text("".join(f"{name} {number}\n{gap}" for number in range(count) for name in names))
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path / "state"), str(file), name, str(count), snapshots],
+            stdin=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        )
+        for name in names
+    ]
+    for process in started:
+        process.communicate(b"go\n", timeout=120)
+    assert [process.returncode for process in started] == [0, 0, 0]
+    lines = file.read_text().splitlines()
+    return [f"{name} {number}" for name in names for number in range(count) if f"{name} {number} done" not in lines]
+
+
+def test_processes_that_write_one_file_lose_nothing(tmp_path: Path) -> None:
+    assert race(tmp_path, "on") == []
+
+
+def test_without_merging_the_same_processes_lose_changes(tmp_path: Path) -> None:
+    assert race(tmp_path, "off") != []
+
+
+def test_command_lists_shows_and_undoes_merges(gate: LocalGate, file: Path, tmp_path: Path) -> None:
+    mira, doug = Session(gate, "mira"), Session(gate, "doug")
+    mine, theirs = mira.read(str(file)), doug.read(str(file))
+    doug.write(str(file), theirs.replace("line 2\n", "doug's\n"))
+    mira.write(str(file), mine.replace("line 15\n", "mira's\n"))
+    state = tmp_path / "state"
+    listed = json.loads(run(state, "merges", "--json").stdout)["merges"]
+    assert [(one["session"], one["others"]) for one in listed] == [("mira/mira", ["doug/doug"])]
+    shown = run(state, "merges", "show", str(listed[0]["id"])).stdout
+    assert "+doug's" in shown
+    undo = ("merges", "undo", str(listed[0]["id"]))
+    assert at_terminal(state, *undo).code == 0
+    assert file.read_text() == TEXT.replace("line 2\n", "doug's\n")
+    file.write_text("something else\n")
+    assert at_terminal(state, *undo).code == 2
+    assert file.read_text() == "something else\n"
+    assert run(state, "merges", "show", "7").returncode == 1
+
+
+def test_no_agent_undoes_a_merge(tmp_path: Path) -> None:
+    with LocalGate(settings=Settings(state=tmp_path)) as gate:
+        asked = gate.intercept(Call("mira", "Bash", {"command": "callosum merges undo 7"}))
+        assert asked.verdict is Verdict.BLOCK
+        assert gate.intercept(Call("mira", "Bash", {"command": "callosum merges show 7"})).proceed

@@ -1,0 +1,209 @@
+"""The pure parts of merging: what a call writes, which lines differ, what looks secret, what a base is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from callosum.merging import folder as folders
+from callosum.merging.folder import Folder
+from callosum.merging.lines import Hunk, are_apart, hunks, shown, split
+from callosum.merging.merge import merge, parses
+from callosum.merging.secrets import looks_secret
+from callosum.merging.snapshots import base_of, copy_of, shows
+from callosum.merging.writes import Edit, Written, written
+from callosum.model import Call
+from callosum.rules import RuleSet
+
+RULES = RuleSet.parse(None)
+TEXT = "".join(f"{number}\n" for number in range(20))
+
+
+def read(tool: str, **params: object) -> Written | None:
+    call = Call("mira", tool, params, cwd="/p")
+    found = RULES.classify(call)
+    return written(call, found, found.keys[0].name)
+
+
+@pytest.mark.parametrize(
+    ("tool", "params", "expected"),
+    [
+        ("Write", {"file_path": "/p/a", "content": "x"}, Written("x", "content")),
+        ("write", {"path": "a", "content": "x"}, Written("x", "content")),
+        (
+            "Edit",
+            {"file_path": "/p/a", "old_string": "x", "new_string": "y", "replace_all": True},
+            Written(edits=(Edit("x", "y", everywhere=True),)),
+        ),
+        ("edit", {"path": "a", "edits": [{"oldText": "x", "newText": "y"}]}, Written(edits=(Edit("x", "y"),))),
+        (
+            "apply_patch",
+            {"input": "*** Begin Patch\n*** Update File: a\n@@ def f\n one\n-two\n+2\n@@\n-x\n+y\n*** End Patch\n"},
+            Written(edits=(Edit("one\ntwo\n", "one\n2\n"), Edit("x\n", "y\n"))),
+        ),
+        ("apply_patch", {"input": "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch\n"}, None),
+        (
+            "apply_patch",
+            {"input": "*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@\n-x\n+y\n*** End Patch\n"},
+            None,
+        ),
+        ("append_file", {"path": "/p/a", "content": "x"}, None),
+        ("Bash", {"command": "echo x > /p/a"}, None),
+    ],
+)
+def test_what_a_call_writes(tool: str, params: dict[str, object], expected: Written | None) -> None:
+    assert read(tool, **params) == expected
+
+
+def test_hunks_of_texts() -> None:
+    old, new = split("a\nb\nc\nd"), split("a\nB\nc\nd\ne\n")
+    assert hunks(old, new) == [Hunk(1, 2, 1, 2), Hunk(3, 4, 3, 5)]
+    assert hunks(old, old) == []
+    assert "".join(old) == "a\nb\nc\nd"
+
+
+def test_edit_is_apart_with_three_lines_between() -> None:
+    base = "".join(f"{number}\n" for number in range(10, 30))
+    disk = base.replace("17\n", "changed\n").replace("23\n", "")
+    assert are_apart([Edit("13\n", "x")], base, disk)
+    assert not are_apart([Edit("14\n", "x")], base, disk)
+    assert not are_apart([Edit("20\n", "x")], base, disk)
+    assert not are_apart([Edit("25\n", "x")], base, disk)
+    assert are_apart([Edit("27\n", "x")], base, disk)
+    assert not are_apart([Edit("1", "x")], base, disk)  # it occurs more than once
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/p/.env", "x"),
+        ("/p/.env.local", "x"),
+        ("/home/a/.ssh/config", "x"),
+        ("/p/server.pem", "x"),
+        ("/p/my-credentials.json", "x"),
+        ("/p/a.txt", "-----BEGIN RSA PRIVATE KEY-----"),
+        ("/p/a.py", 'TOKEN = "ghp_0123456789abcdefghij"'),
+        ("/p/a.yml", "db:\n  password: correcthorse"),
+        ("/p/a.py", "api_key='abcdefghijkl'"),
+        ("/p/a.cfg", "url = postgres://ann:hunter22@db/x"),
+    ],
+)
+def test_looks_secret(path: str, text: str) -> None:
+    assert looks_secret(path, text)
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/p/a.py", "token = self._tokens.get(name)\npassword: str\nsecrets.token_hex(8)"),
+        ("/p/environment.md", "words"),
+    ],
+)
+def test_plain_source_is_no_secret(path: str, text: str) -> None:
+    assert not looks_secret(path, text)
+
+
+def test_base_is_what_was_read_with_what_was_written_since() -> None:
+    assert base_of("a b", []) == "a b"
+    assert base_of("a b", [Written(edits=(Edit("a", "c"),))]) == "c b"
+    assert base_of("a b", [Written("new", "content"), Written(edits=(Edit("new", "newer"),))]) == "newer"
+    assert base_of("a b", [None]) is None
+    assert base_of("a b", [None, Written("new", "content")]) == "new"
+    assert base_of("a a", [Written(edits=(Edit("a", "c"),))]) is None
+    assert base_of(None, [Written(edits=(Edit("a", "c"),))]) is None
+
+
+def test_result_shows_a_text_with_numbers_and_words_around_it() -> None:
+    assert shows({"content": [{"type": "text", "text": "File:\n   1→one\n   2→two\n"}]}, "one\ntwo\n")
+    assert not shows("   1→one\n... (1 line left out)", "one\ntwo\n")
+    assert not shows("two\none\n", "one\ntwo\n")
+    assert not shows(None, "one\n")
+
+
+def test_copy_follows_no_link_and_takes_no_binary_or_long_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text(TEXT)
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    (tmp_path / "binary").write_bytes(b"a\0b")
+    (tmp_path / "long").write_text("x" * (folders.MAX_FILE + 1))
+    os.mkfifo(tmp_path / "pipe")
+    copy = copy_of(str(tmp_path / "a"))
+    assert copy is not None
+    assert copy.text == TEXT
+    for name in ("link", "binary", "long", "pipe", "none", "."):
+        assert copy_of(str(tmp_path / name)) is None
+
+
+def test_damaged_file_counts_as_none(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "kept")
+    assert folder.write("a", b"content")
+    assert folder.read("a") == b"content"
+    (tmp_path / "kept" / "a").write_bytes((tmp_path / "kept" / "a").read_bytes()[:-1])
+    assert folder.read("a") is None
+
+
+def test_old_files_go_and_the_oldest_of_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Folder(tmp_path / "kept")
+    for name in ("old", "first", "second", "third"):
+        folder.write(name, b"x" * 1000)
+    os.utime(tmp_path / "kept" / "old", (0, 0))
+    folder.prune()
+    assert folder.names() == ["first", "second", "third"]
+    os.utime(tmp_path / "kept" / "first", (2**33, 2**33))  # the newest
+    monkeypatch.setattr(folders, "MAX_ALL", folders._LOOK_AFTER)
+    monkeypatch.setattr(folders, "_LEFT", 1500)
+    folder.prune()
+    assert folder.names() == ["first"]
+
+
+def test_git_reads_no_configuration_and_no_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project could name programs to run: as a filter, a merge driver, an fsmonitor, an alias, a pager."""
+    ran = tmp_path / "ran"
+    evil = f"touch {ran}"
+    hostile = tmp_path / "project"
+    (hostile / ".git" / "objects").mkdir(parents=True)
+    (hostile / ".git" / "refs").mkdir()
+    (hostile / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
+    config = f'[core]\n fsmonitor = "{evil}"\n pager = "{evil}"\n[merge "x"]\n driver = "{evil}"\n[filter "x"]\n clean = "{evil}"\n'
+    (hostile / ".git" / "config").write_text(f"{config}[merge]\n conflictStyle = nonsense\n")
+    (hostile / ".gitattributes").write_text("* filter=x merge=x diff=x\n")
+    (hostile / "git").write_text(f"#!/bin/sh\n{evil}\n")
+    (hostile / "git").chmod(0o755)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".gitconfig").write_text("[merge]\n conflictStyle = nonsense\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", f".:{os.environ['PATH']}")
+    monkeypatch.setenv("GIT_DIR", str(hostile / ".git"))
+    monkeypatch.chdir(hostile)
+    merged = merge(f"mine\n{TEXT}", TEXT, f"{TEXT}theirs\n", scratch=hostile / "state")
+    assert merged is not None
+    assert (merged.text, merged.conflicts) == (f"mine\n{TEXT}theirs\n", 0)
+    assert not ran.exists()
+    assert list((hostile / "state").iterdir()) == []
+
+
+def test_parsing_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("json", "tomllib", "yaml", "sitecustomize"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    source = f"open({str(tmp_path / 'ran')!r}, 'w')\n"
+    assert parses("a.py", source, 30) == "yes"
+    assert parses("a.py", "def f(:\n", 30) == "no"
+    assert parses("a.json", '{"a": 1}', 30) == "yes"
+    assert parses("a.json", '{"a": 1,}', 30) == "no"
+    assert parses("a.toml", "a = 1", 30) == "yes"
+    assert parses("a.toml", "a = ", 30) == "no"
+    assert parses("a.yaml", "a: 1", 30) == "yes"
+    assert parses("a.md", "def f(:", 30) == "yes"
+    assert parses("a.py", source, 0.000001) == "late"
+    assert not (tmp_path / "ran").exists()
+
+
+def test_shown_lines_are_few_and_escaped() -> None:
+    lines = shown("a\n" * 100, "a\n" * 50 + "\u202eb\n" * 50)
+    assert "\u202e" not in lines
+    assert lines.endswith("lines more")
+    assert len(lines.splitlines()) == 13
