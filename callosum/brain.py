@@ -137,7 +137,11 @@ class Brain:
         if self._on("context"):
             from callosum.regions.context import Prefrontal
 
-            self.prefrontal = self._keep(Prefrontal(corpus, store=gate.store, secrets=gate.rules.secrets))
+            self.prefrontal = self._keep(
+                Prefrontal(
+                    corpus, store=gate.store, secrets=gate.rules.secrets, shares=gate.settings.journal_share_purposes
+                )
+            )
         if self._on("budget"):
             from callosum.regions.budget import RAS
 

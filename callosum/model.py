@@ -764,7 +764,8 @@ class Observation(Struct, frozen=True, gc=False):
 class Holding(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """A live lease, waiter, question or unknown as ``status`` shows it.
 
-    ``at`` and ``expires`` are Unix seconds; ``token`` is the fencing token.
+    ``at`` and ``expires`` are Unix seconds; ``token`` is the fencing token. ``summary`` says what it does, where it is
+    among the newest.
     """
 
     context_key: str | None
@@ -778,6 +779,7 @@ class Holding(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True)
     expires: float
     lock: bool = False
     approved: bool = False
+    summary: str = ""
 
 
 class Standing(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -800,7 +802,7 @@ class Standing(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True
 
 
 class RecentAction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """An action as ``status`` shows it. ``at`` is in Unix seconds."""
+    """An action as ``status`` shows it. ``at`` is in Unix seconds; ``summary`` says what it did."""
 
     context_key: str | None
     instance: str
@@ -810,6 +812,7 @@ class RecentAction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     id: int
     at: float
     reported: bool = True
+    summary: str = ""
 
 
 class Status(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):

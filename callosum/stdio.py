@@ -92,7 +92,9 @@ Briefs = Callable[[wire.ReadBrief], wire.Brief]
 def briefs_of(gate: LocalGate, corpus: Corpus | None = None) -> Briefs:
     """Return what makes briefs for an embedded gate. ``corpus`` is told of them."""
     corpus = corpus if corpus is not None else Corpus()
-    prefrontal = Prefrontal(corpus, store=gate.store, secrets=gate.rules.secrets)
+    prefrontal = Prefrontal(
+        corpus, store=gate.store, secrets=gate.rules.secrets, shares=gate.settings.journal_share_purposes
+    )
     ras = RAS(corpus, gate.settings.brief_budget)
 
     def brief(asked: wire.ReadBrief) -> wire.Brief:

@@ -298,7 +298,10 @@ class Accepted(Struct, frozen=True, rename="camel"):
 
 
 class Approval(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """A call that waits for a person. ``at`` and ``expires`` are Unix seconds; ``params`` are summarised."""
+    """A call that waits for a person. ``at`` and ``expires`` are Unix seconds; ``params`` are summarised.
+
+    ``summary`` says what the call would do, ``purpose`` what a person had asked its session for.
+    """
 
     id: int
     instance: str
@@ -311,6 +314,8 @@ class Approval(Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=
     params: Mapping[str, Any] = field(default_factory=dict)
     conflicts: tuple[Conflict, ...] = ()
     warning: str | None = None
+    summary: str = ""
+    purpose: str = ""
 
 
 class Approvals(Struct, frozen=True, rename="camel"):

@@ -67,7 +67,10 @@ def brief(  # noqa: PLR0917  typer names them all
         secrets = SecretDigests(kept_secret(settings.state))
         store, corpus = open_store(settings), Corpus()
         try:
-            prefrontal, ras = Prefrontal(corpus, store=store, secrets=secrets), RAS(corpus, settings.brief_budget)
+            prefrontal, ras = (
+                Prefrontal(corpus, store=store, secrets=secrets, shares=settings.journal_share_purposes),
+                RAS(corpus, settings.brief_budget),
+            )
             found = prefrontal.brief(who, session, namespace=settings.namespace, keys=key or (), cwd=cwd, prompt=prompt)
             made = ras.trim(found, budget)
         except ConfigError as fault:

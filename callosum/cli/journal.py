@@ -224,9 +224,9 @@ def _lines(entry: Entry, ended: Entry | None, width: int | None) -> Iterable[Ren
         pad = " " * max(0, size - text.cell_len)
         head.append(pad if name == "tier" else "").append_text(text).append("  " if name == "tier" else f"{pad}  ")
     keys = [show.key(key) for key in shown_keys(entry)]
-    said = reason_of(entry) or str(entry.body.get("summary") or "")
-    remark = show.cell(said or None, "dim italic", 160)
-    shown = [Text("  ").join(keys) if keys else show.cell(None), *([remark] if said else [])]
+    said = [text for text in (reason_of(entry), _what(entry)) if text]
+    remarks = [show.cell(text, "dim italic", 160) for text in said]
+    shown = [Text("  ").join(keys) if keys else show.cell(None), *remarks]
     whole = head + Text("  ").join(shown)
     if width is None or whole.cell_len <= width:
         return (whole,)
@@ -235,7 +235,7 @@ def _lines(entry: Entry, ended: Entry | None, width: int | None) -> Iterable[Ren
     return (
         first,
         *(Text(show.INDENT).append_text(key) for key in keys),
-        *([show.wrapped(remark, show.INDENT)] if said else []),
+        *(show.wrapped(remark, show.INDENT) for remark in remarks),
     )
 
 
@@ -267,6 +267,19 @@ def _answer(entry: Entry, ended: Entry | None) -> Text:
         span = f" in {took * 1000:.0f} ms" if took < 1 else f" in {took:.1f} s"
         answer = answer.append(", ", "").append_text(show.cell(ended.outcome)).append(span, "dim")
     return answer
+
+
+def _what(entry: Entry) -> str:
+    """Return what a call does, and what a person had asked its session for."""
+    from callosum.journal import shown_keys
+    from callosum.model import Event
+    from callosum.policy.summary import kept_of, shown, summary_of
+
+    if entry.event not in (Event.INTERCEPT, Event.LATE):
+        return ""
+    kept = kept_of(entry.body)
+    asked = f"(asked: {shown(kept.purpose, 80)})" if kept.purpose else ""
+    return f"{summary_of(kept, next(iter(shown_keys(entry)), ''))} {asked}".strip()
 
 
 def reason_of(entry: Entry) -> str:

@@ -58,11 +58,12 @@ def status(
             show.tier(action.tier),
             show.state(action.state),
             show.key(action.context_key),
+            show.cell(action.summary, limit=60),
         )
         for action in found.recent_actions
     ]
     if recent:
-        show.put(show.table("Lately", ("<ago", "session", "tool", ">tier", "<state", "key"), recent))
+        show.put(show.table("Lately", ("<ago", "session", "tool", ">tier", "<state", "key", "what"), recent))
     else:
         show.line("No action yet" + (" on this key." if key else "."))
 
@@ -102,7 +103,9 @@ def holdings(title: str, found: tuple[Holding, ...], *, note: str = "") -> Table
             show.cell(since(holding.at)),
             show.cell(until(holding.expires) if holding.expires else None),
             show.key(holding.context_key),
+            show.cell(holding.summary, limit=60),
         )
         for holding in found
     ]
-    return show.table(title, ("<short", "<id", "session", "tool", ">tier", "<since", "<left", "key"), rows, note=note)
+    columns = ("<short", "<id", "session", "tool", ">tier", "<since", "<left", "key", "what")
+    return show.table(title, columns, rows, note=note)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from callosum.cli.shortid import short_of
 from callosum.journal import shown_keys
 from callosum.model import SECOND, Entry, Event, State, Verdict
+from callosum.policy.summary import kept_of, summary_of
 
 if TYPE_CHECKING:
     from callosum.gate import LocalGate
@@ -33,6 +34,7 @@ class Seen(Struct):
     tool: str = ""
     key: str = ""
     verdict: Verdict | None = None
+    summary: str = ""
 
 
 class Waiting(Struct, frozen=True):
@@ -112,6 +114,7 @@ class Scene:
         seen.last, seen.calls = entry.seq / SECOND, seen.calls + 1
         seen.tool, seen.verdict = entry.tool, entry.verdict
         seen.key = next(iter(shown_keys(entry)), "")
+        seen.summary = summary_of(kept_of(entry.body), seen.key)
         if len(self.sessions) > _MOST:
             self.sessions.popitem(last=False)
 
@@ -151,7 +154,7 @@ def _waiting(entry: Entry) -> Waiting | None:
         next(iter(shown_keys(entry)), ""),
         entry.seq / SECOND,
         entry.verdict,
-        str(entry.body.get("warning", "")),
+        f"{entry.body.get('warning', '')}{entry.body.get('details', '')}",
         entry.rule,
         entry.body.get("params"),
     )

@@ -178,7 +178,7 @@ def _view(scene: Scene, chosen: int | None, said: str, refused: str | None) -> G
         parts.append(
             show.table(
                 "Sessions",
-                ("session", "<ago", ">calls", "tool", "<answer", "key"),
+                ("session", "<ago", ">calls", "tool", "<answer", "key", "what"),
                 [
                     (
                         show.cell(one.name, limit=40),
@@ -187,6 +187,7 @@ def _view(scene: Scene, chosen: int | None, said: str, refused: str | None) -> G
                         show.cell(one.tool, limit=40),
                         show.verdict(one.verdict),
                         show.key(one.key),
+                        show.cell(one.summary, limit=60),
                     )
                     for one in sessions
                 ],

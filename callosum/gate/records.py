@@ -28,9 +28,12 @@ from callosum.policy.commitments import found_on
 from callosum.policy.evidence import lost
 from callosum.policy.sentence import decided_by
 from callosum.policy.settle import visible
+from callosum.policy.summary import NOTHING_KEPT, Kept, kept_in, kept_of, summary_of
 from callosum.redact import SecretDigests
 from callosum.stores.base import Store
 
+_SUMMARISED: Final = 100
+"""How many live actions are shown with what they do, the newest."""
 _CONFLICTS: Final = tuple[Conflict, ...]
 
 
@@ -109,6 +112,8 @@ def _approval(store: Store, asked: Holding) -> wire.Approval:
         params=body.get("params") or {},
         conflicts=msgspec.convert(body.get("conflicts", ()), _CONFLICTS),
         warning=body["warning"] + body.get("details", "") if "warning" in body else None,
+        summary=asked.summary,
+        purpose=kept_of(body).purpose,
     )
 
 
@@ -144,13 +149,19 @@ def status_of(store: Store, namespace: str, key: str | None) -> Status:
     """What the store shows of live leases and recent actions, of one key or of all."""
     states = (State.OPEN, State.QUEUED, State.ASKED, State.UNKNOWN)
     actions = store.live(namespace, states, key)
-    live = [_holding(action) for action in actions if action.approved >= 0]  # a refused question is answered
+    recent = store.recent(namespace, key)
+    newest = {action.id for action in (*actions[-_SUMMARISED:], *recent) if not action.lock}
+    bodies = store.bodies(namespace, sorted(newest)) if newest else {}
+    summaries = {id: kept_in(body) for id, body in bodies.items()}
+    live = [  # a refused question is answered
+        _holding(action, summaries.get(action.id, NOTHING_KEPT)) for action in actions if action.approved >= 0
+    ]
     moment = store.now()
     now = moment / SECOND
     until = store.observing() / SECOND
     return Status(
         locks=tuple(h for h in live if h.state is State.OPEN and h.expires > now),
-        recent_actions=tuple(_recent(action, moment) for action in store.recent(namespace, key)),
+        recent_actions=tuple(_recent(action, moment, summaries.get(action.id, NOTHING_KEPT)) for action in recent),
         unknown=tuple(
             replace(h, state=State.UNKNOWN)
             for h in live
@@ -166,9 +177,10 @@ def _first(names: Iterable[str]) -> str | None:
     return next(iter(names), None)
 
 
-def _holding(action: Action) -> Holding:
+def _holding(action: Action, kept: Kept) -> Holding:
+    key = _first(visible(action.keys))
     return Holding(
-        context_key=_first(visible(action.keys)),
+        context_key=key,
         instance=action.session,
         tool=action.tool,
         tier=action.tier,
@@ -181,12 +193,14 @@ def _holding(action: Action) -> Holding:
         else 0.0,
         lock=action.lock,
         approved=action.approved > 0,
+        summary=summary_of(kept, key or ""),
     )
 
 
-def _recent(action: Action, now: int) -> RecentAction:
+def _recent(action: Action, now: int, kept: Kept) -> RecentAction:
+    key = _first(visible(action.keys))
     return RecentAction(
-        context_key=_first(visible(action.keys)),
+        context_key=key,
         instance=action.session,
         tool=action.tool,
         tier=action.tier,
@@ -194,4 +208,5 @@ def _recent(action: Action, now: int) -> RecentAction:
         id=action.id,
         at=(action.ended or action.started) / SECOND,
         reported=bool(action.ended),
+        summary=summary_of(kept, key or ""),
     )

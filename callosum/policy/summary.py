@@ -106,17 +106,27 @@ def _said_in(body: bytes, key: str) -> tuple[str, str]:
 _remembered: Final = lru_cache(maxsize=1024)(_said_in)
 
 
-def summary_of(kept: Kept, key: str = "") -> str:
-    """Return what the action did in at most ``MAX_SUMMARY`` characters; ``""`` where nothing is known of it.
+def kept_of(body: Mapping[str, Any]) -> Kept:
+    """Return what an entry's body says of its action."""
+    summary, purpose = body.get("summary"), body.get("purpose")
+    return Kept(
+        body.get("params"),
+        summary if isinstance(summary, str) else "",
+        purpose if isinstance(purpose, str) else "",
+    )
+
+
+def summary_of(kept: Kept, key: str = "", limit: int = MAX_SUMMARY) -> str:
+    """Return what the action did in at most ``limit`` characters; ``""`` where nothing is known of it.
 
     ``key`` is shown beside it, so what it says already is left out where other params tell more.
     """
     if kept.summary:
-        return shown(kept.summary, MAX_SUMMARY - 2)
+        return shown(kept.summary, limit - 2)
     if not isinstance(kept.params, Mapping):
         return ""
     fields = _Fields(kept.params, key.lower())
-    return _fitted(next(filter(None, (kind(fields) for kind in _KINDS)), ""))
+    return _fitted(next(filter(None, (kind(fields) for kind in _KINDS)), ""), limit)
 
 
 def shown(text: str, limit: int) -> str:
@@ -265,11 +275,11 @@ def _count(number: int, of: str) -> str:
     return f"{number} {of}{'' if number == 1 else 's'}"
 
 
-def _fitted(line: str) -> str:
-    """Return a summary that is no longer than it may be: whole pieces, and quotes that are closed."""
-    if len(line) <= MAX_SUMMARY:
+def _fitted(line: str, limit: int) -> str:
+    """Return a summary that is no longer than it may be, its quotes closed."""
+    if len(line) <= limit:
         return line
-    kept = line[: MAX_SUMMARY - 2].rstrip()
+    kept = line[: limit - 2].rstrip()
     return f'{kept}…"' if kept.count('"') % 2 else f"{kept}…"
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -38,6 +38,7 @@ from callosum.model import DAY, DEFAULT_NAMESPACE, HOUR, NO_KEY, SECOND, Action,
 from callosum.policy.commitments import found_on
 from callosum.policy.evidence import lapsed, leased, lost, moment, unreported
 from callosum.policy.sentence import ago, ask_to_resolve, decided_by, name, since
+from callosum.policy.summary import NOTHING_KEPT, kept_in, shown, summary_of
 from callosum.redact import SecretDigests, quote, redact_text
 from callosum.rules.intent import LOOKED_AT, intent_of
 from callosum.rules.keys import addresses, named, spell
@@ -60,6 +61,11 @@ _NAMED: Final = 3
 _WAITING: Final = 1_000
 """Most sessions whose input still waits for a model's answer."""
 _GENERATIONS: Final = 8
+_TOLD: Final = 128
+"""Of how many actions a brief can say what they did, the newest."""
+_SUMMARY: Final = 100
+_PURPOSE: Final = 80
+"""Characters of a summary and of a purpose."""
 
 _PATH: Final = re.compile(r"(?<![\w/:.+@~-])(?:~|\.{1,2})?/?[\w.+@-]+(?:/[\w.+@-]+)+/?")
 _CHANNEL: Final = re.compile(r"(?<!\S)#[a-z][\w-]{1,79}", re.IGNORECASE)
@@ -77,8 +83,14 @@ class Prefrontal:
     itself said so. Methods may be called from any thread. ``close`` ends the subscriptions.
     """
 
-    def __init__(self, corpus: Corpus, *, store: Store, secrets: SecretDigests | None = None) -> None:
-        """``secrets`` replaces secrets in keys and names, as the gate of this store does."""
+    def __init__(
+        self, corpus: Corpus, *, store: Store, secrets: SecretDigests | None = None, shares: bool = False
+    ) -> None:
+        """``secrets`` replaces secrets in keys and names, as the gate of this store does.
+
+        ``shares``: sessions are told of others' purposes also where these are of another instance.
+        """
+        self._shares = shares
         self._corpus = corpus
         self._store = store
         self._secrets = secrets
@@ -125,7 +137,7 @@ class Prefrontal:
             folder, named = list(map(self._secrets.key, folder)), list(map(self._secrets.key, named))
             instance, session = self._secrets.name(instance), self._secrets.name(session) if session else session
         actor = f"{instance}/{session}" if session else instance
-        found = _Looked(self._store, namespace, actor).brief(named, folder, forgot=forgot)
+        found = _Looked(self._store, namespace, actor, shares=self._shares).brief(named, folder, forgot=forgot)
         self._corpus.emit(
             ContextBuilt(found.tokens, len(found.sections), instance=actor, namespace=namespace),
         )
@@ -210,12 +222,13 @@ def _shown_keys(action: Action) -> list[str]:
 
 
 class _Acts(NamedTuple):
-    """What one session did with one tool: on which keys, newest first, and when last."""
+    """What one session did with one tool: on which keys, newest first, when last, and the id of the newest."""
 
     session: str
     tool: str
     keys: dict[str, None]
     age: float
+    newest: int
 
 
 class _Held(NamedTuple):
@@ -228,8 +241,10 @@ class _Held(NamedTuple):
 class _Looked:
     """What the store shows one session now. Ages are in seconds."""
 
-    def __init__(self, store: Store, namespace: str, actor: str) -> None:
+    def __init__(self, store: Store, namespace: str, actor: str, *, shares: bool = False) -> None:
         self._store = store
+        self._shares = shares
+        self._bodies: Mapping[int, bytes] = {}
         self._namespace = namespace
         self._now = store.now()
         self._mine = (actor, *self._chain(actor, "continues"))
@@ -248,6 +263,8 @@ class _Looked:
         near = self._store.nearby(self._namespace, self._mine, list(keys)) if keys else []
         under_way = self._store.underway(self._namespace, self._mine, _HIGH, _UNDER_WAY)
         recent = self._store.recent(self._namespace, floor=_NOTABLE, besides=self._mine, within=_WITHIN)
+        told = {action.id for action in (*(one.action for one in near), *under_way, *recent, *own) if not action.lock}
+        self._bodies = self._store.bodies(self._namespace, sorted(told)[-_TOLD:]) if told else {}
         lately = max(self._now - HOUR, own[0].started if own else 0)
         mine = {action.id: action for action in (*under_way, *own) if action.session in self._mine}
         others = (action for action in under_way if action.session not in self._mine)
@@ -365,7 +382,7 @@ class _Looked:
         for action, key in acts:
             age = (self._now - (action.ended or action.started)) / SECOND
             who = (action.session, action.tool)
-            group = groups.get(who) or _Acts(*who, {}, age)
+            group = groups.get(who) or _Acts(*who, {}, age, action.id)
             groups[who] = group._replace(age=min(group.age, age))
             if key:
                 group.keys[key] = None
@@ -398,19 +415,19 @@ class _Looked:
     def _holding(self, held: _Held) -> str:
         action, calls = held
         who, key, tool = self._who(action.session), _on(_where(action)), name(action.tool)
+        begun, what = self._since(action.started), self._what(action.id, action.session, _where(action))
         if calls > 1:
-            tool = f"{tool}, {calls} calls"
-        begun = self._since(action.started)
+            tool, what = f"{tool}, {calls} calls", ""
         if action.state is State.ASKED:
             waits = "was allowed to by a person" if action.approved else "waits for a person"
-            return f"{who} wants to act{key} ({tool}, {begun}) and {waits}."
+            return f"{who} wants to act{key} ({tool}, {begun}) and {waits}{what}."
         if action.state is State.QUEUED:
-            return f"{who} waits in line{key} ({tool}, {begun})."
+            return f"{who} waits in line{key} ({tool}, {begun}){what}."
         if action.state is State.DONE:
-            return f"{who} is at work{key} ({tool}, begun {begun})."
+            return f"{who} is at work{key} ({tool}, begun {begun}){what}."
         until = max(action.expires, action.limit) if action.alive else action.expires
         left = f"begun {begun}, lease for {ago((until - self._now) / SECOND)} more"
-        return f"{who} holds a lock{key} ({left})." if action.lock else f"{who} is at work{key} ({tool}, {left})."
+        return f"{who} holds a lock{key} ({left})." if action.lock else f"{who} is at work{key} ({tool}, {left}){what}."
 
     def _own_commitment(self, action: Action) -> str:
         return self._commitment(action, "This session")
@@ -430,6 +447,7 @@ class _Looked:
         return (
             f"An action of {self._who(action.session)}{_on(action.key)} began {self._since(action.started)} "
             f"({name(action.tool)}) and its outcome was never reported: it may or may not have happened."
+            f"{self._it_was(action)}"
         )
 
     def _unsettled(self, action: Action) -> str:
@@ -438,22 +456,37 @@ class _Looked:
         return f"{self._own_line(action)} Look whether it did, then {ask_to_resolve(action.id)}."
 
     def _acts(self, acts: _Acts) -> str:
-        shown = ", ".join(_key(key) for key in list(acts.keys)[:_NAMED])
+        names = ", ".join(_key(key) for key in list(acts.keys)[:_NAMED])
         more = f" and {len(acts.keys) - _NAMED} more" if len(acts.keys) > _NAMED else ""
-        on = f" on {shown}{more}" if shown else ""
-        return f"{self._who(acts.session)} acted{on} {since(acts.age)} ({name(acts.tool)})."
+        on = f" on {names}{more}" if names else ""
+        lead = "; the last was " if len(acts.keys) > 1 else ": "
+        what = self._what(acts.newest, acts.session, next(iter(acts.keys), ""), lead)
+        return f"{self._who(acts.session)} acted{on} {since(acts.age)} ({name(acts.tool)}){what}."
 
     def _own_line(self, action: Action) -> str:
         what = f"{_on(_first(action))} ({name(action.tool)}, {self._since(action.started)})"
+        did = self._what(action.id, action.session, _first(action))
         if action.state is State.ASKED and action.approved:
-            return f"A person agreed to a call{what}: it runs when it is made again."
+            return f"A person agreed to a call{what}: it runs when it is made again.{self._it_was(action)}"
         if action.state is State.ASKED:
-            return f"A call{what} waits for a person."
+            return f"A call{what} waits for a person{did}."
         if self._is_lost(action):
-            return f"An action{what} has no known outcome: it may or may not have happened."
+            return f"An action{what} has no known outcome: it may or may not have happened.{self._it_was(action)}"
         if action.state is State.QUEUED:
-            return f"A call{what} waits in line."
-        return f"A lock{what} is still held." if action.lock else f"An action{what} is still open."
+            return f"A call{what} waits in line{did}."
+        return f"A lock{what} is still held." if action.lock else f"An action{what} is still open{did}."
+
+    def _what(self, id: int, session: str, key: str, lead: str = ": ") -> str:
+        """Return what an action did and what its session was asked for, as far as that is known."""
+        kept = kept_in(self._bodies[id]) if id in self._bodies else NOTHING_KEPT
+        summary = summary_of(kept, key, _SUMMARY)
+        told = self._shares or _instance(session) == _instance(self._mine[0])
+        asked = f" (asked: {shown(kept.purpose, _PURPOSE)})" if kept.purpose and told else ""
+        return f"{lead}{summary}{asked}" if summary else asked
+
+    def _it_was(self, action: Action) -> str:
+        what = self._what(action.id, action.session, _where(action)).removeprefix(":").strip()
+        return f" It was {what}." if what else ""
 
     def _since(self, at: int) -> str:
         return since((self._now - at) / SECOND)
@@ -491,6 +524,10 @@ def _first(action: Action) -> str:
 def _where(action: Action) -> str:
     """The key through which it was found, else its first; nothing for what has none."""
     return _first(action) if not action.key or action.key.startswith(NO_KEY) else action.key
+
+
+def _instance(session: str) -> str:
+    return session.partition("/")[0]
 
 
 def _begun(action: Action) -> int:

@@ -455,7 +455,9 @@ def test_at_a_terminal_it_is_in_colour(decided: Path) -> None:
 
 def test_texts_of_others_do_nothing_to_the_terminal(state: Path) -> None:
     with LocalGate(state) as gate:
-        gate.intercept(Call("mira", "acme [bold red]x[/]", {HOSTILE: HOSTILE, "deep": [{"a": HOSTILE}]}))
+        gate.intercept(
+            Call("mira", "acme [bold red]x[/]", {"then": "next", HOSTILE: HOSTILE, "deep": [{"a": HOSTILE}]})
+        )
     with serving(state) as server:
         reported = {"type": "llm.error", "provider": HOSTILE, "error": HOSTILE, "willRetry": True}
         with following(state) as command:

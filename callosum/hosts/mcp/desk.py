@@ -166,12 +166,14 @@ def _who(instance: str, me: str) -> str:
 def _held(one: Holding, me: str, does: str, now: float) -> str:
     key = quote(escaped(one.context_key), 160) if one.context_key else "something"
     left = f", {ago(one.expires - now)} left" if one.expires > now else ""
-    return f"{_who(one.instance, me)} {does} {key} ({name(one.tool)}, begun {since(now - one.at)}{left})."
+    what = f": {one.summary}" if one.summary else ""
+    return f"{_who(one.instance, me)} {does} {key} ({name(one.tool)}, begun {since(now - one.at)}{left}){what}."
 
 
 def _done(one: RecentAction, me: str, now: float) -> str:
     ended = "not reported yet" if one.state is State.OPEN else str(one.state)
-    return f"{_who(one.instance, me)} acted on it {since(now - one.at)}: {name(one.tool)}, {ended}."
+    what = f": {one.summary}" if one.summary else ""
+    return f"{_who(one.instance, me)} acted on it {since(now - one.at)} ({name(one.tool)}, {ended}){what}."
 
 
 def _in_the_way(conflict: Conflict | None, shown: str) -> str:

@@ -14,10 +14,12 @@ from msgspec.structs import replace
 
 from callosum.characters import is_shown
 from callosum.errors import ConfigError
+from callosum.gate.records import approvals_of
 from callosum.journal import Rotation
 from callosum.model import MAX_PURPOSE, MAX_SUMMARY, Call, Decision, Verdict
 from callosum.policy.summary import HUNK, Kept, hunk_of, kept_in, summary_of
 from callosum.redact import summarise
+from callosum.wire import ApprovalsQuery
 from tests.support.world import World, gate_time
 
 LETTER = {"to": "alice@example.com", "subject": "Invoice 42", "body": "We have paid it,\nas agreed."}
@@ -329,3 +331,23 @@ def test_no_text_speaks_for_the_gate(mail: World, where: str, text: str) -> None
         assert len(conflict.summary) <= MAX_SUMMARY
         assert len(conflict.purpose) <= MAX_PURPOSE
         assert conflict.summary.count('"') % 2 == 0
+
+
+# --- where people and programs look ---------------------------------------------------------------------
+
+
+def test_status_says_what_is_done(mail: World) -> None:
+    mail.ask("doug", "send_email", params=LETTER, purpose="answer Alice")
+    mail.do("anna", "Edit", params=EDIT)
+    status = mail.gate.status()
+    assert [lease.summary for lease in status.locks] == ['"Invoice 42": "We have paid it, as agreed."']
+    assert status.recent_actions[0].summary == "+3 -1 in checkout()"
+    assert "answer Alice" not in repr(status), "anybody may ask for it"
+
+
+def test_approvals_say_what_would_be_done_and_why(mail: World, tmp_path: Path) -> None:
+    (tmp_path / "rules.json").write_text('{"rules": [{"tool": "pay", "tier": 4, "verdict": "ask"}]}')
+    mail.gate.rules.reload()
+    mail.ask("doug", "pay", params={"amount": 120, "to": "GB29"}, purpose="pay the rent")
+    (approval,) = approvals_of(mail.store, ApprovalsQuery()).approvals
+    assert (approval.summary, approval.purpose) == ('"120" to "GB29"', "pay the rent")
