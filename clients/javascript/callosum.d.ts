@@ -122,6 +122,10 @@ export interface Call extends Actor {
     commits?: { side: string; what?: string; to?: string; until?: number };
     /** The caller's own: nothing is decided by it, and the journal keeps a summary. */
     meta?: { [name: string]: Json };
+    /** What the call does, in one line, where its params do not show it. */
+    summary?: string;
+    /** The prompt, typed by a person, that the call serves. */
+    purpose?: string;
 }
 
 /** How a report finds its action: by the decision or its id, else by tool and params, else by key. */
@@ -163,6 +167,10 @@ export interface Conflict {
     /** Until when the other's commitment counts, in Unix seconds, and how that session described it. */
     until?: number;
     what?: string;
+    /** What the other did, in one line, every piece of it in quotes. */
+    summary?: string;
+    /** What a person had asked the other session for. */
+    purpose?: string;
 }
 
 /** An open action of tier 3 or 4; `token` is the fencing token, `ttl` for how many seconds it was given. */
@@ -231,6 +239,7 @@ export interface Holding {
     expires: number;
     lock?: boolean;
     approved?: boolean;
+    summary?: string;
 }
 
 export interface RecentAction {
@@ -243,6 +252,7 @@ export interface RecentAction {
     at: number;
     /** Absent means true. */
     reported?: boolean;
+    summary?: string;
 }
 
 /** Live leases, and what was done lately, newest first. Lists that are empty may be absent. */
@@ -285,6 +295,8 @@ export interface Approval {
     params?: { [name: string]: Json };
     conflicts?: Conflict[];
     warning?: string;
+    summary?: string;
+    purpose?: string;
 }
 
 export interface Approvals {
