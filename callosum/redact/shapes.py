@@ -902,16 +902,16 @@ class Redactor:
         return tuple((compile_linear(clue, capture=False), there) for clue, there in self._by_clue.items())
 
     @cached_property
-    def _clue_set(self) -> tuple[Any, list[list[int]]]:
-        """The same for whoever asks for no place: all clues in one search."""
-        return _set_of(self._by_clue), [*self._by_clue.values()]
+    def _clue_sets(self) -> list[tuple[Callable[[bytes], Any], list[int]]]:
+        """The same for whoever asks for no place. One automaton of all clues would need many times the states."""
+        return [(_set_of((clue,)).Match, there) for clue, there in self._by_clue.items()]
 
     def possible(self, data: bytes) -> list[int]:
         """Return the numbers of the patterns that may match, in ascending order. It costs little if there is none."""
         numbers = self.with_literal(data)
-        clues, there = self._clue_set
-        for at in clues.Match(data) or ():
-            numbers += [number for number in there[at] if self._needs[number] in data]
+        for has_clue, there in self._clue_sets:
+            if has_clue(data):
+                numbers += [number for number in there if self._needs[number] in data]
         return sorted(numbers) if numbers else numbers
 
     def search(self, number: int, data: bytes, at: int = 0) -> Any:
