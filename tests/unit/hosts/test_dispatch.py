@@ -369,3 +369,15 @@ def test_a_purpose_holds_no_secret(host: Hooked) -> None:
     host.send(claude_code, call("PreToolUse"))
     assert "Log in with [redacted] and ask Bob" in told_to(host)
     assert secret not in repr(host.gate.store.entries())
+
+
+# --- what a session is told after a compaction ---
+
+
+@pytest.mark.parametrize(("source", "told"), [("compact", True), ("resume", False)])
+def test_a_session_that_was_compacted_is_told_what_it_has_in_hand_itself(host: Hooked, source: str, told: bool) -> None:
+    host.send(claude_code, call("PreToolUse"))
+    printed = host.send(claude_code, event("SessionStart", source=source))
+    said = printed["hookSpecificOutput"]["additionalContext"]
+    assert ("This session's own, from before a compaction" in said) is told
+    assert '"email:bob@example.com"' in said

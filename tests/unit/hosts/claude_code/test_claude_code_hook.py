@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from callosum.corpus.events import InputReceived
+from callosum.corpus.events import InputReceived, LlmToken
 from callosum.errors import ConfigError
 from callosum.hosts.adapters import ADAPTERS
 from callosum.hosts.setup import entries_of
-from callosum.hosts.told import Answer, Before, Closed, Heard, Place
+from callosum.hosts.told import Answer, Before, Closed, Emitted, Heard, Place
 from callosum.model import Outcome, Verdict
 from callosum.programs import NAMED
 from tests.support.hooked import SENTENCE, Hooked, answer_of, hooked
@@ -81,6 +81,16 @@ def test_a_sub_agent_is_an_actor_of_its_own_under_its_parent() -> None:
     (told,) = claude_code.read(sub, Place("claude-code"))
     assert isinstance(told, Before)
     assert (told.call.session, told.call.parent) == (f"{ONE}:af5bcda741eab5108", A)
+
+
+def test_what_is_shown_of_an_answer_is_a_piece_of_it_without_secrets() -> None:
+    secret = "sk-ant-" + "a1B2" * 10
+    (told,) = claude_code.read(event("MessageDisplay", index=0, delta=f"It is {secret}."), Place("claude-code"))
+    assert isinstance(told, Emitted)
+    assert isinstance(told.event, LlmToken)
+    assert (told.event.instance, secret in told.event.delta) == (A, False)
+    assert told.event.delta.startswith("It is ")
+    assert claude_code.read(event("MessageDisplay", index=1, delta=""), Place("claude-code")) == ()
 
 
 @pytest.mark.parametrize("what", ["PreCompact", "PostCompact", "PermissionRequest", "CwdChanged", "MoonRise"])
