@@ -4,10 +4,10 @@
 
     09:10 was asked: `answer Alice about the invoice`
     09:15 `message` `Standup at ten` → `channel:#general` done
-    09:16 `email.send` `Invoice: paid` → `email:a@example.com` done after 4 min, warned: `doug` acted on it 40 s before
+    09:16 `email.send` `'Invoice': 'Paid'` → `email:a@x.org` done after 4 min, warned: `doug` acted on it 40 s before
     09:20 `message` `On it` → `thread:andy:1` confirm: `doug` acted on it 40 s before; let through at 09:21
     09:25 to 09:29 `bash` `make test` 4 times: 3 done, 1 failed: `exit code 2`
-    09:30 `pay` `12 EUR to acme` → `account:acme` **outcome unknown**: `the lease ran out`
+    09:30 `pay` `'12 EUR' to 'acme'` → `account:acme` **outcome unknown**: `the lease ran out`
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from callosum.model import DEFAULT_NAMESPACE, MINUTE, SECOND, Conflict, Entry, E
 from callosum.pages.calendar import clock, day_of
 from callosum.pages.markdown import code, times
 from callosum.policy.sentence import ago
+from callosum.policy.summary import Kept, summary_of
 
 _KEYS: Final = 3
 """How many keys of an act are named."""
@@ -51,8 +52,7 @@ class Act(Struct, gc=False):
 
     ``told`` is the gravest conflict that the session was told of, as the journal has it, ``others`` how many more there
     were. ``late``: only its end is on this page, or the gate was away when it began. ``answer`` is what a person said
-    to it. ``what`` is its summary; for a call that has neither summary nor keys the first text among its params.
-    ``purpose`` is what a person had asked the session for.
+    to it. ``what`` is its summary, ``purpose`` what a person had asked the session for.
     """
 
     at: int
@@ -87,6 +87,7 @@ def begun(entry: Entry) -> Act:
     body = entry.body
     said = not verdict.proceed or body.get("warning") or body.get("observed")
     conflicts = (body.get("conflicts") if said else None) or ()
+    keys, purpose = shown_keys(entry), _text(body, "purpose")
     leased = tier > 2 or entry.event is Event.LOCK
     act = Act(
         entry.seq,
@@ -94,7 +95,7 @@ def begun(entry: Entry) -> Act:
         entry.namespace,
         entry.tool,
         tier,
-        shown_keys(entry),
+        keys,
         verdict,
         (State.OPEN if leased else State.DONE) if verdict.proceed else State.ASKED,
         entry.rule,
@@ -102,11 +103,9 @@ def begun(entry: Entry) -> Act:
         max(0, _number(body.get("count")) - 1),
         str(body.get("observed") or ""),
         lock=entry.event is Event.LOCK,
-        what=_text(body, "summary"),
-        purpose=_text(body, "purpose"),
+        what=_bare(summary_of(Kept(body.get("params"), _text(body, "summary")), next(iter(keys), ""))),
+        purpose=purpose,
     )
-    if not (act.what or act.keys):
-        act.what = _what(body.get("params"))
     if entry.event is Event.LATE:
         act.late = "ran while the gate was away"
         _settle(act, entry)
@@ -169,14 +168,14 @@ def _note(entry: Entry) -> str:
     return note[:1000] if isinstance(note, str) else ""
 
 
+def _bare(summary: str) -> str:
+    """A summary that is one quoted text, without its quotes: on a page it stands in a code span."""
+    return summary[1:-1] if summary[:1] == summary[-1:] == '"' and summary.count('"') == 2 else summary
+
+
 def _text(body: Mapping[str, Any], name: str) -> str:
     text = body.get(name)
     return text if isinstance(text, str) else ""
-
-
-def _what(params: Any) -> str:
-    texts = params.values() if isinstance(params, Mapping) else ()
-    return next((text for text in texts if isinstance(text, str) and text), "")
 
 
 def _by(entry: Entry) -> str:

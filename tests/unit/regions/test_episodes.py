@@ -125,24 +125,24 @@ def test_a_day_of_several_sessions_as_a_person_reads_it(place: Place) -> None:
 
 These may or may not have happened; `callosum resolve ID --happened` (or `--not`) settles one:
 
-- 09:06 `mira/chat` `pay` → `account:acme` **outcome unknown**: `the lease ran out` (id `{unknown}`)
+- 09:06 `mira/chat` `pay` `'5' to 'acme'` → `account:acme` **outcome unknown**: `the lease ran out` (id `{unknown}`)
 
 ## `mira/chat`
 
 09:00 to 09:06, 8 calls, 1 held back, read 3 times, wrote once: `file:/repo/a.md`.
 
-- 09:03 `message` → `channel:#general` done
-- 09:04 `message` → `thread:andy:msg-500` confirm: `doug` acted on it 40 s before; let through at 09:05
-- 09:05 `message` → `thread:andy:msg-500` done
-- 09:06 `pay` → `account:acme` **outcome unknown**: `the lease ran out`
+- 09:03 `message` `good morning` → `channel:#general` done
+- 09:04 `message` `I do it` → `thread:andy:msg-500` confirm: `doug` acted on it 40 s before; let through at 09:05
+- 09:05 `message` `I do it, then` → `thread:andy:msg-500` done
+- 09:06 `pay` `'5' to 'acme'` → `account:acme` **outcome unknown**: `the lease ran out`
 
 ## `doug`
 
 09:04 to 09:08, 4 calls, 2 held back.
 
-- 09:04 `message` → `thread:andy:msg-500` done
-- 09:06 `email` → `email:alice@example.com` failed: `550 no such user`
-- 09:07 `pay` → `account:acme` block: `mira/chat` was at it
+- 09:04 `message` `on it` → `thread:andy:msg-500` done
+- 09:06 `email` `hi` → `email:alice@example.com` failed: `550 no such user`
+- 09:07 `pay` `'70' to 'acme'` → `account:acme` block: `mira/chat` was at it
 - 09:08 `deploy` → `host:prod` ask (approved by `anna` through `cli`): rule `ask-first`
 """
     )
