@@ -16,7 +16,7 @@ _SHAPES: Final = tuple(
     "AIza,ya29.,npm_,pypi-,hf_,SG.,eyJhbGci,dckr_pat_".split(",")
 )
 _SHAPED: Final = re.compile(rf"PRIVATE KEY-----|(?<![\w-])(?:{'|'.join(map(re.escape, _SHAPES[1:]))})[\w./+=-]{{12,}}")
-_WORDS: Final = ("passw", "secret", "token", "apikey", "api_key", "api-key", "credential")
+_WORDS: Final = ("passw", "secret", "token", "api", "credential")
 _NAMED: Final = re.compile(
     r"(?:passw|secret|token|api[_-]?key|credential)[\w-]*[\"']?\s*(?:[:=]|=>)\s*"
     r"(?:([\"'])(?=[^\"'\s]{8,}\1)|(?![\"'\s])(?=[^\s\"'()\[\]{}.,;]{8,}\s*$))"

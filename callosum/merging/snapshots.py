@@ -30,6 +30,7 @@ from callosum.merging.writes import Written
 _OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0)
 _FACTS: Final = 40
 _DEEP: Final = 8
+_REMEMBERED: Final = 4096
 _written: Final = msgspec.msgpack.Decoder(Written).decode
 
 
@@ -70,15 +71,27 @@ class Snapshots:
 
     def __init__(self, path: Path) -> None:
         self.folder = Folder(path)
+        self._plain: dict[str, bytes] = {}
+        """Files in which no secret was found, with what tells whether they have changed since."""
 
     def look(self, namespace: str, session: str, path: str) -> None:
         """Copy a file that the session is about to read."""
         pair = _pair(namespace, session, path)
         copy = copy_of(path)
-        if copy is None or looks_secret(path, copy.text):
+        if copy is None or not self._is_plain(path, copy):
             self.folder.remove(f"{pair}.look")
         else:
             self.folder.write(f"{pair}.look", copy.facts + copy.text.encode())
+
+    def _is_plain(self, path: str, copy: Copy) -> bool:
+        if self._plain.get(path) == copy.facts:
+            return True
+        if looks_secret(path, copy.text):
+            return False
+        if len(self._plain) >= _REMEMBERED:
+            self._plain.clear()
+        self._plain[path] = copy.facts
+        return True
 
     def looked(self, namespace: str, session: str, path: str, id: int, result: Any) -> None:
         """Keep the copy of a finished read if its result shows all of the file, and the file is still the same."""
@@ -145,6 +158,8 @@ def shows(result: Any, text: str) -> bool:
     Hosts put numbers before the lines and words around them; a part of the file, or one that was cut, lacks lines.
     """
     said = "\n".join(_texts(result, _DEEP))
+    if text in said:
+        return True
     at = 0
     for line in text.split("\n"):
         if line:
