@@ -167,7 +167,7 @@ def _follow(book: Journal, wanted: Filter, after: int, *, json: bool) -> None:
 # The journal has no end, so its lines are not a table of rich, which must see them all first.
 
 
-_COLUMNS = (("time", 19), ("session", 16), ("event", 9), ("tier", 4), ("answer", 9), ("tool", 20))
+_COLUMNS = (("time", 19), ("session", 16), ("event", 9), ("tier", 4), ("answer", 21), ("tool", 20))
 """Name and least width of each column before the keys."""
 _HELD = 1000
 """Number of lines that wait for the end of their call."""
