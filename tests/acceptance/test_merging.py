@@ -282,6 +282,7 @@ with LocalGate(settings=Settings(state=state, snapshots=sys.argv[5] == "on")) as
     around = dict(gate=gate, instance=name, session=name, warned=lambda decision: None)
     read, write = gated(read_file, **around), gated(write_file, **around)
     text = read(path)
+    print("ready", flush=True)
     sys.stdin.readline()
     for number in range(count):
         text = text.replace(f"{name} {number}\\n", f"{name} {number} done\\n")
@@ -304,12 +305,20 @@ def race(tmp_path: Path, snapshots: str) -> list[str]:
         subprocess.Popen(
             [sys.executable, "-c", WRITER, str(tmp_path / "state"), str(file), name, str(count), snapshots],
             stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         )
         for name in names
     ]
+    for process in started:  # a file that changes while it is read is no base
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
     for process in started:
-        process.communicate(b"go\n", timeout=120)
+        assert process.stdin is not None
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+    for process in started:
+        process.communicate(timeout=120)
     assert [process.returncode for process in started] == [0, 0, 0]
     lines = file.read_text().splitlines()
     return [f"{name} {number}" for name in names for number in range(count) if f"{name} {number} done" not in lines]
