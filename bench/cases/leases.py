@@ -1,4 +1,4 @@
-"""Whether a call costs the same on a key with a thousand open actions as on one with one, on every store."""
+"""What a call costs on a key with none, one, fifteen and a thousand open actions of others, on every store."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from tests.support.postgres import ABSENT, binaries
 from tests.support.postgres import server as postgres_server
 
 OPEN = 1_000
+COUNTS = (0, 1, 15, OPEN)
 AT_MOST = 5
-"""How many times as much a call may cost among a thousand open actions."""
+"""How many times as much a call may cost among a thousand open actions as next to one."""
+MEETING = 1.5
+"""How many times as much a call may cost among fifteen open actions as where there is none."""
 
 
 def filled(gate: LocalGate, on_the_key: int) -> None:
@@ -60,39 +63,41 @@ def served(folder: Path, stack: ExitStack, on_the_key: int) -> Operation:
 
 
 @contextmanager
-def on(store: str, folder: Path) -> Iterator[tuple[Operation, Operation]]:
-    """The calls on the key with one open action, and on the one with a thousand."""
+def on(store: str, folder: Path) -> Iterator[list[Operation]]:
+    """The calls on the key, by how many open actions are on it."""
     folder.mkdir()
     with ExitStack() as stack:
-        one, many = folder / "one", folder / "many"
+        folders = [folder / f"open-{count}" for count in COUNTS]
         if store == "server":
-            yield served(one, stack, 1), served(many, stack, OPEN)
+            yield [served(own, stack, count) for own, count in zip(folders, COUNTS, strict=True)]
             return
-        stores: list[Store | None] = [None, None]
+        stores: list[Store | None] = [None for _ in COUNTS]
         if store == "memory":
-            stores = [MemoryStore(), MemoryStore()]
+            stores = [MemoryStore() for _ in COUNTS]
         elif store == "redis":
             port = stack.enter_context(redis_server(folder, durable=True))
-            stores = [RedisStore(f"redis://127.0.0.1:{port}/{number}") for number in range(2)]
+            stores = [RedisStore(f"redis://127.0.0.1:{port}/{number}") for number in range(len(COUNTS))]
         elif store == "postgres":
             if binaries() is None:
                 raise peers.Missing(ABSENT)
             own = stack.enter_context(postgres_server(on_disk=True))
-            stores = [PostgresStore(own.url(name)) for name in ("one", "many")]
-        yield embedded(one, stack, stores[0], 1), embedded(many, stack, stores[1], OPEN)
+            stores = [PostgresStore(own.url(f"open_{count}")) for count in COUNTS]
+        yield [embedded(*each) for each in zip(folders, [stack] * len(COUNTS), stores, COUNTS, strict=True)]
 
 
 def run(folder: Path, rounds: int) -> Report:
-    """Measure each store by itself, both calls in the same rounds."""
+    """Measure each store by itself, all calls in the same rounds."""
     report = Report("leases")
     for store in ("sqlite", "server", "postgres", "redis", "memory"):
         try:
-            with on(store, folder / store) as (one, many):
-                found = side_by_side([Case("one", one, 20), Case("1,000", many, 20)], rounds)
+            with on(store, folder / store) as operations:
+                cases = [Case(f"{count:,}", one, 20) for count, one in zip(COUNTS, operations, strict=True)]
+                found = side_by_side(cases, rounds)
         except peers.Missing as fault:
             report.missing.append(str(fault))
             continue
         for name, measured in found.items():
             report.add(f"{store}: {name} open, median", measured.median, "us")
-        report.add(f"{store}: 1,000 open / one", found["1,000"].over(found["one"]), at_most=AT_MOST)
+        report.add(f"{store}: 15 open / none", found["15"].over(found["0"]), at_most=MEETING)
+        report.add(f"{store}: 1,000 open / one", found["1,000"].over(found["1"]), at_most=AT_MOST)
     return report
