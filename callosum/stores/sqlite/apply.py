@@ -173,6 +173,8 @@ class Apply(Struct, gc=False):
         if state is not _DONE and names:
             rows = [value for name in names for value in (name, seq)]
             self.execute(_repeated("insert or ignore into live values", "(?, 1, ?)", len(names)), rows)
+            for ids in [self.known.open[name] for name in names if name in self.known.open]:
+                ids.append(seq)
         if moves or acts:
             self._marks(moves, seq if acts and not opening.lock else 0, writes)
         if acts and writes and opening.prints:
@@ -283,17 +285,22 @@ class Apply(Struct, gc=False):
 
     # --- settling ---
 
-    def _touch(self, action: Action) -> None:
-        """Forget what is known of an action."""
+    def _touch(self, action: Action, *, ends: bool = False) -> None:
+        """Forget what is known of an action, of which no more than its end may be noted."""
         known = self.known
         known.opened.pop(action.id, None)
-        if known.met:
+        if known.met or known.open:
             for key in action.keys:
-                known.touch(scoped(action.namespace, key.name), action.session)
+                name = scoped(action.namespace, key.name)
+                known.touch(name, action.session)
+                if ends:
+                    known.end(name, action.id)
+                else:
+                    known.open.pop(name, None)
 
     def _settle(self, settle: Settle) -> None:
         action, state = settle.action, settle.state
-        self._touch(action)
+        self._touch(action, ends=state in _ENDED)
         if state is action.state and not settle.ended and settle.approved is None:
             self.execute("update journal set expires = ? where seq = ?", (settle.expires, action.id))
             return

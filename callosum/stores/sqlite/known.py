@@ -105,13 +105,13 @@ class Known:
     """Facts of one connection; all of them hold inside a transaction once ``refresh`` was called in it.
 
     ``last`` is the newest entry's ``seq``, -1 if it must be asked for. ``keys`` are by scoped name, ``opened``
-    (actions as they were opened, nothing settled since) by id. ``met`` are keys that several sessions know, by
-    scoped name. ``covers`` are all rows of that table, None if they
-    must be asked for. ``crowds`` and ``bodies``, by action, hold what never changes, so they outlast
-    others' commits. All are bounded.
+    (actions as they were opened, nothing settled since) by id. ``met`` are keys that several sessions know, and
+    ``open`` the ids of what is open on keys where nothing is unknown, both by scoped name. ``covers`` are all rows of
+    that table, None if they must be asked for. ``crowds`` and ``bodies``, by action, hold what never changes, so they
+    outlast others' commits. All are bounded.
     """
 
-    __slots__ = ("_calm", "_version", "_wholes", "bodies", "covers", "crowds", "keys", "last", "met", "opened")
+    __slots__ = ("_calm", "_version", "_wholes", "bodies", "covers", "crowds", "keys", "last", "met", "open", "opened")
 
     def __init__(self) -> None:
         self._version = -1
@@ -132,6 +132,7 @@ class Known:
         """Keys of which a facet is among ``keys``."""
         self.opened: dict[int, Action] = {}
         self.met: dict[str, Met] = {}
+        self.open: dict[str, list[int]] = {}
         self.covers: set[str] | None = None
         self._calm = 0
 
@@ -181,6 +182,18 @@ class Known:
         met = self.met.get(name)
         if met is not None:
             met.dirty.add(session)
+
+    def add_open(self, name: str, ids: list[int]) -> None:
+        """Note what is open on a key, and that a crowd knows until when."""
+        if len(self.open) >= MOST_MET:
+            self.open.clear()
+        self.open[name] = ids
+
+    def end(self, name: str, id: int) -> None:
+        """Note that an action is not open on a key any more, if it was."""
+        ids = self.open.get(name)
+        if ids is not None and id in ids:
+            ids.remove(id)
 
     def add_cover(self, name: str) -> None:
         """Notes a cover that was not in use before. Keys that it covers are no longer somebody's alone."""

@@ -34,7 +34,7 @@ from callosum.model import (
     View,
 )
 from callosum.stores.base import Clock, Probe
-from callosum.stores.crowd import Asker, Crowd, Stamp
+from callosum.stores.crowd import BOUND, Asker, Crowd, Stamp, Stamps
 from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.records import REMEMBERED, TAKEN_BACK
 from callosum.stores.rows import (
@@ -441,10 +441,16 @@ class Look(Struct, gc=False):
         if asks is None:
             self._add_live(self.execute(_LIVE, (name,)).fetchall(), shown)
             return None
-        ids, lost = self.execute(_LIVE_IDS, (name,)).fetchone()
-        if lost is not None:
-            self._add_live(self.execute(_BY_IDS, (f"[{lost}]",)).fetchall(), shown)
-        if ids is None:
+        known = self.known.open.get(name)
+        stamps: Stamps = _no_stamps
+        if known is None or len(known) > BOUND:
+            ids, lost = self.execute(_LIVE_IDS, (name,)).fetchone()
+            known, stamps = _numbers(f"[{ids or ''}]"), self._stamps
+            if lost is not None:
+                self._add_live(self.execute(_BY_IDS, (f"[{lost}]",)).fetchall(), shown)
+            elif len(known) <= BOUND:  # all of their stamps are read now
+                self.known.add_open(name, known)
+        if not known:
             return None
         if asker is None:
             me = self.scope.session
@@ -458,7 +464,7 @@ class Look(Struct, gc=False):
                 crowd.note(row[0], before_of(row[10], shown))
             return [action_of(row, 0, shown, self.probe) for row in rows]
 
-        found, more = crowd.view(asker, _numbers(f"[{ids}]"), fetch, self._stamps)
+        found, more = crowd.view(asker, known.copy(), fetch, stamps)
         crowds.keep(name, crowd)
         for action in found:
             self.fetched.add(self._with_params(action))
@@ -688,6 +694,11 @@ class Look(Struct, gc=False):
         ).fetchall()
         action = meant((action_of(row, 0, "", self.probe) for row in rows), find)
         return action.id if action is not None else None
+
+
+def _no_stamps(_: Sequence[int]) -> list[Stamp]:
+    """Return no stamps: a crowd knows them all."""
+    return []
 
 
 def alone_of(session: str, mine: Any) -> Alone:
