@@ -272,12 +272,12 @@ def _answer(entry: Entry, ended: Entry | None) -> Text:
 def _what(entry: Entry) -> str:
     """Return what a call does, and what a person had asked its session for."""
     from callosum.journal import shown_keys
-    from callosum.model import Event
+    from callosum.model import MAX_SUMMARY, Event
     from callosum.policy.summary import kept_of, shown, summary_of
 
-    if entry.event not in (Event.INTERCEPT, Event.LATE):
-        return ""
     kept = kept_of(entry.body)
+    if entry.event not in (Event.INTERCEPT, Event.LATE):
+        return shown(kept.summary, MAX_SUMMARY) if kept.summary else ""
     asked = f"(asked: {shown(kept.purpose, 80)})" if kept.purpose else ""
     return f"{summary_of(kept, next(iter(shown_keys(entry)), ''))} {asked}".strip()
 

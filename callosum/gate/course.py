@@ -52,6 +52,7 @@ from callosum.gate.records import approvals_of, page_of, status_of
 from callosum.merging.writers import Writers
 from callosum.model import (
     DEFAULT_NAMESPACE,
+    MAX_SUMMARY,
     SECOND,
     Action,
     Applied,
@@ -85,7 +86,7 @@ from callosum.policy.evidence import lapsed
 from callosum.policy.marks import saw
 from callosum.policy.settle import Who
 from callosum.policy.unread import Prepared
-from callosum.redact import summarise
+from callosum.redact import said, summarise
 from callosum.rulebook import Rulebook
 from callosum.rules.harvest import harvest
 from callosum.rules.keys import with_old_spelling
@@ -618,13 +619,17 @@ class Courses:
         *,
         session: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
+        summary: str = "",
     ) -> Course[None]:
         """Journals what a host told that is no call: a session that begins, an event that nobody knows.
 
-        ``what`` is the host's name of it; ``details`` are summarised and redacted as params are.
+        ``what`` is the host's name of it; ``details`` are summarised and redacted as params are. ``summary`` is what a
+        session that ends says it did.
         """
         who = who_of(instance, session, namespace, secrets=self._secrets)
         body = {"what": check_note(what, "what"), "params": summarise(details, mode=self.settings.journal_params)}
+        if summary and self.settings.journal_params != "none":
+            body["summary"] = said(summary, MAX_SUMMARY)
         entry = Entry(Event.HOST, who.session, namespace, body=body)
         yield Scope(namespace, who.session), partial(_just, Change((entry,)))
         if what in _ENDS:

@@ -41,6 +41,7 @@ from callosum.hosts.told import (
     Actor,
     After,
     Answer,
+    Answered,
     Asked,
     Before,
     Changed,
@@ -185,9 +186,10 @@ class Dispatcher:
         self._brief = brief
         self._emit = emit
         self._actors: OrderedDict[tuple[str, str], _Calls] = OrderedDict()
+        self._answers: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._owed: deque[_Owed] = deque()
         self._remembering = threading.Lock()
-        """Around whatever is done with ``_actors``, what is in it and ``_owed``; never across a yield."""
+        """Around whatever is done with ``_actors``, what is in it, ``_answers`` and ``_owed``; never across a yield."""
 
     def handle(
         self,
@@ -255,6 +257,8 @@ class Dispatcher:
                 yield from self._report([_Owed(told.actor, call, told.outcome) for call in left])
             case Settled():
                 yield from self._settle(told)
+            case Answered():
+                self._keep_answer(told)
             case Asked():
                 with self._remembering:
                     self._calls(told.actor).purpose = told.prompt
@@ -262,7 +266,7 @@ class Dispatcher:
                 brief: Brief = yield Look(lambda: self._brief(told))
                 return Answer(inform=brief.text)
             case Heard():
-                yield from self._heard(told.actor, told.what, told.details)
+                yield from self._heard(told.actor, told.what, told.details, self._last_answer(told))
             case Changed() if here:
                 return (yield from self._changed(adapter, told))
             case Refused():
@@ -341,8 +345,22 @@ class Dispatcher:
             yield from self._heard(told.actor, "refused settings", {"path": told.path, "reason": reason})
         return Answer(refuse=reason)
 
-    def _heard(self, actor: Actor, what: str, details: Mapping[str, Any]) -> Course[None]:
-        return self._courses.heard(actor.instance, what, details, session=actor.session, namespace=actor.namespace)
+    def _heard(self, actor: Actor, what: str, details: Mapping[str, Any], summary: str = "") -> Course[None]:
+        return self._courses.heard(
+            actor.instance, what, details, session=actor.session, namespace=actor.namespace, summary=summary
+        )
+
+    def _keep_answer(self, told: Answered) -> None:
+        with self._remembering:
+            self._answers[told.actor.namespace, told.actor.name] = told.answer
+            self._answers.move_to_end((told.actor.namespace, told.actor.name))
+            while len(self._answers) > MAX_ACTORS:
+                self._answers.popitem(last=False)
+
+    def _last_answer(self, told: Heard) -> str:
+        """Return with what a session that ends answered last; ``""`` for any other event."""
+        with self._remembering:
+            return self._answers.pop((told.actor.namespace, told.actor.name), "") if told.ends else ""
 
     def _settle(self, told: Settled) -> Course[None]:
         with self._remembering:

@@ -18,6 +18,7 @@ from callosum.hosts.told import (
     Actor,
     After,
     Answer,
+    Answered,
     Changed,
     Closed,
     Emitted,
@@ -29,8 +30,8 @@ from callosum.hosts.told import (
     Told,
     Wondering,
 )
-from callosum.model import Call, Outcome
-from callosum.redact import redact_text
+from callosum.model import MAX_SUMMARY, Call, Outcome
+from callosum.redact import redact_text, said
 from callosum.wire import MAX_PATH
 
 if TYPE_CHECKING:
@@ -186,9 +187,11 @@ class Hooks:
         """A session or a sub-agent begins."""
         return *self.heard(payload, actor), Wondering(actor, forgot=payload.get("source") == "compact")
 
-    def stop(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:  # noqa: ARG002 - one of the readers
+    def stop(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """A turn is through: what failed in it, or was denied, may have no report."""
-        return (Settled(actor, but=self._may_run_on),)
+        answer = payload.get(self.host.answer_field)
+        answered = (Answered(actor, said(answer, MAX_SUMMARY)),) if isinstance(answer, str) and answer else ()
+        return Settled(actor, but=self._may_run_on), *answered
 
     def child_stop(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """A sub-agent has ended, or a turn was broken off."""
@@ -198,7 +201,13 @@ class Hooks:
 
     def end(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """The session has ended."""
-        return Settled(actor, all=True), *self.heard(payload, actor)
+        heard = Heard(
+            actor=actor,
+            what=name_at(payload, "hook_event_name"),
+            details=rest_of(payload, self._noise),
+            ends=True,
+        )
+        return Settled(actor, all=True), heard
 
     def settings(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """Changed settings are about to take effect."""

@@ -105,6 +105,13 @@ class Wondering(Struct, frozen=True):
     forgot: bool = False
 
 
+class Answered(Struct, frozen=True):
+    """The actor has answered who asked it: with its last answer a session says what it did."""
+
+    actor: Actor
+    answer: str
+
+
 class Asked(Struct, frozen=True):
     """A person typed a prompt: what the actor's calls serve until the next one."""
 
@@ -113,11 +120,15 @@ class Asked(Struct, frozen=True):
 
 
 class Heard(Struct, frozen=True, kw_only=True):
-    """Something else happened that the journal is to keep: ``what`` is the host's name of it."""
+    """Something else happened that the journal is to keep: ``what`` is the host's name of it.
+
+    ``ends``: it is the end of the session.
+    """
 
     actor: Actor
     what: str
     details: Mapping[str, Any] = field(default_factory=dict)
+    ends: bool = False
 
 
 class Changed(Struct, frozen=True):
@@ -142,7 +153,9 @@ class Emitted(Struct, frozen=True):
     event: CorpusEvent
 
 
-Told: TypeAlias = Before | After | Ended | Closed | Settled | Asked | Wondering | Heard | Changed | Refused | Emitted
+Told: TypeAlias = (
+    Before | After | Ended | Closed | Settled | Answered | Asked | Wondering | Heard | Changed | Refused | Emitted
+)
 
 
 class Answer(Struct, frozen=True):

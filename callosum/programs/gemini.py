@@ -41,6 +41,7 @@ class Gemini(Program):
     shell = "run_shell_command"
     background = "is_background"
     noise = frozenset(("timestamp", "prompt_response"))
+    answer_field = "prompt_response"
     has_call_ids = False
     informs = frozenset(("done", "prompt"))
     powershell = True

@@ -90,6 +90,8 @@ class Program:
     """The field of a payload that names the turn."""
     noise: frozenset[str] = frozenset()
     """Fields that all events have and that the journal does not need, beside the usual ones."""
+    answer_field: str = "last_assistant_message"
+    """The field of the end of a turn with what the model answered."""
     has_call_ids: bool = True
     """Whether hooks name a call by an id; without, a report finds its call by tool and params."""
     informs: frozenset[Role] = frozenset()

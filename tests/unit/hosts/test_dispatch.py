@@ -381,3 +381,15 @@ def test_a_session_that_was_compacted_is_told_what_it_has_in_hand_itself(host: H
     said = printed["hookSpecificOutput"]["additionalContext"]
     assert ("This session's own, from before a compaction" in said) is told
     assert '"email:bob@example.com"' in said
+
+
+# --- with what a session ends ---------------------------------------------------------------------------
+
+
+def test_a_session_that_ends_is_summed_up_by_its_last_answer(host: Hooked) -> None:
+    for answer in ("On it.", "Bob is asked;\nlunch is at ghp_0123456789abcdefghij0123456789abcdef\u202e."):
+        host.send(claude_code, event("Stop", last_assistant_message=answer))
+    host.send(claude_code, event("SessionEnd", reason="exit"))
+    host.send(claude_code, event("SessionEnd", reason="exit"))
+    ends = [entry.body for entry in host.gate.store.entries() if entry.body.get("what") == "SessionEnd"]
+    assert [body.get("summary") for body in ends] == ["Bob is asked; lunch is at [redacted].", None]
