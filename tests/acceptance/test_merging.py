@@ -6,17 +6,22 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from callosum import Blocked, Call, LocalGate, State, Verdict, gated
+from callosum.brain import Brain
+from callosum.hosts.adapters import ADAPTERS
 from callosum.merging.kept import bring_back
 from callosum.model import Decision
+from callosum.process import this_process
 from callosum.settings import Settings
+from callosum.testing import ManualClock
 from tests.acceptance.command import at_terminal, run
+from tests.support.hooked import Hooked
 
 TEXT = "".join(f"line {number}\n" for number in range(20))
 
@@ -356,3 +361,39 @@ def test_no_agent_undoes_a_merge(tmp_path: Path) -> None:
         asked = gate.intercept(Call("mira", "Bash", {"command": "callosum merges undo 7"}))
         assert asked.verdict is Verdict.BLOCK
         assert gate.intercept(Call("mira", "Bash", {"command": "callosum merges show 7"})).proceed
+
+
+@pytest.mark.parametrize("name", ["claude-code", "gemini"])
+def test_hooks_pass_a_far_edit_and_show_what_a_merge_would_change(gate: LocalGate, file: Path, name: str) -> None:
+    adapter = ADAPTERS[name]
+    before, after = ("PreToolUse", "PostToolUse") if name == "claude-code" else ("BeforeTool", "AfterTool")
+    reads, edits, writes = (
+        ("Read", "Edit", "Write") if name == "claude-code" else ("read_file", "replace", "write_file")
+    )
+    with Brain(gate) as brain:
+        hooks = Hooked(brain, ManualClock())
+
+        def call(session: str, number: int, tool: str, result: str = "", **params: str) -> Mapping[str, Any]:
+            said: dict[str, Any] = {
+                "session_id": session,
+                "cwd": str(file.parent),
+                "tool_name": tool,
+                "tool_use_id": f"{session}{number}",
+            }
+            said |= {"tool_input": {"file_path": str(file), **params}}
+            answer = hooks.send(adapter, {**said, "hook_event_name": before}, this_process())
+            if result:
+                done = {**said, "hook_event_name": after, "tool_response": {"llmContent": result}}
+                hooks.send(adapter, done, this_process())
+            return answer
+
+        for session in ("mira", "doug"):
+            call(session, 1, reads, result=TEXT)
+        file.write_text(TEXT.replace("line 2\n", "doug's\n"))
+        call("doug", 2, edits, old_string="line 2\n", new_string="doug's\n", result="done")
+        assert call("mira", 2, edits, old_string="line 15\n", new_string="mira's\n", result="done") == {}
+        assert "was changed by" in repr(call("mira", 3, edits, old_string="line 4\n", new_string="mira's\n"))
+        file.write_text(file.read_text().replace("line 15\n", "mira's\n"))
+        paused = repr(call("mira", 4, writes, content=TEXT.replace("line 15\n", "mira's\n")))
+        assert "would be merged into it" in paused
+        assert "+doug\\'s" in paused or "+doug's" in paused
