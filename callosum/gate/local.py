@@ -116,8 +116,10 @@ class LocalGate(Gate):
         self.close()
 
     def close(self) -> None:
-        """Write the daily log and close the store's connections. Idempotent."""
+        """Write the daily log and the copies of files, and close the store's connections. Idempotent."""
         self._end_log()
+        if self.courses.writers is not None:
+            self.courses.writers.close()
         self.store.close()
 
     def add_observer(self, observer: Observer) -> Callable[[], None]:

@@ -16,6 +16,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +25,7 @@ import msgspec
 
 from callosum.characters import escaped
 from callosum.merging.folder import MAX_FILE, Folder
+from callosum.merging.later import Later
 from callosum.merging.secrets import looks_secret
 from callosum.merging.writes import Written
 
@@ -71,6 +73,7 @@ class Snapshots:
 
     def __init__(self, path: Path) -> None:
         self.folder = Folder(path)
+        self.later = Later()
         self._plain: dict[str, bytes] = {}
         """Files in which no secret was found, with what tells whether they have changed since."""
 
@@ -111,9 +114,16 @@ class Snapshots:
                 self.folder.remove(name)
 
     def proposed(self, namespace: str, session: str, path: str, digest: bytes, write: Written) -> None:
-        """Keep what a call of this content writes."""
+        """Keep what a call of this content writes; it is not waited for."""
         texts = (write.whole or "", *[edit.new for edit in write.edits])
-        if sum(map(len, texts)) > MAX_FILE or any(looks_secret(path, text) for text in texts):
+        size = sum(map(len, texts))
+        if size <= MAX_FILE:
+            self.later.do(partial(self._keep, namespace, session, path, digest, write, texts), size)
+
+    def _keep(
+        self, namespace: str, session: str, path: str, digest: bytes, write: Written, texts: tuple[str, ...]
+    ) -> None:
+        if any(looks_secret(path, text) for text in texts):
             return
         with suppress(UnicodeEncodeError):  # a lone surrogate: no file can hold it
             name = f"{_pair(namespace, session, path)}.{digest.hex()}.write"
@@ -129,6 +139,7 @@ class Snapshots:
 
     def write_of(self, namespace: str, session: str, path: str, digest: bytes) -> Written | None:
         """Return what the session's call of this content wrote, None if that was not kept."""
+        self.later.finish()
         data = self.folder.read(f"{_pair(namespace, session, path)}.{digest.hex()}.write")
         try:
             return _written(data) if data is not None else None

@@ -68,6 +68,10 @@ class Writers:
             digest = found.content.digest
             self.snapshots.proposed(call.namespace, call.actor, key.name[len(FILE) :], digest, write)
 
+    def close(self) -> None:
+        """Keep what is still to be kept."""
+        self.snapshots.later.finish()
+
     def prune(self) -> None:
         """Forget what was kept for long enough."""
         for folder in (self.snapshots.folder, self.merges.folder):
