@@ -228,7 +228,7 @@ def test_a_call_that_holds_nothing_takes_no_lease(world: World, tool: str) -> No
         ("anna", "console", "console"),
         ("", "cli", "cli"),
         ("anna", "", ""),
-        ("anna (ops)", "host", "host"),
+        ("anna (ops)", "chat", "chat"),
         ("anna (ops)", "", ""),
         ("", "", ""),
     ],
