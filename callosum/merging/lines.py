@@ -79,4 +79,4 @@ def shown(old: str, new: str) -> str:
     cut = [escaped(line.rstrip("\n"))[:_SHOWN_WIDTH] for line in out[:_SHOWN_LINES]]
     if len(out) > _SHOWN_LINES:
         cut.append(f"... and {len(out) - _SHOWN_LINES} lines more")
-    return "\n".join(f"    {line}" for line in cut)
+    return "\n".join(f"| {line}" for line in cut)
