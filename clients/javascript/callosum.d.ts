@@ -201,6 +201,10 @@ export interface Decision {
     observed?: Verdict;
     /** Whether this is the answer that this call id was given before. */
     repeated?: boolean;
+    /** What has become of the action of a call id that was answered before. */
+    state?: State;
+    /** Whether the call runs with the text of other sessions merged into its own: `params` has it. */
+    merged?: boolean;
     /** With what params an approved call is to run. Only if the call said `rewrite`. */
     params?: { [name: string]: Json };
     /** Whether the gate was away, and the client decided by the table of tiers. */
@@ -224,6 +228,8 @@ export interface Report {
     late?: boolean;
     note?: string;
     lease?: Lease;
+    /** What the agent is to know of what it wrote: that another session's change was overwritten. */
+    warning?: string;
 }
 
 /** A live lease, waiter, question or unknown. */

@@ -291,9 +291,13 @@ def _end(code: Any) -> None:
     sys.exit(code)
 
 
+_LEFT_OUT: Final = frozenset(("callosum.adapters", "callosum.testing"))
+"""What no program loads by itself: an adapter brings its whole framework."""
+
+
 def _modules(package: types.ModuleType) -> Iterator[str]:
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
-        if module.name != "callosum.testing" and not module.name.endswith("__main__"):
+        if module.name not in _LEFT_OUT and not module.name.endswith("__main__"):
             yield module.name
             if module.ispkg:
                 yield from _modules(importlib.import_module(module.name))
