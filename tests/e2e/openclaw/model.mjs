@@ -31,10 +31,10 @@ function jsonAt(text, start) {
 }
 
 function scriptOf(text) {
-    const start = text.indexOf("PLAY:");
+    const start = text.lastIndexOf("PLAY:"); // before it may stand a brief, with the beginnings of others' messages
     if (start < 0) return { turns: [], rest: text };
     const written = jsonAt(text, text.indexOf("[", start));
-    return { turns: JSON.parse(written), rest: text.slice(text.indexOf(written) + written.length) };
+    return { turns: JSON.parse(written), rest: text.slice(text.lastIndexOf(written) + written.length) };
 }
 
 /** What the host adds to the conversation by itself is nobody's message. */
