@@ -30,11 +30,17 @@ function jsonAt(text, start) {
     throw new Error("the script does not end");
 }
 
+/** The script of a message: the last that is whole. A brief quotes the beginnings of others' messages. */
 function scriptOf(text) {
-    const start = text.lastIndexOf("PLAY:"); // before it may stand a brief, with the beginnings of others' messages
-    if (start < 0) return { turns: [], rest: text };
-    const written = jsonAt(text, text.indexOf("[", start));
-    return { turns: JSON.parse(written), rest: text.slice(text.lastIndexOf(written) + written.length) };
+    for (let start = text.lastIndexOf("PLAY:["); start >= 0; start = start && text.lastIndexOf("PLAY:[", start - 1)) {
+        try {
+            const written = jsonAt(text, start + "PLAY:".length);
+            return { turns: JSON.parse(written), rest: text.slice(start + "PLAY:".length + written.length) };
+        } catch {
+            if (!start) break;
+        }
+    }
+    return { turns: [], rest: text };
 }
 
 /** What the host adds to the conversation by itself is nobody's message. */
