@@ -119,6 +119,7 @@ class Transcripts:
             session = self._sessions.get(key)
             if session is None:
                 session = self._sessions[key] = _Session(host, actor, path, process, place.home, self._clock())
+                self._root(session)  # now: a process that ends with its first turn could not be asked later
             session.due = True
             session.at_work = role not in ("stop", "child stop", "end")
             session.ended = role in ("child stop", "end")

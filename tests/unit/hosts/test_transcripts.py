@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,8 @@ from callosum.hosts import transcripts
 from callosum.hosts.adapters import ADAPTERS
 from callosum.hosts.told import Place
 from callosum.hosts.transcripts import Transcripts
-from callosum.process import this_process
+from callosum.model import Host
+from callosum.process import host_of, this_process
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="a transcript's owner cannot be told here")
 
@@ -204,9 +206,10 @@ class Desk:
         with path.open("a") as file:
             file.write("\n".join(json.dumps(line, separators=(",", ":")) for line in lines) + end)
 
-    def look(self, host: str, path: Path, event: str = "PreToolUse", **more: Any) -> None:
+    def look(self, host: str, path: Path, event: str = "PreToolUse", process: Host | None = None, **more: Any) -> None:
         payload = {"hook_event_name": event, "session_id": "s1", "transcript_path": str(path), **more}
-        self.reading.look(ADAPTERS[host], payload, Place(host, home=str(self.home)), this_process())
+        place = Place(host, home=str(self.home))
+        self.reading.look(ADAPTERS[host], payload, place, process if process is not None else this_process())
 
     def read(self, host: str, path: Path, **more: Any) -> list[tuple[str, dict[str, Any]]]:
         """What is told after a hook event."""
@@ -322,6 +325,15 @@ def test_no_file_outside_of_the_hosts_own_folder_is_read(desk: Desk) -> None:
     os.mkfifo(pipe)
     for path in (outside, inside, pipe, desk.home / ".claude" / "projects", Path("relative.jsonl")):
         assert desk.read("claude-code", path) == []
+
+
+def test_a_process_that_ends_before_the_look_is_told_of(desk: Desk) -> None:
+    path = desk.file("claude-code")
+    desk.write(path, claude("msg_1"))
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as host:
+        desk.look("claude-code", path, process=host_of(host.pid))
+    desk.reading.flush()
+    assert len(desk.told) == 1
 
 
 def test_a_transcript_of_a_process_of_another_user_is_not_read(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
