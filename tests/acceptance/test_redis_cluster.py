@@ -135,8 +135,8 @@ def test_a_cluster_must_sync_every_write(servers: list[RedisServer]) -> None:
             client.config_set("appendfsync", "always")
 
 
-NOTICED = 1.5 * PATIENCE
-"""Seconds within which a store notices that no server answers, on a machine with other work."""
+NOTICED = 1.9 * PATIENCE
+"""Seconds within which a store notices that no server answers, on a machine with other work: less than two deadlines."""
 
 
 def stopped(servers: list[RedisServer], number: int) -> ExitStack:
