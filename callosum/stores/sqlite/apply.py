@@ -173,8 +173,6 @@ class Apply(Struct, gc=False):
         if state is not _DONE and names:
             rows = [value for name in names for value in (name, seq)]
             self.execute(_repeated("insert or ignore into live values", "(?, 1, ?)", len(names)), rows)
-            for ids in [self.known.open[name] for name in names if name in self.known.open]:
-                ids.append(seq)
         if moves or acts:
             self._marks(moves, seq if acts and not opening.lock else 0, writes)
         if acts and writes and opening.prints:
@@ -242,7 +240,6 @@ class Apply(Struct, gc=False):
 
     def _set_mark(self, name: str, mark: Mark, acted: int | None, changed: int) -> None:
         look, known = self.look, self.known.keys.get(name)
-        self.known.touch(name, self.scope.session)
         if acted and known is not None and known.there and known.mark is mark and known.session == self.scope.session:
             self.execute(_ACTED, (acted, changed, name, known.session))
             self.known.keys[name] = Alone(known.session, mark, acted, there=True)
@@ -277,7 +274,7 @@ class Apply(Struct, gc=False):
 
     def _revise(self, revision: Revision) -> None:
         action = revision.action
-        self._touch(action)
+        self.known.opened.pop(action.id, None)
         self.execute("update journal set content = ? where seq = ?", (encode(revision.content), action.id))
         if revision.also:
             name = scoped(action.namespace, revision.also)
@@ -285,22 +282,9 @@ class Apply(Struct, gc=False):
 
     # --- settling ---
 
-    def _touch(self, action: Action, *, ends: bool = False) -> None:
-        """Forget what is known of an action, of which no more than its end may be noted."""
-        known = self.known
-        known.opened.pop(action.id, None)
-        if known.met or known.open:
-            for key in action.keys:
-                name = scoped(action.namespace, key.name)
-                known.touch(name, action.session)
-                if ends:
-                    known.end(name, action.id)
-                else:
-                    known.open.pop(name, None)
-
     def _settle(self, settle: Settle) -> None:
         action, state = settle.action, settle.state
-        self._touch(action, ends=state in _ENDED)
+        self.known.opened.pop(action.id, None)
         if state is action.state and not settle.ended and settle.approved is None:
             self.execute("update journal set expires = ? where seq = ?", (settle.expires, action.id))
             return

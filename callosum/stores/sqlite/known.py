@@ -6,38 +6,28 @@ written is kept until then, and what a transaction would read again is taken fro
 that write, each forgets whenever another has committed, and reads as if there were nothing here.
 
 Kept are only facts that make most reads needless: the newest entry, keys on which nobody but one session
-was ever about, what several sessions know of a key and did there, the actions this connection opened, and, once it has
-been left alone for a while, the trees and facets in use, which are few. Whoever changes anything of that in another
-way than by ``Apply`` says ``forget``.
+was ever about, the actions this connection opened, and, once it has been left alone for a while, the trees and
+facets in use, which are few. Whoever changes anything of that in another way than
+by ``Apply`` says ``forget``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
 from callosum.model import Action, Mark
 from callosum.stores.crowd import Crowds
-from callosum.stores.rows import ACTION_WIDTH, MARK_WIDTH
 
 if TYPE_CHECKING:
     from callosum.stores.sqlite.connection import Execute
 
 MOST_KEYS: Final = 4096
-MOST_MET: Final = 256
-MOST_BODIES: Final = 64
 MOST_ACTIONS: Final = 256
 MOST_COVERS: Final = 1000
 CALM: Final = 8
 """After so many transactions in a row without a commit of another connection the covers are read as a whole."""
-Row = Sequence[Any]
-"""The columns ``MARK``, ``ACTION`` and the moment of the mark's last change."""
-ACTED: Final = MARK_WIDTH - 1
-"""The place of the mark's action in such a row."""
-_action, _changed = itemgetter(MARK_WIDTH), itemgetter(MARK_WIDTH + ACTION_WIDTH)
 _VERSION: Final = "pragma data_version"
 _COVERS: Final = f"select key from cover limit {MOST_COVERS + 1}"
 
@@ -55,74 +45,24 @@ class Alone(Struct, frozen=True, gc=False):
     there: bool
 
 
-class Met:
-    """The rows of the marks on a key, by session, with each one's newest action unless that is open.
-
-    ``dirty`` are the sessions whose rows must be read again. ``acts`` are actions of the rows, by id, as they are found
-    through the key.
-    """
-
-    __slots__ = ("_newest", "acts", "dirty", "rows")
-
-    def __init__(self, rows: Sequence[Row], reader: str) -> None:
-        self.rows: dict[str, Row] = {row[0]: row for row in rows}
-        self.acts: dict[int, Action] = {}
-        self.dirty = {reader}
-        """The reader's own row comes without its action."""
-        self._newest: list[Row] | None = None
-
-    def read(self, session: str, row: Row | None) -> None:
-        """Take in a row that was read again; None if there is none."""
-        old = self.rows.get(session)
-        if old is not None:
-            self.acts.pop(old[ACTED], None)
-        if row is not None:
-            self.rows[session] = row
-        elif old is not None:
-            del self.rows[session]
-        self._newest = None
-
-    def newest(self) -> list[Row]:
-        """Return the rows, newest change first."""
-        if self._newest is None:
-            self._newest = sorted(self.rows.values(), key=_changed, reverse=True)
-        return self._newest
-
-    def closed(self, me: str, most: int) -> list[Row]:
-        """Return the rows of actions that are not open, of the others that changed the key last, so many."""
-        newest = self.newest()
-        if len(newest) > most:
-            most += me in self.rows and newest.index(self.rows[me]) < most
-            newest = newest[:most]
-        return [row for row in filter(_action, newest) if row[0] != me]
-
-    def is_alone(self, me: str) -> bool:
-        """Return True if nobody but this session has a mark."""
-        return len(self.rows) <= (me in self.rows)
-
-
 class Known:
     """Facts of one connection; all of them hold inside a transaction once ``refresh`` was called in it.
 
     ``last`` is the newest entry's ``seq``, -1 if it must be asked for. ``keys`` are by scoped name, ``opened``
-    (actions as they were opened, nothing settled since) by id. ``met`` are keys that several sessions know, and
-    ``open`` the ids of what is open on keys where nothing is unknown, both by scoped name. ``covers`` are all rows of
-    that table, None if they must be asked for. ``crowds`` and ``bodies``, by action, hold what never changes, so they
-    outlast others' commits. All are bounded.
+    (actions as they were opened, nothing settled since) by id. ``covers`` are all rows of that table, None if they
+    must be asked for. ``crowds`` hold what never changes, so they outlast others' commits. All are bounded.
     """
 
-    __slots__ = ("_calm", "_version", "_wholes", "bodies", "covers", "crowds", "keys", "last", "met", "open", "opened")
+    __slots__ = ("_calm", "_version", "_wholes", "covers", "crowds", "keys", "last", "opened")
 
     def __init__(self) -> None:
         self._version = -1
         self.crowds = Crowds()
-        self.bodies: dict[int, bytes] = {}
         self._forget_facts()
 
     def forget(self) -> None:
         """Forgets everything."""
         self.crowds.forget()
-        self.bodies.clear()
         self._forget_facts()
 
     def _forget_facts(self) -> None:
@@ -131,8 +71,6 @@ class Known:
         self._wholes: set[str] = set()
         """Keys of which a facet is among ``keys``."""
         self.opened: dict[int, Action] = {}
-        self.met: dict[str, Met] = {}
-        self.open: dict[str, list[int]] = {}
         self.covers: set[str] | None = None
         self._calm = 0
 
@@ -169,31 +107,6 @@ class Known:
             self._wholes.clear()
         else:
             self.keys.pop(name, None)
-
-    def add_met(self, name: str, met: Met) -> Met:
-        """Note what sessions know of a key."""
-        if len(self.met) >= MOST_MET:
-            self.met.clear()
-        self.met[name] = met
-        return met
-
-    def touch(self, name: str, session: str) -> None:
-        """Note that a session's mark on a key, or its newest action there, is about to change."""
-        met = self.met.get(name)
-        if met is not None:
-            met.dirty.add(session)
-
-    def add_open(self, name: str, ids: list[int]) -> None:
-        """Note what is open on a key, and that a crowd knows until when."""
-        if len(self.open) >= MOST_MET:
-            self.open.clear()
-        self.open[name] = ids
-
-    def end(self, name: str, id: int) -> None:
-        """Note that an action is not open on a key any more, if it was."""
-        ids = self.open.get(name)
-        if ids is not None and id in ids:
-            ids.remove(id)
 
     def add_cover(self, name: str) -> None:
         """Notes a cover that was not in use before. Keys that it covers are no longer somebody's alone."""

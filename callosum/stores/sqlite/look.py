@@ -34,7 +34,7 @@ from callosum.model import (
     View,
 )
 from callosum.stores.base import Clock, Probe
-from callosum.stores.crowd import BOUND, Asker, Crowd, Stamp, Stamps
+from callosum.stores.crowd import Asker, Crowd, Stamp
 from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.records import REMEMBERED, TAKEN_BACK
 from callosum.stores.rows import (
@@ -52,7 +52,7 @@ from callosum.stores.rows import (
     wanted,
 )
 from callosum.stores.sqlite.connection import Execute
-from callosum.stores.sqlite.known import MOST_BODIES, Alone, Known, Met
+from callosum.stores.sqlite.known import Alone, Known
 from callosum.stores.view import Fetched, chain, counts, key_view, meant
 
 CROWD: Final = 16
@@ -69,10 +69,6 @@ _LIST: Final = (
 _CLOSED: Final = "and not exists (select 1 from live l where l.key = m.key and l.open = 1 and l.id = m.acted) "
 # By whether what is open is left out.
 _KEY: Final = tuple(f"{_LIST.format(closed)} limit {CROWD + 1}" for closed in ("", _CLOSED))
-_ROW: Final = (
-    f"select {MARK}, {ACTION}, m.changed from mark m left join journal j on j.seq = m.acted {_CLOSED}"
-    "where m.key = ? and m.session = ?"
-)
 # Sessions that only looked stand last, so that an answer with room left has all there are.
 _CROWD: Final = tuple(
     f"{_LIST.format(closed)} and m.crowd = 1 order by m.changed desc limit ?3" for closed in ("", _CLOSED)
@@ -170,8 +166,7 @@ class Look(Struct, gc=False):
 
     ``crowded``: those of them that many sessions know. ``fresh``: the session need not be noted again.
     ``overtaken``: whether somebody changed a key of the action that was found after it began, so that the order
-    of changes must be corrected at its end; None if nobody has looked. ``by_sort``: what is open is held by sort, for
-    ``asker``. ``stamped``: the ids of the stamps that were read last, and these.
+    of changes must be corrected at its end; None if nobody has looked.
     """
 
     execute: Execute
@@ -184,10 +179,6 @@ class Look(Struct, gc=False):
     crowded: tuple[str, ...] = ()
     fresh: bool = True
     overtaken: bool | None = None
-    by_sort: bool = False
-    now: int = 0
-    ancestors: tuple[str, ...] = ()
-    waiting: tuple[str, ...] = ()
     asker: Asker | None = None
     stamped: tuple[str, list[Stamp]] = ("", [])
 
@@ -220,8 +211,8 @@ class Look(Struct, gc=False):
             covering = self._covering(covers)
         ancestors = self._chain(parent, "parent") if parent else ()
         waiting = self._wanted(now) if scope.waits else ()
-        self.by_sort = scope.asks is not None and scope.live
-        self.now, self.ancestors, self.waiting = now, ancestors, waiting
+        if live and scope.asks is not None:
+            self.asker = Asker(me, scope.asks, now, ancestors, waiting, self.probe)
         places: list[KeyView] = []
         met: list[int] = []
         for key, name in zip(scope.keys, names, strict=True):
@@ -255,15 +246,7 @@ class Look(Struct, gc=False):
         )
 
     def _bodies(self, ids: Sequence[int]) -> dict[int, bytes]:
-        bodies = self.known.bodies
-        missing = [id for id in ids if id not in bodies]
-        if missing:
-            if len(bodies) > MOST_BODIES:
-                bodies.clear()
-                missing = list(ids)
-            for id, body in self.execute(BODIES, (as_json(missing),)).fetchall():
-                bodies[id] = body.encode()
-        return {id: bodies[id] for id in ids if id in bodies}
+        return {id: body.encode() for id, body in self.execute(BODIES, (as_json(ids),)).fetchall()}
 
     def _prelude(self, covers: Sequence[str], asked: Sequence[str]) -> Sequence[Any]:
         """Asks for the earlier entry of this call and for what is mostly empty, in one statement.
@@ -308,14 +291,13 @@ class Look(Struct, gc=False):
         if "|" in name and (whole := name[: name.index("|")]) not in related and (live or self._is_marked(whole)):
             related.append(whole)
         me, shown = self.scope.session, key.name
-        rows, mine, alone = self._rows(name, key.mode)
+        rows, mine = self._rows(name, key.mode)
         is_tree = name[-1] == "/"
-        alone = alone and not (related or is_tree)
-        if alone:
+        if not (rows or related or is_tree):
             self.known.add_key(name, alone_of(me, mine))
         mark = mark_of(mine) if mine is not None else NO_MARK
         acted = mine[MARK_WIDTH - 1] if mine is not None else None
-        if alone and not (live or predecessors):
+        if not (rows or related or is_tree or live or predecessors):
             return KeyView(key, mark, (), (), own_of(me, acted) if acted is not None else None)
         if self.fetched is _NOTHING_YET:
             self.fetched = Fetched({}, {}, predecessors)
@@ -323,8 +305,8 @@ class Look(Struct, gc=False):
         if mine is not None:
             fetched.marks[shown, me] = mark
         crowd = self._live(name, shown) if live and self.scope.live else None
-        if rows or crowd is not None:
-            self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode, crowd, self.known.met.get(name))
+        if rows:
+            self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode, crowd)
         for predecessor in predecessors:
             row = self.execute(_OWN, (name, predecessor)).fetchone()
             if row is not None:
@@ -334,37 +316,21 @@ class Look(Struct, gc=False):
             self._relatives(key, name, related)
         if acted is not None and acted not in fetched.acts.get(shown, ()):
             own = own_of(me, acted)
-            if mine[MARK_WIDTH] is not None:
-                own = action_of(mine, MARK_WIDTH, shown, self.probe)
-            elif fetched.acts or fetched.more:
+            if fetched.acts or fetched.more:
                 own = self._own(acted, shown) or own
             fetched.on(shown)[acted] = own
         return None
 
-    def _rows(self, name: str, mode: Mode) -> tuple[list[Any], Any, bool]:
-        """The marks of the others on a key, newest change first, as far as they can matter; and this session's.
-
-        Last whether it is the only one that has a mark there.
-        """
+    def _rows(self, name: str, mode: Mode) -> tuple[list[Any], Any]:
+        """The marks of the others on a key, newest change first, as far as they can matter; and this session's."""
         me = self.scope.session
-        met = self.known.met.get(name) if self.by_sort else None
-        if met is not None:
-            for session in met.dirty:
-                met.read(session, self.execute(_ROW, (name, session)).fetchone())
-            met.dirty.clear()
-            if len(met.rows) <= CROWD:
-                most = LATEST if self._all_matter(mode) else _FEW + 1
-                return met.closed(me, most), met.rows.get(me), met.is_alone(me)
-            del self.known.met[name]
-        rows = self.execute(_KEY[self.by_sort], (name, me)).fetchall()
+        rows = self.execute(_KEY[self.asker is not None], (name, me)).fetchall()
         if not rows:
-            return rows, None, True
+            return rows, None
         if len(rows) == 1:
-            return ([], rows[0], True) if rows[0][0] == me else (rows, None, False)
+            return ([], rows[0]) if rows[0][0] == me else (rows, None)
         if len(rows) > CROWD or rows[0][0] == "":
-            return *self._of_a_crowd(name, mode, known=rows[0][0] == ""), False
-        if self.by_sort:
-            self.known.add_met(name, Met(rows, me))
+            return self._of_a_crowd(name, mode, known=rows[0][0] == "")
         rows.sort(key=_changed, reverse=True)
         mine = None
         for place, row in enumerate(rows):
@@ -373,7 +339,7 @@ class Look(Struct, gc=False):
                 break
         if len(rows) > _FEW and rows[_FEW][MARK_WIDTH - 1] is not None and not self._all_matter(mode):
             del rows[_FEW + 1 :]
-        return rows, mine, False
+        return rows, mine
 
     def _of_a_crowd(self, name: str, mode: Mode, *, known: bool) -> tuple[list[Any], Any]:
         """The same for a key with many sessions, which has its marks in an index by their change.
@@ -387,7 +353,7 @@ class Look(Struct, gc=False):
         self.crowded = (*self.crowded, name)
         mine = self.execute(_OWN, (name, me)).fetchone()
         most = LATEST if self._all_matter(mode) else _FEW + 1
-        rows = self.execute(_CROWD[self.by_sort], (name, me, most + 1)).fetchall()
+        rows = self.execute(_CROWD[self.asker is not None], (name, me, most + 1)).fetchall()
         return [row for row in rows if row[0] != me], mine
 
     def _is_marked(self, name: str) -> bool:
@@ -409,10 +375,10 @@ class Look(Struct, gc=False):
                     below.append((other, name + "}"))
                 continue
             shown = bare(other, space)
-            rows, mine, _ = self._rows(other, Mode.WRITE)
+            rows, mine = self._rows(other, Mode.WRITE)
             crowd = self._live(other, shown) if scope.live else None
-            if rows or crowd is not None:
-                self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode, crowd, self.known.met.get(other))
+            if rows:
+                self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode, crowd)
             if mine is not None:
                 fetched.marks[shown, me] = mark_of(mine)
         for low, high in below:
@@ -437,24 +403,15 @@ class Look(Struct, gc=False):
 
     def _live(self, name: str, shown: str) -> Crowd | None:
         """Fetches what is live on a key; returns what is open there, if that is held by sort."""
-        asks, asker = self.scope.asks, self.asker
-        if asks is None:
+        asker = self.asker
+        if asker is None:
             self._add_live(self.execute(_LIVE, (name,)).fetchall(), shown)
             return None
-        known = self.known.open.get(name)
-        stamps: Stamps = _no_stamps
-        if known is None or len(known) > BOUND:
-            ids, lost = self.execute(_LIVE_IDS, (name,)).fetchone()
-            known, stamps = _numbers(f"[{ids or ''}]"), self._stamps
-            if lost is not None:
-                self._add_live(self.execute(_BY_IDS, (f"[{lost}]",)).fetchall(), shown)
-            elif len(known) <= BOUND:  # all of their stamps are read now
-                self.known.add_open(name, known)
-        if not known:
+        ids, lost = self.execute(_LIVE_IDS, (name,)).fetchone()
+        if lost is not None:
+            self._add_live(self.execute(_BY_IDS, (f"[{lost}]",)).fetchall(), shown)
+        if ids is None:
             return None
-        if asker is None:
-            me = self.scope.session
-            asker = self.asker = Asker(me, asks, self.now, self.ancestors, self.waiting, self.probe)
         crowds = self.known.crowds
         crowd = crowds.take(name)
 
@@ -464,7 +421,7 @@ class Look(Struct, gc=False):
                 crowd.note(row[0], before_of(row[10], shown))
             return [action_of(row, 0, shown, self.probe) for row in rows]
 
-        found, more = crowd.view(asker, known.copy(), fetch, stamps)
+        found, more = crowd.view(asker, _numbers(f"[{ids}]"), fetch, self._stamps)
         crowds.keep(name, crowd)
         for action in found:
             self.fetched.add(self._with_params(action))
@@ -498,34 +455,20 @@ class Look(Struct, gc=False):
         row = self.execute("select value from meta where name = ?", (f"params:{action.id}",)).fetchone()
         return replace(action, answer=row[0]) if row else action
 
-    def _add(
-        self,
-        rows: Sequence[Any],
-        at: int,
-        shown: str,
-        asking: Mode,
-        crowd: Crowd | None = None,
-        met: Met | None = None,
-    ) -> None:
+    def _add(self, rows: Sequence[Any], at: int, shown: str, asking: Mode, crowd: Crowd | None = None) -> None:
         """Adds each session's newest action, and behind it the newest that counts, if that is an older one.
 
-        The columns of an action begin at ``at``; those of one that is in the ``crowd`` are empty. ``met`` are the
-        actions of the rows that were read before.
+        The columns of an action begin at ``at``; those of one that is in the ``crowd`` are empty.
         """
         floor = self.scope.floor if asking is not Mode.READ else 0
         closed = [row for row in rows if row[at] is not None]
         if closed:
-            on, acts = self.fetched.on(shown), {} if met is None else met.acts
+            on = self.fetched.on(shown)
             for row in closed:
-                action = acts.get(row[at])
-                if action is None:
-                    action = acts[row[at]] = action_of(row, at, shown, self.probe)
-                on[row[at]] = action
+                action = on[row[at]] = action_of(row, at, shown, self.probe)
                 if floor and not counts(action, asking, floor):
                     self._walk(on, before_of(row[at + 10], shown), shown, asking)
         if floor and crowd is not None and crowd.before:
-            if met is not None:
-                rows = [row for row in met.newest() if row[0] != self.scope.session][:LATEST]
             for id in [row[at - 1] for row in rows if row[at - 1] in crowd.before]:
                 if not counts(crowd[id], asking, floor):
                     self._walk(self.fetched.on(shown), crowd.before[id], shown, asking)
@@ -694,11 +637,6 @@ class Look(Struct, gc=False):
         ).fetchall()
         action = meant((action_of(row, 0, "", self.probe) for row in rows), find)
         return action.id if action is not None else None
-
-
-def _no_stamps(_: Sequence[int]) -> list[Stamp]:
-    """Return no stamps: a crowd knows them all."""
-    return []
 
 
 def alone_of(session: str, mine: Any) -> Alone:
