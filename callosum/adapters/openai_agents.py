@@ -1,12 +1,12 @@
-"""OpenAI Agents SDK: ``gate_agent`` for one agent and whom it hands off to, ``install`` for every agent of the process.
+"""OpenAI Agents SDK: ``gate_agent`` gates one agent and its handoffs, ``install`` every agent of the process.
 
 ::
 
     agent = gate_agent(Agent(name="mira", tools=[send_email]), gate)
     install(gate)
 
-Function tools, those of MCP servers and agents as tools are gated, and shells and patches that this process runs
-(``ShellTool``, ``LocalShellTool``, ``ApplyPatchTool``). What runs at OpenAI (hosted tools) is not seen.
+The gate decides on function tools, MCP tools, agents used as tools, and the shell and patch tools of this process
+(``ShellTool``, ``LocalShellTool``, ``ApplyPatchTool``). It does not see hosted tools, which run at OpenAI.
 
 The session is ``RunConfig(group_id=...)``. A refusal is the tool's output: the sentence, and nothing around it.
 """

@@ -54,14 +54,14 @@ def events(  # noqa: PLR0917  typer names them all
 ) -> None:
     """Show what happens as events, oldest first; exit code 1 if nothing fits.
 
-    What was: tool.*, safety.* and lease.* from the journal, all others from
-    the daily log in the state folder, which goes back seven days.
-    With --url: what the newest 1000 entries of that server's journal tell,
-    which is tool.*, safety.* and lease.* alone.
+    Past events: tool.*, safety.* and lease.* come from the journal, all
+    others from the daily log in the state folder, which keeps seven days.
+    With --url they come from the newest 1000 entries of that server's
+    journal, which has tool.*, safety.* and lease.* only.
 
-    What comes, with --follow: all events, from the server of the state
-    folder; without one the journal's three alone.
-    Where a connection is lost it goes on after the last event.
+    --follow also shows new events: all of them while the state folder has a
+    server, else tool.*, safety.* and lease.* only. After a lost connection
+    the list continues behind the last event.
     """
     from msgspec.structs import replace
 

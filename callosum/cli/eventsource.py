@@ -1,9 +1,9 @@
-"""Where ``callosum events`` has its events from: what was, and what comes.
+"""Read the events that ``callosum events`` shows: past ones, and new ones with ``--follow``.
 
-What was: ``tool.*``, ``safety.*`` and ``lease.*`` from the journal, whose entries stand for them; all others from the
+Past events: ``tool.*``, ``safety.*`` and ``lease.*`` are made from the journal's entries, all others are read from the
 daily log.
-What comes: the stream of a server, where one runs, else the journal. Both have one order, so that the one goes on
-where the other was when a server comes or goes.
+New events: a server's stream if one runs, else the journal. Both number their events alike, so either source can
+continue after the last event of the other when a server starts or stops.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _LOOK_EVERY: Final = 0.5
 """A server of this machine that is gone is looked for so often, in seconds."""
 _BLOCK: Final = 65_536
 _LONGEST: Final = 16_000_000
-"""A line of the log that is longer, in bytes, is none."""
+"""Bytes of the longest line of a log that is read."""
 _DAY: Final = re.compile(r"(\d{4}-\d\d-\d\d)\.log\.md")
 
 
@@ -158,7 +158,7 @@ def _logged(folder: Path, wanted: Wanted, *, newest: bool) -> Iterator[Seen]:
 
 
 def _read(line: bytes, day: str) -> Seen | None:
-    """A line ``HH:MM:SS | type | {json}`` of a day's log, its time as ``at``; None for what is none."""
+    """Parse a line ``HH:MM:SS | type | {json}`` of a day's log; ``at`` is its time. Return None if it is malformed."""
     clock, _, rest = line.partition(b" | ")
     name, _, payload = rest.partition(b" | ")
     type = name.decode("utf-8", "replace")
@@ -365,7 +365,7 @@ class _Source:
 
 
 def _seen(type: str, text: str) -> Seen | None:
-    """An event of the stream; None for one that is none."""
+    """Parse an event of the stream. Return None if it is malformed."""
     try:
         payload = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

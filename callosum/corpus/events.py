@@ -105,8 +105,13 @@ class CorpusEvent(Struct, frozen=True, gc=False, kw_only=True, rename="camel", o
     ] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Puts the class into the catalogue. Raises ``TypeError`` for a name that cannot be used."""
+        """Puts the class into the catalogue. Raises ``TypeError`` for a name that cannot be used.
+
+        A class whose name begins with ``_`` only has the fields of several events.
+        """
         super().__init_subclass__(**options)
+        if cls.__name__.startswith("_"):
+            return
         name = cls.__dict__.get("dotted", "")
         if not _NAME.fullmatch(name):
             raise TypeError(f"{cls.__name__}.dotted: expected a name like 'tool.completed', got {name!r}")
@@ -348,24 +353,23 @@ class SafetyBlocked(CorpusEvent, frozen=True):
     ] = None
 
 
-class SafetyApproved(CorpusEvent, frozen=True):
+class _PersonAnswered(CorpusEvent, frozen=True):
+    tool_name: ToolName
+    channel_id: Channel
+
+
+class SafetyApproved(_PersonAnswered, frozen=True):
     """A person agreed to a call."""
 
     dotted: ClassVar[str] = "safety.approved"
     region: ClassVar[str] = "Amygdala"
 
-    tool_name: ToolName
-    channel_id: Channel
 
-
-class SafetyDenied(CorpusEvent, frozen=True):
+class SafetyDenied(_PersonAnswered, frozen=True):
     """A person refused a call."""
 
     dotted: ClassVar[str] = "safety.denied"
     region: ClassVar[str] = "Amygdala"
-
-    tool_name: ToolName
-    channel_id: Channel
 
 
 # --- leases: beside the events of the seed --------------------------------------------------------------
@@ -384,24 +388,23 @@ class LeaseTaken(CorpusEvent, frozen=True):
     tool_name: ToolName
 
 
-class LeaseReleased(CorpusEvent, frozen=True):
+class _LeaseEnded(CorpusEvent, frozen=True):
+    context_keys: Keys
+    tool_name: ToolName
+
+
+class LeaseReleased(_LeaseEnded, frozen=True):
     """A lease was given back: its call came to its end, or it was released."""
 
     dotted: ClassVar[str] = "lease.released"
     region: ClassVar[str] = "Amygdala"
 
-    context_keys: Keys
-    tool_name: ToolName
 
-
-class LeaseExpired(CorpusEvent, frozen=True):
+class LeaseExpired(_LeaseEnded, frozen=True):
     """A lease ran out, or its process died: nobody knows how its call ended."""
 
     dotted: ClassVar[str] = "lease.expired"
     region: ClassVar[str] = "Amygdala"
-
-    context_keys: Keys
-    tool_name: ToolName
 
 
 # --- tasks: guarded runs of a tool, with their attempts -------------------------------------------------

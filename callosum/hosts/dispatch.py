@@ -461,7 +461,7 @@ class Dispatcher:
 
 
 def brief_for(brain: Brain, told: Wondering) -> Brief:
-    """Return what an actor is told of the others, and of itself if it forgot."""
+    """Return an actor's brief. After a compaction it also lists the actor's own open actions and commitments."""
     actor = told.actor
     return brain.brief(
         actor.instance,

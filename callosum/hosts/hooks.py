@@ -12,24 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from callosum.corpus.events import LlmToken
-from callosum.hosts import typed
+from callosum.hosts import told, typed
 from callosum.hosts.payload import before_of, fitting, kept, name_at, name_if, params_at, prompted, reason_of, rest_of
-from callosum.hosts.told import (
-    Actor,
-    After,
-    Answer,
-    Answered,
-    Changed,
-    Closed,
-    Emitted,
-    Ended,
-    Heard,
-    Place,
-    Refused,
-    Settled,
-    Told,
-    Wondering,
-)
+from callosum.hosts.told import Actor, Answer, Place, Told
 from callosum.model import MAX_SUMMARY, Call, Outcome
 from callosum.redact import redact_text, said
 from callosum.wire import MAX_PATH
@@ -141,7 +126,7 @@ class Hooks:
             params = params_at(payload, "tool_input")
             command = params.get("command")
             if isinstance(command, str) and typed.waits(command):
-                return (Refused(actor, self.host.shell, params, _UNSEEN),)
+                return (told.Refused(actor, self.host.shell, params, _UNSEEN),)
         call_id = name_at(payload, "tool_use_id") if self.host.has_call_ids else None
         return (before_of(payload, actor, call_id),)
 
@@ -149,9 +134,9 @@ class Hooks:
         """A call came back."""
         return (self.came_back(payload, actor, Outcome.DONE),)
 
-    def came_back(self, payload: Payload, actor: Actor, outcome: Outcome, background: str = "") -> After:
+    def came_back(self, payload: Payload, actor: Actor, outcome: Outcome, background: str = "") -> told.After:
         """Return what a call came back with."""
-        return After(
+        return told.After(
             actor=actor,
             tool=name_at(payload, "tool_name"),
             params=params_at(payload, "tool_input"),
@@ -177,7 +162,7 @@ class Hooks:
         """The host denied a call by itself, without a dialog: it never runs."""
         id = name_if(payload, "tool_use_id")
         heard = self.heard(payload, actor)
-        return heard if id is None else (Closed(actor, (id,), Outcome.CANCELLED), *heard)
+        return heard if id is None else (told.Closed(actor, (id,), Outcome.CANCELLED), *heard)
 
     def prompt(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """Somebody says something to the session."""
@@ -185,33 +170,33 @@ class Hooks:
 
     def start(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """A session or a sub-agent begins."""
-        return *self.heard(payload, actor), Wondering(actor, forgot=payload.get("source") == "compact")
+        return *self.heard(payload, actor), told.Wondering(actor, forgot=payload.get("source") == "compact")
 
     def stop(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """A turn is through: what failed in it, or was denied, may have no report."""
         answer = payload.get(self.host.answer_field)
-        answered = (Answered(actor, said(answer, MAX_SUMMARY)),) if isinstance(answer, str) and answer else ()
-        return Settled(actor, but=self._may_run_on), *answered
+        answered = (told.Answered(actor, said(answer, MAX_SUMMARY)),) if isinstance(answer, str) and answer else ()
+        return told.Settled(actor, but=self._may_run_on), *answered
 
     def child_stop(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """A sub-agent has ended, or a turn was broken off."""
         agent = name_if(payload, "agent_id")
-        ended = () if agent is None else (Ended(self.parent(payload, actor), agent, Outcome.DONE),)
-        return Settled(actor), *ended, *self.heard(payload, actor)
+        ended = () if agent is None else (told.Ended(self.parent(payload, actor), agent, Outcome.DONE),)
+        return told.Settled(actor), *ended, *self.heard(payload, actor)
 
     def end(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """The session has ended."""
-        heard = Heard(
+        heard = told.Heard(
             actor=actor,
             what=name_at(payload, "hook_event_name"),
             details=rest_of(payload, self._noise),
             ends=True,
         )
-        return Settled(actor, all=True), heard
+        return told.Settled(actor, all=True), heard
 
     def settings(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """Changed settings are about to take effect."""
-        return (Changed(actor, str(payload.get("file_path") or "")),)
+        return (told.Changed(actor, str(payload.get("file_path") or "")),)
 
     def said(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """The model says something: a piece of its answer is shown."""
@@ -219,11 +204,13 @@ class Hooks:
         if not isinstance(delta, str) or not delta:
             return ()
         piece = redact_text(delta[:_LONGEST_PIECE])
-        return (Emitted(LlmToken(piece, instance=actor.name, namespace=actor.namespace)),)
+        return (told.Emitted(LlmToken(piece, instance=actor.name, namespace=actor.namespace)),)
 
     def heard(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """Whatever else is journalled alone."""
-        return (Heard(actor=actor, what=name_at(payload, "hook_event_name"), details=rest_of(payload, self._noise)),)
+        return (
+            told.Heard(actor=actor, what=name_at(payload, "hook_event_name"), details=rest_of(payload, self._noise)),
+        )
 
     @property
     def _may_run_on(self) -> str:

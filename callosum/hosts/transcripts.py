@@ -1,6 +1,6 @@
 """Read what hosts' transcripts say of models: answers, errors and compactions, as events of the corpus.
 
-No hook tells of these. Each event of a session's hooks wakes a thread, which reads what its transcript has got since::
+No hook reports these. Each event of a session's hooks wakes a thread, which reads what its transcript has got since::
 
     hook event ── look ──> sessions that are due ── thread ──> new lines ── the host's Reader ──> corpus
 
@@ -74,7 +74,7 @@ class Reader(Protocol):
     """Who serves the model, "" as long as that is not known."""
 
     def read(self, line: bytes) -> Iterable[CorpusEvent]:
-        """Return what a line says. Raises ``msgspec.DecodeError`` for one that is none."""
+        """Return what a line says. Raises ``msgspec.DecodeError`` for a malformed line."""
         ...
 
 

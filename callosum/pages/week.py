@@ -19,7 +19,7 @@ from callosum.pages.pending import HINT, Pending
 
 _SHOWN: Final = 25
 _PURPOSES: Final = 5_000
-"""Of so many purposes of sessions it is counted what came of them."""
+"""Most purposes of sessions whose acts are counted."""
 _DAYS: Final = 7
 _SUMMARY: Final = re.compile(r"[A-Za-z0-9 ,.:]{1,200}")
 """The line of totals on a day's page; a line that is anything else is not taken over."""

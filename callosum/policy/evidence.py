@@ -253,7 +253,7 @@ class Many(Struct, frozen=True, gc=False):
 
 
 def gather_more(asking: Asking, view: View, evidence: Sequence[Evidence], waiter: int = 0) -> list[Many]:
-    """Return the evidence of the actions that a view holds by sort, as far as ``evidence`` has not got it."""
+    """Return the evidence of the actions that a view holds by sort, without what ``evidence`` already has."""
     found: list[Many] = []
     counted: dict[tuple[Kind, int], set[int]] = {}
     for item, more in _of_each_sort(asking, view, waiter):
@@ -272,7 +272,7 @@ def gather_more(asking: Asking, view: View, evidence: Sequence[Evidence], waiter
 
 
 def _of_each_sort(asking: Asking, view: View, waiter: int) -> Iterator[tuple[Evidence, More]]:
-    """Yield the evidence of the action that stands for each sort, with that sort."""
+    """Yield each sort with the evidence of the action that represents it."""
     bare = [replace(place, live=(), latest=(), stale=(), more=()) for place in view.keys]
     sorts = {(more.action.id, number): more for number, place in enumerate(view.keys) for more in place.more}
     keys = list(bare)

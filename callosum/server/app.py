@@ -107,7 +107,7 @@ class Service:
         brain: Brain,
         transcripts: Transcripts | None = None,
     ) -> None:
-        """``transcripts`` reads those of this machine's hosts; None: they are not read."""
+        """``transcripts`` reads the transcripts of this machine's hosts; with None nobody does."""
         self.served = served
         self.transcripts = transcripts
         self.brain = brain

@@ -56,6 +56,13 @@ def page(*entries: Entry, so_far: bool = False) -> str:
     return day.page(so_far=so_far)
 
 
+def recent(instance: str, tool: str, key: str) -> dict[str, object]:
+    """A conflict as an entry's body has it."""
+    return {
+        "kind": "recent", "instance": instance, "tool": tool, "tier": 2, "key": key, "id": 1, "state": "done", "age": 3,
+    }  # fmt: skip
+
+
 def listed(text: str) -> list[str]:
     return [line for line in text.splitlines() if re.match(r"- \d\d:\d\d ", line)]
 
@@ -91,7 +98,7 @@ def test_a_secret_in_a_name_is_not_shown() -> None:
 def test_no_hostile_text_makes_a_line_or_a_head_of_its_own(text: str) -> None:
     bad = call(
         NINE, text or "x", text or "x", key=text or "x", verdict=Verdict.CONFIRM, namespace=text or "x", rule=text,
-        body={"conflicts": [{"kind": "recent", "instance": text, "tool": text, "tier": 2, "key": text, "id": 1, "state": "done", "age": 3}]},
+        body={"conflicts": [recent(text, text, text)]},
     )  # fmt: skip
     failing = call(NINE + 1, text or "x", tier=3)
     plain = page(call(NINE, "x", "x", verdict=Verdict.CONFIRM, rule="x"), call(NINE + 1, "x", tier=3))
@@ -251,17 +258,7 @@ def test_what_a_person_asked_for_stands_before_what_was_done() -> None:
 
 
 def test_a_page_claims_no_warning_that_the_session_never_read() -> None:
-    conflict = {
-        "kind": "recent",
-        "instance": "doug",
-        "tool": "t",
-        "tier": 2,
-        "key": "k",
-        "id": 1,
-        "state": "done",
-        "age": 3,
-    }
-    seen = {"conflicts": [conflict]}
+    seen = {"conflicts": [recent("doug", "t", "k")]}
     assert "doug" not in page(call(NINE, tier=3, body=seen))
     assert "warned: `doug`" in page(call(NINE, tier=3, verdict=Verdict.WARN, body={**seen, "warning": "doug acted"}))
 
@@ -371,21 +368,17 @@ def test_an_open_lease_of_an_earlier_day_is_not_counted_twice() -> None:
 
 def test_a_digest_counts_sessions_tools_keys_and_conflicts() -> None:
     week = Week(monday_of(DAY))
-    conflict = {
-        "kind": "recent",
-        "instance": "doug",
-        "tool": "t",
-        "tier": 2,
-        "key": "k",
-        "id": 1,
-        "state": "done",
-        "age": 3,
-    }
     for n in range(3):
         week.add(call(NINE + n, "mira"))
     week.add(
         call(
-            NINE + 5, "doug", "email", 3, "email:a@example.com", verdict=Verdict.CONFIRM, body={"conflicts": [conflict]}
+            NINE + 5,
+            "doug",
+            "email",
+            3,
+            "email:a@example.com",
+            verdict=Verdict.CONFIRM,
+            body={"conflicts": [recent("doug", "t", "k")]},
         )
     )
     week.add(call(start_of(monday_of(DAY)) - 1, "before"))

@@ -1,7 +1,8 @@
-"""What a transcript of Claude Code says of models.
+"""Read what a transcript of Claude Code says of models.
 
-A model's answer is a line a block of content, each with the usage of the whole; so an answer is told once, by its id.
-What failed and is tried again is a line of its own; what was given up stands in place of an answer.
+An answer of a model takes one line per block of its content, and each line has the usage of the whole answer. The
+reader reports an answer once, by its id. A failed request that Claude Code repeats has a line of its own; a failed
+request that it gave up is written as an answer.
 """
 
 from __future__ import annotations

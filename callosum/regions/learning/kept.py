@@ -30,7 +30,7 @@ Sort = tuple[Group, frozenset[Kind]]
 
 
 class Record(Struct, omit_defaults=True):
-    """What is known of one sort of pause. ``told``: that it is always confirmed was told."""
+    """Counts of one sort of pause. ``told``: ``preference.learned`` was emitted for it."""
 
     rule: str
     tool: str
