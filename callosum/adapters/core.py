@@ -4,6 +4,15 @@ An adapter says what its framework tells of a call, and how an answer is said in
 ``Adapter.run`` (or ``arun``) takes it through the gate. Around the tool stands ``callosum.guard``: the lease is
 renewed, the outcome reported, and without a gate tiers 3 and 4 do not run.
 
+What an adapter offers takes ``**options: Unpack[Options]`` and hands them to ``Adapter``, after ``host_approvals``
+where its framework can ask a person. Where the framework has a seam that covers every agent of the process, the module
+has::
+
+    def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]: ...
+
+which gates that seam, replaces the gate of an earlier ``install``, and returns the function that takes its own gate
+away (it does nothing once another ``install`` has replaced that gate). ``callosum.adapters.install`` calls it.
+
 Nothing here imports a framework.
 """
 
@@ -12,10 +21,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from types import TracebackType
+from typing import Any, ClassVar, Final, Generic, TypedDict, TypeVar, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,6 +45,22 @@ V = TypeVar("V")
 
 Session = str | Callable[[], str | None] | None
 """A session's name, or a function that is asked for it at each call."""
+
+
+class Options(TypedDict, total=False):
+    """What every adapter takes beside its gate.
+
+    ``instance`` is the agent (default ``agent``). ``session`` names the session or is asked for it; without it the
+    framework's thread or conversation is the session, else the session of the call that this one is made in, else the
+    process. ``namespace`` is who shares a memory. ``wait`` is how many seconds a call waits in line for what others
+    hold.
+    """
+
+    instance: str
+    session: Session
+    namespace: str
+    wait: float
+
 
 _KEPT: Final = 256
 """Results that an adapter keeps for calls that come again, and refusals for calls that confirm them."""
@@ -116,25 +142,14 @@ class Attempt(Generic[R]):
 
 
 class Adapter:
-    """One program's calls on their way through ``gate``.
+    """One program's calls on their way through ``gate``; ``options`` are those of ``Options``."""
 
-    ``instance`` is the agent (default ``agent``). ``session`` names the session or is asked for it; without it the
-    framework's thread or conversation is the session, else the session of the call that this one is made in, else the
-    process. ``namespace`` is who shares a memory. ``wait`` is how many seconds a call waits in line for what others
-    hold.
-    """
-
-    def __init__(
-        self,
-        gate: Gate,
-        *,
-        instance: str = UNNAMED,
-        session: Session = None,
-        namespace: str = DEFAULT_NAMESPACE,
-        wait: float = 0,
-    ) -> None:
+    def __init__(self, gate: Gate, **options: Unpack[Options]) -> None:
         self.gate = gate
-        self._instance, self._session, self._namespace, self._wait = instance, session, namespace, wait
+        self._instance = options.get("instance", UNNAMED)
+        self._session = options.get("session")
+        self._namespace = options.get("namespace", DEFAULT_NAMESPACE)
+        self._wait = options.get("wait", 0)
         self._kept: OrderedDict[int, Any] = OrderedDict()
         self._told: OrderedDict[str, int] = OrderedDict()
         """The decisions that refused calls, by the calls' identities."""
@@ -174,54 +189,42 @@ class Adapter:
         raised. A call that comes again and was carried out returns what it returned then, or where that is no longer
         known a refusal that says so.
         """
-        call = self.call_of(attempt.seen())
-        with ExitStack() as stack:
-            running = guard(self.gate, call, warned=_later)
-            try:
-                stack.enter_context(running)
-            except CallosumError as no:
-                answer = self._answered(attempt, call, no)
-                if not isinstance(answer, Call):
-                    return answer
-                running = guard(self.gate, answer, warned=_later)
-                try:
-                    stack.enter_context(running)
-                except CallosumError as still:
-                    return self._refused(attempt, answer, still)
-            token = _acting.set((call.instance, call.session or ""))
-            try:
-                result = tool(_params(running))
-            except attempt.interrupts:
-                running.outcome = Outcome.CANCELLED
-                raise
-            finally:
-                _acting.reset(token)
-            return self._finished(attempt, running, result)
+
+        async def called(params: Mapping[str, Any] | None) -> R:
+            return tool(params)
+
+        return _at_once(self._passed(attempt, called, _InThisThread))
 
     async def arun(self, attempt: Attempt[R], tool: Callable[[Mapping[str, Any] | None], Awaitable[R]]) -> R:
         """As ``run``, for a tool that is awaited."""
+        return await self._passed(attempt, tool, lambda running: running)
+
+    async def _passed(
+        self,
+        attempt: Attempt[R],
+        tool: Callable[[Mapping[str, Any] | None], Awaitable[R]],
+        entered: Callable[[guard], AbstractAsyncContextManager[guard]],
+    ) -> R:
         call = self.call_of(attempt.seen())
         async with AsyncExitStack() as stack:
-            running = guard(self.gate, call, warned=_later)
             try:
-                await stack.enter_async_context(running)
+                running = await stack.enter_async_context(entered(guard(self.gate, call, warned=_later)))
             except CallosumError as no:
-                answer = self._answered(attempt, call, no)
-                if not isinstance(answer, Call):
-                    return answer
-                running = guard(self.gate, answer, warned=_later)
+                answered = self._answered(attempt, call, no)
+                if answered is None:
+                    return self._refused(attempt, call, no)
                 try:
-                    await stack.enter_async_context(running)
+                    running = await stack.enter_async_context(entered(guard(self.gate, answered, warned=_later)))
                 except CallosumError as still:
-                    return self._refused(attempt, answer, still)
-            token = _acting.set((call.instance, call.session or ""))
+                    return self._refused(attempt, answered, still)
+            acting = _acting.set((call.instance, call.session or ""))
             try:
-                result = await tool(_params(running))
+                result = await tool(running.decision.params if running.decision is not None else None)
             except attempt.interrupts:
                 running.outcome = Outcome.CANCELLED
                 raise
             finally:
-                _acting.reset(token)
+                _acting.reset(acting)
             return self._finished(attempt, running, result)
 
     async def verdict(self, seen: Seen) -> Verdict | None:
@@ -240,8 +243,8 @@ class Adapter:
         with self._guard:
             return max((self._told[one] for one in read if one in self._told), default=0)
 
-    def _answered(self, attempt: Attempt[R], call: Call, no: CallosumError) -> R | Call:
-        """The refusal; or the call to ask the gate for once more, where the framework has brought a person's yes."""
+    def _answered(self, attempt: Attempt[R], call: Call, no: CallosumError) -> Call | None:
+        """The call to ask the gate for once more, where the framework has brought a person's answer."""
         decision = no.decision if isinstance(no, Blocked) else None
         if decision is not None and decision.verdict is Verdict.ASK:
             agreed = attempt.asked(Refused(str(no), decision))
@@ -249,7 +252,7 @@ class Adapter:
                 answer = self.gate.approve if agreed else self.gate.deny
                 answer(decision.id, by="host", channel=HOST, namespace=self._namespace)
                 return replace(call, call_id=f"{call.call_id or decision.id}:answered")
-        return self._refused(attempt, call, no)
+        return None
 
     def _refused(self, attempt: Attempt[R], call: Call, no: CallosumError) -> R:
         decision = no.decision if isinstance(no, Blocked) else None
@@ -284,8 +287,29 @@ def _put(kept: OrderedDict[K, V], name: K, value: V) -> None:
         kept.popitem(last=False)
 
 
-def _params(running: guard) -> Mapping[str, Any] | None:
-    return running.decision.params if running.decision is not None else None
+class _InThisThread:
+    """Enters and leaves a guard without a worker thread."""
+
+    def __init__(self, running: guard) -> None:
+        self._running = running
+
+    async def __aenter__(self) -> guard:
+        return self._running.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._running.__exit__(kind, error, trace)
+
+
+def _at_once(work: Coroutine[Any, Any, R]) -> R:
+    """Return what a coroutine returns that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as over:
+        returned: R = over.value
+        return returned
+    raise RuntimeError("the coroutine waits")
 
 
 def _later(decision: Decision) -> None:

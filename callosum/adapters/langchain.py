@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Any, ClassVar, TypeAlias, TypedDict
+from typing import Any, ClassVar, TypeAlias, TypedDict, Unpack
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -24,10 +24,8 @@ from langchain_core.tools import BaseTool  # noqa: TC002 - the same
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command, interrupt
 
-from callosum.adapters.core import Adapter, Attempt, Refused, Seen, Session, identity_of
+from callosum.adapters.core import Adapter, Attempt, Options, Refused, Seen, identity_of
 from callosum.gate import Gate
-from callosum.guards import UNNAMED
-from callosum.model import DEFAULT_NAMESPACE
 
 Result: TypeAlias = ToolMessage | Command[Any]
 _LOOKED_BACK = 40
@@ -45,23 +43,14 @@ class Wrappers(TypedDict):
 class CallosumMiddleware(AgentMiddleware):  # type: ignore[misc]  # the framework is not looked into
     """Puts the gate around every tool of an agent; sync and async, streaming and parallel calls alike.
 
-    ``instance``, ``session`` (a name, or a function), ``namespace`` and ``wait`` are as in
-    ``callosum.adapters.core.Adapter``. ``host_approvals``: a call that a person must decide interrupts the graph;
-    ``Command(resume=True)`` is the yes. The gate must have been told the same, else an approval raises ``ConfigError``.
+    The options are those of ``callosum.adapters.core.Options``. ``host_approvals``: a call that a person must decide
+    interrupts the graph; ``Command(resume=True)`` is the yes. The gate must have been told the same, else an approval
+    raises ``ConfigError``.
     """
 
-    def __init__(
-        self,
-        gate: Gate,
-        *,
-        instance: str = UNNAMED,
-        session: Session = None,
-        namespace: str = DEFAULT_NAMESPACE,
-        wait: float = 0,
-        host_approvals: bool = False,
-    ) -> None:
+    def __init__(self, gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> None:
         super().__init__()
-        self._adapter = Adapter(gate, instance=instance, session=session, namespace=namespace, wait=wait)
+        self._adapter = Adapter(gate, **options)
         self._host_approvals = host_approvals
         self._schemas: WeakKeyDictionary[BaseTool, Mapping[str, Any] | None] = WeakKeyDictionary()
 
@@ -165,7 +154,7 @@ def _turns(state: Any, call_id: str | None) -> tuple[str, tuple[str, ...]]:
     if isinstance(state, Mapping):
         messages = state.get("messages")
     else:
-        messages = state if isinstance(state, list) else vars(state).get("messages")
+        messages = state if isinstance(state, list) else getattr(state, "messages", None)
     turn = ""
     read: list[str] = []
     for message in (messages or [])[: -_LOOKED_BACK - 1 : -1]:

@@ -19,17 +19,16 @@ import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 from agents import Agent, ApplyPatchTool, FunctionTool, Handoff, LocalShellTool, ShellTool, default_tool_error_function
 from agents.editor import ApplyPatchOperation, ApplyPatchResult
 
-from callosum.adapters.core import Adapter, Attempt, Refused, Seen, Session, identity_of
+from callosum.adapters.core import Adapter, Attempt, Options, Refused, Seen, identity_of
 from callosum.errors import ConfigError
 from callosum.gate import Gate
-from callosum.guards import UNNAMED
-from callosum.model import DEFAULT_NAMESPACE, Verdict
+from callosum.model import Verdict
 
 A = TypeVar("A")
 
@@ -40,25 +39,14 @@ _FAILED = str(default_tool_error_function(None, Exception("?"))).partition("?")[
 _UNTOUCHED = Agent.get_all_tools
 
 
-def gate_agent(
-    agent: A,
-    gate: Gate,
-    *,
-    instance: str = UNNAMED,
-    session: Session = None,
-    namespace: str = DEFAULT_NAMESPACE,
-    wait: float = 0,
-    host_approvals: bool = False,
-) -> A:
+def gate_agent(agent: A, gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> A:
     """Put the gate around every tool of an agent, and of the agents that it hands off to; return the agent.
 
-    ``instance``, ``session`` (a name, or a function), ``namespace`` and ``wait`` are as in
-    ``callosum.adapters.core.Adapter``. ``host_approvals``: a call that a person must decide is one that
-    ``needs_approval``; the gate must have been told the same, and ``session`` must be given, since the SDK asks before
-    it tells the group. A clone of the agent is not gated. Raises ``ConfigError``.
+    The options are those of ``callosum.adapters.core.Options``. ``host_approvals``: a call that a person must decide
+    is one that ``needs_approval``; the gate must have been told the same, and ``session`` must be given, since the SDK
+    asks before it tells the group. A clone of the agent is not gated. Raises ``ConfigError``.
     """
-    _check(session, host_approvals)
-    adapter = Adapter(gate, instance=instance, session=session, namespace=namespace, wait=wait)
+    adapter = _adapter(gate, host_approvals, options)
     gated: set[int] = set()
     waiting: list[Any] = [agent]
     while waiting:
@@ -71,21 +59,12 @@ def gate_agent(
     return agent
 
 
-def install(
-    gate: Gate,
-    *,
-    instance: str = UNNAMED,
-    session: Session = None,
-    namespace: str = DEFAULT_NAMESPACE,
-    wait: float = 0,
-    host_approvals: bool = False,
-) -> Callable[[], None]:
+def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> Callable[[], None]:
     """Put the gate around the tools of every agent of this process, whenever it was made; return what takes it away.
 
     Called again it replaces the gate that was there. Options are those of ``gate_agent``.
     """
-    _check(session, host_approvals)
-    adapter = Adapter(gate, instance=instance, session=session, namespace=namespace, wait=wait)
+    adapter = _adapter(gate, host_approvals, options)
 
     async def get_all_tools(self: Any, run_context: Any) -> list[Any]:
         return await _tools_of(_UNTOUCHED.__get__(self), adapter, host_approvals)(run_context)
@@ -98,9 +77,10 @@ def install(
     return uninstall
 
 
-def _check(session: Session, asks: bool) -> None:
-    if asks and session is None:
+def _adapter(gate: Gate, asks: bool, options: Options) -> Adapter:
+    if asks and options.get("session") is None:
         raise ConfigError("host_approvals needs a session", at="session")
+    return Adapter(gate, **options)
 
 
 def _tools_of(

@@ -17,6 +17,7 @@ from callosum.settings import Settings
 pytest.importorskip("langchain")
 
 from langchain.agents import create_agent
+from langchain.agents.middleware.types import ToolCallRequest
 from langchain.tools import ToolRuntime
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -185,6 +186,19 @@ def test_a_nested_agent_is_a_child_and_not_in_the_way_of_the_call_that_runs_it(d
     assert [entry.session for entry in desk.entries()] == ["mira/chat", "helper/inner"]
     assert {entry.verdict for entry in desk.entries()} == {Verdict.ALLOW}
     assert desk.gate.store.kin("default", "helper/inner").parent == "mira/chat"
+
+
+class Slotted:
+    """A graph's state without a ``__dict__``."""
+
+    __slots__ = ("messages",)
+
+
+@pytest.mark.parametrize("state", [None, Slotted(), object(), {}, []])
+def test_a_state_without_messages_is_no_obstacle(desk: Desk, state: Any) -> None:
+    request = ToolCallRequest(mail("c1", "hi"), desk.tool(), state, None)
+    sent = ToolMessage("sent hi", tool_call_id="c1")
+    assert CallosumMiddleware(desk.gate).wrap_tool_call(request, lambda _: sent) is sent
 
 
 # --- interrupts and replays ----------------------------------------------------------------------------------

@@ -7,6 +7,25 @@ import sys
 
 import pytest
 
+FRAMEWORKS = (
+    "agent_framework",
+    "agent_hooks",
+    "agents",
+    "agno",
+    "claude_agent_sdk",
+    "crewai",
+    "fastmcp",
+    "google.adk",
+    "langchain",
+    "langchain_core",
+    "langgraph",
+    "llama_index",
+    "mcp",
+    "pydantic",
+    "pydantic_ai",
+    "smolagents",
+    "strands",
+)
 HEAVY = ("aiosmtpd", "asyncio", "jsonschema", "platformdirs", "psutil", "redis", "rich", "tomllib", "typer")
 
 
@@ -14,7 +33,13 @@ HEAVY = ("aiosmtpd", "asyncio", "jsonschema", "platformdirs", "psutil", "redis",
 def test_importing_brings_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print(*sys.modules, sep='\\n')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert not set(HEAVY) & set(done.stdout.split())
+    assert not {*HEAVY, *FRAMEWORKS} & set(done.stdout.split())
+
+
+def test_importing_the_adapters_core_loads_no_framework() -> None:
+    code = "import sys, callosum.adapters.core; print(*sys.modules, sep='\\n')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert not set(FRAMEWORKS) & set(done.stdout.split())
 
 
 def test_naming_the_package_loads_none_of_its_modules() -> None:

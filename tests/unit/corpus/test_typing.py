@@ -1,4 +1,4 @@
-"""A type checker refuses what the bus and a gate cannot take: mypy itself says so, line by line.
+"""A type checker refuses what the bus, a gate and the adapters cannot take: mypy itself says so, line by line.
 
 The snippets are in ``tests/typing``. ``# E:`` says what mypy must say of a line, ``# N:`` what type it must find there.
 Of every other line it must say nothing.
@@ -82,4 +82,5 @@ def test_an_error_without_a_mark_is_noticed() -> None:
 
 
 def test_there_are_snippets() -> None:
-    assert {snippet.stem for snippet in SNIPPETS} == {"accepted", "emitting", "operating", "payloads", "subscribing"}
+    names = {"accepted", "adapters", "emitting", "operating", "payloads", "subscribing"}
+    assert {snippet.stem for snippet in SNIPPETS} == names
