@@ -1,8 +1,9 @@
 """What the adapters of all frameworks share: who acts, what a call is, and what becomes of the gate's answer.
 
 An adapter says what its framework tells of a call, and how an answer is said in it: that is an ``Attempt``.
-``Adapter.run`` (or ``arun``) takes it through the gate. Around the tool stands ``callosum.guard``: the lease is
-renewed, the outcome reported, and without a gate tiers 3 and 4 do not run.
+``Adapter.run`` (or ``arun``) takes it through the gate; ``begin`` and ``end`` are its halves, for a framework that
+runs the tool itself and has a hook before and one after it. Around the tool is ``callosum.guard``: it renews the lease
+and reports the outcome, and without a gate tiers 3 and 4 do not run.
 
 What an adapter offers takes ``**options: Unpack[Options]`` and hands them to ``Adapter``, after ``host_approvals``
 where its framework can ask a person. Where the framework has a seam that covers every agent of the process, the module
@@ -22,10 +23,9 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, ClassVar, Final, Generic, TypedDict, TypeVar, Unpack
+from typing import Any, ClassVar, Final, Generic, Self, TypedDict, TypeVar, Unpack
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,6 +42,8 @@ logger = logging.getLogger("callosum")
 K = TypeVar("K")
 R = TypeVar("R")
 V = TypeVar("V")
+
+_Enter = Callable[[guard], Awaitable[guard]]
 
 Session = str | Callable[[], str | None] | None
 """A session's name, or a function that is asked for it at each call."""
@@ -65,8 +67,35 @@ class Options(TypedDict, total=False):
 _KEPT: Final = 256
 """Results that an adapter keeps for calls that come again, and refusals for calls that confirm them."""
 _LONGEST_ID: Final = 200
-_acting: ContextVar[tuple[str, str] | None] = ContextVar("callosum_acting", default=None)
-"""Instance and session of the call around this code: the parent of what a nested agent does."""
+_HINTS: Final = {
+    "readOnlyHint": "read_only_hint",
+    "destructiveHint": "destructive_hint",
+    "idempotentHint": "idempotent_hint",
+    "openWorldHint": "open_world_hint",
+}
+
+
+class _Acting:
+    """The call around this code: the parent of what a nested agent does.
+
+    A framework may end a call in another context than where it began, so a call that is over is marked, not taken away.
+    """
+
+    __slots__ = ("around", "instance", "over", "session")
+
+    def __init__(self, instance: str, session: str, around: _Acting | None) -> None:
+        self.instance, self.session, self.around = instance, session, around
+        self.over = False
+
+
+_acting: ContextVar[_Acting | None] = ContextVar("callosum_acting", default=None)
+
+
+def _around() -> _Acting | None:
+    acting = _acting.get()
+    while acting is not None and acting.over:
+        acting = acting.around
+    return acting
 
 
 class Seen(Struct, frozen=True, kw_only=True):
@@ -95,16 +124,45 @@ def identity_of(turn: str, call_id: str | None) -> str | None:
     return f"{turn}:{call_id}"[-_LONGEST_ID:] if turn and call_id else call_id
 
 
+def hints_of(annotations: Any) -> Mapping[str, bool] | None:
+    """Return the hints of an MCP tool by their names in the protocol; None where it has none.
+
+    Each hint is an attribute under its own name or, in newer versions of the SDK, in snake case.
+    """
+    found = {name: getattr(annotations, name, getattr(annotations, snake, None)) for name, snake in _HINTS.items()}
+    return {name: bool(value) for name, value in found.items() if value is not None} or None
+
+
 class Refused(Struct, frozen=True):
     """Why a call does not run: the ``sentence`` for the model, and the ``decision``, None where no gate made one."""
 
     sentence: str
+    call: Call
     decision: Decision | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person must decide."""
+        return self.decision is not None and self.decision.verdict is Verdict.ASK
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
         """What is in the way, for frameworks that have a place for data beside the text."""
         return self.decision.conflicts if self.decision is not None else ()
+
+    def said(self, attempt: Attempt[R]) -> R:
+        """Return it as the result that the model reads."""
+        return attempt.refused(self)
+
+
+class Kept(Struct, Generic[R], frozen=True):
+    """What a call returned that was carried out and comes again."""
+
+    result: R
+
+    def said(self, _attempt: Attempt[R]) -> R:
+        """Return it as the result that the model reads."""
+        return self.result
 
 
 class Attempt(Generic[R]):
@@ -160,10 +218,10 @@ class Adapter:
 
         It pauses: the model reads most warnings in place of a result, and confirms by calling again.
         """
-        around = _acting.get()
+        around = _around()
         own = self._session() if callable(self._session) else self._session
-        session = own or seen.thread or (around[1] if around is not None else own_session())
-        parent = f"{around[0]}/{around[1]}" if around not in (None, (self._instance, session)) else None
+        session = own or seen.thread or (around.session if around is not None else own_session())
+        nested = around is not None and (around.instance, around.session) != (self._instance, session)
         return Call(
             self._instance,
             seen.tool,
@@ -178,7 +236,7 @@ class Adapter:
             schema=seen.schema,
             annotations=seen.annotations,
             run=seen.run,
-            parent=parent,
+            parent=f"{around.instance}/{around.session}" if around is not None and nested else None,
             rewrite=True,
         )
 
@@ -189,43 +247,47 @@ class Adapter:
         raised. A call that comes again and was carried out returns what it returned then, or where that is no longer
         known a refusal that says so.
         """
-
-        async def called(params: Mapping[str, Any] | None) -> R:
-            return tool(params)
-
-        return _at_once(self._passed(attempt, called, _InThisThread))
+        running = self.begin(attempt)
+        if not isinstance(running, Running):
+            return running.said(attempt)
+        with running:
+            return running.finished(tool(running.params))
 
     async def arun(self, attempt: Attempt[R], tool: Callable[[Mapping[str, Any] | None], Awaitable[R]]) -> R:
         """As ``run``, for a tool that is awaited."""
-        return await self._passed(attempt, tool, lambda running: running)
+        running = await self.abegin(attempt)
+        if not isinstance(running, Running):
+            return running.said(attempt)
+        async with running:
+            return running.finished(await tool(running.params))
 
-    async def _passed(
-        self,
-        attempt: Attempt[R],
-        tool: Callable[[Mapping[str, Any] | None], Awaitable[R]],
-        entered: Callable[[guard], AbstractAsyncContextManager[guard]],
-    ) -> R:
-        call = self.call_of(attempt.seen())
-        async with AsyncExitStack() as stack:
-            try:
-                running = await stack.enter_async_context(entered(guard(self.gate, call, warned=_later)))
-            except CallosumError as no:
-                answered = self._answered(attempt, call, no)
-                if answered is None:
-                    return self._refused(attempt, call, no)
-                try:
-                    running = await stack.enter_async_context(entered(guard(self.gate, answered, warned=_later)))
-                except CallosumError as still:
-                    return self._refused(attempt, answered, still)
-            acting = _acting.set((call.instance, call.session or ""))
-            try:
-                result = await tool(running.decision.params if running.decision is not None else None)
-            except attempt.interrupts:
-                running.outcome = Outcome.CANCELLED
-                raise
-            finally:
-                _acting.reset(acting)
-            return self._finished(attempt, running, result)
+    def begin(self, attempt: Attempt[R]) -> Running[R] | Refused | Kept[R]:
+        """Ask the gate about a call: the first half of ``run``, for a framework that runs the tool itself.
+
+        A call that runs must be ended: by ``end`` with its result, or by ``fail`` with what the tool raised.
+        """
+        return _at_once(self._begun(attempt, _enter_in_this_thread))
+
+    async def abegin(self, attempt: Attempt[R]) -> Running[R] | Refused | Kept[R]:
+        """As ``begin``; the event loop does not wait for the gate."""
+        return await self._begun(attempt, guard.__aenter__)
+
+    def answer(self, attempt: Attempt[R], no: Refused, *, agreed: bool) -> Running[R] | Refused | Kept[R]:
+        """Enter a person's answer to a question, and ask the gate about its call once more."""
+        return _at_once(self._entered(attempt, self._answered(no, agreed=agreed), _enter_in_this_thread))
+
+    async def _begun(self, attempt: Attempt[R], enter: _Enter) -> Running[R] | Refused | Kept[R]:
+        begun = await self._entered(attempt, self.call_of(attempt.seen()), enter)
+        if not isinstance(begun, Refused) or not begun.asks:
+            return begun
+        agreed = attempt.asked(begun)
+        return begun if agreed is None else await self._entered(attempt, self._answered(begun, agreed=agreed), enter)
+
+    async def _entered(self, attempt: Attempt[R], call: Call, enter: _Enter) -> Running[R] | Refused | Kept[R]:
+        try:
+            return Running(self, attempt, await enter(guard(self.gate, call, warned=_later)), call)
+        except CallosumError as no:
+            return self._refused(call, no)
 
     async def verdict(self, seen: Seen) -> Verdict | None:
         """Return what the gate says of a call before its framework runs it; None where no gate can be asked.
@@ -243,29 +305,46 @@ class Adapter:
         with self._guard:
             return max((self._told[one] for one in read if one in self._told), default=0)
 
-    def _answered(self, attempt: Attempt[R], call: Call, no: CallosumError) -> Call | None:
-        """The call to ask the gate for once more, where the framework has brought a person's answer."""
-        decision = no.decision if isinstance(no, Blocked) else None
-        if decision is not None and decision.verdict is Verdict.ASK:
-            agreed = attempt.asked(Refused(str(no), decision))
-            if agreed is not None:
-                answer = self.gate.approve if agreed else self.gate.deny
-                answer(decision.id, by="host", channel=HOST, namespace=self._namespace)
-                return replace(call, call_id=f"{call.call_id or decision.id}:answered")
-        return None
+    def _answered(self, no: Refused, *, agreed: bool) -> Call:
+        """Enter a person's answer; return the call to ask the gate for once more."""
+        if no.decision is None:
+            raise ValueError("no gate has asked")
+        answer = self.gate.approve if agreed else self.gate.deny
+        answer(no.decision.id, by="host", channel=HOST, namespace=self._namespace)
+        return replace(no.call, call_id=f"{no.call.call_id or no.decision.id}:answered")
 
-    def _refused(self, attempt: Attempt[R], call: Call, no: CallosumError) -> R:
+    def _refused(self, call: Call, no: CallosumError) -> Refused | Kept[Any]:
         decision = no.decision if isinstance(no, Blocked) else None
         if decision is not None:
             with self._guard:
                 if isinstance(no, Repeated) and decision.state is State.DONE and decision.id in self._kept:
-                    kept: R = self._kept[decision.id]
-                    return kept
+                    return Kept(self._kept[decision.id])
                 if call.call_id is not None:
                     _put(self._told, call.call_id, decision.id)
-        return attempt.refused(Refused(str(no) if decision is not None else f"[Callosum] {no}", decision))
+        return Refused(str(no) if decision is not None else f"[Callosum] {no}", call, decision)
 
-    def _finished(self, attempt: Attempt[R], running: guard, result: R) -> R:
+    def keep(self, decision: Decision, result: Any) -> None:
+        """Keep what a call returned, for when it comes again."""
+        if decision.tier:
+            with self._guard:
+                _put(self._kept, decision.id, result)
+
+
+class Running(Generic[R]):
+    """A call that the gate lets run. ``params`` replace the call's own; None leaves them.
+
+    As a context manager it ends with its block.
+    """
+
+    def __init__(self, adapter: Adapter, attempt: Attempt[R], running: guard, call: Call) -> None:
+        self._adapter, self._attempt, self._guard = adapter, attempt, running
+        self.params = running.decision.params if running.decision is not None else None
+        self._acting = _Acting(call.instance, call.session or "", _around())
+        _acting.set(self._acting)
+
+    def finished(self, result: R) -> R:
+        """Return the result as the model reads it: with the warning behind it, if there is one."""
+        running, attempt = self._guard, self._attempt
         running.result = attempt.said(result)
         if attempt.failed(result):
             running.outcome = Outcome.FAILED
@@ -274,10 +353,54 @@ class Adapter:
             return result
         if decision.warning and decision.verdict is Verdict.WARN:
             result = attempt.warned(result, decision.warning)
-        if decision.tier:
-            with self._guard:
-                _put(self._kept, decision.id, result)
+        self._adapter.keep(decision, result)
         return result
+
+    def end(self, result: R) -> R:
+        """End the call with what its tool returned; return what the model reads."""
+        with self:
+            return self.finished(result)
+
+    async def aend(self, result: R) -> R:
+        """As ``end``; the event loop does not wait for the gate."""
+        async with self:
+            return self.finished(result)
+
+    def cancel(self) -> None:
+        """End the call, whose tool never ran."""
+        self._guard.outcome = Outcome.CANCELLED
+        self.__exit__(None, None, None)
+
+    def fail(self, error: BaseException) -> None:
+        """End the call with what its tool raised."""
+        self.__exit__(type(error), error, None)
+
+    async def afail(self, error: BaseException) -> None:
+        """As ``fail``; the event loop does not wait for the gate."""
+        await self.__aexit__(type(error), error, None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave(error)
+        self._guard.__exit__(kind, error, trace)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave(error)
+        await self._guard.__aexit__(kind, error, trace)
+
+    def _leave(self, error: BaseException | None) -> None:
+        self._acting.over = True
+        if isinstance(error, self._attempt.interrupts):
+            self._guard.outcome = Outcome.CANCELLED
 
 
 def _put(kept: OrderedDict[K, V], name: K, value: V) -> None:
@@ -287,19 +410,8 @@ def _put(kept: OrderedDict[K, V], name: K, value: V) -> None:
         kept.popitem(last=False)
 
 
-class _InThisThread:
-    """Enters and leaves a guard without a worker thread."""
-
-    def __init__(self, running: guard) -> None:
-        self._running = running
-
-    async def __aenter__(self) -> guard:
-        return self._running.__enter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._running.__exit__(kind, error, trace)
+async def _enter_in_this_thread(running: guard) -> guard:
+    return running.__enter__()
 
 
 def _at_once(work: Coroutine[Any, Any, R]) -> R:
