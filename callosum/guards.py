@@ -18,6 +18,7 @@ verdict is raised (``Blocked``).
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import heapq
 import inspect
@@ -267,8 +268,9 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
     ) -> None:
         import asyncio
 
-        # Shielded: a cancelled tool is reported as unknown, not left to run out.
-        await asyncio.shield(asyncio.to_thread(self.__exit__, kind, error, trace))
+        # Shielded, and no task: a cancelled tool is reported, also where the loop ends and cancels all its tasks.
+        leaving = functools.partial(contextvars.copy_context().run, self.__exit__, kind, error, trace)
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, leaving))
 
     # --- a function ---
 

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 
-from callosum import Call, CallosumClient, LocalGate
+from callosum import Call, LocalGate
 from callosum.errors import ConfigError
-from callosum.model import Entry, Event, Outcome, Verdict
+from callosum.model import Entry, Event, Verdict
 from callosum.settings import Settings
 
 pytest.importorskip("langchain")
 
 from langchain.agents import create_agent
 from langchain.agents.middleware.types import ToolCallRequest
-from langchain.tools import ToolRuntime
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import InjectedToolArg, StructuredTool
+from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
@@ -32,8 +30,7 @@ from callosum.adapters.langchain import CallosumMiddleware
 
 RULES = """{"rules": [
   {"name": "deploy", "tool": "deploy", "tier": 3, "verdict": "ask", "contextKey": "host:{params.host}"},
-  {"name": "wipe", "tool": "wipe", "tier": 4, "contextKey": "host:{params.host}"},
-  {"name": "sub", "tool": "ask_helper", "tier": 3, "contextKey": "email:a@example.com"}]}"""
+  {"name": "wipe", "tool": "wipe", "tier": 4, "contextKey": "host:{params.host}"}]}"""
 ASK: dict[str, Any] = {"configurable": {"thread_id": "chat"}}
 
 
@@ -92,100 +89,6 @@ def script(*turns: list[dict[str, Any]]) -> Script:
 def results(model: Script) -> dict[str, ToolMessage]:
     """What the model read of its calls, by their ids."""
     return {message.tool_call_id: message for message in model.read[-1] if isinstance(message, ToolMessage)}
-
-
-def run(
-    desk: Desk, model: Script, thread: str = "chat", *, awaited: bool = False, **options: Any
-) -> dict[str, ToolMessage]:
-    tools = options.pop("tools", [desk.tool()])
-    agent = create_agent(model, tools=tools, middleware=[CallosumMiddleware(desk.gate, instance="mira", **options)])
-    given = {"messages": [HumanMessage("Answer.")]}
-    config = {"configurable": {"thread_id": thread}}
-    asyncio.run(agent.ainvoke(given, config)) if awaited else agent.invoke(given, config)
-    return results(model)
-
-
-@pytest.mark.parametrize("awaited", [False, True])
-def test_two_threads_meet_and_the_model_reads_why_and_confirms_by_repeating(desk: Desk, *, awaited: bool) -> None:
-    assert run(desk, script([mail("c1", "Friday works")]), awaited=awaited)["c1"].content == "sent Friday works"
-    model = script([mail("c1", "Friday does not")], [mail("c2", "Friday does not")])
-    read = run(desk, model, "heartbeat", awaited=awaited)
-    assert read["c1"].status == "error"
-    assert "mira/chat acted on" in str(read["c1"].content)
-    assert read["c1"].artifact[0]["instance"] == "mira/chat"
-    assert read["c2"].content == "sent Friday does not"  # no second had to pass: the model had read of the first
-    assert desk.ran == ["Friday works", "Friday does not"]
-    assert [entry.session for entry in desk.entries(Event.COMPLETE)] == ["mira/chat", "mira/heartbeat"]
-
-
-@pytest.mark.parametrize("awaited", [False, True])
-def test_two_equal_calls_of_one_turn_do_not_confirm_each_other(desk: Desk, *, awaited: bool) -> None:
-    run(desk, script([mail("c1", "Friday works")]))
-    read = run(desk, script([mail("c1", "no"), mail("c2", "no")]), "heartbeat", awaited=awaited)
-    assert {message.status for message in read.values()} == {"error"}
-    assert desk.ran == ["Friday works"]
-
-
-def test_the_gate_sees_what_the_model_gave_and_not_what_the_framework_injects(desk: Desk) -> None:
-    def send_email(to: str, body: str, runtime: ToolRuntime, secret: Annotated[str, InjectedToolArg] = "s3cret") -> str:
-        """Send an e-mail."""
-        return f"{body} in {runtime.config['configurable']['thread_id']} {secret}"
-
-    tool = StructuredTool.from_function(send_email, name="send_email")
-    assert run(desk, script([mail("c1", "hi")]), tools=[tool])["c1"].content == "hi in chat s3cret"
-    (entry,) = desk.entries()
-    assert entry.body["params"] == {"to": "a@example.com", "body": "hi"}
-
-
-def test_a_tool_that_raises_is_reported_and_its_error_goes_on(desk: Desk) -> None:
-    def broken(to: str, body: str) -> str:
-        """Send an e-mail."""
-        raise TimeoutError("no answer")
-
-    with pytest.raises(TimeoutError):
-        run(desk, script([mail("c1", "hi")]), tools=[desk.tool(function=broken)])
-    assert [entry.outcome for entry in desk.entries(Event.COMPLETE)] == [Outcome.UNKNOWN]
-
-
-def test_without_a_gate_reads_go_on_and_what_is_grave_does_not(tmp_path: Path) -> None:
-    ran = []
-
-    def wipe_disk(host: str) -> str:
-        """Delete all data of a host, for good."""
-        ran.append(host)
-        return "gone"
-
-    def read_file(path: str) -> str:
-        """Read a file."""
-        return f"content of {path}"
-
-    gate = CallosumClient("http://127.0.0.1:9", state=tmp_path, deadline=0.2)
-    model = script([call("read_file", "c1", path="/a"), call("wipe_disk", "c2", host="prod")])
-    tools = [StructuredTool.from_function(read_file), StructuredTool.from_function(wipe_disk)]
-    with gate:
-        create_agent(model, tools=tools, middleware=[CallosumMiddleware(gate)]).invoke(
-            {"messages": [HumanMessage("go")]}
-        )
-    read = results(model)
-    assert read["c1"].content == "content of /a"
-    assert read["c2"].status == "error"
-    assert not ran
-
-
-def test_a_nested_agent_is_a_child_and_not_in_the_way_of_the_call_that_runs_it(desk: Desk) -> None:
-    middleware = [CallosumMiddleware(desk.gate, instance="helper", session="inner")]
-
-    def ask_helper(task: str) -> str:
-        """Let the helper do it."""
-        inner = script([mail("i1", "from the helper")])
-        create_agent(inner, tools=[desk.tool()], middleware=middleware).invoke({"messages": [HumanMessage(task)]})
-        return str(results(inner)["i1"].content)
-
-    read = run(desk, script([call("ask_helper", "c1", task="mail")]), tools=[desk.tool("ask_helper", ask_helper)])
-    assert read["c1"].content == "sent from the helper"
-    assert [entry.session for entry in desk.entries()] == ["mira/chat", "helper/inner"]
-    assert {entry.verdict for entry in desk.entries()} == {Verdict.ALLOW}
-    assert desk.gate.store.kin("default", "helper/inner").parent == "mira/chat"
 
 
 class Slotted:
