@@ -501,7 +501,8 @@ class Courses:
                     yield Look(partial(self.writers.has_read, look, result))
                 yield from self._saw(who, look, result)
         if applied.change.merged and ended is not Outcome.CANCELLED and self.writers is not None:
-            lost = yield Look(partial(self.writers.has_written, applied.change.settles[0].action, result))
+            written_ = partial(self.writers.has_written, applied.change.settles[0].action, failed=ended is not _DONE)
+            lost = yield Look(partial(written_, result))
             if lost:
                 report = replace(report, warning=f"[Callosum] {lost}")
         return report

@@ -55,7 +55,7 @@ from callosum.hosts.told import (
     Told,
     Wondering,
 )
-from callosum.model import Call, Decision, Host, Outcome, Verdict
+from callosum.model import Call, Decision, Host, Outcome, Report, Verdict
 from callosum.wire import Brief, Complete, LateCall
 from callosum.worktree import at_home, located
 
@@ -69,6 +69,8 @@ MAX_ACTORS: Final = 4096
 """Most actors whose calls are remembered; who was heard longest ago gives way."""
 MAX_UNDERWAY: Final = 1000
 """Most calls of one actor that are remembered, oldest out first."""
+MAX_UNSAID: Final = 10
+"""Most texts that wait until an actor's model can be told something, oldest out first."""
 MAX_FAILURES: Final = 100
 """Most failed calls of one actor that are remembered, oldest out first."""
 MAX_OWED: Final = 10_000
@@ -100,6 +102,8 @@ class _Calls:
         """How often the same call failed in a row, by tool and params, nothing having been changed in between."""
         self.purpose = ""
         """The prompt that a person typed last."""
+        self.unsaid: deque[str] = deque(maxlen=MAX_UNSAID)
+        """What the model is to be told, and could not be told with the report that it comes from."""
 
     def attempt(self, call: Call) -> int:
         """Return which attempt a call is, from 1."""
@@ -243,7 +247,7 @@ class Dispatcher:
             case Before():
                 return (yield from self._before(adapter, at_home(told.call, home), host, expiry))
             case After():
-                return (yield from self._after(told))
+                return (yield from self._after(adapter, told))
             case Ended():
                 with self._remembering:
                     mine = [self._calls(told.actor), *self._with_children(told.actor)]
@@ -264,7 +268,7 @@ class Dispatcher:
                     self._calls(told.actor).purpose = told.prompt
             case Wondering():
                 brief: Brief = yield Look(lambda: self._brief(told))
-                return Answer(inform=brief.text)
+                return Answer(inform=_together(self._unsaid(told.actor), brief.text))
             case Heard():
                 yield from self._heard(told.actor, told.what, told.details, self._last_answer(told))
             case Changed() if here:
@@ -295,7 +299,8 @@ class Dispatcher:
         inform = (decision.warning or "") if decision.verdict is Verdict.WARN else ""
         if decision.proceed:
             later = "" if adapter.informs_before else inform
-            identity = call.call_id or _identity(call.tool, call.params)
+            runs = call.params if decision.params is None else decision.params  # which is what the host reports
+            identity = call.call_id or _identity(call.tool, runs)
             opened = Underway(
                 decision.id, call.tool, later, decision.tier, call.call_id, task, agents, time.monotonic()
             )
@@ -303,9 +308,11 @@ class Dispatcher:
                 is_new = self._calls(actor).add(identity, opened)
             if task and is_new:
                 self._tasks.begun(actor, opened)
-        return Answer(decision, inform if adapter.informs_before else "")
+        if not adapter.informs_before:
+            return Answer(decision)
+        return Answer(decision, _together(self._unsaid(actor), inform) if decision.proceed else inform)
 
-    def _after(self, told: After) -> Course[Answer]:
+    def _after(self, adapter: Hooks, told: After) -> Course[Answer]:
         actor = told.actor
         identity = told.call_id or _identity(told.tool, told.params)
         with self._remembering:
@@ -326,18 +333,31 @@ class Dispatcher:
                 self._tasks.ended(actor, found, told.outcome, error=_error(told.result))
             elif around and told.outcome is Outcome.DONE:
                 self._tasks.stepped(actor, found._replace(task=around))
+        report: Report | None = None
         if found is not None and not told.background:
-            told_it = False
             try:
-                yield from self._courses.complete(_ended(actor, told.outcome, id=found.id, result=told.result))
-                told_it = True
+                report = yield from self._courses.complete(_ended(actor, told.outcome, id=found.id, result=told.result))
             finally:
-                if not told_it:  # without its result, which may be what could not be taken
+                if report is None:  # without its result, which may be what could not be taken
                     self._owe(_Owed(actor, found, told.outcome))
         elif found is None and not told.background:
-            report = _ended(actor, told.outcome, tool=told.tool, params=told.params, result=told.result)
-            yield from self._courses.complete(report)
-        return Answer(inform=found.inform if found is not None else "")
+            ended = _ended(actor, told.outcome, tool=told.tool, params=told.params, result=told.result)
+            report = yield from self._courses.complete(ended)
+        overwritten = (report.warning if report is not None else None) or ""
+        if overwritten and not adapter.informs_after:
+            with self._remembering:
+                calls.unsaid.append(overwritten)
+            overwritten = ""
+        return Answer(inform=_together(found.inform if found is not None else "", overwritten))
+
+    def _unsaid(self, actor: Actor) -> str:
+        """Return, once, what the model of an actor could not be told before."""
+        with self._remembering:
+            calls = self._actors.get((actor.namespace, actor.name))
+            texts = list(calls.unsaid) if calls is not None else []
+            if calls is not None:
+                calls.unsaid.clear()
+        return _together(*texts)
 
     def _changed(self, adapter: Hooks, told: Changed) -> Course[Answer]:
         reason: str = yield Look(lambda: self._look_at_change(adapter, told.path))
@@ -477,10 +497,14 @@ def _ended(actor: Actor, outcome: Outcome, **call: Any) -> Complete:
     return Complete(instance=actor.instance, outcome=outcome, session=actor.session, namespace=actor.namespace, **call)
 
 
+def _together(*texts: str) -> str:
+    return "\n\n".join(filter(None, texts))
+
+
 def _joined(one: Answer, other: Answer) -> Answer:
     """What several words of one event come to."""
     decision: Decision | None = other.decision or one.decision
-    return Answer(decision, "\n\n".join(filter(None, (one.inform, other.inform))), one.refuse or other.refuse)
+    return Answer(decision, _together(one.inform, other.inform), one.refuse or other.refuse)
 
 
 def _error(result: Any) -> str:

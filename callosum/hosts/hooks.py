@@ -13,7 +13,18 @@ from msgspec.structs import replace
 
 from callosum.corpus.events import LlmToken
 from callosum.hosts import told, typed
-from callosum.hosts.payload import before_of, fitting, kept, name_at, name_if, params_at, prompted, reason_of, rest_of
+from callosum.hosts.payload import (
+    before_of,
+    fitting,
+    kept,
+    name_at,
+    name_if,
+    object_at,
+    params_at,
+    prompted,
+    reason_of,
+    rest_of,
+)
 from callosum.hosts.told import Actor, Answer, Place, Told
 from callosum.model import MAX_SUMMARY, Call, Outcome
 from callosum.redact import redact_text, said
@@ -26,6 +37,8 @@ _TIMED_OUT: Final = re.compile(r"\btimed out\b|\btimeout\b|\baborted\b", re.IGNO
 _LONGEST_PIECE: Final = 16_384
 """Longest piece of an answer that is told, in characters."""
 _NOISE: Final = frozenset("session_id transcript_path cwd hook_event_name agent_id last_assistant_message".split())
+_PERMITS_ALL: Final = "bypassPermissions"
+"""The mode of a session in which the host asks its user nothing."""
 _UNSEEN: Final = (
     "[Callosum] This program would take its commands from what is typed into it later, which no hook shows. "
     "The call was not run. Give it its commands at once: as a script, with -c, or from a file."
@@ -43,6 +56,10 @@ class Hooks:
         self.name = host.name
         self.informs_before = "asks" in host.informs
         """Whether the model can be told something before a tool runs, without stopping it."""
+        self.informs_after = "done" in host.informs and not any(
+            on.reports for on in host.events.values() if on.role == "done"
+        )
+        """Whether the model can be told something with a call's result."""
         self._noise = _NOISE | host.noise | {host.run_field}
         self._readers: dict[Role, Reader] = {
             "asks": self.before,
@@ -72,17 +89,23 @@ class Hooks:
         return self._readers[on.role if on else "heard"](payload, actor)
 
     def render(self, payload: Payload, answer: Answer) -> Mapping[str, Any]:
-        """Return what the hook prints as JSON; empty: nothing. A call that may run gets no "allow" of its own."""
+        """Return what the hook prints as JSON; empty: nothing.
+
+        A call that may run gets no "allow" of its own; ``Program.replaces_with_allow`` says what comes near one.
+        """
         event, decision = payload.get("hook_event_name"), answer.decision
         reason = answer.refuse
         if decision is not None and not decision.proceed:
             reason = reason_of(decision, str(payload.get("tool_name")))
         if reason:
             return self.host.denial(reason)
+        output: dict[str, Any] = {}
+        if decision is not None and decision.params is not None:
+            output |= self.host.replacement({**object_at(payload, "tool_input"), **decision.params})
         on = self.host.events.get(str(event))
         if answer.inform and on is not None and on.role in self.host.informs:
-            return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer.inform}}
-        return {}
+            output["additionalContext"] = answer.inform
+        return {"hookSpecificOutput": {"hookEventName": event, **output}} if output else {}
 
     def refuses(self, settings: Mapping[str, Any], *, ours: bool) -> str:  # noqa: ARG002 - a host may look
         """Return why these settings of the host may not take effect in a session, "" if they may.
@@ -128,7 +151,13 @@ class Hooks:
             if isinstance(command, str) and typed.waits(command):
                 return (told.Refused(actor, self.host.shell, params, _UNSEEN),)
         call_id = name_at(payload, "tool_use_id") if self.host.has_call_ids else None
-        return (before_of(payload, actor, call_id),)
+        return (before_of(payload, actor, call_id, rewrite=self._can_replace(payload)),)
+
+    def _can_replace(self, payload: Payload) -> bool:
+        """Return whether the host runs a call with other input, and still asks its user as it would have."""
+        if self.host.replaces_with_allow:
+            return payload.get("permission_mode") == _PERMITS_ALL
+        return bool(self.host.replaces)
 
     def after(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """A call came back."""

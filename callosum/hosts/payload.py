@@ -62,12 +62,17 @@ def rest_of(payload: Mapping[str, Any], common: frozenset[str]) -> Mapping[str, 
     return {name: value for name, value in payload.items() if name not in common}
 
 
-def before_of(payload: Mapping[str, Any], actor: Actor, call_id: str | None) -> Before:
-    """A call that is about to run: ``tool_name`` and ``tool_input``, in the actor's folder."""
+def before_of(payload: Mapping[str, Any], actor: Actor, call_id: str | None, *, rewrite: bool = False) -> Before:
+    """A call that is about to run: ``tool_name`` and ``tool_input``, in the actor's folder.
+
+    ``rewrite``: the host can run it with other params; a call whose texts were cut runs with its own.
+    """
+    params = object_at(payload, "tool_input")
+    short = shortened(params)
     call = Call(
         actor.instance,
         name_at(payload, "tool_name"),
-        params_at(payload, "tool_input"),
+        short,
         session=actor.session,
         namespace=actor.namespace,
         call_id=call_id,
@@ -75,6 +80,7 @@ def before_of(payload: Mapping[str, Any], actor: Actor, call_id: str | None) -> 
         parent=actor.parent,
         run=actor.run,
         pause=True,
+        rewrite=rewrite and short is params,
     )
     return Before(call)
 

@@ -14,8 +14,10 @@ APART: Final = 3
 """Unchanged lines that must lie between an edit and every unread change."""
 _MOST_WORK: Final = 1_000_000
 """Product of the numbers of lines up to which the middle of two texts is compared line by line."""
-_SHOWN_LINES: Final = 12
+_SHOWN_LINES: Final = 20
 _SHOWN_WIDTH: Final = 160
+_SHOWN: Final = 1_200
+"""Most lines, characters of a line and characters in all that a session is shown of a file."""
 
 
 class Hunk(NamedTuple):
@@ -76,7 +78,14 @@ def shown(old: str, new: str) -> str:
         out.append(f"@@ line {one.new_start + 1} @@")
         out += [f"-{line}" for line in before[one.start : one.end]]
         out += [f"+{line}" for line in after[one.new_start : one.new_end]]
-    cut = [escaped(line.rstrip("\n"))[:_SHOWN_WIDTH] for line in out[:_SHOWN_LINES]]
-    if len(out) > _SHOWN_LINES:
-        cut.append(f"... and {len(out) - _SHOWN_LINES} lines more")
+    cut: list[str] = []
+    left = _SHOWN
+    for line in out if len(out) <= _SHOWN_LINES else out[: _SHOWN_LINES - 1]:
+        cut.append(escaped(line.rstrip("\n"))[:_SHOWN_WIDTH])
+        left -= len(cut[-1]) + 3
+        if left < 0:
+            cut.pop()
+            break
+    if len(out) > len(cut):
+        cut.append(f"... and {len(out) - len(cut)} lines more")
     return "\n".join(f"| {line}" for line in cut)

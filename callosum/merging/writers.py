@@ -19,7 +19,7 @@ from callosum.merging.lines import are_apart, shown
 from callosum.merging.merge import merge, parses
 from callosum.merging.secrets import looks_secret
 from callosum.merging.snapshots import Snapshots, base_of, copy_of
-from callosum.merging.writes import FILE, Written, written
+from callosum.merging.writes import FILE, Written, rewritten, written
 from callosum.model import Action, Call, Classification, Event, Key, Mode, State
 from callosum.policy.ask import Ask, Ruling
 from callosum.policy.sentence import name
@@ -35,8 +35,6 @@ _WRITES: Final = 500
 _HAPPENED: Final = (State.OPEN, State.DONE)
 _REPLACED: Final = ("originalFile", "originalContent")
 """What hosts call the file as it was before the write, in a result or one level below."""
-_SHOWN: Final = 2000
-"""Most characters of a file that a session is shown."""
 
 
 class Writers:
@@ -102,15 +100,17 @@ class Writers:
         if base is None:
             return Prepared()
         told = self._told(ruling, ask.actor)
-        if disk.text in (base, write.whole):
+        if disk.text in (base, write.whole) or (write.whole is None and are_apart(write.edits, base, disk.text)):
             return Prepared(passes=True, note=told)
-        if write.whole is None:
-            return Prepared(passes=are_apart(write.edits, base, disk.text), note=told)
-        merged = self._merged(ask, ruling, path, write, base, disk.text)
+        merged = Prepared()
+        if write.param and (mine := write.applied(base)) is not None:
+            merged = self._merged(ask, ruling, path, write, mine, base, disk.text)
+        if merged == Prepared() and not looks_secret(path, disk.text):
+            merged = Prepared(shown=f"What changed there since this session read it:\n{shown(base, disk.text)}")
         return replace(merged, note=" ".join(filter(None, (merged.note, told))))
 
-    def _merged(self, ask: Ask, ruling: Ruling, path: str, write: Written, base: str, disk: str) -> Prepared:
-        mine = write.whole or ""
+    def _merged(self, ask: Ask, ruling: Ruling, path: str, write: Written, mine: str, base: str, disk: str) -> Prepared:
+        """Merge what the call makes of the base, which is ``mine``, with what is on the disk."""
         if max(len(mine), len(disk)) > MAX_FILE or looks_secret(path, disk) or looks_secret(path, mine):
             return Prepared()
         found = merge(mine, base, disk, scratch=self._scratch)
@@ -119,22 +119,24 @@ class Writers:
         if found.conflicts:
             note = "Its text and the other's change do not merge: they meet on the same lines."
             return Prepared(conflicting=True, note=note, shown=_conflicts(found.text))
-        if found.text == mine:
+        if found.text == mine and write.whole is not None:
             return Prepared(passes=True)
         parsing = parses(path, found.text)
         if parsing != "yes":
             why = "would not parse any more" if parsing == "no" else "takes too long to parse"
             note = f"Its text and the other's change touch different lines, but merged the file {why}."
-            return Prepared(conflicting=True, note=note, shown=shown(mine, found.text)[:_SHOWN])
+            return Prepared(conflicting=True, note=note, shown=shown(mine, found.text))
         if not ask.call.rewrite:
             note = "Its text and the other's change merge: the lines below would be merged into it."
-            return Prepared(note=note, shown=shown(mine, found.text)[:_SHOWN])
+            return Prepared(note=note, shown=shown(mine, found.text))
+        params = rewritten(ask.call.params, path, write, disk, found.text)
+        if params is None:
+            return Prepared()
         others = tuple(sorted({session for _, _, _, session in ruling.unread}))
         merged = Merged(ask.actor, ask.call.tool, path, time.time(), others, mine, disk, found.text, ask.call.namespace)
         kept = self.merges.prepare(merged)
         if not kept:
             return Prepared()
-        params = {**ask.call.params, write.param: found.text}
         whole = self._rules.current().classify(replace(ask.call, params=params)).content.whole
         who = ", ".join(map(name, others)) or "another session"
         note = (
@@ -200,13 +202,12 @@ class Writers:
     def params_of(self, call: Call, found: Classification, id: int) -> Mapping[str, Any] | None:
         """Return the params with which a merged call runs, when it is asked again; None if they are gone."""
         merged = self.merges.get(id)
-        key = next((one.name for one in found.keys if one.mode is not Mode.READ), "")
-        write = written(call, found, key)
+        write = written(call, found, f"{FILE}{merged.path}") if merged is not None else None
         if merged is None or write is None or not write.param:
             return None
-        return {**call.params, write.param: merged.merge}
+        return rewritten(call.params, merged.path, write, merged.before, merged.merge)
 
-    def has_written(self, action: Action, result: Any) -> str:
+    def has_written(self, action: Action, result: Any, *, failed: bool = False) -> str:
         """Compare a merged write that has ended with what it was based on; return what it overwrote, "" if nothing.
 
         The host says what it replaced, or the disk shows that something else was written meanwhile.
@@ -215,14 +216,16 @@ class Writers:
         if merged is None:
             return ""
         replaced = _replaced(result)
-        if replaced is not None and replaced != merged.before:
-            lost = shown(merged.before, replaced)[:_SHOWN]
+        if replaced is not None and not _are_same(replaced, merged.before):
+            lost = shown(merged.before, replaced)
             note = f"The file had changed once more before the merge was written, and that was overwritten:\n{lost}"
         else:
             disk = copy_of(merged.path)
-            if disk is not None and disk.text == merged.merge:
+            if disk is not None and (disk.text == merged.merge or (failed and disk.text == merged.before)):
                 return ""
-            note = "The file does not hold what was merged: something else has written it since."
+            note = "The file does not hold what was merged: something else was written there"
+            hidden = disk is None or looks_secret(merged.path, disk.text)
+            note += "." if disk is None or hidden else f":\n{shown(merged.merge, disk.text)}"
         self.merges.note_loss(merged, note)
         return f"{note}\n`callosum merges show {action.id}` has the merge and what it was made of."
 
@@ -250,6 +253,11 @@ def _replaced(result: Any) -> str | None:
     return None
 
 
+def _are_same(one: str, other: str) -> bool:
+    """Return True for equal texts; hosts read every end of a line as one."""
+    return one == other or one.replace("\r\n", "\n") == other.replace("\r\n", "\n")
+
+
 def _conflicts(text: str) -> str:
     """Return the conflicting hunks of a merge, as git marks them."""
     out: list[str] = []
@@ -260,4 +268,4 @@ def _conflicts(text: str) -> str:
             out.append(line)
         if line.startswith(">>>>>>> "):
             inside = False
-    return shown("", "\n".join(out))[:_SHOWN]
+    return shown("", "\n".join(out))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from difflib import unified_diff
+from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct
@@ -18,6 +20,8 @@ _PAIRS: Final = (("old_string", "new_string"), ("old_str", "new_str"), ("oldText
 _EVERYWHERE: Final = ("replace_all", "replaceAll", "allow_multiple")
 _PATCHES: Final = ("command", "input", "patch")
 _PATCH: Final = "*** Begin Patch"
+_CONTEXTS: Final = (3, 8, 20)
+"""Numbers of unchanged lines around a hunk that are tried until its place is the only one."""
 _SECTION: Final = re.compile(r"^\*\*\* (Add|Delete|Update|Move) (?:File|to): (.+?)[ \t]*$", re.MULTILINE)
 _WRITE: Final = Mode.WRITE
 
@@ -31,7 +35,10 @@ class Edit(Struct, frozen=True, array_like=True):
 
 
 class Written(Struct, frozen=True, omit_defaults=True):
-    """What a call writes into one file: all of it (``whole``, the value of ``param``), or some edits, in order."""
+    """What a call writes into one file: all of it (``whole``), or some edits, in order.
+
+    ``param`` holds the whole text, or the patch that the edits were read from; "" for edits in params of their own.
+    """
 
     whole: str | None = None
     param: str = ""
@@ -62,13 +69,21 @@ def written(call: Call, found: Classification, key: str) -> Written | None:
             return None  # it appends, or makes more than this file
         name = next((name for name in WHOLE if type(params.get(name)) is str), "")
         return Written(params[name], name) if name else None
-    edits = _edits(params)
+    edits, param = _edits(params), ""
     if not edits:
-        patch = next((params[n] for n in _PATCHES if type(params.get(n)) is str and _PATCH in params[n]), "")
-        edits = _patched(patch, path)
+        param = next((n for n in _PATCHES if type(params.get(n)) is str and _PATCH in params[n]), "")
+        edits = _patched(params[param], path) if param else ()
     elif [one.name for one in found.keys if one.mode is not Mode.READ] != [key]:
         return None
-    return Written(edits=edits) if edits else None
+    return Written(param=param, edits=edits) if edits else None
+
+
+def rewritten(params: Mapping[str, Any], path: str, write: Written, before: str, after: str) -> dict[str, Any] | None:
+    """Return params with which the call makes ``after`` of a file that holds ``before``, None if there are none."""
+    if write.whole is not None:
+        return {**params, write.param: after}
+    patch = _repatched(params[write.param], path, before, after)
+    return {**params, write.param: patch} if patch is not None else None
 
 
 def _edits(params: Mapping[str, Any]) -> tuple[Edit, ...]:
@@ -85,18 +100,44 @@ def _edit(params: Any) -> Edit | None:
     return None
 
 
-def _patched(patch: str, path: str) -> tuple[Edit, ...]:
-    """Return the hunks of one file of a patch as edits; nothing if the patch does more to it than change lines."""
+def _section(patch: str, path: str) -> tuple[int, int] | None:
+    """Return where the hunks of one file stand in a patch; None if the patch does more to it than change lines."""
     sections = list(_SECTION.finditer(patch))
     name = path.rpartition("/")[2]
     mine = [n for n, one in enumerate(sections) if one[2].rpartition("/")[2] == name]
     if len(mine) != 1 or sections[mine[0]][1] != "Update":
-        return ()
+        return None
     after = mine[0] + 1
     if after < len(sections) and sections[after][1] == "Move":
-        return ()
+        return None
     end = sections[after].start() if after < len(sections) else patch.find("*** End Patch", sections[mine[0]].end())
-    body = patch[sections[mine[0]].end() : end if end >= 0 else len(patch)]
+    return sections[mine[0]].end(), end if end >= 0 else len(patch)
+
+
+def _repatched(patch: str, path: str, before: str, after: str) -> str | None:
+    """Return the patch with other hunks for one file, which make ``after`` of ``before``.
+
+    None if it is not sure that every program that applies patches finds the same place for each hunk.
+    """
+    found = _section(patch, path)
+    if found is None or before[-1:] != "\n" or after[-1:] != "\n":
+        return None
+    old, new = before.split("\n")[:-1], after.split("\n")[:-1]
+    for context in _CONTEXTS:
+        lines = islice(unified_diff(old, new, lineterm="", n=context), 2, None)  # behind the names of the files
+        hunks = "".join(["@@\n" if line[:2] == "@@" else f"{line}\n" for line in lines])
+        again = f"{patch[: found[0]]}\n{hunks}{patch[found[1] :]}"
+        if Written(edits=_patched(again, path)).applied(before) == after:
+            return again
+    return None
+
+
+def _patched(patch: str, path: str) -> tuple[Edit, ...]:
+    """Return the hunks of one file of a patch as edits; nothing if the patch does more to it than change lines."""
+    found = _section(patch, path)
+    if found is None:
+        return ()
+    body = patch[found[0] : found[1]]
     edits = []
     for hunk in re.split(r"^@@.*$", body.replace("*** End of File\n", ""), flags=re.MULTILINE):
         lines = [line for line in hunk.split("\n") if line]

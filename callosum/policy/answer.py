@@ -115,14 +115,19 @@ def _warning(sentence: str | None, details: str) -> str | None:
     return sentence and sentence + details
 
 
-def told_of(view: View, items: tuple[Evidence, ...], ask: Ask) -> tuple[tuple[Conflict, ...], str]:
-    """Return evidence as it is shown, in its order, and what is told of it below the sentence."""
+def told_of(
+    view: View, items: tuple[Evidence, ...], ask: Ask, *, lines: bool = True
+) -> tuple[tuple[Conflict, ...], str]:
+    """Return evidence as it is shown, in its order, and what is told of it below the sentence.
+
+    ``lines``: the lines of a change that the journal has are among it.
+    """
     if not items:
         return (), ""
     ids = {item.action.id for item in items if not item.action.lock}
     bodies = view.bodies(sorted(ids)) if ids and view.bodies is not None else {}
     conflicts = tuple([_conflict(item, view.now, ask, bodies.get(item.action.id, b"")) for item in items])
-    changed = [item.action for item in items if item.kind is Kind.STALE and item.action.id in bodies]
+    changed = [item.action for item in items if lines and item.kind is Kind.STALE and item.action.id in bodies]
     hunks = ((action.session, hunk_of(kept_in(bodies[action.id]))) for action in changed)
     return conflicts, details_of(conflicts, next((hunk for hunk in hunks if hunk[1]), None))
 

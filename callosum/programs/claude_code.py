@@ -60,6 +60,7 @@ class ClaudeCode(Program):
     background = "run_in_background"
     run_field = "prompt_id"
     informs = frozenset(("asks", "done", "failed", "batch", "start", "child start", "prompt"))
+    replaces = "updatedInput"
     words_apart = True
     timeout = 20
     entry_that_stops = {"onFailure": "block"}  # noqa: RUF012

@@ -53,6 +53,8 @@ class Codex(Program):
     run_field = "turn_id"
     noise = frozenset(("permission_mode",))
     informs = frozenset(("asks", "done", "start", "child start", "prompt"))
+    replaces = "updatedInput"
+    replaces_with_allow = True
     commands_outlive_turns = True
     types_unseen = True
     timeout = 25

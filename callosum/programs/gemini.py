@@ -44,6 +44,7 @@ class Gemini(Program):
     answer_field = "prompt_response"
     has_call_ids = False
     informs = frozenset(("done", "prompt"))
+    replaces = "tool_input"
     powershell = True
     timeout = 25_000  # milliseconds
     entry = {"name": "callosum"}  # noqa: RUF012 - by which its hooks can be switched off

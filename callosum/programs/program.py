@@ -96,6 +96,11 @@ class Program:
     """Whether hooks name a call by an id; without, a report finds its call by tool and params."""
     informs: frozenset[Role] = frozenset()
     """At which events a hook can put something into the model's context."""
+    replaces: str = ""
+    """The field of an answer in which a hook returns other input for a call; "" where it can return none."""
+    replaces_with_allow: bool = False
+    """Whether the host takes other input only together with a permission. Then the gate returns none, except in a
+    session whose mode permits every call."""
     commands_outlive_turns: bool = False
     """Whether a command may still run when its turn has ended."""
     types_unseen: bool = False
@@ -168,6 +173,11 @@ class Program:
         """Return what the hook prints so that a call does not run."""
         said = {"hookEventName": self.asks, "permissionDecision": "deny", "permissionDecisionReason": reason}
         return {"hookSpecificOutput": said}
+
+    def replacement(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what the hook prints so that a call runs with other input, within ``hookSpecificOutput``."""
+        allow = {"permissionDecision": "allow"} if self.replaces_with_allow else {}
+        return {**allow, self.replaces: params}
 
     def transcript_of(self, session: str, agent: str | None) -> str:
         """Return the file of a session, or of a sub-agent in it, below ``transcripts``; ``*`` stands for any folder."""

@@ -363,37 +363,114 @@ def test_no_agent_undoes_a_merge(tmp_path: Path) -> None:
         assert gate.intercept(Call("mira", "Bash", {"command": "callosum merges show 7"})).proceed
 
 
+class Hooks:
+    """Sessions of a host with hooks, around one file. The host runs what the hook answers, as the real ones do."""
+
+    def __init__(self, brain: Brain, file: Path, name: str) -> None:
+        self.hooked, self.file, self.adapter = Hooked(brain, ManualClock()), file, ADAPTERS[name]
+        self.gemini = name == "gemini"
+        self.before, self.after = ("BeforeTool", "AfterTool") if self.gemini else ("PreToolUse", "PostToolUse")
+        self.number = 0
+
+    def send(self, event: str, session: str, tool: str, params: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+        said = {"session_id": session, "cwd": str(self.file.parent), "tool_name": tool, "tool_input": params, **more}
+        said |= {"hook_event_name": event} | ({} if self.gemini else {"tool_use_id": f"{session}{self.number}"})
+        return dict(self.hooked.send(self.adapter, said, this_process()))
+
+    def asked(self, session: str, tool: str, params: Mapping[str, Any], mode: str = "default") -> dict[str, Any]:
+        """What the hook says before the call."""
+        self.number += 1
+        return self.send(self.before, session, tool, params, permission_mode=mode)
+
+    def done(self, session: str, tool: str, params: Mapping[str, Any], result: object) -> str:
+        """What the hook tells the model after it."""
+        said = self.send(self.after, session, tool, params, tool_response=result)
+        return str(said.get("hookSpecificOutput", {}).get("additionalContext", ""))
+
+    def read_by(self, *sessions: str) -> None:
+        tool, params = ("read_file" if self.gemini else "Read"), {"file_path": str(self.file)}
+        for session in sessions:
+            assert self.asked(session, tool, params) == {}
+            self.done(session, tool, params, {"llmContent": self.file.read_text()})
+
+    def edits(self, session: str, old: str, new: str) -> dict[str, Any]:
+        tool = "replace" if self.gemini else "Edit"
+        params = {"file_path": str(self.file), "old_string": old, "new_string": new}
+        answer = self.asked(session, tool, params)
+        if not answer:
+            self.file.write_text(self.file.read_text().replace(old, new))
+            self.done(session, tool, params, "done")
+        return answer
+
+    def writes(self, session: str, content: str, meanwhile: str = "") -> tuple[dict[str, Any], str]:
+        """Let a session write the file; return what the hook said before and after the call."""
+        tool, params = ("write_file" if self.gemini else "Write"), {"file_path": str(self.file), "content": content}
+        answer = self.asked(session, tool, params)
+        said = answer.get("hookSpecificOutput", {})
+        if answer.get("decision") == "deny" or "permissionDecision" in said:
+            return answer, ""
+        params = said.get("tool_input" if self.gemini else "updatedInput", params)
+        before = meanwhile or self.file.read_text()
+        self.file.write_text(params["content"])
+        result = {"returnDisplay": {"originalContent": before}} if self.gemini else {"originalFile": before}
+        return answer, self.done(session, tool, params, result)
+
+
 @pytest.mark.parametrize("name", ["claude-code", "gemini"])
-def test_hooks_pass_a_far_edit_and_show_what_a_merge_would_change(gate: LocalGate, file: Path, name: str) -> None:
-    adapter = ADAPTERS[name]
-    before, after = ("PreToolUse", "PostToolUse") if name == "claude-code" else ("BeforeTool", "AfterTool")
-    reads, edits, writes = (
-        ("Read", "Edit", "Write") if name == "claude-code" else ("read_file", "replace", "write_file")
-    )
+def test_hooks_pass_a_far_edit_and_run_a_write_merged(gate: LocalGate, file: Path, name: str) -> None:
     with Brain(gate) as brain:
-        hooks = Hooked(brain, ManualClock())
+        host = Hooks(brain, file, name)
+        host.read_by("mira", "doug")
+        assert host.edits("doug", "line 2\n", "doug's\n") == {}
+        assert host.edits("mira", "line 15\n", "mira's\n") == {}
+        near = repr(host.edits("mira", "line 4\n", "mira's\n"))
+        assert "was changed by" in near
+        assert "+doug" in near
+        answer, told = host.writes("mira", TEXT.replace("line 15\n", "mira's\n").replace("line 9\n", "again\n"))
+        assert "permissionDecision" not in repr(answer), "nothing runs that the host would have asked about"
+        assert file.read_text() == TEXT.replace("line 2\n", "doug's\n").replace("line 15\n", "mira's\n").replace(
+            "line 9\n", "again\n"
+        )
+        assert "was merged into this call's text" in (told if host.gemini else repr(answer))
+        assert [entry["outcome"] for entry in host.hooked.journal("complete")].count("done") == 5
+        assert gate.courses.writers is not None
+        assert [merged.lost for merged in gate.courses.writers.merges.all()] == [""]
 
-        def call(session: str, number: int, tool: str, result: str = "", **params: str) -> Mapping[str, Any]:
-            said: dict[str, Any] = {
-                "session_id": session,
-                "cwd": str(file.parent),
-                "tool_name": tool,
-                "tool_use_id": f"{session}{number}",
-            }
-            said |= {"tool_input": {"file_path": str(file), **params}}
-            answer = hooks.send(adapter, {**said, "hook_event_name": before}, this_process())
-            if result:
-                done = {**said, "hook_event_name": after, "tool_response": {"llmContent": result}}
-                hooks.send(adapter, done, this_process())
-            return answer
 
+@pytest.mark.parametrize("name", ["claude-code", "gemini"])
+def test_hooks_tell_what_a_merge_has_overwritten(gate: LocalGate, file: Path, name: str) -> None:
+    with Brain(gate) as brain:
+        host = Hooks(brain, file, name)
+        host.read_by("mira", "doug")
+        host.edits("doug", "line 2\n", "doug's\n")
+        meanwhile = file.read_text().replace("line 5\n", "an editor's\n")
+        _, told = host.writes("mira", TEXT.replace("line 15\n", "mira's\n"), meanwhile)
+        assert "+an editor's" in told
+        answer, told = host.writes("doug", TEXT.replace("line 2\n", "doug's\n").replace("line 9\n", "again\n"))
+        assert "Something was overwritten then" in (told if host.gemini else repr(answer))
+
+
+def test_patch_of_codex_runs_merged_where_its_user_is_asked_nothing(gate: LocalGate, file: Path) -> None:
+    with Brain(gate) as brain:
+        host = Hooks(brain, file, "codex")
+        look = {"command": "cat plan.md"}
         for session in ("mira", "doug"):
-            call(session, 1, reads, result=TEXT)
+            host.asked(session, "Bash", look)
+            host.done(session, "Bash", look, TEXT)
+        theirs = {"command": "*** Begin Patch\n*** Update File: plan.md\n@@\n-line 2\n+doug's\n*** End Patch\n"}
+        assert host.asked("doug", "apply_patch", theirs) == {}
         file.write_text(TEXT.replace("line 2\n", "doug's\n"))
-        call("doug", 2, edits, old_string="line 2\n", new_string="doug's\n", result="done")
-        assert call("mira", 2, edits, old_string="line 15\n", new_string="mira's\n", result="done") == {}
-        assert "was changed by" in repr(call("mira", 3, edits, old_string="line 4\n", new_string="mira's\n"))
-        file.write_text(file.read_text().replace("line 15\n", "mira's\n"))
-        paused = repr(call("mira", 4, writes, content=TEXT.replace("line 15\n", "mira's\n")))
-        assert "would be merged into it" in paused
-        assert "+doug\\'s" in paused or "+doug's" in paused
+        host.done("doug", "apply_patch", theirs, "Exit code: 0\n")
+        near = "*** Begin Patch\n*** Update File: plan.md\n@@\n line 2\n line 3\n-line 4\n+mira's\n*** End Patch\n"
+        asked = host.asked("mira", "apply_patch", {"command": near})["hookSpecificOutput"]
+        assert asked["permissionDecision"] == "deny"
+        assert "would be merged into it" in asked["permissionDecisionReason"]
+        said = host.asked("mira", "apply_patch", {"command": near}, "bypassPermissions")["hookSpecificOutput"]
+        runs = said["updatedInput"]
+        assert " doug's\n line 3\n-line 4\n+mira's\n" in runs["command"]
+        assert "merged into this call's text" in said["additionalContext"]
+        file.write_text("something else\n")
+        assert host.done("mira", "apply_patch", runs, "Exit code: 0\n") == "", "Codex does not wait for a report"
+        following = host.asked("mira", "Bash", {"command": "ls"})
+        assert "does not hold what was merged" in following["hookSpecificOutput"]["additionalContext"]
+        assert host.asked("mira", "Bash", {"command": "ls"}) == {}

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from callosum.merging import folder as folders
 from callosum.merging.folder import Folder
@@ -13,7 +14,7 @@ from callosum.merging.lines import Hunk, are_apart, hunks, shown, split
 from callosum.merging.merge import merge, parses
 from callosum.merging.secrets import looks_secret
 from callosum.merging.snapshots import base_of, copy_of, shows
-from callosum.merging.writes import Edit, Written, written
+from callosum.merging.writes import Edit, Written, rewritten, written
 from callosum.model import Call
 from callosum.rules import RuleSet
 
@@ -41,7 +42,7 @@ def read(tool: str, **params: object) -> Written | None:
         (
             "apply_patch",
             {"input": "*** Begin Patch\n*** Update File: a\n@@ def f\n one\n-two\n+2\n@@\n-x\n+y\n*** End Patch\n"},
-            Written(edits=(Edit("one\ntwo\n", "one\n2\n"), Edit("x\n", "y\n"))),
+            Written(param="input", edits=(Edit("one\ntwo\n", "one\n2\n"), Edit("x\n", "y\n"))),
         ),
         ("apply_patch", {"input": "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch\n"}, None),
         (
@@ -55,6 +56,27 @@ def read(tool: str, **params: object) -> Written | None:
 )
 def test_what_a_call_writes(tool: str, params: dict[str, object], expected: Written | None) -> None:
     assert read(tool, **params) == expected
+
+
+def test_patch_is_written_anew_where_each_hunk_has_one_place() -> None:
+    patch = (
+        "*** Begin Patch\n*** Add File: b\n+x\n*** Update File: a\n@@\n-2\n+two\n*** Delete File: c\n*** End Patch\n"
+    )
+    call = Call("mira", "apply_patch", {"input": patch}, cwd="/p")
+    found = RULES.classify(call)
+    write = written(call, found, "file:/p/a")
+    assert write is not None
+    after = TEXT.replace("2\n", "two\n", 1).replace("15\n", "fifteen\n")
+    params = rewritten(call.params, "/p/a", write, TEXT, after)
+    assert params is not None
+    again = written(replace(call, params=params), RULES.classify(replace(call, params=params)), "file:/p/a")
+    assert again is not None
+    assert again.applied(TEXT) == after
+    assert [line for line in params["input"].splitlines() if line[:3] == "***"] == patch.splitlines()[:1] + [
+        line for line in patch.splitlines()[1:] if line[:3] == "***"
+    ]
+    same = "a\n" * 100
+    assert rewritten(call.params, "/p/a", write, same, f"{same[:100]}b\n{same[100:]}") is None
 
 
 def test_hunks_of_texts() -> None:
@@ -206,7 +228,8 @@ def test_shown_lines_are_few_and_escaped() -> None:
     lines = shown("a\n" * 100, "a\n" * 50 + "\u202eb\n" * 50)
     assert "\u202e" not in lines
     assert lines.endswith("lines more")
-    assert len(lines.splitlines()) == 13
+    assert len(lines.splitlines()) == 20
+    assert len(shown("", f"{'long ' * 40}\n" * 19).splitlines()) < 10
 
 
 def test_no_line_of_a_file_is_taken_for_one_of_the_gates() -> None:
