@@ -24,8 +24,6 @@ from callosum.stores.carrying import (
 from callosum.stores.keys import covers, scoped
 from callosum.stores.records import ACTED, LIVE
 from callosum.stores.rows import (
-    ENTRY,
-    FROM_ENTRY,
     Extra,
     Stored,
     as_json,
@@ -40,24 +38,6 @@ from callosum.stores.rows import (
 )
 
 _WIDTH: Final = 13
-# Of several rows with one identity the newest is the one that counts.
-WRITTEN: Final = (  # of constants of these modules
-    f"select {ENTRY}, j.state, j.ended, j.expires, j.approved, j.content, j.extra, "
-    "case when j.call is null or exists("
-    "select 1 from journal n where n.call = j.call and n.seq > j.seq) then null else j.call end, "
-    "(select p.value from meta p where j.state = 'asked' and p.name = 'params:' || j.seq) "
-    f"from {FROM_ENTRY} where j.seq > {{0}} order by j.seq limit {{0}}"
-)
-"""The statement for a page of ``written_of``; ``{0}`` stands for a parameter."""
-JOURNAL: Final = (
-    "seq, event, namespace, session, run, tool, tier, verdict, rule, action, outcome, key, keys, body, call, "
-    "state, ended, expires, approved, content, extra"
-)
-"""The columns of ``row_of``."""
-MARK: Final = "key, session, read, told, kind, note, acted, changed"
-"""The columns of ``mark_row``."""
-NEXT: Final = 256
-"""An action's id is fewer microseconds than this after the moment of its step."""
 _BAR: Final = "\x1f"
 _encode_place: Final = msgspec.msgpack.Encoder().encode
 _decode_place: Final = msgspec.msgpack.Decoder(tuple[Any, ...]).decode
@@ -90,7 +70,7 @@ def place(text: str, *first: Any) -> Sequence[Any]:
 
 
 def written_of(row: Sequence[Any]) -> Written:
-    """The record in a row of ``WRITTEN``."""
+    """The record in a row of ``written``."""
     entry = entry_of(row)
     state, ended, expires, approved, content, extra, call, params = row[_WIDTH:]
     if state is None:
@@ -131,7 +111,7 @@ def known_in(rows: Iterable[Sequence[Any]], look: Look, reads: Reads) -> list[Kn
     """The records in rows of key, session, read, told, kind, note and acted.
 
     ``look`` brings actions by id, ``reads`` the ids and keys of a session's actions without a report that were opened
-    within ``NEXT`` microseconds from a moment on.
+    within ``rows.NEXT`` microseconds from a moment on.
     """
     sights = []
     for row in rows:
@@ -198,7 +178,7 @@ def unreported(state: str | None, ended: int | None) -> bool:
 
 
 def row_of(record: Written, about: Mapping[int, Entry]) -> tuple[Any, ...]:
-    """The row of ``JOURNAL`` for a record. ``about`` are the entries of other actions, by id.
+    """The row of the journal for a record. ``about`` are the entries of other actions, by id.
 
     What is the same in the entry of the action that it speaks of is left out.
     """
@@ -281,7 +261,7 @@ def covers_in(records: Iterable[Written | Known]) -> list[str]:
 
 
 def mark_row(record: Known, lives: Mapping[int, Life]) -> tuple[Any, ...]:
-    """The row of ``MARK`` for a record; ``lives`` are the session's acts."""
+    """The row of ``mark`` for a record; ``lives`` are the session's acts."""
     mark = record.mark
     acts = [id for id in record.acts if id in lives]
     changed = [

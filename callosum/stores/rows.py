@@ -24,22 +24,15 @@ from callosum.model import (
     Verdict,
 )
 from callosum.stores.base import Probe
+from callosum.stores.statements import SHARED, load
 from callosum.stores.view import waiting
 
-ACTION: Final = (
-    "j.seq, j.namespace, j.session, j.run, j.tool, j.tier, j.state, j.ended, j.expires, j.rule, "
-    "j.keys, j.content, j.extra, j.approved"
-)
-"""The columns of an action, for ``action_of``; the row's journal entry is called ``j``."""
+PARTS: Final = load(SHARED, "rows.sql", {})
+"""What statements read: ``action_of``, ``mark_of`` and ``entry_of`` know its columns by their place."""
 ACTION_WIDTH: Final = 14
-MARK: Final = "m.session, m.read, m.told, m.kind, m.note, m.acted"
 MARK_WIDTH: Final = 6
-# A report's entry names its action; tool, tier and keys are the action's.
-ENTRY: Final = (
-    "j.seq, j.event, j.namespace, j.session, coalesce(j.run, a.run), coalesce(j.tool, a.tool), "
-    "coalesce(j.tier, a.tier), j.verdict, j.rule, j.action, j.outcome, coalesce(j.keys, a.keys), j.body"
-)
-FROM_ENTRY: Final = "journal j left join journal a on a.seq = j.action and a.seq <> j.seq"
+NEXT: Final = 256
+"""An action's id is fewer microseconds than this after the moment of its step."""
 OPENERS: Final = ("intercept", "lock", "queue", "late")
 """The events whose entries can be actions."""
 
@@ -97,7 +90,7 @@ def as_json(value: object) -> str:
 
 
 def action_of(row: Sequence[Any], at: int, key: str, probe: Probe, verdict: str | None = None) -> Action:
-    """The action in a row whose columns ``ACTION`` begin at ``at``, as found through ``key``.
+    """The action in a row whose columns ``action`` begin at ``at``, as found through ``key``.
 
     An empty ``key`` stands for its first one.
     """
@@ -153,7 +146,7 @@ def answered(action: Action, body: str | None) -> Action:
 
 
 def entry_of(row: Sequence[Any]) -> Entry:
-    """The journal entry in a row of ``ENTRY``."""
+    """The journal entry in a row of ``entry``."""
     return Entry(
         event=Event(row[1]),
         session=row[3],
@@ -172,7 +165,7 @@ def entry_of(row: Sequence[Any]) -> Entry:
 
 
 def mark_of(row: Sequence[Any]) -> Mark:
-    """The mark in a row of ``MARK``."""
+    """The mark in a row of ``mark``."""
     if row[4] is None:
         return Mark(row[1], row[2], row[3]) if row[1] or row[2] else NO_MARK
     note = _note_of(row[4])

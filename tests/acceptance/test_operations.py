@@ -214,7 +214,6 @@ def test_migrating_once_however_many_do_it(
         postgres.drop(schema_of(url))
 
 
-@pytest.mark.skipif(SCHEMA == 1, reason="there is no older version yet")
 def test_an_older_version_is_told_and_left_until_it_is_migrated(tmp_path: Path, postgres: Server) -> None:
     """A look leaves it as it is; what it holds is there afterwards."""
     url = postgres.url()

@@ -26,85 +26,20 @@ from callosum.policy.commitments import COMMITTED
 from callosum.stores.keys import covers, scoped
 from callosum.stores.postgres.line import Line
 from callosum.stores.postgres.look import Look, Memory
+from callosum.stores.postgres.statements import SQL
 from callosum.stores.postgres.wake import notice
 from callosum.stores.rows import Extra, as_json, encode, note_of, standing, standing_look, stored_keys
 
 _ENDED: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
 _TAKEN_BACK: Final = frozenset({State.FAILED, State.CANCELLED})
 
-_COLUMNS: Final = (
-    "seq, token, event, namespace, session, run, tool, tier, verdict, rule, action, outcome, key, keys, body, call, "
-    "state, ended, expires, approved, content, extra"
-)
-_INSERT: Final = f"insert into journal({_COLUMNS}) values({', '.join(f'%({name})s' for name in _COLUMNS.split(', '))})"
-_EMPTY: Final[dict[str, Any]] = dict.fromkeys(_COLUMNS.split(", "))
-_SET_MARKS: Final = (
-    "insert into mark(key, session, read, told, kind, note, acted, changed) select m.key, %(session)s, m.read, "
-    "m.told, m.kind, m.note, m.acted, coalesce(m.acted, 0) from unnest(%(mark_keys)s::text[], %(reads)s::bigint[], "
-    "%(tolds)s::bigint[], %(kinds)s::int[], %(notes)s::bytea[], %(acteds)s::bigint[]) "
-    "as m(key, read, told, kind, note, acted) on conflict(key, session) do update set read = excluded.read, "
-    "told = excluded.told, kind = excluded.kind, note = excluded.note, "
-    "acted = coalesce(excluded.acted, mark.acted), changed = greatest(excluded.changed, mark.changed)"
-)
-_SET_LIVE: Final = (
-    "insert into live(key, open, id) select k, %(open)s::int, %(seq)s::bigint "
-    "from unnest(%(names)s::text[]) k on conflict do nothing"
-)
-_SET_PRINTS: Final = (
-    "insert into print(key, print, id) select k, p, %(seq)s::bigint from unnest(%(print_names)s::text[]) k "
-    "cross join unnest(%(prints)s::bytea[]) p on conflict do nothing"
-)
-# An act with its marks and, where it has a lease, its live rows: one statement, since most calls write just this.
-_ACT: Final = f"with j as ({_INSERT}), m as ({_SET_MARKS}) select 1"
-_LEASE: Final = f"with j as ({_INSERT}), m as ({_SET_MARKS}), l as ({_SET_LIVE}) select 1"
-_REPEATABLE: Final = f"with j as ({_INSERT}), m as ({_SET_MARKS}), l as ({_SET_LIVE}), p as ({_SET_PRINTS}) select 1"
-_COVER: Final = "insert into cover(key) select unnest(%s::text[]) on conflict do nothing"
-_PARAMS: Final = "insert into meta values(%s, %s) on conflict(name) do update set value = excluded.value"
-_SESSION: Final = (
-    "insert into session(namespace, name, seen, parent, continues) values(%s, %s, %s, %s, %s) "
-    "on conflict(namespace, name) do update set seen = greatest(excluded.seen, session.seen), "
-    "parent = coalesce(excluded.parent, session.parent), continues = coalesce(excluded.continues, session.continues)"
-)
-_SETTLE: Final = (
-    "update journal set state = %(its_state)s, ended = {ended}, expires = coalesce(%(its_expires)s, expires), "
-    "approved = coalesce(%(its_approved)s, approved) where seq = %(its_seq)s{only}"
-)
-_NOT_LIVE: Final = "delete from live where key = any(%(its_names)s::text[]) and id = %(its_seq)s{only}"
-_CHANGED: Final = (
-    "update mark set changed = greatest(changed, {ended}) where key = any(%(its_names)s::text[]) "
-    "and session = %(its_session)s and acted is not null{only}"
-)
-# An action that was long ago changes its keys at its report: marks that were forgotten meanwhile come back.
-_LATE: Final = (
-    "insert into mark(key, session, read, told, kind, acted, changed) select k, %(session)s, 0, 0, 0, "
-    "%(acted)s::bigint, %(ended)s::bigint from unnest(%(keys)s::text[]) k on conflict(key, session) do update set "
-    "acted = coalesce(mark.acted, excluded.acted), changed = greatest(mark.changed, excluded.changed)"
-)
-# Whoever waits looks again when something ends; where nobody waits nobody is told, since a notice makes all
-# commits of the database take turns.
-_WAKE: Final = (
-    "select pg_notify(%(channel)s, %(its_notice)s) where %(its_approved)s::bigint is not null "
-    "or exists(select 1 from live where open = 2)"
-)
-
-
-def reported(entry: str, ended: str, only: str = "") -> str:
-    """The parts of a statement that writes a report with its ``entry``; ``w`` of them are the notices.
-
-    ``ended`` is the moment of the report, ``only`` a further condition; both are SQL.
-    """
-    parts = {"j": entry, "s": _SETTLE, "l": _NOT_LIVE, "m": _CHANGED, "w": _WAKE}
-    return ", ".join(
-        f"{name} as ({part.format(ended=ended, only=only) if name in 'slm' else part})" for name, part in parts.items()
+_EMPTY: Final[dict[str, Any]] = dict.fromkeys(
+    (
+        "seq", "token", "event", "namespace", "session", "run", "tool", "tier", "verdict", "rule", "action",
+        "outcome", "key", "keys", "body", "call", "state", "ended", "expires", "approved", "content", "extra",
     )
-
-
-_ENDED_AT: Final = "%(its_ended)s"
-_SETTLED: Final = _SETTLE.format(ended=_ENDED_AT, only="")
-_GONE: Final = _NOT_LIVE.format(only="")
-_DONE: Final = f"with s as ({_SETTLED}), l as ({_GONE}), m as ({_CHANGED.format(ended=_ENDED_AT, only='')}) {_WAKE}"
-# A report and its entry, which is all that most calls still write.
-_REPORT: Final = f"with {reported(_INSERT, _ENDED_AT)} select * from w"
+)  # fmt: skip
+"""The parameters of ``add_entry``."""
 
 
 def openness(state: State) -> int:
@@ -158,16 +93,16 @@ class Apply:
         for revision in change.revisions:
             self._revise(revision)
         if change.observe_until is not None:
-            self._line.send(_PARAMS, ("observe", str(change.observe_until).encode()))
+            self._line.send(SQL["set_fact"], ("observe", str(change.observe_until).encode()))
         for row in rows:
             if opening is not None and row["seq"] == last:
                 self._open(row, entries[-1], opening, change.moves)
             elif row["seq"] == last and change.content is not None:
-                self._line.send(_INSERT, {**row, "content": encode(change.content)})
+                self._line.send(SQL["add_entry"], {**row, "content": encode(change.content)})
             else:
-                self._line.send(_INSERT, row)
+                self._line.send(SQL["add_entry"], row)
         if opening is None and change.moves:
-            self._line.send(_SET_MARKS, self._marks(change.moves, None, ()))
+            self._line.send(SQL["set_marks"], self._marks(change.moves, None, ()))
         if not self._look.fresh and entries:
             self._note_session()
         return Applied(change, tuple(range(now, last + 1)), now)
@@ -236,13 +171,13 @@ class Apply:
         row["print_names"] = [name for name, _ in writes]
         if row["prints"] and writes:
             row["names"] = names if state is not State.DONE else []
-            self._line.send(_REPEATABLE, row)
+            self._line.send(SQL["add_repeatable"], row)
         else:
-            self._line.send(_ACT if state is State.DONE else _LEASE, row)
+            self._line.send(SQL["add_act" if state is State.DONE else "add_lease"], row)
         if opening.params is not None:
-            self._line.send(_PARAMS, (f"params:{seq}", opening.params))
+            self._line.send(SQL["set_fact"], (f"params:{seq}", opening.params))
         if beneath := [over for name in names for over in covers(name) if over not in self._look.covers]:
-            self._line.send(_COVER, (beneath,))
+            self._line.send(SQL["add_covers"], (beneath,))
             self.covers = frozenset(beneath)
         if not opening.supersedes:  # its report is about these too, which are on other keys
             self._memory.add_action(seq, tuple(names))
@@ -268,15 +203,15 @@ class Apply:
     def _note_session(self) -> None:
         scope = self._scope
         params = (scope.namespace, scope.session, self._view.now, scope.parent or None, scope.continues or None)
-        self._line.send(_SESSION, params)
+        self._line.send(SQL["set_session"], params)
         self._memory.sessions.pop((scope.namespace, scope.session), None)
 
     def _revise(self, revision: Revision) -> None:
         action = revision.action
-        self._line.send("update journal set content = %s where seq = %s", (encode(revision.content), action.id))
+        self._line.send(SQL["set_content"], (encode(revision.content), action.id))
         if revision.also:
             names = [scoped(action.namespace, revision.also)]
-            self._line.send(_SET_PRINTS, {"seq": action.id, "print_names": names, "prints": [COMMITTED]})
+            self._line.send(SQL["set_prints"], {"seq": action.id, "print_names": names, "prints": [COMMITTED]})
 
     # --- settling ---
 
@@ -286,52 +221,48 @@ class Apply:
         stays = state not in _ENDED
         params = {**(row or {}), **settled(settle), "channel": self._channel}
         if state is State.DONE:
-            self._line.send(_DONE if row is None else _REPORT, params)
+            self._line.send(SQL["end" if row is None else "report"], params)
             if settle.ended - action.id > HOUR and not action.lock:
                 self._late(action, settle.ended)
         else:
             if row is not None:
-                self._line.send(_INSERT, row)
-            self._line.send(_SETTLED, params)
+                self._line.send(SQL["add_entry"], row)
+            self._line.send(SQL["settle"], params)
             if not (stays and state is action.state) or settle.approved is not None:
-                self._line.send(_GONE, params)
+                self._line.send(SQL["drop_live"], params)
                 if stays:
                     there = {"names": params["its_names"], "open": openness(state), "seq": action.id}
-                    self._line.send(_SET_LIVE, there)
+                    self._line.send(SQL["set_live"], there)
         if action.state is State.ASKED and not stays:
-            self._line.send("delete from meta where name = %s", (f"params:{action.id}",))
+            self._line.send(SQL["drop_fact"], (f"params:{action.id}",))
         if state in _TAKEN_BACK and action.state not in (State.QUEUED, State.ASKED):
             self._take_back(action)
         if state in _TAKEN_BACK or settle.approved is not None:
-            self._line.send(_WAKE, params)
+            self._line.send(SQL["wake"], params)
 
     def _late(self, action: Action, ended: int) -> None:
         """Makes sure that an action which was reported only now is found on what it changed."""
         keys = sorted(scoped(action.namespace, key.name) for key in action.keys if key.mode is not Mode.READ)
         if keys:
-            self._line.send(_LATE, {"keys": keys, "session": action.session, "acted": action.id, "ended": ended})
+            self._line.send(
+                SQL["set_late"], {"keys": keys, "session": action.session, "acted": action.id, "ended": ended}
+            )
 
     def _take_back(self, action: Action) -> None:
         """A failed or cancelled action is nobody's latest, and a read that failed was none."""
-        rows = self._line.fetch("select keys from journal where seq = %s", (action.id,))
+        rows = self._line.fetch(SQL["keys"], (action.id,))
         for stored in stored_keys(rows[0][0]) if rows and rows[0][0] else ():
             name = scoped(action.namespace, stored.name)
             if stored.mode == "read":
                 before = standing_look(stored.before, stored.name, self._life)
-                self._line.send(
-                    "update mark set read = %(before)s where key = %(key)s and session = %(session)s "
-                    "and read > %(before)s and read <= %(seq)s",
-                    {"before": before, "key": name, "session": action.session, "seq": action.id},
-                )
+                params = {"before": before, "key": name, "session": action.session, "seq": action.id}
+                self._line.send(SQL["take_back_look"], params)
                 continue
             stands, changed = standing(stored.before, stored.name, self._life)
-            self._line.send(
-                "update mark set acted = %s, changed = %s where key = %s and session = %s and acted = %s",
-                (stands, changed, name, action.session, action.id),
-            )
+            self._line.send(SQL["take_back_act"], (stands, changed, name, action.session, action.id))
 
     def _life(self, seq: int) -> Any:
-        rows = self._line.fetch("select state, ended, keys from journal where seq = %s", (seq,))
+        rows = self._line.fetch(SQL["life"], (seq,))
         return rows[0] if rows else None
 
 

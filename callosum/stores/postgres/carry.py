@@ -12,40 +12,26 @@ from callosum.stores.carrying import PAGE, Page, Session
 from callosum.stores.carrysql import Many, SqlCarrier
 from callosum.stores.postgres.apply import openness
 from callosum.stores.postgres.link import Connections, explained
+from callosum.stores.postgres.statements import SQL
 from callosum.stores.postgres.store import PostgresStore
+from callosum.stores.rows import PARTS
+from callosum.stores.statements import SHARED, load
 
-_COLUMNS: Final = rows.JOURNAL.split(", ")
-_PUT_SESSION: Final = (
-    "insert into session(namespace, name, seen, parent, continues) values(?, ?, ?, ?, ?) "
-    "on conflict(namespace, name) do update set seen = excluded.seen, parent = excluded.parent, "
-    "continues = excluded.continues"
-)
-_SESSIONS: Final = (
-    "select namespace, name, seen, parent, continues from session where (namespace, name) > (?, ?) "
-    "order by namespace, name limit ?"
-)
-# For all looks of a page at once: one round trip.
-_READS: Final = (
-    "select o.session, o.moment, j.seq, j.keys from unnest(?::text[], ?::bigint[]) as o(session, moment) "
-    f"join journal j on j.seq >= o.moment and j.seq < o.moment + {rows.NEXT} and j.session = o.session "
-    "and j.state in ('open', 'done', 'unknown') and j.ended = 0 and j.keys is not null order by j.seq"
-)
-# A page is found through an index, whatever the statistics of tables that are just being filled say.
-_BY_KEYS: Final = (
-    "select set_config(name, 'off', false) from unnest(array['enable_seqscan', 'enable_hashjoin', 'enable_mergejoin', "
-    "'jit']) name"
-)
 _SETTLED: Final = 60 * SECOND
 """After so long no entry can come before another any more."""
+
+_CARRY: Final = load(
+    SHARED,
+    "carry.sql",
+    {**PARTS, "among": "= any(?)", "of_sessions": "true", "more_columns": ", token", "more_values": ", 0"},
+)
+_SHARED: Final = {name: text.replace("?", "%s") for name, text in _CARRY.items()}
 
 
 class Carrier(SqlCarrier):
     """The store at ``url``; its tables are made if they are absent."""
 
-    put_entry = (
-        f"insert into journal({rows.JOURNAL}, token) values({', '.join('?' * len(_COLUMNS))}, 0) "
-        f"on conflict(seq) do update set {', '.join(f'{name} = excluded.{name}' for name in _COLUMNS[1:])}"
-    )
+    shared = _SHARED
 
     def __init__(self, url: str) -> None:
         self._store = PostgresStore(url)
@@ -53,7 +39,7 @@ class Carrier(SqlCarrier):
         self._stack = ExitStack()
         with explained(self.address):
             self._connection = self._stack.enter_context(Connections(self.address).alone())
-            self._connection.execute(_BY_KEYS)
+            self._connection.execute(SQL["by_keys"])
 
     @property
     def name(self) -> str:
@@ -66,7 +52,7 @@ class Carrier(SqlCarrier):
 
     def read(self, query: str, params: Sequence[Any] = ()) -> list[Any]:
         with explained(self.address):
-            return self._connection.execute(_marked(query), params).fetchall()
+            return self._connection.execute(query, params).fetchall()
 
     @contextmanager
     def writing(self) -> Iterator[Many]:
@@ -74,7 +60,7 @@ class Carrier(SqlCarrier):
 
             def many(query: str, params: Sequence[Any]) -> None:
                 if params:
-                    cursor.executemany(_marked(query), params)
+                    cursor.executemany(query, params)
 
             yield many
 
@@ -92,7 +78,7 @@ class Carrier(SqlCarrier):
             return page
         # What comes last may be overtaken by what is under way: the store's own reader waits for that.
         last = self._store.entries(after=after, limit=PAGE)[-1].seq
-        return [row for row in self.read(rows.WRITTEN.format("?"), (after, PAGE)) if row[0] <= last]
+        return [row for row in self.read(self.shared["written"], (after, PAGE)) if row[0] <= last]
 
     def reads(self, page: Sequence[Any]) -> rows.Reads:
         found: dict[tuple[str, int], list[tuple[int, str]]] = {}
@@ -100,7 +86,7 @@ class Carrier(SqlCarrier):
         def ask(looks: Sequence[tuple[str, int]]) -> None:
             found.update((look, []) for look in looks)
             sessions, moments = [look[0] for look in looks], [look[1] for look in looks]
-            for session, moment, seq, keys in self.read(_READS, (sessions, moments)):
+            for session, moment, seq, keys in self.read(SQL["reads"], (sessions, moments)):
                 found[session, moment].append((seq, keys))
 
         def reads(session: str, moment: int) -> Sequence[tuple[int, str]]:
@@ -115,19 +101,14 @@ class Carrier(SqlCarrier):
 
     def sessions(self, after: str) -> Iterator[Page]:
         at = rows.place(after, "", "")
-        while page := self.read(_SESSIONS, (*at, PAGE)):
+        while page := self.read(SQL["sessions"], (*at, PAGE)):
             at = page[-1][:2]
             yield [rows.session_of(row[0], row[1], row[2:]) for row in page], rows.shown(at)
 
     def put_sessions(self, many: Many, records: Sequence[Session]) -> None:
         found = [(r.namespace, r.name, r.seen, r.parent or None, r.continues or None) for r in records]
-        many(_PUT_SESSION, found)
+        many(SQL["put_session"], found)
 
     def drop_sessions(self, many: Many, records: Sequence[Session]) -> None:
         names = [(record.namespace, record.name) for record in records]
-        many("delete from session where namespace = ? and name = ?", names)
-
-
-def _marked(query: str) -> str:
-    """A statement with the driver's marks for its parameters."""
-    return query.replace("?", "%s").replace("AMONG", "= any(%s)")
+        many(SQL["drop_session"], names)

@@ -17,8 +17,6 @@ from msgspec.structs import replace
 
 from callosum.model import (
     HOUR,
-    LATEST,
-    MAX_KEPT,
     MINUTE,
     Action,
     Applied,
@@ -34,11 +32,10 @@ from callosum.stores.crowd import BOUND, Asker, Crowd, Crowds, Stamp
 from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.link import Row
+from callosum.stores.postgres.statements import SQL
 from callosum.stores.records import REMEMBERED, TAKEN_BACK
 from callosum.stores.rows import (
-    ACTION,
     ACTION_WIDTH,
-    MARK,
     MARK_WIDTH,
     OPENERS,
     action_of,
@@ -47,115 +44,13 @@ from callosum.stores.rows import (
     mark_of,
     wanted,
 )
-from callosum.stores.view import GENERATIONS, Fetched, counts, meant, related, views
+from callosum.stores.view import Fetched, counts, meant, related, views
 from callosum.stores.writes import opened
 
 _numbers: Final = msgspec.json.Decoder(list[int]).decode
-NOW: Final = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
-_SEARCHED: Final = 20_000
-"""Among how many of a session's actions without a report the one is looked for that a report without an id means."""
 _WALK: Final = 64
 """How many of a session's own actions on a key may hide the newest that counts."""
 _MARK_AT, _ACTION_AT, _MORE_AT = 2, 2 + MARK_WIDTH, 2 + MARK_WIDTH + ACTION_WIDTH
-
-# seq + 0: else the planner goes back through the journal by seq until it meets the call, which a new one never does,
-# wherever it thinks that many entries have it. It does so where it has no statistics: in a new store or part.
-_HEAD: Final = (
-    f"select {NOW}, (select max(seq) from journal), (select value from meta where name = 'observe'), "
-    "s.seen, s.parent, s.continues, (select max(seq + 0) from journal where call = %(call)s::bytea), "
-    "array(select key from cover where key = any(%(above)s::text[])) "
-    "from (values(1)) v left join session s on s.namespace = %(space)s and s.name = %(me)s"
-)
-# Rows of one width: what it is ('m' a mark, 'l' live, 'a' an act below, 's' a change below that is news), the key
-# through which it was found, the mark, the action, the params of an approved question.
-_AROUND: Final = (
-    f"select 'm', m.key, {MARK}, {ACTION}, null::bytea from ("
-    "select * from mark where key = any(%(names)s::text[]) and session = %(me)s "
-    "union all select m.* from unnest(%(names)s::text[]) k(name) cross join lateral (select * from mark "
-    # The condition on changed makes the planner go through them by their last change, however many they are.
-    "where key = k.name and session <> %(me)s and acted is not null and changed >= 0 "
-    f"order by changed desc limit {LATEST}) m) m "
-    "left join journal j on j.seq = m.acted where m.session = %(me)s or j.seq is not null"
-)
-_PARAMS: Final = (
-    "case when j.approved > 0 and j.session = %(me)s then (select value from meta where name = 'params:' || j.seq) end"
-)
-_LIVING: Final = (
-    f"select 'l', l.key, null::text, null::bigint, null::bigint, null::int, null::bytea, null::bigint, {ACTION}, "
-    f"{_PARAMS} from ("
-)
-_THEIRS: Final = ") l join journal j on j.seq = l.id"
-_LIVE: Final = (
-    f"{_LIVING}select key, id from live where key = any(%(names)s::text[]) and open = 2 "
-    "union all select l.key, l.id from unnest(%(names)s::text[]) k(name) cross join lateral (select key, id from live "
-    "where key = k.name and open = 1 order by id desc limit %(most)s) l "
-    "union all select l.key, l.id from unnest(%(names)s::text[]) k(name) cross join lateral (select key, id from live "
-    f"where key = k.name and open = 0 order by id desc limit {LATEST}) l{_THEIRS}"
-)
-_OPEN_IDS: Final = "select string_agg(id::text, ',' order by id) from live where key = %s and open > 0"
-_STAMPS: Final = "select seq, coalesce(expires, 0), coalesce(approved, 0) from journal where seq = any(%s::bigint[])"
-_BY_NUMBERS: Final = f"select {ACTION}, {_PARAMS} from journal j where j.seq = any(%(ids)s::bigint[])"
-_BELOW_LIVE: Final = (
-    f"{_LIVING}select key, id from live where key >= %(low)s and key < %(high)s "
-    f"order by open desc, id desc limit 1000{_THEIRS}"
-)
-_BELOW: Final = (
-    f"select 'a', m.key, {MARK}, {ACTION}, null::bytea from (select * from mark where key >= %(low)s "
-    "and key < %(high)s and session <> %(me)s and acted is not null "
-    f"order by changed desc limit {LATEST}) m join journal j on j.seq = m.acted"
-)
-LOOKED: Final = "w.state = 'done' and w.ended > 0 and w.ended <= w.expires"
-"""Whether the session's own write ``w`` counts as a look: a finished one does, unless its report was late."""
-# What the session has looked at below a tree, and others changed after that look; the mark is the session's.
-_BELOW_STALE: Final = (
-    "select 's', m.key, o.session, look.at, 0::bigint, 0, null::bytea, null::bigint, "
-    f"{ACTION}, null::bytea from mark o left join journal w on w.seq = o.acted "
-    "join mark m on m.key = o.key and m.session <> o.session and m.acted is not null join journal j on j.seq = m.acted "
-    f"cross join lateral (select greatest(o.read, case when {LOOKED} then w.seq else 0 end) as at) look "
-    "where o.key >= %(low)s and o.key < %(high)s and o.session = %(me)s and look.at > 0 "
-    "and (j.ended = 0 or j.ended > look.at) "
-    f"order by m.changed desc limit {LATEST}"
-)
-_CHAIN: Final = (
-    "with recursive c(name, n) as (select coalesce(%(start)s, (select {link} from session where namespace = %(space)s "
-    "and name = %(me)s)), 1 union all select s.{link}, c.n + 1 from c join session s on s.namespace = %(space)s "
-    f"and s.name = c.name where s.{{link}} is not null and c.n < {GENERATIONS}) "
-)
-_PARENTS: Final = _CHAIN.format(link="parent") + "select name from c where name is not null order by n"
-_INHERITED: Final = _CHAIN.format(link="continues") + (
-    f"select c.n, k.name, {MARK}, {ACTION} from c cross join unnest(%(keys)s::text[]) k(name) "
-    "join mark m on m.key = k.name and m.session = c.name left join journal j on j.seq = m.acted order by c.n"
-)
-_FOUND: Final = f"select {ACTION}, j.event, j.verdict from journal j where j.seq = %(id)s"
-BODIES: Final = f"select j.seq, j.body from journal j where j.seq = any(%s) and length(j.body) <= {MAX_KEPT}"
-_EARLIER: Final = f"select {ACTION}, j.event, j.verdict, j.body from journal j where j.seq = %s"
-_BY_IDS: Final = f"select {ACTION}, j.event, j.verdict from journal j where j.seq = any(%s::bigint[])"
-# offset 0: else the planner may go through the journal and look for what is live, of which there is little.
-_QUEUES: Final = (
-    "select l.key, j.session, j.state, j.expires from live l cross join lateral (select namespace, session, state, "
-    "expires from journal where seq = l.id offset 0) j where l.open > 0 and j.namespace = %(space)s "
-    "and (j.state = 'queued' or (j.state = 'open' and j.session = %(me)s))"
-)
-_HELD: Final = (
-    "select l.key, j.session, j.state, j.expires from live l cross join lateral (select namespace, session, state, "
-    "expires from journal where seq = l.id offset 0) j where l.open = 1 and j.namespace = %(space)s "
-    "and j.state = 'open' and j.session = any(%(sessions)s::text[])"
-)
-_TWINS: Final = (
-    "select t.* from unnest(%(keys)s::text[]) k(name) cross join (values(true), (false)) o(own) "
-    f"cross join lateral (select p.key, {ACTION} from print p join journal j on j.seq = p.id where p.key = k.name "
-    "and p.print = any(%(prints)s::bytea[]) and (j.session = %(me)s) = o.own "
-    "and j.state in ('open', 'done', 'unknown') order by p.id desc limit 8) t"
-)
-# What became unknown without a key is not among the live. A session's own entries are found by its index.
-_UNREPORTED: Final = (
-    f"(select {ACTION} from journal j where session = %(me)s and namespace = %(space)s "
-    "and seq > %(since)s and ((state = 'unknown' and keys is null) or (ended = 0 and state in ('open', 'done'))) "
-    f"order by seq desc limit {_SEARCHED}) "
-    f"union select {ACTION} from live l join journal j on j.seq = l.id "
-    "where l.open = 0 and j.session = %(me)s and j.namespace = %(space)s and j.state = 'unknown'"
-)
-
 
 _Walk = tuple[str, int, Mode]
 """The key through which an older act is looked for, the act, and the mode of the key that is asked for."""
@@ -260,14 +155,14 @@ class Look:
     def ask(self) -> None:
         """Sends what nearly every view of such a scope needs."""
         scope, send, params = self.scope, self.line.send, self._params
-        self._head = send(_HEAD, params)
+        self._head = send(SQL["head"], params)
         covers = self.covers
         trees = [name for name in self._above if name[-1] == "/" and name in covers]
         wholes = [name[: name.index("|")] for name in self.names if "|" in name]
         self._asked_below = {name for name in self._above if name[-1] == "|" and name in covers}
         if self.names:
             params["names"] = list(dict.fromkeys((*self.names, *trees, *wholes)))
-            self._sent = [send(f"{_AROUND} union all {_LIVE}" if scope.live else _AROUND, params)]
+            self._sent = [send(SQL["around_and_live" if scope.live else "around"], params)]
             for key, name in zip(scope.keys, self.names, strict=True):
                 if name[-1] == "/" and key.mode is not Mode.READ:
                     self._ask_below(key, *span(name))
@@ -277,22 +172,22 @@ class Look:
         self._kin: tuple[Answer, Answer] | None = None
         if known is None or scope.parent or scope.continues:
             self._kin = (
-                send(_PARENTS, {**params, "start": scope.parent or None}),
-                send(_INHERITED, {**params, "start": scope.continues or None}),
+                send(SQL["parents"], {**params, "start": scope.parent or None}),
+                send(SQL["inherited"], {**params, "start": scope.continues or None}),
             )
-        self._same = send(_TWINS, params) if scope.prints and self.names else None
-        self._queues = send(_QUEUES, params) if scope.waits else None
+        self._same = send(SQL["twins"], params) if scope.prints and self.names else None
+        self._queues = send(SQL["queues"], params) if scope.waits else None
         find = scope.find
-        self._find = send(_FOUND, {"id": find.id}) if find is not None and find.id is not None else None
+        self._find = send(SQL["found"], {"id": find.id}) if find is not None and find.id is not None else None
 
     def _ask_below(self, key: Key, low: str, high: str) -> None:
         params = {"me": self.scope.session, "low": low, "high": high}
-        statements = [_BELOW]
+        statements = ["latest_below"]
         if self.scope.live:
-            statements.append(_BELOW_LIVE)
+            statements.append("live_below")
         if key.mode is Mode.WRITE:
-            statements.append(_BELOW_STALE)
-        self._below += [self.line.send(statement, params) for statement in statements]
+            statements.append("stale_below")
+        self._below += [self.line.send(SQL[statement], params) for statement in statements]
 
     def head(self) -> None:
         """Reads what tells whether the right rows were taken; raises ``Again`` if they were not."""
@@ -320,7 +215,7 @@ class Look:
         found = self._found(now) if scope.find is not None else None
         superseded: tuple[Action, ...] = ()
         if found is not None and found.supersedes and not scope.keys:
-            rows = self.line.fetch(_BY_IDS, (list(found.supersedes),))
+            rows = self.line.fetch(SQL["found_by_ids"], (list(found.supersedes),))
             superseded = tuple(a for row in rows if (a := self._action_found(row)) is not None)
         waiting = self._wanted(now) if self._queues is not None else ()
         if scope.asks is not None:
@@ -339,7 +234,7 @@ class Look:
         )
 
     def _bodies(self, ids: Sequence[int]) -> dict[int, bytes]:
-        return {id: body.encode() for id, body in self.line.fetch(BODIES, (list(ids),))}
+        return {id: body.encode() for id, body in self.line.fetch(SQL["bodies"], (list(ids),))}
 
     def _ancestry(self, now: int) -> tuple[str, ...]:
         """Where the session comes from; and whether it must be noted again."""
@@ -444,19 +339,19 @@ class Look:
             found: list[Sequence[Any]] = [rows[id][_ACTION_AT:] for id in ids if id in rows]
             if len(found) < len(ids):
                 missing = [id for id in ids if id not in rows]
-                found += self.line.fetch(_BY_NUMBERS, {"ids": missing, "me": self.scope.session})
+                found += self.line.fetch(SQL["open_by_ids"], {"ids": missing, "me": self.scope.session})
             return [action_of(row, 0, shown, self._probe) for row in found]
 
         def stamps(ids: Sequence[int]) -> list[Stamp]:
             found = [rows[id] for id in ids if id in rows]
             known = [(row[_ACTION_AT], row[_ACTION_AT + 8] or 0, row[_ACTION_AT + 13] or 0) for row in found]
             if len(found) < len(ids):
-                known += self.line.fetch(_STAMPS, ([id for id in ids if id not in rows],))
+                known += self.line.fetch(SQL["stamps"], ([id for id in ids if id not in rows],))
             return known
 
         ids = sorted(rows)
         if len(rows) > BOUND:
-            ((text,),) = self.line.fetch(_OPEN_IDS, (name,))
+            ((text,),) = self.line.fetch(SQL["open_ids"], (name,))
             ids = _numbers(f"[{text or ''}]")
         crowd = self._crowds[shown] = self.memory.crowds.take(name)
         found, more = crowd.view(asker, ids, fetch, stamps)
@@ -502,7 +397,7 @@ class Look:
         for _ in range(_WALK):
             if not walks:
                 return
-            rows = {row[0]: row for row in self.line.fetch(_BY_IDS, (list({id for _, id, _ in walks}),))}
+            rows = {row[0]: row for row in self.line.fetch(SQL["found_by_ids"], (list({id for _, id, _ in walks}),))}
             further: set[_Walk] = set()
             for shown, at, asking in walks:
                 found = rows.get(at)
@@ -521,7 +416,7 @@ class Look:
         """The action that this call opened before, with the answer that was given."""
         if self._earlier_id is None:
             return None
-        (row,) = self.line.fetch(_EARLIER, (self._earlier_id,))
+        (row,) = self.line.fetch(SQL["action_by_id"], (self._earlier_id,))
         action = self._action_found(row)
         return answered(action, row[-1]) if action is not None else None
 
@@ -541,7 +436,7 @@ class Look:
             self._queues.fetchall(),
             self.scope.session,
             now,
-            lambda names: fetch(_HELD, {"space": space, "sessions": names}),
+            lambda names: fetch(SQL["held"], {"space": space, "sessions": names}),
         )
 
     # --- reports ---
@@ -551,13 +446,13 @@ class Look:
             row = self._find.fetchone()
         else:
             assert self.scope.find is not None  # noqa: S101  asked for by the one who calls
-            rows = self.line.fetch(_UNREPORTED, {**self._params, "since": now - REMEMBERED})
+            rows = self.line.fetch(SQL["unreported"], {**self._params, "since": now - REMEMBERED})
             action = meant((action_of(row, 0, "", self._probe) for row in rows), self.scope.find)
-            row = self.line.send(_FOUND, {"id": action.id}).fetchone() if action is not None else None
+            row = self.line.send(SQL["found"], {"id": action.id}).fetchone() if action is not None else None
         return self._action_found(row) if row is not None else None
 
     def _action_found(self, row: Row) -> Action | None:
-        """The action in a row of ``_FOUND``, if it is one, of this namespace."""
+        """The action in a row of ``found``, if it is one, of this namespace."""
         event, verdict = row[ACTION_WIDTH : ACTION_WIDTH + 2]
         if row[1] != self.scope.namespace or event not in OPENERS:
             return None

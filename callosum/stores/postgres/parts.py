@@ -16,6 +16,7 @@ from msgspec import Struct
 from psycopg import sql
 
 from callosum.model import DAY
+from callosum.stores.postgres.statements import SQL
 
 _LEAST: Final = DAY
 """How much time a part covers at the least."""
@@ -28,10 +29,6 @@ _MOST: Final = 8
 _PATIENCE: Final = "2s"
 """How long making or dropping a part may keep transactions waiting before it gives up until the next round."""
 
-PARTS: Final = (
-    "select c.relname::text, pg_get_expr(c.relpartbound, c.oid) from pg_inherits i "
-    "join pg_class c on c.oid = i.inhrelid where i.inhparent = 'journal'::regclass"
-)
 _BOUNDS: Final = re.compile(r"FROM \((?:MINVALUE|'(-?\d+)')\) TO \((?:MAXVALUE|'(-?\d+)')\)")
 _END: Final = 2**63 - 1
 _NOT_NOW: Final = (
@@ -52,7 +49,7 @@ class Part(Struct, frozen=True, order=True):
 
 
 def parts_of(rows: Iterable[Sequence[Any]]) -> list[Part]:
-    """The parts in the rows of ``PARTS``, oldest first."""
+    """The parts in the rows of ``parts``, oldest first."""
     found = []
     for name, bounds in rows:
         bound = _BOUNDS.search(bounds or "")
@@ -84,7 +81,7 @@ def extend(connection: psycopg.Connection, last: Part, end: int) -> bool:
     """
 
     def work() -> bool:
-        if parts_of(connection.execute(PARTS).fetchall())[-1] != last:
+        if parts_of(connection.execute(SQL["parts"]).fetchall())[-1] != last:
             return False
         table = sql.Identifier(last.name)
         low = sql.SQL("minvalue") if last.low == -_END else sql.Literal(last.low)
@@ -105,7 +102,7 @@ def drop(connection: psycopg.Connection, part: Part) -> bool:
     table = sql.Identifier(part.name)
 
     def work() -> bool:
-        connection.execute("lock table journal in access exclusive mode")
+        connection.execute(SQL["lock_journal"])
         row = connection.execute(sql.SQL("select exists(select 1 from {})").format(table)).fetchone()
         if row is None or row[0]:
             return False
@@ -119,8 +116,8 @@ def _alone(connection: psycopg.Connection, work: Callable[[], bool]) -> bool:
     """Does it in a transaction of one server at a time, without keeping anybody waiting for long."""
     try:
         with connection.transaction():
-            connection.execute("select set_config('lock_timeout', %s, true)", (_PATIENCE,))
-            connection.execute("select version from schema_version for update nowait")
+            connection.execute(SQL["set_patience"], (_PATIENCE,))
+            connection.execute(SQL["claim_version"])
             return work()
     except _NOT_NOW:
         return False

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from callosum.model import HOUR, MINUTE, SECOND, Action, Applied, Change, Scope, Settle, State, Step, View
 from callosum.stores.base import Probe
-from callosum.stores.postgres.apply import reported, settled
-from callosum.stores.postgres.look import NOW, Memory, Opened
+from callosum.stores.postgres.apply import settled
+from callosum.stores.postgres.look import Memory, Opened
 from callosum.stores.rows import as_json
 
 _RECALL: Final = 60.0
@@ -24,25 +24,6 @@ _RECALL: Final = 60.0
 _AHEAD: Final = 5 * SECOND
 """How much later than expected the server's moment may be."""
 
-_NEWS: Final = (
-    "insert into journal(seq, token, event, namespace, session, action, outcome, body) select now, %(token)s::bigint, "
-    "%(event)s, %(namespace)s, %(session)s, %(its_seq)s::bigint, %(outcome)s, %(body)s from n"
-)
-REPORT: Final = (
-    f"with c as materialized (select greatest(coalesce(%(clock)s::bigint, {NOW}), "
-    "(select max(seq) from journal) + 1) as now), "
-    "n as materialized (select c.now from c join journal a on a.seq = %(its_seq)s::bigint where a.state = %(was)s "
-    "and a.ended = 0 and a.approved = 0 and a.expires = %(expires)s "
-    "and c.now between %(first)s::bigint and %(latest)s::bigint "
-    "and coalesce((select value from meta where name = 'observe'), '0'::bytea) = %(observe)s), "
-    f"{reported(_NEWS, '(select now from n)', ' and exists(select 1 from n)')} "
-    "select now, (select count(*) from w) from n"
-)
-"""Applies a report if all is as it was; its row is the moment that it got."""
-WRITTEN: Final = (
-    "select e.seq from journal a join journal e on e.seq = a.ended where a.seq = %(its_seq)s and e.token = %(token)s"
-)
-"""The moment of a report that was applied: its entry's place."""
 _NOTHING: Final = Change()
 
 

@@ -17,7 +17,6 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -44,139 +43,27 @@ from callosum.stores.base import (
     each_alone,
 )
 from callosum.stores.keys import bare, scoped
-from callosum.stores.leaving import (
-    ASKS,
-    AT_ONCE,
-    FOREVER,
-    LEAVES,
-    RECENT,
-    STAYS,
-    Held,
-    Pass,
-    Rows,
-    counting,
-    leaving,
-    places,
-)
+from callosum.stores.leaving import LEAVES, Held, Pass, Rows, counting, leaving, places
 from callosum.stores.postgres.apply import Apply, keys_of
 from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.link import Connections, address_of, explain, explained, lost, to_repeat
-from callosum.stores.postgres.look import BODIES, LOOKED, NOW, Again, Look, Memory
-from callosum.stores.postgres.nearby import NEWEST, Around
-from callosum.stores.postgres.parts import PARTS, drop, empty, extend, next_end, parts_of
-from callosum.stores.postgres.report import REPORT, WRITTEN, is_report, recalled
+from callosum.stores.postgres.look import Again, Look, Memory
+from callosum.stores.postgres.nearby import Around
+from callosum.stores.postgres.parts import drop, empty, extend, next_end, parts_of
+from callosum.stores.postgres.report import is_report, recalled
+from callosum.stores.postgres.statements import SQL
 from callosum.stores.postgres.turns import Turns, in_order, meet, merged, of_scope
 from callosum.stores.postgres.wake import Bell
 from callosum.stores.receipt import IDENTITY, LEFT, Kept, Receipt, Watched, new_identity, receipt_of, refusal
 from callosum.stores.records import REMEMBERED
-from callosum.stores.rows import ACTION, ENTRY, FROM_ENTRY, OPENERS, action_of, answered, entry_of
+from callosum.stores.rows import OPENERS, action_of, answered, entry_of
 
-_ROWS: Final = "select name from turn where name = any(%s::text[]) order by name for"
-_TAKE: Final = {
-    True: f"select count(*) from ({_ROWS} update) t",
-    False: f"select count(*) from ({_ROWS} share) t",
-}
-# The shared ones are counted, and so taken, first.
-_TAKE_BOTH: Final = (
-    f"with s as materialized ({_ROWS} share), t as materialized ({_ROWS} update) "
-    "select (select count(*) from s) + (select count(*) from t)"
-)
-_MAKE: Final = "insert into turn(name) select * from unnest(%s::text[]) on conflict do nothing"
-_LAZY: Final = "set local synchronous_commit = off"
-_WRITTEN: Final = "select seq from journal where seq = %(seq)s and token = %(token)s"
+_COMMITTED: Final = SQL["committed"]
 _RERUNS: Final = 200
 """How often a transaction is run again for others' sake before the store says that it is too busy."""
 
-_DATED: Final = "greatest(j.seq, coalesce(nullif(j.ended, 0), j.expires, 0))"
-"""The moment of an action as evidence: its report's; without one, that at which it can no longer be running."""
-_LIVE: Final = "('open', 'queued', 'asked', 'unknown')"
-# A round of forgetting goes on from a place; each row comes with whether it is to go.
-_PRINTS: Final = (
-    f"select p.key, p.print, p.id, j.state is null or ({_DATED} < %(horizon)s and j.state not in {_LIVE}) from "
-    "(select * from print where (key, print, id) > (%(key)s, %(print)s::bytea, %(id)s) "
-    "order by key, print, id limit %(budget)s) p left join journal j on j.seq = p.id order by p.key, p.print, p.id"
-)
-_FORGET_PRINTS: Final = (
-    "delete from print p using unnest(%s::text[], %s::bytea[], %s::bigint[]) as o(key, print, id) "
-    "where (p.key, p.print, p.id) = (o.key, o.print, o.id) returning 1"
-)
-# A mark with its session's newest action there, and the session itself.
-_KNOWN: Final = (
-    "left join journal j on j.seq = m.acted left join session s on s.name = m.session and s.namespace = "
-    "case when position(chr(31) in m.key) = 0 then %(default)s else split_part(m.key, chr(31), 1) end"
-)
-_CHANGED: Final = f"greatest(m.changed, {_DATED})"
-_LAST: Final = f"greatest(m.read, s.seen, {_CHANGED})"
-"""When the session last called, as far as that matters to what is kept of its mark."""
-_MARKS: Final = (
-    f"select m.key, m.session, m.read, m.told, m.changed, {_CHANGED}, {_LAST} < %(before)s and not exists "
-    "(select 1 from live l join journal a on a.seq = l.id where l.key = m.key and a.session = m.session) from "
-    "(select * from mark where (key, session) > (%(key)s, %(session)s) order by key, session limit %(budget)s) m "
-    f"{_KNOWN} order by m.key, m.session"
-)
-_LOOKS: Final = (
-    "select k.key, l.session, l.look from unnest(%(keys)s::text[]) k(key) cross join lateral (select m.session, "
-    f"least(nullif(m.read, 0), case when {LOOKED.replace('w.', 'j.')} then j.seq end) as look from mark m {_KNOWN} "
-    f"where m.key = k.key and {_LAST} >= %(before)s order by look limit 2) l where l.look is not null"
-)
-"""The oldest look at each key by a session that goes on, and the oldest by another one."""
-# What an entry's row says of whether it may leave; the rest is in the marks on its keys.
-_SAYS: Final = (
-    f"select j.seq, case when j.call is not null or j.state in {_LIVE} or a.call is not null or a.state in {_LIVE} "
-    f"then {STAYS} when j.state is null then {LEAVES} when {_DATED} < %(horizon)s then {ASKS} "
-    f"when j.tier < 2 and json_array_length(coalesce(j.keys, '[]')::json) < 2 then {RECENT} else {STAYS} end, "
-    "j.session, j.namespace, j.keys, j.state, j.ended from (select * from journal where seq <= %(until)s "
-    "and seq < (select max(seq) from journal) and {which}) j "
-    "left join journal a on a.seq = j.action and a.seq <> j.seq order by j.seq"
-)
-_SAYS_NEXT: Final = _SAYS.replace("{which}", f"seq > %(after)s order by seq limit {AT_ONCE}")
-_SAYS_ONLY: Final = _SAYS.replace("{which}", "seq = any(%(only)s::bigint[])")
-_HELD: Final = (
-    f"select m.acted, m.key, m.session, {_CHANGED}, {LOOKED.replace('w.', 'j.')} and {_LAST} >= %(before)s "
-    "from unnest(%(keys)s::text[], %(sessions)s::text[], %(seqs)s::bigint[], %(recent)s::int[]) "
-    "o(key, session, seq, recent) cross join lateral (select * from mark where key = o.key and session = o.session "
-    "and acted = o.seq and (o.recent = 1 or exists (select 1 from mark other where other.key = o.key "
-    f"and other.session <> o.session)) offset 0) m {_KNOWN}"
-)
-_CHANGES: Final = (
-    "select k.key, l.session, l.change from unnest(%(keys)s::text[]) k(key) cross join lateral (select m.session, "
-    f"case when j.state in {_LIVE} then {FOREVER} else {_CHANGED} end as change from mark m cross join lateral "
-    "(select * from journal where seq = m.acted offset 0) j where m.key = k.key order by change desc limit 2) l"
-)
-_DELETE: Final = (
-    "delete from journal j using unnest(%s::bigint[], %s::text[], %s::bigint[]) o(seq, state, ended) "
-    "where j.seq = o.seq and j.state is not distinct from o.state and j.ended is not distinct from o.ended "
-    "and j.call is null returning 1"
-)
-_FORGET_MARKS: Final = (
-    "delete from mark m using unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[]) "
-    "as o(key, session, read, told, changed) where m.key = o.key and m.session = o.session and m.read = o.read "
-    "and m.told = o.told and m.changed = o.changed returning 1"
-)
-_SET_FACT: Final = "insert into meta values(%s, %s) on conflict(name) do update set value = excluded.value returning 1"
-_ADD_FACT: Final = "insert into meta values(%s, %s) on conflict(name) do nothing returning 1"
-_KEPT: Final = (
-    f"select (select value from meta where name = '{IDENTITY}'), "
-    "exists(select 1 from journal where seq = %(entry)s), "
-    f"(select value from meta where name = '{LEFT}'), (select value from meta where name = %(accepted)s), "
-    "(select max(seq) from journal)"
-)
-_UNDER_WAY: Final = (
-    "select t.transactionid::text::bigint from pg_locks r join pg_locks t "
-    "on t.virtualtransaction = r.virtualtransaction and t.pid = r.pid where r.relation = 'turn'::regclass "
-    "and r.database = (select oid from pg_database where datname = current_database()) "
-    "and t.locktype = 'transactionid' and t.mode = 'ExclusiveLock' and t.granted"
-)
 _TAIL_PATIENCE: Final = 12.0
 """For how many seconds a reader of the journal waits for a transaction; a stalled one is ended before that."""
-_TABLES: Final = ("mark", "live", "print", "cover", "session", "meta", "turn")
-_JOURNAL: Final = "(select sum(pg_total_relation_size(relid)) from pg_partition_tree('journal'))::bigint"
-_OTHERS: Final = " + ".join(f"pg_total_relation_size('{table}')" for table in _TABLES)
-_SIZE: Final = (
-    f"select {_JOURNAL}, (select sum(n_live_tup)::bigint from pg_stat_user_tables where relid in "
-    "(select relid from pg_partition_tree('journal'))), (select avg(pg_column_size(j.*)) from "
-    "(select * from journal order by seq desc limit 500) j), " + _OTHERS
-)
 _INDEXED: Final = 1.6
 """How much more an entry takes with its indexes."""
 
@@ -287,15 +174,15 @@ class PostgresStore:
 
     def _held(self, receipt: Receipt, whole: bool) -> Kept:
         ((identity, entry, left, accepted, newest),) = self._read(
-            _KEPT, {"entry": receipt.entry if whole else 0, "accepted": receipt.name}
+            SQL["kept"], {"entry": receipt.entry if whole else 0, "accepted": receipt.name}
         )
         if identity is None:
-            self._read(_ADD_FACT, (IDENTITY, new_identity().encode()))
+            self._read(SQL["add_fact"], (IDENTITY, new_identity().encode()))
             return self._held(receipt, whole)
         return Kept(identity.decode(), entry or not whole, int(left or 0), int(accepted or 0), newest or 0)
 
     def _keep(self, name: str, value: int) -> None:
-        self._read(_SET_FACT, (name, str(value).encode()))
+        self._read(SQL["put_fact"], (name, str(value).encode()))
 
     def _changed(self) -> str:
         changed = self._watched.check(again=True)
@@ -338,7 +225,7 @@ class PostgresStore:
             return self._patiently(once)
         except StoreUnavailable as error:
             cause = error.__cause__
-            if run.unsure is None or run.unsure.query is not _WRITTEN or not isinstance(cause, Exception):
+            if run.unsure is None or run.unsure.query is not _COMMITTED or not isinstance(cause, Exception):
                 raise
             if not lost(cause):
                 raise  # the server said no, so nothing was committed
@@ -376,9 +263,9 @@ class PostgresStore:
                     raise  # which gives the connection up, and so everything of this run
                 again = lacking
             if again is not None or not any(scope.durable for scope, _ in requests):
-                line.send(_LAZY)
+                line.send(SQL["lazy"])
             if done.first:
-                run.unsure = _Unsure(_WRITTEN, {"seq": done.first, "token": done.token}, lambda _: done.answers)
+                run.unsure = _Unsure(_COMMITTED, {"seq": done.first, "token": done.token}, lambda _: done.answers)
             line.send("commit")  # the end of the line waits for it
         if done.taken:
             self._memory.add_rows(done.turns)
@@ -409,10 +296,10 @@ class PostgresStore:
             with self._connections.line() as line:
                 line.begin()
                 if not scope.durable:
-                    line.send(_LAZY)
+                    line.send(SQL["lazy"])
                 self._take(line, turns, sure=True)
-                answer = line.send(REPORT, params)
-                run.unsure = _Unsure(WRITTEN, params, lambda now: [draft.applied(now)])
+                answer = line.send(SQL["report_if_same"], params)
+                run.unsure = _Unsure(SQL["reported"], params, lambda now: [draft.applied(now)])
                 line.send("commit")
         except DivisionByZero:
             self._memory.rows.difference_update(turns)
@@ -467,7 +354,7 @@ class PostgresStore:
         missing = sorted(name for name, alone in turns.items() if not alone and name not in self._memory.rows)
         if missing:
             line.begin()
-            line.send(_MAKE, (missing,))
+            line.send(SQL["make_rows"], (missing,))
             line.send("commit")
             line.sync()
             self._memory.add_rows(missing)
@@ -476,15 +363,15 @@ class PostgresStore:
         """Takes the rows; ``sure``: what follows must not be done if one of them is not there."""
         missing = sorted(name for name in turns if name not in self._memory.rows)
         if missing:
-            line.send(_MAKE, (missing,))
+            line.send(SQL["make_rows"], (missing,))
         runs = list(in_order(turns))
         if [alone for alone, _ in runs] == [False, True]:
-            takes = [(_TAKE_BOTH, [runs[0][1], runs[1][1]])]
+            takes = [("share_and_take", [runs[0][1], runs[1][1]])]
         else:
-            takes = [(_TAKE[alone], [names]) for alone, names in runs]
+            takes = [("take" if alone else "share", [names]) for alone, names in runs]
         if sure:
-            return [line.send(_sure(query), [*groups, sum(map(len, groups))]) for query, groups in takes]
-        return [line.send(query, groups) for query, groups in takes]
+            return [line.send(SQL[query + "_all"], [*groups, sum(map(len, groups))]) for query, groups in takes]
+        return [line.send(SQL[query], groups) for query, groups in takes]
 
     def _check_taken(self, taken: Iterable[Any], done: _Done) -> None:
         """Raises ``Again`` where a row was missing that was there once: it has been forgotten since."""
@@ -529,26 +416,20 @@ class PostgresStore:
     def action(self, namespace: str, id: int) -> Action | None:
         if not -(2**63) <= id < 2**63:
             return None
-        rows = self._read(f"select {ACTION}, j.event, j.verdict, j.body from journal j where j.seq = %s", (id,))
+        rows = self._read(SQL["action_by_id"], (id,))
         if not rows or rows[0][1] != namespace or rows[0][14] not in OPENERS:
             return None
         row = rows[0]
         return answered(action_of(row, 0, "", self._probe, row[15]), row[16])
 
     def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
-        query = (
-            f"select l.key, {ACTION}, j.verdict, j.body from live l join journal j on j.seq = l.id "
-            "where j.state = any(%(states)s::text[])"
-        )
-        params: dict[str, Any] = {"states": [state.value for state in states]}
-        if namespace is not None:
-            query += " and j.namespace = %(namespace)s"
-            params["namespace"] = namespace
-        if key is not None:
-            query += " and l.key = %(key)s"
-            params["key"] = scoped(namespace or DEFAULT_NAMESPACE, key)
+        params = {
+            "states": [state.value for state in states],
+            "namespace": namespace,
+            "key": scoped(namespace or DEFAULT_NAMESPACE, key) if key is not None else None,
+        }
         found: dict[int, Action] = {}
-        for row in self._read(f"{query} order by l.id, l.key", params):
+        for row in self._where("live_actions", {"in_namespace": namespace, "live_on_key": key}, params):
             if row[1] not in found:
                 action = action_of(row, 1, bare(row[0], row[2]) if key is not None else "", self._probe, row[15])
                 found[action.id] = answered(action, row[16])
@@ -564,18 +445,15 @@ class PostgresStore:
         besides: Sequence[str] = (),
         within: int = 20_000,
     ) -> list[Action]:
-        query = (
-            f"select {ACTION} from journal j where {NEWEST} and j.state in ('open', 'done', 'failed', 'cancelled', "
-            "'unknown') and j.namespace = %(namespace)s and j.tier >= %(floor)s "
-            "and not (j.session = any(%(besides)s::text[]))"
-        )
-        params: dict[str, Any] = {
-            "within": within, "namespace": namespace, "floor": floor, "besides": list(besides), "limit": limit,
-        }  # fmt: skip
-        if key is not None:
-            query += " and j.key = %(key)s"
-            params["key"] = scoped(namespace, key)
-        rows = self._read(f"{query} order by j.seq desc limit %(limit)s", params)
+        params = {
+            "within": within,
+            "namespace": namespace,
+            "key": scoped(namespace, key) if key is not None else None,
+            "floor": floor,
+            "besides": list(besides),
+            "limit": limit,
+        }
+        rows = self._where("recent", {"on_first_key": key}, params)
         return [action_of(row, 0, key or "", self._probe) for row in rows]
 
     def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
@@ -588,35 +466,30 @@ class PostgresStore:
         return Around(self._read, namespace, sessions, self._probe).underway(floor, limit)
 
     def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
-        where, params = "p.print = %(print)s", dict[str, Any](print=COMMITTED)
-        if keys is not None:
-            where += " and p.key = any(%(keys)s::text[])"
-            params["keys"] = [scoped(namespace or DEFAULT_NAMESPACE, key) for key in keys]
-        query = f"select {ACTION} from journal j where j.seq in (select p.id from print p where {where}) order by j.seq"
-        rows, now = self._read(query, params), self.now()
+        names = [scoped(namespace or DEFAULT_NAMESPACE, key) for key in keys or ()]
+        params = {"print": COMMITTED, "keys": names}
+        rows, now = self._where("commitments", {"found_on_keys": keys}, params), self.now()
         found = [action_of(row, 0, "", self._probe) for row in rows if namespace is None or row[1] == namespace]
         return [action for action in found if counts(action, now)]
 
     def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
-        rows = self._read(f"{BODIES} and j.namespace = %s", (list(ids), namespace))
+        rows = self._read(SQL["bodies_of_namespace"], (list(ids), namespace))
         return {id: body.encode() for id, body in rows}
 
     def kin(self, namespace: str, session: str) -> Kin:
-        rows = self._read(
-            "select parent, continues from session where namespace = %s and name = %s", (namespace, session)
-        )
+        rows = self._read(SQL["kin"], (namespace, session))
         return Kin(rows[0][0] or "", rows[0][1] or "") if rows else Kin()
 
     def _moments(self) -> tuple[int, int]:
         """The clock, and the newest entry."""
-        ((clock, last),) = self._read(f"select {NOW}, max(seq) from journal")
+        ((clock, last),) = self._read(SQL["moments"])
         return (self._clock() if self._clock is not None else clock), last or 0
 
     def now(self) -> int:
         return max(self._moments())
 
     def observing(self) -> int:
-        rows = self._read("select value from meta where name = 'observe'")
+        rows = self._read(SQL["fact"], ("observe",))
         return int(rows[0][0]) if rows else 0
 
     def entries(
@@ -629,37 +502,35 @@ class PostgresStore:
         key: str | None = None,
         newest: bool = False,
     ) -> list[Entry]:
-        where = ["j.seq > %(after)s"]
-        params: dict[str, Any] = {"after": after, "limit": limit}
-        for column, value in (("namespace", namespace), ("session", session)):
-            if value is not None:
-                where.append(f"j.{column} = %({column})s")
-                params[column] = value
-        if key is not None:
-            where.append("coalesce(j.key, a.key) = %(key)s")
-            params["key"] = scoped(namespace or DEFAULT_NAMESPACE, key)
-        order = f"order by j.seq {'desc' if newest else 'asc'} limit %(limit)s"
-        under_way = "array(select (x::text::numeric %% 4294967296)::bigint from pg_snapshot_xip(s) x)"
-        rows = self._read(
-            f"select {ENTRY}, {under_way} from pg_current_snapshot() s, {FROM_ENTRY} "
-            f"where {' and '.join(where)} {order}",
-            params,
-        )
+        params: dict[str, Any] = {
+            "after": after,
+            "namespace": namespace,
+            "session": session,
+            "key": scoped(namespace or DEFAULT_NAMESPACE, key) if key is not None else None,
+            "limit": limit,
+        }
+        asked = {"in_namespace": namespace, "of_session": session, "on_key": key}
+        order = "newest_first" if newest else "oldest_first"
+        rows = self._where("entries_now", asked, params, order)
         if rows and rows[0][-1]:
             # Whatever was under way at that look may still come before the last of these, nothing later can.
             self._await(set(rows[0][-1]))
-            params["last"] = max(row[0] for row in rows)
-            where.append("j.seq <= %(last)s")
-            rows = self._read(f"select {ENTRY} from {FROM_ENTRY} where {' and '.join(where)} {order}", params)
+            params["last"] = last = max(row[0] for row in rows)
+            rows = self._where("entries_then", {**asked, "up_to_last": last}, params, order)
         found = [entry_of(row) for row in rows]
         return found[::-1] if newest else found
+
+    def _where(self, query: str, asked: Mapping[str, object], params: Mapping[str, Any], order: str = "") -> list[Any]:
+        """The rows of a statement with those of its conditions that are asked for, which are not None."""
+        where = " ".join([SQL[name] for name, value in asked.items() if value is not None])
+        return self._read(f"{SQL[query].format(where)} {SQL[order] if order else ''}", params)
 
     def _await(self, under_way: set[int]) -> None:
         """Waits for those of these transactions that are steps."""
         until = time.monotonic() + _TAIL_PATIENCE
         pause = 0.001
         while True:
-            under_way &= {row[0] for row in self._read(_UNDER_WAY)}
+            under_way &= {row[0] for row in self._read(SQL["under_way"])}
             if not under_way:
                 return
             if time.monotonic() > until:
@@ -680,16 +551,12 @@ class PostgresStore:
 
     def _tend_parts(self) -> None:
         """Makes the journal's next part ahead, and drops those that nothing is in any more."""
-        parts = parts_of(self._read(PARTS))
-        ((first, last),) = self._read("select min(seq), max(seq) from journal")
+        parts = parts_of(self._read(SQL["parts"]))
+        ((first, last),) = self._read(SQL["span"])
         clock, _ = self._moments()
         now = max(clock, last or 0)
         end = next_end(parts, first or now, now)
-        left = [
-            part
-            for part in empty(parts, last or 0)
-            if not self._read("select 1 from journal where seq >= %s and seq < %s limit 1", (part.low, part.high))
-        ]
+        left = [part for part in empty(parts, last or 0) if not self._read(SQL["any_between"], (part.low, part.high))]
         if end is None and not left:
             return
         with explained(self.address), self._connections.alone() as connection:
@@ -701,34 +568,31 @@ class PostgresStore:
     def _forget_calls(self, budget: int) -> int:
         """In small steps along the journal; what was gone through stays gone through."""
         clock, _ = self._moments()
-        rows = self._read(
-            "select seq, call is not null from journal where seq > %s and seq < %s order by seq limit %s",
-            (self._swept["call"], clock - REMEMBERED, budget),
-        )
+        rows = self._read(SQL["calls"], (self._swept["call"], clock - REMEMBERED, budget))
         if rows:
             self._swept["call"] = rows[-1][0]
         old = [seq for seq, remembered in rows if remembered]
         if old:
-            self._read("update journal set call = null where seq = any(%s::bigint[]) returning 1", (old,))
+            self._read(SQL["forget_calls"], (old,))
         return len(old)
 
     def _forget_prints(self, horizon: int, budget: int) -> int:
         """Digests of acts that no look-back reaches; one without an outcome is found until it has one."""
         key, print_, id = self._swept["print"]
-        rows = self._read(_PRINTS, {"key": key, "print": print_, "id": id, "horizon": horizon, "budget": budget})
+        rows = self._read(SQL["prints"], {"key": key, "print": print_, "id": id, "horizon": horizon, "budget": budget})
         self._swept["print"] = tuple(rows[-1][:3]) if len(rows) == budget else ("", b"", 0)
         old = [row[:3] for row in rows if row[3]]
         stays = self._counting([id for _, print_, id in old if bytes(print_) == COMMITTED])
         old = [row for row in old if bytes(row[1]) != COMMITTED or row[2] not in stays]
         if old:
-            self._read(_FORGET_PRINTS, _columns(old))
+            self._read(SQL["forget_prints"], _columns(old))
         return len(old)
 
     def _counting(self, ids: Collection[int]) -> frozenset[int]:
         """Those of these actions whose commitments still count."""
         if not ids:
             return frozenset()
-        rows = self._read("select seq, content from journal where seq = any(%s::bigint[])", (sorted(ids),))
+        rows = self._read(SQL["contents"], (sorted(ids),))
         return counting(rows, self._moments()[0])
 
     def _forget_marks(self, horizon: int, budget: int) -> int:
@@ -741,34 +605,24 @@ class PostgresStore:
         before = horizon - HOUR
         key, session = self._swept["mark"]
         params = {"before": before, "default": DEFAULT_NAMESPACE}
-        rows = self._read(_MARKS, {**params, "key": key, "session": session, "budget": budget})
+        rows = self._read(SQL["next_marks"], {**params, "key": key, "session": session, "budget": budget})
         whole = len(rows) < budget
         self._swept["mark"] = ("", "") if whole else tuple(rows[-1][:2])
         old = [row[:6] for row in rows if row[6]]
         if old:
-            looks = self._moments_of(_LOOKS, params, {row[0] for row in old})
+            looks = self._moments_of(SQL["oldest_looks"], params, {row[0] for row in old})
             old = [row for row in old if not any(by != row[1] and at < row[5] for by, at in looks.get(row[0], ()))]
-        gone = len(self._read(_FORGET_MARKS, _columns([row[:5] for row in old]))) if old else 0
+        gone = len(self._read(SQL["forget_marks"], _columns([row[:5] for row in old]))) if old else 0
         if whole:
-            self._read("delete from session where seen < %s returning 1", (before,))
+            self._read(SQL["forget_sessions"], (before,))
         return gone
 
     def _forget_turns(self, budget: int) -> None:
         """Rows of keys that nobody has a mark on; one that is taken just now stays."""
-        rows = self._read(
-            "select name from turn where name > %s and name > chr(32) order by name limit %s",
-            (self._swept["turn"], budget),
-        )
+        rows = self._read(SQL["next_turns"], (self._swept["turn"], budget))
         self._swept["turn"] = rows[-1][0] if len(rows) == budget else ""
         if rows:
-            self._read(
-                "delete from turn where name in (select t.name from turn t where t.name = any(%s::text[]) "
-                "and not exists (select 1 from mark where key = t.name) "
-                "and not exists (select 1 from live where key = t.name) "
-                "and not exists (select 1 from cover where key = t.name) "
-                "order by t.name for update of t skip locked) returning 1",
-                ([row[0] for row in rows],),
-            )
+            self._read(SQL["forget_turns"], ([row[0] for row in rows],))
 
     def take(
         self,
@@ -782,29 +636,28 @@ class PostgresStore:
         rows = self._leaving(until, horizon, limit, only if delete else None)
         if not delete:
             seqs = [row[0] for row in rows]
-            query = f"select {ENTRY} from {FROM_ENTRY} where j.seq = any(%s::bigint[]) order by j.seq"
-            return [entry_of(row) for row in self._read(query, (seqs,))]
+            return [entry_of(row) for row in self._read(SQL["entries_by_ids"], (seqs,))]
         if rows:
-            self._read(_DELETE, _columns(rows))  # what was reported meanwhile stays
+            self._read(SQL["drop_entries"], _columns(rows))  # what was reported meanwhile stays
             left = max(row[0] for row in rows)
-            if left > int((self._read("select value from meta where name = %s", (LEFT,)) or [(0,)])[0][0]):
+            if left > int((self._read(SQL["fact"], (LEFT,)) or [(0,)])[0][0]):
                 self._keep(LEFT, left)
         self._tend_parts()
         return []
 
     def register(self, fingerprint: str) -> int:
         now = self.now()
-        rows = self._read("select value from meta where name = %s", (GATE + fingerprint,))
+        rows = self._read(SQL["fact"], (GATE + fingerprint,))
         if not rows or int(rows[0][0]) < now - REGISTERED:
             written = (GATE + fingerprint, str(now).encode())
-            self._read(_SET_FACT, written)
+            self._read(SQL["put_fact"], written)
             old = [name for name, at in self._gates() if at < now - KEY_USED]
             if old:
-                self._read("delete from meta where name = any(%s::text[]) returning 1", (old,))
+                self._read(SQL["drop_facts"], (old,))
         return self._content_keys(now)
 
     def _gates(self) -> list[tuple[str, int]]:
-        rows = self._read("select name, value from meta where name >= %s and name < %s", (GATE, f"{GATE[:-1]};"))
+        rows = self._read(SQL["facts_between"], (GATE, f"{GATE[:-1]};"))
         return [(name, int(at)) for name, at in rows]
 
     def _content_keys(self, now: int) -> int:
@@ -816,10 +669,10 @@ class PostgresStore:
         """The oldest entries that may leave, or those of ``only``: place, state and moment of the report."""
         params = {"until": until, "horizon": horizon}
         if only is not None:
-            rows = self._needless(self._read(_SAYS_ONLY, {**params, "only": list(only)}), horizon)[:limit]
+            rows = self._needless(self._read(SQL["says_only"], {**params, "only": list(only)}), horizon)[:limit]
         else:
             rows = self._pass.oldest(
-                lambda after: self._read(_SAYS_NEXT, {**params, "after": after}),
+                lambda after: self._read(SQL["says_next"], {**params, "after": after}),
                 lambda rows: self._needless(rows, horizon),
                 until,
                 limit,
@@ -833,9 +686,9 @@ class PostgresStore:
         if asked := places([row[:5] for row in rows]):
             keys, sessions, seqs, recent = _columns(asked)
             of = {**params, "keys": keys, "sessions": sessions, "seqs": seqs, "recent": recent}
-            held = [Held(*row) for row in self._read(_HELD, of)]
-        looks = self._moments_of(_LOOKS, params, {one.key for one in held})
-        changes = self._moments_of(_CHANGES, params, {one.key for one in held if one.looked})
+            held = [Held(*row) for row in self._read(SQL["newest_acts"], of)]
+        looks = self._moments_of(SQL["oldest_looks"], params, {one.key for one in held})
+        changes = self._moments_of(SQL["newest_changes"], params, {one.key for one in held if one.looked})
         free = leaving(rows, held, looks, changes)
         stays = self._counting([row[0] for row in free if row[1] != LEAVES])
         return [row for row in free if row[0] not in stays]
@@ -850,18 +703,13 @@ class PostgresStore:
         return found
 
     def size(self) -> int:
-        ((whole, entries, width, others),) = self._read(_SIZE)
+        ((whole, entries, width, others),) = self._read(SQL["sizes"])
         # What was deleted leaves room in the table, which the server keeps.
         used = int(entries * float(width) * _INDEXED) if entries and width else whole
         return int(min(whole, used) + others)
 
     def check(self) -> Health:
-        ((version, schema, entries, last, live, size, fsync, sync),) = self._read(
-            "select current_setting('server_version'), (select version from schema_version), "
-            "(select count(*) from journal), (select max(seq) from journal), (select count(distinct id) from live), "
-            f"{_JOURNAL} + {_OTHERS}, "
-            "current_setting('fsync'), current_setting('synchronous_commit')"
-        )
+        ((version, schema, entries, last, live, size, fsync, sync),) = self._read(SQL["health"])
         clock, _ = self._moments()
         ahead = max(0, (last or 0) - clock) / SECOND
         problems = []
@@ -890,15 +738,6 @@ class PostgresStore:
 def _columns(rows: Sequence[Sequence[Any]]) -> tuple[list[Any], ...]:
     """The columns of rows, as arrays for ``unnest``."""
     return tuple(list(column) for column in zip(*rows, strict=True))
-
-
-@cache
-def _sure(take: str) -> str:
-    """A statement that takes rows, as one that fails if there are not as many as expected.
-
-    The server passes over all that was sent behind one that fails.
-    """
-    return f"select 1 / (({take}) = %s)::int"
 
 
 def _waves(

@@ -6,6 +6,7 @@ import psycopg
 
 from callosum.stores.postgres.link import Connections, address_of, explained
 from callosum.stores.postgres.schema import SCHEMA
+from callosum.stores.postgres.statements import SQL
 
 KNOWN = SCHEMA
 
@@ -15,7 +16,7 @@ def found(url: str) -> int | None:
     address = address_of(url)
     with explained(address), Connections(address).alone() as connection:
         try:
-            row = connection.execute("select version from schema_version", prepare=False).fetchone()
+            row = connection.execute(SQL["version"], prepare=False).fetchone()
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
             return None
     return row[0] if row else None

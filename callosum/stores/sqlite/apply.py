@@ -32,40 +32,28 @@ from callosum.stores.rows import Extra, as_json, encode, note_of, standing, stan
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.known import Alone, Known
 from callosum.stores.sqlite.look import Look
+from callosum.stores.sqlite.statements import SQL
 from callosum.stores.writes import opened
 
 _ENDED: Final = frozenset({State.DONE, State.FAILED, State.CANCELLED})
 _DONE, _OPEN_STATE, _READ = State.DONE, State.OPEN, Mode.READ  # an enum's attributes are slow
 
-_ENTRY: Final = (
-    "insert into journal(seq, event, namespace, session, run, tool, tier, verdict, rule, outcome, key, keys, body, "
-    "content) values(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
-)
-_OPEN: Final = (
-    "insert into journal(seq, action, event, namespace, session, tool, tier, verdict, rule, key, keys, body, call, "
-    "state, expires, content, ended, approved{0}) values(?1,?1,?,?,?,?,?,?,?,?,?,?,?,?,?,?,0,0{1})"
-)
-# What few have is left out where it is missing: sqlite3 is slow to bind None and bytes (it looks for an adapter),
-# but not to bind a bytearray.
-_OPEN_BARE: Final = _OPEN.format("", "")
-_OPEN_MORE: Final = _OPEN.format(", run, extra", ",?,?")
-_NOTE: Final = "insert into journal(seq, event, namespace, session, action, outcome, body) values(?,?,?,?,?,?,?)"
-_SETTLE: Final = "update journal set state = ?, ended = ? where seq = ?"
-_SET_MARK: Final = (
-    "insert into mark(key, session, read, told, kind, note, acted, changed, crowd) values(?,?,?,?,?,?,?,?,?) "
-    "on conflict(key, session) do update set read = excluded.read, told = excluded.told, "
-    "kind = excluded.kind, note = excluded.note, "
-    "acted = coalesce(excluded.acted, acted), changed = max(excluded.changed, changed), "
-    "crowd = max(excluded.crowd, crowd)"
-)
-# One who is alone on a key and only acts there, which is what most calls do.
-_ACTED: Final = "update mark set acted = ?, changed = max(changed, ?) where key = ? and session = ?"
+_ADD_ENTRY: Final = SQL["add_entry"]
+_ADD_NOTE: Final = SQL["add_note"]
+_ADD_ACTION: Final = SQL["add_action"]
+_ADD_LIVE: Final = SQL["add_live"]
+_SETTLE: Final = SQL["settle"]
+_DROP_LIVE: Final = SQL["drop_live"]
+_SET_ACTED: Final = SQL["set_acted"]
+_SET_MARK: Final = SQL["set_mark"]
+_ROW: Final = "(?, ?, ?)"
+_OPEN_ROW: Final = "(?, 1, ?)"  # sqlite3 is slow to bind null and bytes (it looks for an adapter), not a bytearray
 
 
 @lru_cache(256)
-def _repeated(start: str, part: str, count: int) -> str:
-    """Return a statement with a part for each of so many rows or values."""
-    return start + ",".join([part] * count)
+def _of_many(statement: str, part: str, count: int) -> str:
+    """Return a statement with its one gap filled by a part for each of so many rows or values."""
+    return statement.format(",".join([part] * count))
 
 
 class Apply(Struct, gc=False):
@@ -85,7 +73,7 @@ class Apply(Struct, gc=False):
         for revision in change.revisions:
             self._revise(revision)
         if change.observe_until is not None:
-            self.execute("insert or replace into meta values('observe', ?)", (change.observe_until,))
+            self.execute(SQL["set_fact"], ("observe", change.observe_until))
             self.look.memory.observe_seen = 0
         now, entries, opening = self.now, change.entries, change.open
         seq = now - 1
@@ -111,7 +99,7 @@ class Apply(Struct, gc=False):
     def _note(self, seq: int, entry: Entry) -> None:
         """An entry about an action: tool, tier and keys are the action's."""
         self.execute(
-            _NOTE,
+            _ADD_NOTE,
             (
                 seq,
                 entry.event._value_,
@@ -127,7 +115,7 @@ class Apply(Struct, gc=False):
         """An entry of its own that opens nothing."""
         keys = [(key.name, key.mode._value_, 0) for key in entry.keys]
         self.execute(
-            _ENTRY,
+            _ADD_ENTRY,
             (
                 seq,
                 entry.event._value_,
@@ -169,15 +157,15 @@ class Apply(Struct, gc=False):
         if acts and opening.host is None:  # whether a host lives is looked up each time
             self.known.add_action(opened(seq, entry, opening))
         if opening.params is not None:
-            self.execute("insert or replace into meta values(?, ?)", (f"params:{seq}", opening.params))
+            self.execute(SQL["set_fact"], (f"params:{seq}", opening.params))
         if state is not _DONE and names:
             rows = [value for name in names for value in (name, seq)]
-            self.execute(_repeated("insert or ignore into live values", "(?, 1, ?)", len(names)), rows)
+            self.execute(_of_many(_ADD_LIVE, _OPEN_ROW, len(names)), rows)
         if moves or acts:
             self._marks(moves, seq if acts and not opening.lock else 0, writes)
         if acts and writes and opening.prints:
             found = [value for print_ in opening.prints for name, _ in writes for value in (name, print_, seq)]
-            self.execute(_repeated("insert or ignore into print values", "(?, ?, ?)", len(found) // 3), found)
+            self.execute(_of_many(SQL["add_prints"], _ROW, len(found) // 3), found)
         for name in names:
             if name[-1] == "/" or "|" in name:
                 self._cover(name)
@@ -211,11 +199,11 @@ class Apply(Struct, gc=False):
         )
         if opening.limit or opening.host is not None or opening.lock or opening.supersedes:
             extra = encode(Extra(opening.limit, opening.host, opening.lock, opening.supersedes))
-            self.execute(_OPEN_MORE, (*row, entry.run or None, extra))
+            self.execute(SQL["add_action_with_more"], (*row, entry.run or None, extra))
         elif entry.run:
-            self.execute(_OPEN_MORE, (*row, entry.run, None))
+            self.execute(SQL["add_action_with_more"], (*row, entry.run, None))
         else:
-            self.execute(_OPEN_BARE, row)
+            self.execute(_ADD_ACTION, row)
 
     def _cover(self, name: str) -> None:
         """Notes a key that covers others: a tree, or what a facet belongs to."""
@@ -223,7 +211,7 @@ class Apply(Struct, gc=False):
         for cover in covers(name):
             if in_use is not None and cover in in_use:
                 continue
-            if self.execute("insert or ignore into cover values(?)", (cover,)).rowcount:
+            if self.execute(SQL["add_cover"], (cover,)).rowcount:
                 self.known.add_cover(cover)
 
     # --- marks ---
@@ -241,7 +229,7 @@ class Apply(Struct, gc=False):
     def _set_mark(self, name: str, mark: Mark, acted: int | None, changed: int) -> None:
         look, known = self.look, self.known.keys.get(name)
         if acted and known is not None and known.there and known.mark is mark and known.session == self.scope.session:
-            self.execute(_ACTED, (acted, changed, name, known.session))
+            self.execute(_SET_ACTED, (acted, changed, name, known.session))
             self.known.keys[name] = Alone(known.session, mark, acted, there=True)
             return
         crowd = name in look.crowded or (name not in look.names and look.is_crowd(name))
@@ -264,21 +252,16 @@ class Apply(Struct, gc=False):
     def _note_session(self) -> None:
         scope = self.scope
         name = scoped(scope.namespace, scope.session)
-        self.execute(
-            "insert into session(name, seen, parent, continues) values(?, ?, ?, ?) on conflict(name) do update set "
-            "seen = excluded.seen, parent = coalesce(excluded.parent, parent), "
-            "continues = coalesce(excluded.continues, continues)",
-            (name, self.now, scope.parent or None, scope.continues or None),
-        )
+        self.execute(SQL["set_session"], (name, self.now, scope.parent or None, scope.continues or None))
         self.look.memory.sessions.pop(name, None)
 
     def _revise(self, revision: Revision) -> None:
         action = revision.action
         self.known.opened.pop(action.id, None)
-        self.execute("update journal set content = ? where seq = ?", (encode(revision.content), action.id))
+        self.execute(SQL["set_content"], (encode(revision.content), action.id))
         if revision.also:
             name = scoped(action.namespace, revision.also)
-            self.execute("insert or ignore into print values(?, ?, ?)", (name, COMMITTED, action.id))
+            self.execute(_of_many(SQL["add_prints"], _ROW, 1), (name, COMMITTED, action.id))
 
     # --- settling ---
 
@@ -286,14 +269,13 @@ class Apply(Struct, gc=False):
         action, state = settle.action, settle.state
         self.known.opened.pop(action.id, None)
         if state is action.state and not settle.ended and settle.approved is None:
-            self.execute("update journal set expires = ? where seq = ?", (settle.expires, action.id))
+            self.execute(SQL["set_expires"], (settle.expires, action.id))
             return
         if settle.expires is None and settle.approved is None:
             self.execute(_SETTLE, (state._value_, settle.ended, action.id))
         else:
             self.execute(
-                "update journal set state = ?, ended = ?, expires = coalesce(?, expires), "
-                "approved = coalesce(?, approved) where seq = ?",
+                SQL["settle_with_more"],
                 (state._value_, settle.ended, settle.expires, settle.approved, action.id),
             )
         was_live = action.state not in _ENDED
@@ -310,22 +292,18 @@ class Apply(Struct, gc=False):
         names = [scoped(action.namespace, key.name) for key in action.keys]
         if was_live and names:
             was_open = 0 if action.state is State.UNKNOWN else 1
-            sql = _repeated("delete from live where open = ? and id = ? and key in (", "?", len(names)) + ")"
-            self.execute(sql, (was_open, action.id, *names))
-        if stays_live:
+            self.execute(_of_many(_DROP_LIVE, "?", len(names)), (was_open, action.id, *names))
+        if stays_live and names:
             open_ = 0 if state is State.UNKNOWN else 1
-            for name in names:
-                self.execute("insert or ignore into live values(?, ?, ?)", (name, open_, action.id))
+            rows = [value for name in names for value in (name, open_, action.id)]
+            self.execute(_of_many(_ADD_LIVE, _ROW, len(names)), rows)
         if action.state is State.ASKED and not stays_live:
-            self.execute("delete from meta where name = ?", (f"params:{action.id}",))
+            self.execute(SQL["drop_fact"], (f"params:{action.id}",))
         if state is State.DONE and settle.ended - action.id > HOUR:
             self._late(action, settle.ended)
         elif state is State.DONE and overtaken:
             for name in names:
-                self.execute(
-                    "update mark set changed = max(changed, ?) where key = ? and session = ? and acted is not null",
-                    (settle.ended, name, action.session),
-                )
+                self.execute(SQL["set_changed"], (settle.ended, name, action.session))
         elif state in (State.FAILED, State.CANCELLED) and action.state not in (State.QUEUED, State.ASKED):
             self._take_back(action)
 
@@ -337,31 +315,20 @@ class Apply(Struct, gc=False):
             name = scoped(action.namespace, key.name)
             self.known.forget_keys(name)
             crowd = 1 if self.look.is_crowd(name) else 0
-            self.execute(
-                "insert into mark(key, session, read, told, kind, acted, changed, crowd) "
-                "values(?, ?, 0, 0, 0, ?, ?, ?) on conflict(key, session) do update set "
-                "acted = coalesce(acted, excluded.acted), changed = max(changed, excluded.changed)",
-                (name, action.session, action.id, ended, crowd),
-            )
+            self.execute(SQL["set_late"], (name, action.session, action.id, ended, crowd))
 
     def _take_back(self, action: Action) -> None:
         """A failed or cancelled action is nobody's latest, and a read that failed was none."""
-        row = self.execute("select keys from journal where seq = ?", (action.id,)).fetchone()
+        row = self.execute(SQL["keys"], (action.id,)).fetchone()
         for stored in stored_keys(row[0]) if row and row[0] else ():
             name = scoped(action.namespace, stored.name)
             self.known.forget_keys(name)
             if stored.mode == "read":
                 before = standing_look(stored.before, stored.name, self._life)
-                self.execute(
-                    "update mark set read = ? where key = ? and session = ? and read > ? and read <= ?",
-                    (before, name, action.session, before, action.id),
-                )
+                self.execute(SQL["take_back_look"], (before, name, action.session, before, action.id))
                 continue
             stands, changed = standing(stored.before, stored.name, self._life)
-            self.execute(
-                "update mark set acted = ?, changed = ? where key = ? and session = ? and acted = ?",
-                (stands, changed, name, action.session, action.id),
-            )
+            self.execute(SQL["take_back_act"], (stands, changed, name, action.session, action.id))
 
     def _life(self, seq: int) -> Any:
-        return self.execute("select state, ended, keys from journal where seq = ?", (seq,)).fetchone()
+        return self.execute(SQL["life"], (seq,)).fetchone()

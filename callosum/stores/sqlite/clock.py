@@ -15,16 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from callosum.bootclock import BOOT_CLOCK, boot_id, boot_now_ns
 from callosum.model import SECOND
+from callosum.stores.sqlite.statements import SQL
 
 if TYPE_CHECKING:
     from callosum.stores.sqlite.connection import Execute
 
 _TOLERANCE: Final = 2 * SECOND
 """Microseconds by which two clocks may differ before one of them counts as wrong."""
-_PAIR: Final = (
-    "select (select value from meta where name = 'clock'), exists(select 1 from live where open = 1), "
-    "(select max(seq) from journal)"
-)
 
 
 class AgreedClock:
@@ -49,7 +46,7 @@ class AgreedClock:
         if not boot:
             return
         with suppress(sqlite3.Error):  # a file that cannot be read or written now has its own error later
-            stored, leased, last = execute(_PAIR).fetchone()
+            stored, leased, last = execute(SQL["clock"]).fetchone()
             mine = time.time_ns() // 1000 - _boot()
             theirs = _offset_of(stored, boot)
             if theirs is not None and abs(mine - theirs) <= _TOLERANCE:
@@ -58,7 +55,7 @@ class AgreedClock:
             mine = self._machine(mine)
             if theirs is None or (not leased and abs(mine - theirs) > _TOLERANCE and mine + _boot() > (last or 0)):
                 now = _boot()
-                execute("insert or replace into meta values('clock', ?)", (f"{boot} {mine + now} {now}",))
+                execute(SQL["set_fact"], ("clock", f"{boot} {mine + now} {now}"))
                 theirs = mine
             self._offset, self.apart = theirs, time.time_ns() // 1000 - _boot() - theirs
             if abs(self.apart) <= _TOLERANCE:

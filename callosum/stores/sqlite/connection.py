@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import Final
 
 from callosum.errors import StoreError, StoreUnavailable
-from callosum.stores.receipt import IDENTITY, LEFT, Kept, Receipt, new_identity, refusal
+from callosum.stores.receipt import IDENTITY, Kept, Receipt, new_identity, refusal
 from callosum.stores.sqlite.clock import AgreedClock
 from callosum.stores.sqlite.known import Known
 from callosum.stores.sqlite.log import Watch
+from callosum.stores.sqlite.statements import SQL
 
 try:
     import fcntl
@@ -63,11 +64,6 @@ _SETTLED: Final = 50_000_000
 """Nanoseconds after which a folder's next change surely has another time: file systems count in coarse steps."""
 _ASK_AGAIN: Final = 0.2
 """Seconds between two looks whether a changed store was accepted."""
-_HELD: Final = (
-    f"select (select value from meta where name = '{IDENTITY}'), exists(select 1 from journal where seq = ?1), "
-    f"(select value from meta where name = '{LEFT}'), (select value from meta where name = ?2), "
-    "(select max(seq) from journal)"
-)
 _LET_GO: Final = 1.0
 """Seconds to wait for other threads to end what they do with their connections before a damaged log is put back."""
 _LET_GO_SOON: Final = 0.02
@@ -429,7 +425,7 @@ class Connections:
     def _compare(self, execute: Execute) -> None:
         receipt = self.receipt
         receipt.attach()
-        identity, entry, left, accepted, newest = execute(_HELD, (receipt.entry, receipt.name)).fetchone()
+        identity, entry, left, accepted, newest = execute(SQL["kept"], (receipt.entry, receipt.name)).fetchone()
         if identity is None:
             return  # read-only, and from before there were identities
         held = Kept(identity, bool(entry), left or 0, accepted or 0, newest or 0)
@@ -446,7 +442,7 @@ class Connections:
             self._compare(link.execute)
             was = self.changed
             if was:
-                link.execute("insert or replace into meta values(?, ?)", (self.receipt.name, upto))
+                link.execute(SQL["set_fact"], (self.receipt.name, upto))
             link.execute("commit")
         except BaseException:
             self.undo()
@@ -458,12 +454,12 @@ class Connections:
 
     def _identify(self, execute: Execute) -> None:
         """Give the file an id if it has none, and compare it with the receipt."""
-        if execute(f"select 1 from meta where name = '{IDENTITY}'").fetchone() is None:
+        if execute(SQL["fact"], (IDENTITY,)).fetchone() is None:
             # On disk before the receipt names it: what a power cut takes must not look like another store.
             execute("pragma synchronous = full")
             execute(f"pragma busy_timeout = {BUSY_SECONDS * 1000:.0f}")
             try:
-                execute("insert or ignore into meta values(?, ?)", (IDENTITY, new_identity()))
+                execute(SQL["add_fact"], (IDENTITY, new_identity()))
             except sqlite3.OperationalError as error:
                 if not is_readonly(error):
                     raise

@@ -19,17 +19,16 @@ from msgspec import Struct
 
 from callosum.model import Action, Mark
 from callosum.stores.crowd import Crowds
+from callosum.stores.sqlite.statements import MOST_COVERS, SQL
 
 if TYPE_CHECKING:
     from callosum.stores.sqlite.connection import Execute
 
 MOST_KEYS: Final = 4096
 MOST_ACTIONS: Final = 256
-MOST_COVERS: Final = 1000
 CALM: Final = 8
 """After so many transactions in a row without a commit of another connection the covers are read as a whole."""
 _VERSION: Final = "pragma data_version"
-_COVERS: Final = f"select key from cover limit {MOST_COVERS + 1}"
 
 
 class Alone(Struct, frozen=True, gc=False):
@@ -88,7 +87,7 @@ class Known:
         elif self._calm < CALM:
             self._calm += 1
             if self._calm == CALM:
-                rows = execute(_COVERS).fetchall()
+                rows = execute(SQL["covers"]).fetchall()
                 self.covers = {name for (name,) in rows} if len(rows) <= MOST_COVERS else None
 
     def add_key(self, name: str, alone: Alone) -> None:

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from callosum.model import (
     HOUR,
     LATEST,
-    MAX_KEPT,
     MINUTE,
     NO_MARK,
     SECOND,
@@ -38,9 +37,7 @@ from callosum.stores.crowd import Asker, Crowd, Stamp
 from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.records import REMEMBERED, TAKEN_BACK
 from callosum.stores.rows import (
-    ACTION,
     ACTION_WIDTH,
-    MARK,
     MARK_WIDTH,
     OPENERS,
     action_of,
@@ -53,96 +50,25 @@ from callosum.stores.rows import (
 )
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.known import Alone, Known
+from callosum.stores.sqlite.statements import CROWD, SQL
 from callosum.stores.view import Fetched, chain, counts, key_view, meant
 
-CROWD: Final = 16
-"""With more marks than this a key is crowded: its marks stand in an index by their change."""
-_SEARCHED: Final = 20_000
-"""How many entries a report without an id is looked for, where no index helps."""
-
-# The session's own newest action is not looked up here: alone on its key, its id is all that matters.
-_LIST: Final = (
-    f"select {MARK}, {ACTION}, m.changed from mark m left join journal j on j.seq = m.acted and m.session <> ?2 "
-    "{0}where m.key = ?1 "
-)
-# What is open is found in a crowd.
-_CLOSED: Final = "and not exists (select 1 from live l where l.key = m.key and l.open = 1 and l.id = m.acted) "
-# By whether what is open is left out.
-_KEY: Final = tuple(f"{_LIST.format(closed)} limit {CROWD + 1}" for closed in ("", _CLOSED))
-# Sessions that only looked stand last, so that an answer with room left has all there are.
-_CROWD: Final = tuple(
-    f"{_LIST.format(closed)} and m.crowd = 1 order by m.changed desc limit ?3" for closed in ("", _CLOSED)
-)
-_MARK_CROWD: Final = "update mark set crowd = 1 where key = ? and crowd = 0"
-_NAME_CROWD: Final = "insert or ignore into mark values(?, '', 0, 0, 0, null, null, 0, 0)"
-_OWN: Final = (
-    f"select {MARK}, {ACTION} from mark m left join journal j on j.seq = m.acted where m.key = ? and m.session = ?"
-)
-_LIVE: Final = (
-    f"select {ACTION} from live l join journal j on j.seq = l.id where l.key = ?1 and l.open = 1 "
-    f"union all select * from (select {ACTION} from live l join journal j on j.seq = l.id "
-    f"where l.key = ?1 and l.open = 0 order by l.id desc limit {LATEST})"
-)
-# The ids of what is open, and of the newest that is unknown.
-_LIVE_IDS: Final = (
-    "select (select group_concat(id) from live where key = ?1 and open = 1), (select group_concat(id) from "
-    f"(select id from live where key = ?1 and open = 0 order by id desc limit {LATEST}))"
-)
-_STAMPS: Final = (
-    "select seq, coalesce(expires, 0), coalesce(approved, 0) from json_each(?) i cross join journal on seq = i.value"
-)
-_BY_IDS: Final = f"select {ACTION} from json_each(?) i cross join journal j on j.seq = i.value"
-_LIVE_BELOW: Final = (
-    f"select l.key, {ACTION} from live l join journal j on j.seq = l.id where l.key >= ? and l.key < ? "
-    "order by l.open desc, l.id desc limit 1000"
-)
-_LATEST_BELOW: Final = (
-    f"select m.key, {ACTION} from mark m join journal j on j.seq = m.acted "
-    f"where m.key >= ? and m.key < ? and m.session <> ? and m.changed > 0 order by m.changed desc limit {LATEST}"
-)
-# What the session has looked at below a tree, and others changed after that look. Its own finished
-# write counts as a look, unless the report was late; one without a report does not.
-LOOKED: Final = "w.state = 'done' and w.ended > 0 and w.ended <= w.expires"
-_STALE_BELOW: Final = (
-    f"select m.key, {ACTION}, max(o.read, case when {LOOKED} then w.seq else 0 end) looked "
-    "from mark o left join journal w on w.seq = o.acted "
-    "join mark m on m.key = o.key and m.session <> o.session and m.changed > 0 join journal j on j.seq = m.acted "
-    "where o.key >= ? and o.key < ? and o.session = ? and looked > 0 and (j.ended = 0 or j.ended > looked) "
-    f"order by m.changed desc limit {LATEST}"
-)
-_EARLIER: Final = "select seq from journal where call = ? order by seq desc limit 1"
+_CLOSED_OR_NOT: Final = (SQL["marks"], SQL["closed_marks"])
+_OF_CROWD: Final = (SQL["crowd_marks"], SQL["closed_crowd_marks"])
+"""Both by whether what is open is left out: a crowd holds it."""
+_LIVE_IDS: Final = SQL["live_ids"]
+_STAMPS: Final = SQL["stamps"]
+_EARLIER: Final = SQL["earlier"]
 _NOTHING: Final = (None, 0, 0, 0)
 _NO_NAMES: Final[frozenset[str]] = frozenset()
-_FOUND: Final = (
-    f"select {ACTION}, j.event, j.verdict, (select max(seq) from journal), "
-    "exists(select 1 from mark m where m.key = j.key and m.crowd = 1 and m.changed > j.seq and m.session <> j.session) "
-    f"or exists(select 1 from (select * from mark where key = j.key limit {CROWD + 1}) m "
-    "where m.changed > j.seq and m.session <> j.session) from journal j where j.seq = ?"
-)
-_CHANGED: Final = (
-    "select exists(select 1 from mark where key = ?1 and crowd = 1 and changed > ?2 and session <> ?3) "
-    f"or exists(select 1 from (select * from mark where key = ?1 limit {CROWD + 1}) "
-    "where changed > ?2 and session <> ?3)"
-)
-_QUEUES: Final = (
-    "select l.key, j.session, j.state, j.expires from live l join journal j on j.seq = l.id "
-    "where l.open = 1 and j.namespace = ? and (j.state = 'queued' or (j.state = 'open' and j.session = ?))"
-)
-_HELD: Final = (
-    "select l.key, j.session, j.state, j.expires from live l cross join journal j on j.seq = l.id "
-    "where l.open = 1 and j.namespace = ? and j.state = 'open' and j.session in (select value from json_each(?))"
-)
+_FOUND: Final = SQL["found"]
 _FEW: Final = 3
 """How many other sessions' newest acts are looked at where older ones cannot matter, and one more."""
 _numbers: Final = msgspec.json.Decoder(list[int]).decode
-_BY_ID: Final = f"select {ACTION} from journal j where j.seq = ?"
-BODIES: Final = (
-    "select j.seq, j.body from json_each(?1) i cross join journal j on j.seq = i.value "
-    f"where length(j.body) <= {MAX_KEPT}"
-)
 _changed: Final = itemgetter(MARK_WIDTH + ACTION_WIDTH)
 _NOTHING_YET: Final = Fetched({}, {})
 """What was fetched of keys where nobody else is: most calls need no more."""
+_PARENT, _CONTINUES = 1, 2  # of the columns of a session
 _WALK: Final = 64
 """How many of a session's own actions on a key may hide the newest that counts."""
 
@@ -209,7 +135,7 @@ class Look(Struct, gc=False):
         parent, predecessors = self._session(now)
         if in_use:
             covering = self._covering(covers)
-        ancestors = self._chain(parent, "parent") if parent else ()
+        ancestors = self._chain(parent, _PARENT) if parent else ()
         waiting = self._wanted(now) if scope.waits else ()
         if live and scope.asks is not None:
             self.asker = Asker(me, scope.asks, now, ancestors, waiting, self.probe)
@@ -246,7 +172,7 @@ class Look(Struct, gc=False):
         )
 
     def _bodies(self, ids: Sequence[int]) -> dict[int, bytes]:
-        return {id: body.encode() for id, body in self.execute(BODIES, (as_json(ids),)).fetchall()}
+        return {id: body.encode() for id, body in self.execute(SQL["bodies"], (as_json(ids),)).fetchall()}
 
     def _prelude(self, covers: Sequence[str], asked: Sequence[str]) -> Sequence[Any]:
         """Asks for the earlier entry of this call and for what is mostly empty, in one statement.
@@ -277,8 +203,7 @@ class Look(Struct, gc=False):
         return row
 
     def _covering(self, covers: list[str]) -> frozenset[str]:
-        among = ",".join("?" * len(covers))
-        rows = self.execute(f"select key from cover where key in ({among})", covers).fetchall()
+        rows = self.execute(SQL["covering"], (as_json(covers),)).fetchall()
         return frozenset([name for (name,) in rows])
 
     # --- one key ---
@@ -308,7 +233,7 @@ class Look(Struct, gc=False):
         if rows:
             self._add(rows[:LATEST], MARK_WIDTH, shown, key.mode, crowd)
         for predecessor in predecessors:
-            row = self.execute(_OWN, (name, predecessor)).fetchone()
+            row = self.execute(SQL["own_mark"], (name, predecessor)).fetchone()
             if row is not None:
                 fetched.marks[shown, predecessor] = mark_of(row)
                 self._add((row,), MARK_WIDTH, shown, Mode.READ)
@@ -324,7 +249,7 @@ class Look(Struct, gc=False):
     def _rows(self, name: str, mode: Mode) -> tuple[list[Any], Any]:
         """The marks of the others on a key, newest change first, as far as they can matter; and this session's."""
         me = self.scope.session
-        rows = self.execute(_KEY[self.asker is not None], (name, me)).fetchall()
+        rows = self.execute(_CLOSED_OR_NOT[self.asker is not None], (name, me)).fetchall()
         if not rows:
             return rows, None
         if len(rows) == 1:
@@ -348,20 +273,20 @@ class Look(Struct, gc=False):
         """
         me = self.scope.session
         if not known:
-            self.execute(_MARK_CROWD, (name,))
-            self.execute(_NAME_CROWD, (name,))
+            self.execute(SQL["make_crowd"], (name,))
+            self.execute(SQL["name_crowd"], (name,))
         self.crowded = (*self.crowded, name)
-        mine = self.execute(_OWN, (name, me)).fetchone()
+        mine = self.execute(SQL["own_mark"], (name, me)).fetchone()
         most = LATEST if self._all_matter(mode) else _FEW + 1
-        rows = self.execute(_CROWD[self.asker is not None], (name, me, most + 1)).fetchall()
+        rows = self.execute(_OF_CROWD[self.asker is not None], (name, me, most + 1)).fetchall()
         return [row for row in rows if row[0] != me], mine
 
     def _is_marked(self, name: str) -> bool:
-        return self.execute("select 1 from mark where key = ? limit 1", (name,)).fetchone() is not None
+        return self.execute(SQL["is_marked"], (name,)).fetchone() is not None
 
     def is_crowd(self, name: str) -> bool:
         """Whether a key that the scope does not name is crowded."""
-        return self.execute("select 1 from mark where key = ? and session = ''", (name,)).fetchone() is not None
+        return self.execute(SQL["is_crowd"], (name,)).fetchone() is not None
 
     def _relatives(self, key: Key, name: str, related: list[str]) -> None:
         """Fetches what trees above, keys below and facets hold."""
@@ -383,12 +308,12 @@ class Look(Struct, gc=False):
                 fetched.marks[shown, me] = mark_of(mine)
         for low, high in below:
             if scope.live:
-                for row in self.execute(_LIVE_BELOW, (low, high)).fetchall():
+                for row in self.execute(SQL["live_below"], (low, high)).fetchall():
                     self._add_live((row[1:],), bare(row[0], space))
-            for row in self.execute(_LATEST_BELOW, (low, high, me)).fetchall():
+            for row in self.execute(SQL["latest_below"], (low, high, me)).fetchall():
                 self._add((row,), 1, bare(row[0], space), key.mode)
             if key.mode is Mode.WRITE:
-                for row in self.execute(_STALE_BELOW, (low, high, me)).fetchall():
+                for row in self.execute(SQL["stale_below"], (low, high, me)).fetchall():
                     shown = bare(row[0], space)
                     fetched.add(action_of(row, 1, shown, self.probe))
                     fetched.marks.setdefault((shown, me), Mark(row[1 + ACTION_WIDTH]))
@@ -405,18 +330,18 @@ class Look(Struct, gc=False):
         """Fetches what is live on a key; returns what is open there, if that is held by sort."""
         asker = self.asker
         if asker is None:
-            self._add_live(self.execute(_LIVE, (name,)).fetchall(), shown)
+            self._add_live(self.execute(SQL["live"], (name,)).fetchall(), shown)
             return None
         ids, lost = self.execute(_LIVE_IDS, (name,)).fetchone()
         if lost is not None:
-            self._add_live(self.execute(_BY_IDS, (f"[{lost}]",)).fetchall(), shown)
+            self._add_live(self.execute(SQL["by_ids"], (f"[{lost}]",)).fetchall(), shown)
         if ids is None:
             return None
         crowds = self.known.crowds
         crowd = crowds.take(name)
 
         def fetch(ids: Sequence[int]) -> list[Action]:
-            rows = self.execute(_BY_IDS, (as_json(ids),)).fetchall()
+            rows = self.execute(SQL["by_ids"], (as_json(ids),)).fetchall()
             for row in rows:
                 crowd.note(row[0], before_of(row[10], shown))
             return [action_of(row, 0, shown, self.probe) for row in rows]
@@ -445,14 +370,14 @@ class Look(Struct, gc=False):
 
     def _own(self, acted: int, shown: str) -> Action | None:
         """This session's newest action on a key."""
-        row = self.execute(_BY_ID, (acted,)).fetchone()
+        row = self.execute(SQL["by_id"], (acted,)).fetchone()
         return action_of(row, 0, shown, self.probe) if row is not None else None
 
     def _with_params(self, action: Action) -> Action:
         """An approved question of this session with the params it may run with."""
         if action.approved <= 0 or action.session != self.scope.session:
             return action
-        row = self.execute("select value from meta where name = ?", (f"params:{action.id}",)).fetchone()
+        row = self.execute(SQL["fact"], (f"params:{action.id}",)).fetchone()
         return replace(action, answer=row[0]) if row else action
 
     def _add(self, rows: Sequence[Any], at: int, shown: str, asking: Mode, crowd: Crowd | None = None) -> None:
@@ -476,7 +401,7 @@ class Look(Struct, gc=False):
     def _walk(self, on: dict[int, Action], before: int, shown: str, asking: Mode) -> None:
         """Adds a session's newest action that counts, ``before`` or an older one."""
         for _ in range(_WALK):
-            found = self.execute(_BY_ID, (before,)).fetchone() if before else None
+            found = self.execute(SQL["by_id"], (before,)).fetchone() if before else None
             if found is None:
                 return
             action, before = action_of(found, 0, shown, self.probe), before_of(found[10], shown)
@@ -492,7 +417,7 @@ class Look(Struct, gc=False):
         name = scoped(scope.namespace, scope.session)
         known = self.memory.sessions.get(name)
         if known is None or not 0 <= now - known[0] < MINUTE:
-            row = self.execute("select seen, parent, continues from session where name = ?", (name,)).fetchone()
+            row = self.execute(SQL["session"], (name,)).fetchone()
             known = (now, row[0], row[1] or "", row[2] or "") if row else (now, 0, "", "")
             if len(self.memory.sessions) > 10_000:
                 self.memory.sessions.clear()
@@ -507,22 +432,21 @@ class Look(Struct, gc=False):
             and (not scope.continues or scope.continues == continues)
         )
         continued = scope.continues or continues
-        return scope.parent or parent, self._chain(continued, "continues") if continued else ()
+        return scope.parent or parent, self._chain(continued, _CONTINUES) if continued else ()
 
-    def _chain(self, first: str, column: str) -> tuple[str, ...]:
+    def _chain(self, first: str, column: int) -> tuple[str, ...]:
         """The sessions that a session descends from or continues, nearest first."""
-        query = f"select {column} from session where name = ?"
 
         def link(name: str) -> str:
-            row = self.execute(query, (scoped(self.scope.namespace, name),)).fetchone()
-            return (row[0] if row else "") or ""
+            row = self.execute(SQL["session"], (scoped(self.scope.namespace, name),)).fetchone()
+            return (row[column] if row else "") or ""
 
         return chain(first, link)
 
     def _observing(self, now: int) -> int:
         memory = self.memory
         if not 0 <= now - memory.observe_seen < SECOND:
-            row = self.execute("select value from meta where name = 'observe'").fetchone()
+            row = self.execute(SQL["fact"], ("observe",)).fetchone()
             memory.observe, memory.observe_seen = (row[0] if row else 0), now
         return memory.observe
 
@@ -530,24 +454,17 @@ class Look(Struct, gc=False):
         """The sessions that wait for something this one holds, through trees too."""
         me = self.scope.session
         space = self.scope.namespace
-        rows = self.execute(_QUEUES, (space, me)).fetchall()
-        return wanted(rows, me, now, lambda names: self.execute(_HELD, (space, as_json(names))).fetchall())
+        rows = self.execute(SQL["queues"], (space, me)).fetchall()
+        return wanted(rows, me, now, lambda names: self.execute(SQL["held"], (space, as_json(names))).fetchall())
 
     # --- the same content ---
 
     def _twins(self, names: Sequence[str], prints: tuple[bytes, ...]) -> tuple[Action, ...]:
-        among = ",".join("?" * len(prints))
+        twins = SQL["twins"].format(prints=_places(4, len(prints)))
         found: dict[int, Action] = {}
         for name in names:
-            # Others' and its own apart, so that many of its own cannot hide another's.
-            for same in ("<>", "="):
-                rows = self.execute(
-                    f"select p.key, {ACTION} from print p join journal j on j.seq = p.id where p.key = ? "
-                    f"and p.print in ({among}) and j.session {same} ? and j.state in ('open', 'done', 'unknown') "
-                    "order by p.id desc limit 8",
-                    (name, *prints, self.scope.session),
-                ).fetchall()
-                for row in rows:
+            for own in (0, 1):
+                for row in self.execute(twins, (name, self.scope.session, own, *prints)).fetchall():
                     found.setdefault(row[1], action_of(row, 1, bare(row[0], self.scope.namespace), self.probe))
         return tuple(found[id] for id in sorted(found, reverse=True))
 
@@ -561,7 +478,7 @@ class Look(Struct, gc=False):
         if action is None:
             action, last = self._found(id) if id is not None else (None, None)
             if last is None:
-                (last,) = self.execute("select max(seq) from journal").fetchone()
+                (last,) = self.execute(SQL["newest"]).fetchone()
             known.last = last or 0
         if now <= known.last:
             now = known.last + 1
@@ -603,38 +520,23 @@ class Look(Struct, gc=False):
     def _is_changed(self, action: Action, key: Key) -> bool:
         """Whether another session changed a key of an action after it began."""
         name = scoped(action.namespace, key.name)
-        return bool(self.execute(_CHANGED, (name, action.id, action.session)).fetchone()[0])
+        return bool(self.execute(SQL["is_changed"], (name, action.id, action.session)).fetchone()[0])
 
     def _earlier(self, id: int) -> Action | None:
         """The action that this call opened before, with the answer that was given."""
         action, _ = self._found(id)
-        (body,) = self.execute("select body from journal where seq = ?", (id,)).fetchone()
+        (body,) = self.execute(SQL["body"], (id,)).fetchone()
         return answered(action, body) if action is not None else None
 
     def _meant(self, find: Find, now: int) -> int | None:
         """The id of the action that a report without an id means: one without a report, or an unknown one."""
         scope = self.scope
-        columns = f"select {ACTION} from journal j"
         since = now - REMEMBERED
-        rows = self.execute(
-            f"{columns} indexed by journal_unreported where session = ? and call is null and ended = 0 "
-            "and seq > ? and namespace = ? and state in ('open', 'done')",
-            (scope.session, since, scope.namespace),
-        ).fetchall()
-        # Hosts with call ids report by id; for the others' sake a bounded look over the rest, and over what became
-        # unknown without a key, which is not among the live.
-        row = self.execute(f"select seq from journal order by seq desc limit 1 offset {_SEARCHED}").fetchone()
-        rows += self.execute(
-            f"{columns} where seq > ? and session = ? and namespace = ? and ((call is not null and ended = 0 "
-            "and state in ('open', 'done')) or (keys is null and state = 'unknown')) "
-            "order by seq desc limit 1000",
-            (max(since, row[0] if row else 0), scope.session, scope.namespace),
-        ).fetchall()
-        rows += self.execute(
-            f"{columns} where seq in (select id from live where open = 0) and session = ? and namespace = ? "
-            "and state = 'unknown'",
-            (scope.session, scope.namespace),
-        ).fetchall()
+        me, space = scope.session, scope.namespace
+        rows = self.execute(SQL["unreported"], (me, since, space)).fetchall()
+        row = self.execute(SQL["not_searched"]).fetchone()
+        rows += self.execute(SQL["unreported_calls"], (max(since, row[0] if row else 0), me, space)).fetchall()
+        rows += self.execute(SQL["unknown"], (me, space)).fetchall()
         action = meant((action_of(row, 0, "", self.probe) for row in rows), find)
         return action.id if action is not None else None
 
@@ -648,14 +550,18 @@ def alone_of(session: str, mine: Any) -> Alone:
 
 def _prelude(covers: int, keys: int, prints: int, live: bool, last: bool) -> str:
     """The statement of ``Look._prelude`` for so many names; with ``last`` also for the newest entry."""
-    place = iter(range(2, 2 + covers + keys + prints))
-    over = ",".join(f"?{next(place)}" for _ in range(covers))
-    mine = ",".join(f"?{next(place)}" for _ in range(keys))
-    same = ",".join(f"?{next(place)}" for _ in range(prints))
-    return (
-        "select (select seq from journal where call = ?1 order by seq desc limit 1), "
-        + (f"exists(select 1 from cover where key in ({over})), " if covers else "0, ")
-        + (f"exists(select 1 from live where key in ({mine})), " if live and keys else "0, ")
-        + (f"exists(select 1 from print where key in ({mine}) and print in ({same}))" if keys and prints else "0")
-        + (", (select max(seq) from journal)" if last else "")
+    over, mine, same = _places(2, covers), _places(2 + covers, keys), _places(2 + covers + keys, prints)
+    return ", ".join(
+        (
+            f"select ({_EARLIER})",
+            SQL["any_cover"].format(covers=over) if covers else "0",
+            SQL["any_live"].format(keys=mine) if live and keys else "0",
+            SQL["any_print"].format(keys=mine, prints=same) if keys and prints else "0",
+            *([f"({SQL['newest']})"] if last else ()),
+        )
     )
+
+
+def _places(first: int, count: int) -> str:
+    """So many parameters of a statement, the first with this number."""
+    return ",".join([f"?{number}" for number in range(first, first + count)])

@@ -7,78 +7,14 @@ actions are found by the primary keys, a session's own calls in the journal's la
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from callosum.model import Action
-from callosum.stores.base import LOOK_BACK, NEARBY, Nearby, Probe
+from callosum.stores.base import LOOK_BACK, Nearby, Probe
 from callosum.stores.keys import above, bare, scoped, span
-from callosum.stores.rows import ACTION, ACTION_WIDTH, action_of, as_json
+from callosum.stores.rows import ACTION_WIDTH, action_of, as_json
 from callosum.stores.sqlite.connection import Execute
-
-BELOW: Final = 500
-"""With more marks, or live actions, than this below a tree they are not looked at one by one."""
-_LIVE: Final = 250
-"""How many live rows ``underway`` looks at."""
-_SHOWN_BELOW: Final = 24
-
-_BARE: Final = ACTION.replace("j.content", "null")
-"""The columns of an action without its content, which only the gate compares."""
-NEWEST: Final = "j.seq > ifnull((select seq from journal order by seq desc limit 1 offset ?), 0)"
-"""The condition that keeps a look to the newest entries; its parameter says how many."""
-
-# Which of the keys have a live action, and which a mark of somebody else; a crowded key has one of nobody.
-_WHICH: Final = (
-    "select k.value, exists(select 1 from live where key = k.value), "
-    "exists(select 1 from mark where key = k.value and session not in ({mine})), "
-    "exists(select 1 from mark where key = k.value and session = '') from json_each(?) k"
-)
-
-
-def _acts_on(those: str) -> str:
-    """The newest acts of others on a key, among these of its marks.
-
-    The few that are told are chosen by the marks alone: each look into the journal may be one at the disk.
-    """
-    return (
-        f"select {_BARE} from (select acted, changed from mark where key = ? and acted is not null {those} "
-        f"and session not in ({{mine}}) order by changed desc limit {NEARBY}) m cross join journal j on j.seq = m.acted"
-    )
-
-
-_FEW: Final = _acts_on("")
-_CROWD: Final = _acts_on("and crowd = 1")
-_LIVE_ON: Final = (
-    f"select {_BARE} from live l cross join journal j on j.seq = l.id where l.key = ? and l.open = ? "
-    "and j.session not in ({mine}) order by l.id desc limit ?"
-)
-_COUNT_BELOW: Final = "select count(*) from (select 1 from {table} where key >= ? and key < ? limit ?)"
-_ACTS_BELOW: Final = (
-    f"select m.key, {_BARE} from (select key, acted, changed from mark where key >= ? and key < ? "
-    f"and acted is not null and session not in ({{mine}}) order by changed desc limit {_SHOWN_BELOW}) m "
-    "join journal j on j.seq = m.acted"
-)
-_LIVE_BELOW: Final = (
-    f"select l.key, {_BARE} from (select key, id from live where key >= ? and key < ? limit {BELOW}) l "
-    f"join journal j on j.seq = l.id where j.session not in ({{mine}}) order by j.seq desc limit {_SHOWN_BELOW}"
-)
-_LATE_BELOW: Final = (
-    f"select j.key, {_BARE} from journal j where {NEWEST} and j.key >= ? and j.key < ? "
-    "and j.state in ('open', 'done', 'unknown') and j.event <> 'lock' and json_extract(j.keys, '$[0][1]') <> 'read' "
-    f"and j.session not in ({{mine}}) order by j.seq desc limit {_SHOWN_BELOW}"
-)
-_SEEN: Final = (
-    "select m.key, max(m.read, coalesce(m.acted, 0)) from json_each(?) k "
-    "join mark m on m.key = k.value and m.session in ({mine})"
-)
-_TOUCHED: Final = (
-    f"select {_BARE}, j.verdict from journal j where {NEWEST} and j.session in ({{mine}}) "
-    "and j.namespace = ? and j.keys is not null order by j.seq desc limit ?"
-)
-_UNDERWAY: Final = (
-    f"select {_BARE}, j.verdict from (select distinct id from (select id from live limit {_LIVE})) l "
-    "join journal j on j.seq = l.id where j.namespace = ? and (j.session in ({mine}) "
-    "or (j.tier >= ? and j.state in ('open', 'queued'))) order by j.seq desc limit ?"
-)
+from callosum.stores.sqlite.statements import BELOW, SQL
 
 
 class Around:
@@ -87,24 +23,24 @@ class Around:
     def __init__(self, execute: Execute, namespace: str, sessions: Sequence[str], probe: Probe) -> None:
         self._execute = execute
         self._namespace = namespace
-        self._mine = tuple(sessions)
+        self._mine = as_json(list(sessions))
         self._probe = probe
         self._found: dict[int, Action] = {}
 
     def touched(self, limit: int) -> list[Action]:
         """The sessions' newest calls."""
-        return [self._action(row, "") for row in self._rows(_TOUCHED, LOOK_BACK, *self._mine, self._namespace, limit)]
+        return [self._action(row, "") for row in self._rows("touched", within=LOOK_BACK, limit=limit)]
 
     def underway(self, floor: int, limit: int) -> list[Action]:
         """Live actions: the sessions' own, and others' of a tier."""
-        return [self._action(row, "") for row in self._rows(_UNDERWAY, self._namespace, *self._mine, floor, limit)]
+        return [self._action(row, "") for row in self._rows("underway", floor=floor, limit=limit)]
 
     def nearby(self, keys: Sequence[str]) -> list[Nearby]:
         """What others do and did on keys."""
         asked = dict.fromkeys(scoped(self._namespace, key) for key in keys)
         related, below = self._related(asked)
         names = list(dict.fromkeys((*asked, *related)))
-        for name, is_live, is_known, is_crowded in self._rows(_WHICH, *self._mine, as_json(names)):
+        for name, is_live, is_known, is_crowded in self._rows("which", keys=as_json(names)):
             if is_live:
                 self._live(name)
             if is_known:
@@ -131,7 +67,7 @@ class Around:
                 below.append(span(name))
             if "|" in name:
                 wholes.append(name[: name.index("|")])
-        used = self._rows("select c.key from json_each(?) k join cover c on c.key = k.value", as_json(list(covers)))
+        used = self._rows("used_covers", keys=as_json(list(covers)))
         related = wholes
         for (name,) in used:
             if name[-1] == "|":
@@ -144,21 +80,19 @@ class Around:
 
     def _live(self, name: str) -> None:
         for open_ in (1, 0):
-            for row in self._rows(_LIVE_ON, name, open_, *self._mine, NEARBY):
+            for row in self._rows("live_on", key=name, open=open_):
                 self._add(row, name)
 
     def _acts(self, name: str, *, crowded: bool) -> None:
         """The newest act of each of the others that acted last."""
-        for row in self._rows(_CROWD if crowded else _FEW, name, *self._mine):
+        for row in self._rows("crowd_acts" if crowded else "acts", key=name):
             self._add(row, name)
 
     def _below(self, low: str, high: str) -> None:
-        (marks,) = self._execute(_COUNT_BELOW.format(table="mark"), (low, high, BELOW + 1)).fetchone()
-        if marks > BELOW:
-            rows = self._rows(_LATE_BELOW, LOOK_BACK, low, high, *self._mine)
-        else:
-            rows = self._rows(_ACTS_BELOW, low, high, *self._mine)
-        rows += self._rows(_LIVE_BELOW, low, high, *self._mine)
+        ((marks,),) = self._rows("count_below", low=low, high=high)
+        query = "late_below" if marks > BELOW else "acts_below"
+        rows = self._rows(query, low=low, high=high, within=LOOK_BACK)
+        rows += self._rows("live_acts_below", low=low, high=high)
         for row in rows:
             self._add(row[1:], row[0])
 
@@ -176,15 +110,14 @@ class Around:
     def _seen(self, names: Iterable[str]) -> dict[str, int]:
         """When one of the sessions last looked at a key, or acted on it."""
         seen: dict[str, int] = {}
-        for name, moment in self._rows(_SEEN, as_json(list(names)), *self._mine):
+        for name, moment in self._rows("seen", keys=as_json(list(names))):
             seen[name] = max(moment, seen.get(name, 0))
         return seen
 
     # --- rows ---
 
-    def _rows(self, query: str, *params: object) -> list[Any]:
-        among = ",".join("?" * len(self._mine))
-        return self._execute(query.replace("{mine}", among), params).fetchall()
+    def _rows(self, query: str, **params: object) -> list[Any]:
+        return self._execute(SQL[query], {"space": self._namespace, "mine": self._mine, **params}).fetchall()
 
     def _action(self, row: Sequence[Any], key: str) -> Action:
         return action_of(row, 0, key, self._probe, row[ACTION_WIDTH] if len(row) == ACTION_WIDTH + 1 else None)

@@ -12,7 +12,6 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from callosum.errors import StoreError, StoreUnavailable, Unconfirmed
 from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Entry, State
@@ -21,95 +20,15 @@ from callosum.policy.commitments import COMMITTED, counts
 from callosum.process import alive
 from callosum.stores.base import GATE, KEY_USED, REGISTERED, Clock, Health, Kin, Nearby, Probe, Request, each_alone
 from callosum.stores.keys import bare, scoped
-from callosum.stores.leaving import (
-    ASKS,
-    AT_ONCE,
-    FOREVER,
-    LEAVES,
-    RECENT,
-    STAYS,
-    Held,
-    Pass,
-    Rows,
-    counting,
-    leaving,
-    places,
-)
+from callosum.stores.leaving import LEAVES, Held, Pass, Rows, counting, leaving, places
 from callosum.stores.receipt import LEFT, refusal
 from callosum.stores.records import REMEMBERED
-from callosum.stores.rows import ACTION, ENTRY, FROM_ENTRY, OPENERS, action_of, answered, as_json, entry_of
+from callosum.stores.rows import OPENERS, action_of, answered, as_json, entry_of
 from callosum.stores.sqlite.apply import Apply
 from callosum.stores.sqlite.connection import Busy, Connections, Execute, explain, is_damage, is_readonly
-from callosum.stores.sqlite.look import BODIES, LOOKED, Look, Memory
-from callosum.stores.sqlite.nearby import NEWEST, Around
-
-# A mark's session as the table of sessions has it (see ``scoped``): the namespace is in front of the key.
-_NAME: Final = (
-    f"case when instr(m.key, char(31)) and instr(m.key, '{DEFAULT_NAMESPACE}' || char(31)) <> 1 "
-    "then substr(m.key, 1, instr(m.key, char(31))) || m.session "
-    f"when instr(m.session, char(31)) then '{DEFAULT_NAMESPACE}' || char(31) || m.session else m.session end"
-)
-_DATED: Final = "max(j.seq, coalesce(nullif(j.ended, 0), j.expires, 0))"
-"""The moment of an action as evidence: its report's; without one, that at which it can no longer be running."""
-# A mark with its session's newest action there, and the session itself.
-_KNOWN: Final = f"left join session s on s.name = {_NAME} left join journal j on j.seq = m.acted"
-_CHANGED: Final = f"max(m.changed, coalesce({_DATED}, 0))"
-_LAST: Final = f"max(m.read, coalesce(s.seen, 0), {_CHANGED})"
-"""When the session last called, as far as that matters to what is kept of its mark."""
-_LIVE: Final = "('open', 'queued', 'asked', 'unknown')"
-_LOOKED: Final = LOOKED.replace("w.", "j.")
-# What an entry's row says of whether it may leave; the rest is in the marks on its keys.
-_SAYS: Final = (
-    f"select j.seq, case when j.call is not null or j.state in {_LIVE} or a.call is not null or a.state in {_LIVE} "
-    f"then {STAYS} when j.state is null then {LEAVES} when {_DATED} < ?1 then {ASKS} "
-    f"when j.tier < 2 and json_array_length(coalesce(j.keys, '[]')) < 2 then {RECENT} else {STAYS} end, "
-    f"j.session, j.namespace, j.keys from {FROM_ENTRY} where j.seq <= ?2 and j.seq < (select max(seq) from journal) "
-)
-_SAYS_NEXT: Final = f"{_SAYS} and j.seq > ?3 order by j.seq limit {AT_ONCE}"
-_SAYS_ONLY: Final = f"{_SAYS} and j.seq in (select value from json_each(?3)) order by j.seq"
-_HELD: Final = (
-    f"select {_CHANGED}, {_LOOKED} and {_LAST} >= ?4 from mark m {_KNOWN} "
-    "where m.key = ?1 and m.session = ?2 and m.acted = ?3 "
-    "and (?5 or exists (select 1 from mark o where o.key = ?1 and o.session <> ?2))"
-)
-_LOOKS: Final = (
-    f"select m.session, min(case when m.read > 0 then m.read else {FOREVER} end, "
-    f"case when {_LOOKED} then j.seq else {FOREVER} end) as look from mark m {_KNOWN} "
-    f"where m.key = ?1 and {_LAST} >= ?2 and look < {FOREVER} order by look limit 2"
-)
-_CHANGES: Final = (
-    f"select m.session, case when j.state in {_LIVE} then {FOREVER} else {_CHANGED} end as change from mark m "
-    "join journal j on j.seq = m.acted where m.key = ? order by change desc limit 2"
-)
-_PRINTS: Final = (
-    "select key, print, id, case when id >= ?1 then 0 else coalesce("
-    f"(select {_DATED} < ?1 and j.state not in {_LIVE} from journal j where j.seq = id), 1) end "
-    "from print where (key, print, id) > (?2, ?3, ?4) order by key, print, id limit ?5"
-)
-"""Those whose entry has left are old too."""
-_FORGET_PRINT: Final = (
-    "delete from print where key = ?1 and print = ?2 and id = ?3 "
-    f"and not exists (select 1 from journal j where j.seq = ?3 and ({_DATED} >= ?4 or j.state in {_LIVE}))"
-)
-_MARKS: Final = (
-    "select key, session, max(read, changed, coalesce(acted, 0)) < ?1 from mark "
-    "where (key, session) > (?2, ?3) order by key, session limit ?4"
-)
-_OLD_MARK: Final = (
-    f"select m.key, m.session, {_CHANGED} from mark m {_KNOWN} where m.key = ?1 and m.session = ?2 and {_LAST} < ?3"
-)
-_FORGET_MARK: Final = (
-    "delete from mark where key = ?1 and session = ?2 "
-    f"and exists (select 1 from mark m {_KNOWN} where m.key = ?1 and m.session = ?2 and {_LAST} < ?4) "
-    f"and not exists (select 1 from mark m {_KNOWN} where m.key = ?1 and m.session <> ?2 and {_LAST} >= ?4 "
-    f"and ((m.read > 0 and m.read < ?3) or (j.seq < ?3 and {_LOOKED}))) "
-    "and not exists (select 1 from live l join journal j on j.seq = l.id where l.key = ?1 and j.session = ?2)"
-)
-_LEFT: Final = (
-    "insert into meta values(?, ?) on conflict(name) do update set value = excluded.value where value < excluded.value"
-)
-_TABLES: Final = ("journal", "mark", "live", "print", "cover", "session")
-_GATES: Final = f"name >= '{GATE}' and name < '{GATE[:-1]};'"
+from callosum.stores.sqlite.look import Look, Memory
+from callosum.stores.sqlite.nearby import Around
+from callosum.stores.sqlite.statements import SQL
 
 
 def _newest(answers: list[Applied | Exception], last: int) -> int:
@@ -279,25 +198,17 @@ class SqliteStore:
         if not -(2**63) <= id < 2**63:
             return None
         with self._reading() as execute:
-            row = execute(
-                f"select {ACTION}, j.event, j.verdict, j.body from journal j where j.seq = ?", (id,)
-            ).fetchone()
+            row = execute(SQL["action_by_id"], (id,)).fetchone()
         if row is None or row[1] != namespace or row[14] not in OPENERS:
             return None
         return answered(action_of(row, 0, "", self._probe, row[15]), row[16])
 
     def live(self, namespace: str | None, states: Sequence[State], key: str | None = None) -> list[Action]:
-        wanted = [state.value for state in states]
-        query = (
-            f"select l.key, {ACTION}, j.verdict, j.body from live l join journal j on j.seq = l.id "
-            f"where j.state in ({', '.join('?' * len(wanted))})"
-        )
+        params = {"states": as_json([state.value for state in states])}
+        if key is not None:
+            params["key"] = scoped(namespace or DEFAULT_NAMESPACE, key)
         with self._reading() as execute:
-            if key is not None:
-                at = scoped(namespace or DEFAULT_NAMESPACE, key)
-                rows = execute(f"{query} and l.key = ?", (*wanted, at)).fetchall()
-            else:
-                rows = execute(query, wanted).fetchall()
+            rows = execute(SQL["live_actions" if key is None else "live_actions_on_key"], params).fetchall()
         found: dict[int, Action] = {}
         for row in rows:
             if (namespace is None or row[2] == namespace) and row[1] not in found:
@@ -315,23 +226,16 @@ class SqliteStore:
         besides: Sequence[str] = (),
         within: int = 20_000,
     ) -> list[Action]:
-        where: list[str] = []
-        params: list[object] = [within, namespace]
-        if key is not None:
-            where.append("and j.key = ?")
-            params.append(scoped(namespace, key))
-        if floor:
-            where.append("and j.tier >= ?")
-            params.append(floor)
-        if besides:
-            where.append(f"and j.session not in ({','.join('?' * len(besides))})")
-            params += besides
-        query = (
-            f"select {ACTION} from journal j where {NEWEST} and j.state in ('open', 'done', 'failed', 'cancelled', "
-            f"'unknown') and j.namespace = ? {' '.join(where)} order by j.seq desc limit ?"
-        )
+        params = {
+            "within": within,
+            "space": namespace,
+            "key": scoped(namespace, key) if key is not None else None,
+            "floor": floor,
+            "besides": as_json(list(besides)),
+            "limit": limit,
+        }
         with self._reading() as execute:
-            rows = execute(query, (*params, limit)).fetchall()
+            rows = execute(SQL["recent"], params).fetchall()
         return [action_of(row, 0, key or "", self._probe) for row in rows]
 
     def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
@@ -347,38 +251,33 @@ class SqliteStore:
             return Around(execute, namespace, sessions, self._probe).underway(floor, limit)
 
     def commitments(self, namespace: str | None, keys: Sequence[str] | None = None) -> list[Action]:
-        where = "p.print = ?"
-        params: list[bytes | str] = [COMMITTED]
+        params: dict[str, bytes | str] = {"print": COMMITTED}
         if keys is not None:
-            where += " and p.key in (select value from json_each(?))"
-            params.append(as_json([scoped(namespace or DEFAULT_NAMESPACE, key) for key in keys]))
-        query = f"select {ACTION} from journal j where j.seq in (select p.id from print p where {where}) order by j.seq"
+            params["keys"] = as_json([scoped(namespace or DEFAULT_NAMESPACE, key) for key in keys])
         with self._reading() as execute:
-            rows = execute(query, params).fetchall()
+            rows = execute(SQL["commitments" if keys is None else "commitments_on_keys"], params).fetchall()
         now = self.now()
         found = [action_of(row, 0, "", self._probe) for row in rows if namespace is None or row[1] == namespace]
         return [action for action in found if counts(action, now)]
 
     def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
         with self._reading() as execute:
-            rows = execute(f"{BODIES} and j.namespace = ?2", (as_json(ids), namespace)).fetchall()
+            rows = execute(SQL["bodies_of_namespace"], (as_json(ids), namespace)).fetchall()
         return {id: body.encode() for id, body in rows}
 
     def kin(self, namespace: str, session: str) -> Kin:
         with self._reading() as execute:
-            row = execute(
-                "select parent, continues from session where name = ?", (scoped(namespace, session),)
-            ).fetchone()
+            row = execute(SQL["kin"], (scoped(namespace, session),)).fetchone()
         return Kin(row[0] or "", row[1] or "") if row else Kin()
 
     def now(self) -> int:
         with self._reading() as execute:
-            (last,) = execute("select max(seq) from journal").fetchone()
+            (last,) = execute(SQL["newest"]).fetchone()
         return max(self._clock(), last or 0)
 
     def observing(self) -> int:
         with self._reading() as execute:
-            row = execute("select value from meta where name = 'observe'").fetchone()
+            row = execute(SQL["fact"], ("observe",)).fetchone()
         return int(row[0]) if row else 0
 
     def entries(
@@ -391,19 +290,15 @@ class SqliteStore:
         key: str | None = None,
         newest: bool = False,
     ) -> list[Entry]:
-        where: list[str] = ["j.seq > ?"]
-        params: list[object] = [after]
-        for column, value in (("j.namespace", namespace), ("j.session", session)):
-            if value is not None:
-                where.append(f"{column} = ?")
-                params.append(value)
-        if key is not None:
-            where.append("coalesce(j.key, a.key) = ?")
-            params.append(scoped(namespace or DEFAULT_NAMESPACE, key))
-        order = "desc" if newest else "asc"
-        query = f"select {ENTRY} from {FROM_ENTRY} where {' and '.join(where)} order by j.seq {order} limit ?"
+        params = {
+            "after": after,
+            "space": namespace,
+            "session": session,
+            "key": scoped(namespace or DEFAULT_NAMESPACE, key) if key is not None else None,
+            "limit": limit,
+        }
         with self._reading() as execute:
-            rows = execute(query, (*params, limit)).fetchall()
+            rows = execute(SQL["newest_entries" if newest else "oldest_entries"], params).fetchall()
         found = [entry_of(row) for row in rows]
         return found[::-1] if newest else found
 
@@ -419,16 +314,16 @@ class SqliteStore:
             prints = self._old_prints(execute, horizon, budget)
             marks = self._old_marks(execute, before, budget)
             at_end = self._swept.mark == ("", "")
-            sessions = at_end and execute("select 1 from session where seen < ? limit 1", (before,)).fetchone()
+            sessions = at_end and execute(SQL["any_old_session"], (before,)).fetchone()
             if not (calls or prints or marks or sessions):
                 return 0
             link = self._connections.begin()
             try:
                 many = link.connection.executemany
-                done = many("update journal set call = null where seq = ?", calls), many(_FORGET_PRINT, prints)
-                gone = sum(max(0, one.rowcount) for one in (*done, many(_FORGET_MARK, marks)))
+                done = many(SQL["forget_call"], calls), many(SQL["forget_print"], prints)
+                gone = sum(max(0, one.rowcount) for one in (*done, many(SQL["forget_mark"], marks)))
                 if sessions:
-                    link.execute("delete from session where seen < ?", (before,))
+                    link.execute(SQL["forget_sessions"], (before,))
                 link.known.forget()
                 link.execute("commit")
             except BaseException:
@@ -437,17 +332,14 @@ class SqliteStore:
         return gone
 
     def _old_calls(self, execute: Execute, budget: int) -> list[tuple[int]]:
-        rows = execute(
-            "select seq, call is not null from journal where seq > ? and seq < ? order by seq limit ?",
-            (self._swept.call, self._clock() - REMEMBERED, budget),
-        ).fetchall()
+        rows = execute(SQL["calls"], (self._swept.call, self._clock() - REMEMBERED, budget)).fetchall()
         if rows:
             self._swept.call = rows[-1][0]
         return [(seq,) for seq, remembered in rows if remembered]
 
     def _old_prints(self, execute: Execute, horizon: int, budget: int) -> list[tuple[str, bytes, int, int]]:
         """Digests of acts that no look-back reaches; one without an outcome is found until it has one."""
-        rows = execute(_PRINTS, (horizon, *self._swept.print, budget)).fetchall()
+        rows = execute(SQL["prints"], (horizon, *self._swept.print, budget)).fetchall()
         self._swept.print = rows[-1][:3] if len(rows) == budget else ("", b"", 0)
         old = [row for row in rows if row[3]]
         stays = self._counting(execute, [row[2] for row in old if row[1] == COMMITTED])
@@ -455,8 +347,7 @@ class SqliteStore:
 
     def _counting(self, execute: Execute, ids: Collection[int]) -> frozenset[int]:
         """Those of these actions whose commitments still count."""
-        query = "select seq, content from journal where seq in (select value from json_each(?))"
-        rows = execute(query, (as_json(sorted(ids)),)).fetchall() if ids else ()
+        rows = execute(SQL["contents"], (as_json(sorted(ids)),)).fetchall() if ids else ()
         return counting(rows, self._clock())
 
     def _old_marks(self, execute: Execute, before: int, budget: int) -> list[tuple[str, str, int, int]]:
@@ -465,9 +356,9 @@ class SqliteStore:
         A change outlives its session as long as one goes on that looked before it, or wrote, where that counts as a
         look: stale has no window. And so it does while it has no outcome: when that comes, others are to find it.
         """
-        rows = execute(_MARKS, (before, *self._swept.mark, budget)).fetchall()
+        rows = execute(SQL["next_marks"], (before, *self._swept.mark, budget)).fetchall()
         self._swept.mark = rows[-1][:2] if len(rows) == budget else ("", "")
-        found = [execute(_OLD_MARK, (key, session, before)).fetchone() for key, session, old in rows if old]
+        found = [execute(SQL["old_mark"], (key, session, before)).fetchone() for key, session, old in rows if old]
         return [(*row, before) for row in found if row is not None]
 
     def take(
@@ -483,16 +374,13 @@ class SqliteStore:
             if not delete:
                 execute = self._connections.get().execute
                 free = self._leaving(execute, until, horizon, limit)
-                query = (
-                    f"select {ENTRY} from {FROM_ENTRY} where j.seq in (select value from json_each(?)) order by j.seq"
-                )
-                return [entry_of(row) for row in execute(query, (as_json(free),)).fetchall()]
+                return [entry_of(row) for row in execute(SQL["entries_by_ids"], (as_json(free),)).fetchall()]
             link = self._connections.begin()
             try:
                 free = self._leaving(link.execute, until, horizon, limit, only)
-                link.execute("delete from journal where seq in (select value from json_each(?))", (as_json(free),))
+                link.execute(SQL["drop_entries"], (as_json(free),))
                 if free:
-                    link.execute(_LEFT, (LEFT, max(free)))
+                    link.execute(SQL["set_left"], (LEFT, max(free)))
                 link.known.forget()
                 link.execute("commit")  # not synced: who copied keeps the copy, and an entry twice is read once
             except BaseException:
@@ -504,15 +392,12 @@ class SqliteStore:
         now = self.now()
         with self._explained():
             execute = self._connections.get().execute
-            row = execute("select value from meta where name = ?", (GATE + fingerprint,)).fetchone()
+            row = execute(SQL["fact"], (GATE + fingerprint,)).fetchone()
             if row is None or row[0] < now - REGISTERED:
                 link = self._connections.begin()
                 try:
-                    link.execute("insert or replace into meta values(?, ?)", (GATE + fingerprint, now))
-                    link.execute(
-                        f"delete from meta where {_GATES} and value < ?",
-                        (now - KEY_USED,),
-                    )
+                    link.execute(SQL["set_fact"], (GATE + fingerprint, now))
+                    link.execute(SQL["drop_gates"], (now - KEY_USED,))
                     link.execute("commit")
                 except BaseException:
                     self._connections.undo()
@@ -521,7 +406,7 @@ class SqliteStore:
 
     def _content_keys(self, now: int) -> int:
         with self._reading() as execute:
-            (count,) = execute(f"select count(*) from meta where {_GATES} and value > ?", (now - KEY_USED,)).fetchone()
+            (count,) = execute(SQL["count_gates"], (now - KEY_USED,)).fetchone()
         return int(count)
 
     def _leaving(
@@ -529,11 +414,11 @@ class SqliteStore:
     ) -> list[int]:
         """The oldest entries that may leave, or those of ``only``."""
         if only is not None:
-            rows = execute(_SAYS_ONLY, (horizon, until, as_json(list(only)))).fetchall()
+            rows = execute(SQL["says_only"], (horizon, until, as_json(list(only)))).fetchall()
             rows = self._needless(execute, rows, horizon)[:limit]
         else:
             rows = self._pass.oldest(
-                lambda after: execute(_SAYS_NEXT, (horizon, until, after)).fetchall(),
+                lambda after: execute(SQL["says_next"], (horizon, until, after)).fetchall(),
                 lambda rows: self._needless(execute, rows, horizon),
                 until,
                 limit,
@@ -546,10 +431,12 @@ class SqliteStore:
         held = [
             Held(seq, name, session, found[0], bool(found[1]))
             for name, session, seq, recent in places(rows)
-            if (found := execute(_HELD, (name, session, seq, before, recent)).fetchone()) is not None
+            if (found := execute(SQL["newest_act"], (name, session, seq, before, recent)).fetchone()) is not None
         ]
-        looks = {name: execute(_LOOKS, (name, before)).fetchall() for name in {one.key for one in held}}
-        changes = {name: execute(_CHANGES, (name,)).fetchall() for name in {one.key for one in held if one.looked}}
+        looks = {name: execute(SQL["oldest_looks"], (name, before)).fetchall() for name in {one.key for one in held}}
+        changes = {
+            name: execute(SQL["newest_changes"], (name,)).fetchall() for name in {one.key for one in held if one.looked}
+        }
         free = leaving(rows, held, looks, changes)
         stays = self._counting(execute, [row[0] for row in free if row[1] != LEAVES])
         return [row for row in free if row[0] not in stays]
@@ -562,10 +449,8 @@ class SqliteStore:
         with self._explained():
             link = self._connections.begin()
             try:
-                for table in _TABLES:
-                    link.execute(f"select 1 from {table} limit 1").fetchone()
-                link.execute("select max(seq) from journal").fetchone()
-                link.execute("insert or replace into meta values('proof', ?)", (self._clock(),))
+                link.execute(SQL["prove"]).fetchone()
+                link.execute(SQL["set_fact"], ("proof", self._clock()))
                 link.execute("commit")
             except BaseException:
                 self._connections.undo()
@@ -582,18 +467,15 @@ class SqliteStore:
 
     def size(self) -> int:
         with self._reading() as execute:
-            ((pages, free, page),) = execute(
-                "select page_count, freelist_count, page_size "
-                "from pragma_page_count, pragma_freelist_count, pragma_page_size"
-            ).fetchall()
+            ((pages, free, page),) = execute(SQL["pages"]).fetchall()
         return int((pages - free) * page)
 
     def check(self) -> Health:
         with self._reading() as execute:
             problems = [row[0] for row in execute("pragma quick_check(5)").fetchall() if row[0] != "ok"]
             (schema,) = execute("pragma user_version").fetchone()
-            (entries, last) = execute("select count(*), max(seq) from journal").fetchone()
-            (live,) = execute("select count(distinct id) from live").fetchone()
+            (entries, last) = execute(SQL["count_entries"]).fetchone()
+            (live,) = execute(SQL["count_live"]).fetchone()
             if self._connections.changed:
                 problems.append(str(refusal(self._connections.changed)))
         log = Path(f"{self.path}-wal")

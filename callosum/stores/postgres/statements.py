@@ -1,0 +1,41 @@
+"""The statements of ``statements.sql``, by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from callosum.model import LATEST, MAX_KEPT
+from callosum.stores.base import NEARBY
+from callosum.stores.leaving import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS
+from callosum.stores.receipt import IDENTITY, LEFT
+from callosum.stores.rows import NEXT, PARTS
+from callosum.stores.statements import load
+from callosum.stores.view import GENERATIONS
+
+BELOW: Final = 500
+"""With more marks, or live actions, than this below a tree they are not looked at one by one."""
+
+SQL: Final = load(
+    "callosum.stores.postgres",
+    "statements.sql",
+    {
+        **PARTS,
+        "asks": ASKS,
+        "at_once": AT_ONCE,
+        "below": BELOW,
+        "forever": FOREVER,
+        "generations": GENERATIONS,
+        "identity": IDENTITY,
+        "latest": LATEST,
+        "leaves": LEAVES,
+        "left": LEFT,
+        "most_body": MAX_KEPT,
+        "most_live": 250,  # live rows that `underway` looks at
+        "nearby": NEARBY,
+        "next": NEXT,
+        "recent_asks": RECENT,
+        "searched": 20_000,  # actions without a report among which that of a report without an id is looked for
+        "shown_below": 24,
+        "stays": STAYS,
+    },
+)

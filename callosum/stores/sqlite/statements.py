@@ -1,0 +1,45 @@
+"""The statements of ``statements.sql``, by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from callosum.model import DEFAULT_NAMESPACE, LATEST, MAX_KEPT
+from callosum.stores.base import GATE, NEARBY
+from callosum.stores.leaving import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS
+from callosum.stores.receipt import IDENTITY, LEFT
+from callosum.stores.rows import PARTS
+from callosum.stores.statements import load
+
+CROWD: Final = 16
+"""With more marks than this a key is crowded: its marks stand in an index by their change."""
+MOST_COVERS: Final = 1000
+BELOW: Final = 500
+"""With more marks, or live actions, than this below a tree they are not looked at one by one."""
+
+SQL: Final = load(
+    "callosum.stores.sqlite",
+    "statements.sql",
+    {
+        **PARTS,
+        "asks": ASKS,
+        "at_once": AT_ONCE,
+        "below": BELOW,
+        "default": DEFAULT_NAMESPACE,
+        "forever": FOREVER,
+        "gate": GATE[:-1],
+        "identity": IDENTITY,
+        "latest": LATEST,
+        "leaves": LEAVES,
+        "left": LEFT,
+        "most_body": MAX_KEPT,
+        "most_covers": MOST_COVERS + 1,
+        "most_live": 250,  # live rows that `underway` looks at
+        "most_marks": CROWD + 1,
+        "nearby": NEARBY,
+        "recent_asks": RECENT,
+        "searched": 20_000,  # entries among which a report without an id is looked for, where no index helps
+        "shown_below": 24,
+        "stays": STAYS,
+    },
+)

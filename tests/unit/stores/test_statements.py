@@ -1,0 +1,86 @@
+"""The statements of the SQL stores: each is used, and what is used is there."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+import callosum.stores
+from callosum.stores.postgres.carry import Carrier as OfPostgres
+from callosum.stores.postgres.statements import SQL as POSTGRES
+from callosum.stores.rows import PARTS
+from callosum.stores.sqlite.carry import Carrier as OfSqlite
+from callosum.stores.sqlite.statements import SQL as SQLITE
+from callosum.stores.statements import load
+
+FOLDER = Path(callosum.stores.__file__).parent
+GAPS = {"values {}": "values (?, ?, ?)", "({})": "(?)", "({prints})": "(?4)"}
+
+
+def _said(folder: Path) -> set[str]:
+    """All words in quotation marks in the modules of a folder, and all parts of statements in its ``.sql`` files."""
+    code = "\n".join(file.read_text("utf-8") for file in folder.glob("*.py"))
+    parts = "\n".join(file.read_text("utf-8") for file in folder.glob("*.sql"))
+    return {*re.findall(r'"(\w+)"', code), *re.findall(r"{(\w+)}", parts)}
+
+
+@pytest.mark.parametrize(
+    ("folder", "found"),
+    [
+        (FOLDER / "sqlite", SQLITE),
+        (FOLDER / "postgres", POSTGRES),
+        (FOLDER, OfSqlite.shared),
+        (FOLDER, OfPostgres.shared),
+    ],
+)
+def test_every_statement_is_used(folder: Path, found: dict[str, str]) -> None:
+    # Conditions are named with the word of what they are for; two statements are told apart by an ending.
+    named = {*_said(folder), *(f"{name}_all" for name in _said(folder))}
+    assert found.keys() - named == set()
+
+
+@pytest.mark.parametrize(
+    ("folder", "found", "how"),
+    [
+        (FOLDER / "sqlite", SQLITE, r'SQL\["(\w+)"|_rows\(\s*"(\w+)"'),
+        (FOLDER / "postgres", POSTGRES, r'SQL\["(\w+)"|_rows\(\s*"(\w+)"|_where\(\s*"(\w+)"'),
+        (FOLDER, OfSqlite.shared, r'shared\["(\w+)"|_among\(\s*"(\w+)"'),
+    ],
+)
+def test_every_name_has_a_statement(folder: Path, found: dict[str, str], how: str) -> None:
+    code = "\n".join(file.read_text("utf-8") for file in folder.glob("*.py"))
+    names = {name for groups in re.findall(how, code) for name in groups if name}
+    assert len(names) > 10
+    assert names - found.keys() == set()
+
+
+def test_statements_of_sqlite_can_be_run() -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.executescript((FOLDER / "sqlite" / "schema.sql").read_text("utf-8"))
+    ran = 0
+    for text in [*SQLITE.values(), *OfSqlite.shared.values()]:
+        if text.partition(" ")[0] in ("select", "insert", "update", "delete"):
+            for gap, filled in GAPS.items():
+                text = text.replace(gap, filled)  # noqa: PLW2901
+            _prepared(connection, text)
+            ran += 1
+    assert ran > 100
+    connection.close()
+
+
+def _prepared(connection: sqlite3.Connection, text: str) -> None:
+    """Have SQLite make a program of a statement, whatever its parameters."""
+    names = re.findall(r"(?<!:):([a-z]\w*)", text)
+    count = 0
+    for number in re.findall(r"\?(\d*)", text):
+        count = max(count, int(number)) if number else count + 1
+    params = dict.fromkeys(names) if names else [None] * count
+    connection.execute(f"explain {text}", params)
+
+
+def test_part_of_which_nothing_is_known_is_an_error() -> None:
+    with pytest.raises(KeyError, match="most_marks"):
+        load("callosum.stores.sqlite", "statements.sql", PARTS)
