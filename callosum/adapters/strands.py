@@ -1,0 +1,222 @@
+"""Strands Agents: ``CallosumIntervention`` for one agent, ``install`` for every agent of the process.
+
+::
+
+    agent = Agent(tools=[send_email], interventions=[CallosumIntervention(gate)])
+
+The session is the agent's own (``agent.session_id``): that of its session manager, else of the agent object, which
+holds one conversation. A refusal is the tool's result of status ``error``; Strands puts ``GUIDANCE:`` and the name of
+the intervention before a sentence that the model can answer by calling again, and ``DENIED:`` before one it cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias, Unpack
+from weakref import WeakSet
+
+from strands import Agent
+from strands.hooks import AfterInvocationEvent, AfterToolCallEvent, AfterToolsEvent, BeforeToolCallEvent
+from strands.interventions import Confirm, Deny, Guide, InterventionHandler, Proceed, Transform
+from strands.interventions.actions import default_evaluate
+
+from callosum.adapters.core import Adapter, Attempt, Kept, Options, Refused, Running, Seen, hints_of, identity_of
+from callosum.gate import Gate
+from callosum.model import Verdict
+
+Result: TypeAlias = dict[str, Any]
+Action: TypeAlias = Proceed | Deny | Guide | Confirm | Transform
+
+_LOOKED_BACK = 40
+"""How many messages are looked back over."""
+_ANSWERS = "structured_output"
+"""The type of the tools by which a model gives its final answer in a form."""
+
+
+class CallosumIntervention(InterventionHandler):  # type: ignore[misc]  # the framework is not looked into
+    """Puts the gate around every tool of an agent; parallel, streamed, background and direct calls alike.
+
+    Put it last: what other interventions make of a call's input is then what the gate decides on. ``options`` are those
+    of ``callosum.adapters.core.Options``. ``host_approvals``: a call that a person must decide interrupts the agent
+    (``Confirm``). The gate must have been told the same, else the call is refused.
+    """
+
+    name = "callosum"
+    on_error: Literal["deny"] = "deny"
+
+    def __init__(self, gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> None:
+        self._adapter = Adapter(gate, **options)
+        self._host_approvals = host_approvals
+        self._calls: dict[tuple[int, str], Running[Result] | Kept[Result]] = {}
+        """What the end of a call needs to know, by its agent and its id."""
+        self._background: set[tuple[int, str]] = set()
+        self._heard: WeakSet[Any] = WeakSet()
+
+    async def before_tool_call(self, event: BeforeToolCallEvent, **_: Any) -> Action:
+        """Ask the gate about one call."""
+        if event.cancel_tool or getattr(event.selected_tool, "tool_type", "") == _ANSWERS:
+            return Proceed()
+        self._hear(event.agent)
+        attempt = _ToolCall(event)
+        return self._action(event, attempt, await self._adapter.abegin(attempt))
+
+    async def after_tool_call(self, event: AfterToolCallEvent, **_: Any) -> Proceed | Transform:
+        """Report how one call ended."""
+        name = _name(event)
+        self._background.discard(name)
+        begun = self._calls.pop(name, None)
+        if begun is None:
+            return Proceed()
+        if isinstance(begun, Kept):
+            return _becomes({**begun.result, "toolUseId": event.tool_use["toolUseId"]})
+        if event.cancel_message is not None:  # another intervention or hook was against it
+            await asyncio.to_thread(begun.cancel)
+        elif event.exception is not None:
+            await begun.afail(event.exception)
+        elif event.result.get("cancelled"):
+            await begun.afail(asyncio.CancelledError())
+        else:
+            result = await begun.aend(event.result)
+            if result is not event.result:
+                return _becomes(result)
+        return Proceed()
+
+    def _action(
+        self, event: BeforeToolCallEvent, attempt: _ToolCall, begun: Running[Result] | Refused | Kept[Result]
+    ) -> Action:
+        if isinstance(begun, Refused):
+            if begun.asks and self._host_approvals:
+                return Confirm(begun.sentence, evaluate=self._evaluate(event, attempt, begun))
+            verdict = begun.decision.verdict if begun.decision is not None else None
+            return Guide(begun.sentence) if verdict is Verdict.CONFIRM else Deny(begun.sentence)
+        self._calls[_name(event)] = begun
+        if isinstance(begun, Kept):
+            return Deny("[Callosum] already done")  # takes the place of the tool; its result becomes the one kept
+        if begun.params is None:
+            return Proceed()
+        use = {**event.tool_use, "input": dict(begun.params)}
+        return Transform(apply=lambda before: setattr(before, "tool_use", use))
+
+    def _evaluate(self, event: BeforeToolCallEvent, attempt: _ToolCall, asked: Refused) -> Callable[[Any], bool]:
+        def evaluate(response: Any) -> bool:
+            """Take a person's answer to the gate, which decides on it; it speaks where the answer does not suffice."""
+            agreed: bool = default_evaluate(response)
+            action = self._action(event, attempt, self._adapter.answer(attempt, asked, agreed=agreed))
+            match action:
+                case Transform():
+                    action.apply(event)
+                case Deny() | Confirm() if agreed:
+                    event.cancel_tool = f"DENIED: {getattr(action, 'reason', None) or getattr(action, 'prompt', '')}"
+                case Guide() if agreed:
+                    event.cancel_tool = f"GUIDANCE: {action.feedback}"
+                case _:
+                    pass
+            return agreed
+
+        return evaluate
+
+    def _hear(self, agent: Any) -> None:
+        """Hear when an agent's tools and runs end: a call that is interrupted or cancelled has no end of its own."""
+        if agent not in self._heard:
+            self._heard.add(agent)
+            agent.hooks.add_callback(AfterToolsEvent, self._after_tools)
+            agent.hooks.add_callback(AfterInvocationEvent, self._after_invocation)
+
+    async def _after_tools(self, event: AfterToolsEvent) -> None:
+        """What has a result while it still runs is a background task."""
+        results = {block["toolResult"]["toolUseId"] for block in event.message["content"] if "toolResult" in block}
+        self._background |= {name for name in self._calls if name[0] == id(event.agent) and name[1] in results}
+
+    async def _after_invocation(self, event: AfterInvocationEvent) -> None:
+        interrupted = event.result is not None and event.result.stop_reason == "interrupt"
+        for name in [name for name in self._calls if name[0] == id(event.agent) and name not in self._background]:
+            begun = self._calls.pop(name)
+            if not isinstance(begun, Running):
+                continue
+            if interrupted:  # the tool runs again from its beginning
+                await asyncio.to_thread(begun.cancel)
+            else:
+                await begun.afail(asyncio.CancelledError())
+
+
+class _ToolCall(Attempt[Result]):
+    def __init__(self, event: BeforeToolCallEvent) -> None:
+        self._event = event
+
+    def seen(self) -> Seen:
+        event = self._event
+        use, tool, agent = event.tool_use, event.selected_tool, event.agent
+        spec: Mapping[str, Any] = tool.tool_spec if tool is not None else {}
+        params = use["input"] if isinstance(use["input"], Mapping) else {"input": use["input"]}
+        turn, read = _turns(agent.messages, use["toolUseId"])
+        schema = spec.get("inputSchema", {})
+        return Seen(
+            tool=use["name"],
+            params={name: value for name, value in params.items() if value is not agent},
+            call_id=use["toolUseId"],
+            turn=turn,
+            read=read,
+            thread=agent.session_id,
+            run=None,
+            description=spec.get("description"),
+            schema=schema.get("json", schema) or None,
+            annotations=hints_of(getattr(getattr(tool, "mcp_tool", None), "annotations", None)),
+        )
+
+    def warned(self, result: Result, sentence: str) -> Result:
+        return {**result, "content": [*result["content"], {"text": sentence}]}
+
+    def said(self, result: Result) -> Any:
+        return result["content"]
+
+    def failed(self, _result: Result) -> bool:
+        return _result.get("status") == "error"
+
+
+def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> Callable[[], None]:
+    """Put the gate around the tools of every agent that is made from now on; return what takes it away.
+
+    An agent that has a ``CallosumIntervention`` of its own keeps that one. Called again, it replaces its earlier gate.
+    """
+    shared = CallosumIntervention(gate, host_approvals=host_approvals, **options)
+
+    @functools.wraps(_UNTOUCHED)
+    def __init__(self: Any, *args: Any, interventions: list[Any] | None = None, **kwargs: Any) -> None:  # noqa: N807
+        own = list(interventions or ())
+        if not any(isinstance(one, CallosumIntervention) for one in own):
+            own.append(shared)
+        _UNTOUCHED(self, *args, interventions=own, **kwargs)
+
+    def uninstall() -> None:
+        if Agent.__init__ is __init__:
+            Agent.__init__ = _UNTOUCHED
+
+    Agent.__init__ = __init__
+    return uninstall
+
+
+_UNTOUCHED = Agent.__init__
+
+
+def _name(event: Any) -> tuple[int, str]:
+    return id(event.agent), event.tool_use["toolUseId"]
+
+
+def _becomes(result: Result) -> Transform:
+    return Transform(apply=lambda after: setattr(after, "result", result))
+
+
+def _turns(messages: list[Any], call_id: str) -> tuple[str, tuple[str, ...] | None]:
+    """The id of the message in which the model made the call, and the newest calls before it, which it has read of."""
+    turn: str | None = None
+    read: list[str] = []
+    for message in messages[: -_LOOKED_BACK - 1 : -1]:
+        calls = [block["toolUse"]["toolUseId"] for block in message["content"] if "toolUse" in block]
+        own = message.get("tracking_id", "")
+        if turn is None and call_id in calls:
+            turn = own
+        elif turn is not None:
+            read += [identity_of(own, call) or "" for call in calls]
+    return (turn, tuple(read)) if turn is not None else ("", None)  # a call that no model made is in no message
