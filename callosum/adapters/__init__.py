@@ -6,6 +6,7 @@ framework             module                              what a program writes
 LangChain, LangGraph  ``callosum.adapters.langchain``     ``create_agent(..., middleware=[CallosumMiddleware(gate)])``
 OpenAI Agents SDK     ``callosum.adapters.openai_agents`` ``gate_agent(agent, gate)``, ``install(gate)``
 Strands Agents        ``callosum.adapters.strands``       ``Agent(..., interventions=[CallosumIntervention(gate)])``
+pydantic-ai           ``callosum.adapters.pydantic_ai``   ``Agent(..., capabilities=[CallosumCapability(gate)])``
 ===================== =================================== ==========================================================
 
 ``callosum.adapters.core`` is what they share, and what an adapter for another framework needs.

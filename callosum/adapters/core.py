@@ -173,6 +173,8 @@ class Attempt(Generic[R]):
 
     interrupts: ClassVar[tuple[type[BaseException], ...]] = ()
     """What the framework raises out of a tool that it will run again from its beginning."""
+    handoffs: ClassVar[tuple[type[BaseException], ...]] = ()
+    """What the framework raises out of a tool whose work continues elsewhere, and whose end nobody reports here."""
 
     def seen(self) -> Seen:
         """Return the call as the gate is to see it."""
@@ -401,6 +403,8 @@ class Running(Generic[R]):
         self._acting.over = True
         if isinstance(error, self._attempt.interrupts):
             self._guard.outcome = Outcome.CANCELLED
+        elif isinstance(error, self._attempt.handoffs):
+            self._guard.outcome = Outcome.UNKNOWN
 
 
 def _put(kept: OrderedDict[K, V], name: K, value: V) -> None:
