@@ -56,6 +56,10 @@ wheels: $(VENV)/.native ## a wheel for each platform, the pure wheel and the sou
 e2e: $(VENV)/.test ## the real hosts, installed from their registries, with scripted models; ARGS="tests/e2e/codex" picks some, HOSTS=1 runs one at a time
 	$(BIN)/python -m pytest -m e2e -n $(HOSTS) --dist loadfile $(or $(ARGS),tests/e2e)
 
+.PHONY: adapters
+adapters: $(VENV)/.test ## each agent framework in environments of its own, at its oldest and newest version; ARGS="langchain --age newest" picks some
+	$(SCRATCH) $(BIN)/python -m tests.adapters.environments $(ARGS)
+
 .PHONY: fuzz
 fuzz: $(VENV)/.test ## ten minutes of whatever can be sent to the gate; ARGS="--only shell" picks some
 	$(BIN)/python -m fuzz $(ARGS)

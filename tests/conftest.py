@@ -10,6 +10,7 @@ import pytest
 
 import callosum
 from callosum import person
+from callosum.errors import ConfigError
 from callosum.programs import is_set_by_host
 
 # Their servers are fixtures of the session. Imported by a module, such a fixture would be another one for each module.
@@ -24,7 +25,7 @@ def pytest_collection_finish() -> None:
     """
     for found in pkgutil.walk_packages(callosum.__path__, "callosum."):
         if not found.name.endswith("__main__"):
-            with suppress(ImportError):  # what it needs is optional and not installed
+            with suppress(ImportError, ConfigError, Warning):  # what it needs is not installed, or warns by itself
                 importlib.import_module(found.name)
     gc.collect()
     gc.freeze()  # thousands of collected tests live to the end: no search for garbage looks at them again
