@@ -140,11 +140,13 @@ class Caller(Struct, frozen=True):
 
     ``expiry`` tells whether the caller still waits (default: by the request's own deadline). ``person`` is whether a
     person speaks, None where nobody has looked; ``ancestry`` are the names of the caller's parent processes.
+    ``instance`` is the only one for which the caller may speak, "" for any.
     """
 
     expiry: Expiry | None = None
     person: bool | None = None
     ancestry: tuple[str, ...] = ()
+    instance: str = ""
 
 
 UNKNOWN: Final = Caller()
@@ -754,7 +756,9 @@ class Courses:
         check_note(asked.channel, "channel")
         if asked.channel == settle.HOST and not self.settings.host_approvals:
             raise ConfigError("this gate was not told that a host's approvals count (host_approvals)", at="channel")
-        who = Who("", asked.namespace, by=asked.by, channel=asked.channel, ancestry=caller.ancestry)
+        who = Who(
+            "", asked.namespace, by=asked.by, channel=asked.channel, ancestry=caller.ancestry, instance=caller.instance
+        )
         step = partial(settle.answer, who, asked.agrees, APPROVAL_TTL)
         with _naming(asked.id):
             applied = yield _scope(who, Find(id=id_of(asked.id)), durable=True), step

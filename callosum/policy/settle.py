@@ -68,6 +68,7 @@ class Who(Struct, frozen=True, gc=False):
     """Who speaks: ``session`` (the actor) or a person, named by ``by``; ``force`` acts for others.
 
     ``channel`` says through what a person spoke, ``ancestry`` which processes that person's program descends from.
+    ``instance``: the only one whose questions may be answered, "" for any.
     """
 
     session: str
@@ -76,6 +77,7 @@ class Who(Struct, frozen=True, gc=False):
     force: bool = False
     channel: str = ""
     ancestry: tuple[str, ...] = ()
+    instance: str = ""
 
 
 def lapses(view: View) -> tuple[list[Settle], list[Entry]]:
@@ -442,6 +444,8 @@ def answer(who: Who, agrees: bool, ttl: int, view: View) -> Change:
     action = view.found
     if action is None or action.verdict.proceed:
         return Change(answer=Report(ok=False, note="no call waits for an answer under this id"))
+    if who.instance and not f"{action.session}/".startswith(f"{who.instance}/"):
+        return Change(answer=Report(ok=False, id=action.id, note="another instance's question"))
     if who.channel == HOST and action.verdict is not Verdict.ASK:
         return Change(
             answer=Report(ok=False, id=action.id, note="the host's word answers a question; it lifts no block")

@@ -41,6 +41,7 @@ from callosum.model import (
     GateRequest,
 )
 from callosum.operations import OPERATIONS, Operation
+from callosum.policy.settle import HOST
 from callosum.process import host_above, is_of_this_machine
 from callosum.server.health import StoreHealth
 from callosum.server.line import Gone, Overloaded, Stopping
@@ -73,8 +74,8 @@ class Health(Struct, frozen=True, rename="camel"):
     """``GET /health``. ``status`` is ``ok``, or ``stopping`` or ``unavailable`` (with 503); ``uptime`` is in seconds.
 
     ``pool`` are the connections to the store, where it is reached over a network. ``fields`` are those that a call, a
-    report or a request for a lease may have; any other is refused. Who has no token where one is required is told the
-    ``status`` alone.
+    report or a request for a lease may have; any other is refused. ``hostApprovals`` is there and true where a host's
+    word answers a question. Who has no token where one is required is told the ``status`` alone.
     """
 
     status: str
@@ -84,6 +85,7 @@ class Health(Struct, frozen=True, rename="camel"):
     decisions: int | UnsetType = UNSET
     pool: Pool | UnsetType = UNSET
     fields: tuple[str, ...] | UnsetType = UNSET
+    host_approvals: bool | UnsetType = UNSET
 
 
 def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
@@ -299,6 +301,7 @@ class Service:
             self.served.decisions,
             self.store.pool() if isinstance(self.store, Pooled) else UNSET,
             wire.FIELDS,
+            self.courses.settings.host_approvals or UNSET,
         )
         return _json(found, code)
 
@@ -388,10 +391,16 @@ def _by_witness(request: Request, asked: wire.Resolve, _named: object, _arrived:
 
 def _by_approver(request: Request, found: wire.Answer, id: int, _arrived: float) -> tuple[Any, Caller]:
     check_name(found.namespace, "namespace")
-    may_approve(_token(request), found.namespace)
+    token = _token(request)
     kind = wire.Approve if found.approve else wire.Deny
     by, channel = _person(request, found.by), found.channel or "server"
-    return kind(id=id, by=by, channel=channel, namespace=found.namespace), Caller(person=True)
+    asked = kind(id=id, by=by, channel=channel, namespace=found.namespace)
+    if channel == HOST and (token is None or token.role is not Role.APPROVER):  # no person's word: the settings decide
+        own = (token.instance if token is not None else None) or ""
+        may_act(token, own, found.namespace)
+        return asked, Caller(instance=own)
+    may_approve(token, found.namespace)
+    return asked, Caller(person=True)
 
 
 def _key_of_path(request: Request) -> str:

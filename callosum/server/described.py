@@ -56,6 +56,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "home": "The caller's home folder, absolute.",
     "homes": "Further home folders by user name, for ~user.",
     "hook_event_name": "The host's name of the event.",
+    "hostApprovals": "True where a host's word answers a question; absent otherwise.",
     "id": "The id of a decision, which is also its action's fencing token.",
     "idle": "Connections that are open and unused.",
     "instance": "Who acts: one agent, such as mira. instance/session names a session of it.",

@@ -64,7 +64,7 @@ def call(id: Any, params: dict[str, Any]) -> None:
         say({"id": id, "result": text("no such thing", isError=True)})
     elif act == "error":
         say({"id": id, "error": {"code": -32602, "message": "unknown tool"}})
-    elif act == "ask":
+    elif act == "ask" and "inputResponses" not in params:
         say({"id": id, "result": {"resultType": "input_required", "requestState": "s"}})
     elif act == "task":
         say({"id": id, "result": {"task": {"taskId": "t-1", "status": "working"}}})

@@ -51,12 +51,14 @@ T = TypeVar("T")
 class Ruling(NamedTuple):
     """The answer to one call. ``text`` is the sentence for the agent, ``""`` where there is none.
 
-    ``decision`` is what was opened and must be reported, None for a call that does not run.
+    ``decision`` is what was opened and must be reported, None for a call that does not run. ``question`` is the id of a
+    decision that a person must make.
     """
 
     proceed: bool
     text: str = ""
     decision: Decision | None = None
+    question: int | None = None
 
 
 class Keeper:
@@ -118,7 +120,8 @@ class Keeper:
             logger.exception("%s could not be judged", call.tool)
             return Ruling(False, f"[Callosum] This call cannot be judged, so it did not run: {type(error).__name__}.")
         if not decision.proceed:
-            return Ruling(False, decision.warning or f"[Callosum] This call was not let through ({decision.verdict}).")
+            text = decision.warning or f"[Callosum] This call was not let through ({decision.verdict})."
+            return Ruling(False, text, question=decision.id if decision.verdict is Verdict.ASK else None)
         if decision.lease is not None:
             self._renewing.add(call, decision)
         return Ruling(True, (decision.warning or "") if decision.verdict is Verdict.WARN else "", decision)
@@ -197,6 +200,24 @@ class Keeper:
             self._timed(lambda: self.client.report(told, sent=sent))
         except CallosumError as error:
             logger.warning("the outcome of %s could not be reported: %s", call.tool, error)
+
+    def takes_a_hosts_word(self) -> bool:
+        """Whether a person's answer that comes through the client counts at this gate. Never raises."""
+        try:
+            return self.client.health().get("hostApprovals") is True
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody is asked
+            logger.info("the gate did not say whether a host's word counts: %s", error)
+            return False
+
+    def answer(self, question: int, *, agreed: bool, namespace: str) -> None:
+        """Hand the gate a person's answer that came through the client. Never raises: the gate is asked again."""
+        from callosum.policy.settle import HOST  # noqa: PLC0415 - a wrap starts without the rules
+
+        try:
+            say = self.client.approve if agreed else self.client.deny
+            say(question, by=HOST, channel=HOST, namespace=namespace)
+        except CallosumError as error:
+            logger.warning("the answer to question %s did not reach the gate: %s", question, error)
 
     def tell(self, event: CorpusEvent) -> None:
         """Report what happened beside the calls. Never raises: an event is no promise."""

@@ -22,13 +22,15 @@ LIST_CHANGED: Final = "notifications/tools/list_changed"
 VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 CLIENT: Final = "io.modelcontextprotocol/clientInfo"
 SERVER: Final = "io.modelcontextprotocol/serverInfo"
-REQUEST_META: Final = frozenset((VERSION, CLIENT, "io.modelcontextprotocol/clientCapabilities"))
+CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+REQUEST_META: Final = frozenset((VERSION, CLIENT, CAPABILITIES))
 """What every request of the newer era says of its client."""
 PER_REQUEST: Final = "2026"
 """From versions that begin so on every request says its version, and a result what it is."""
 
 PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
+INVALID_PARAMS: Final = -32602
 SERVER_ERROR: Final = -32000
 
 Id = str | int | float | bytes
@@ -51,10 +53,15 @@ class Message(Struct):
 
 
 class Params(Struct):
-    """Of the params of ``tools/call``: ``arguments`` as they are, ``_meta`` in parts."""
+    """Of the params of ``tools/call``: ``arguments`` as they are, ``_meta`` in parts.
+
+    ``input_responses`` and ``request_state`` are there in a further round of a call.
+    """
 
     name: str
     arguments: Raw | UnsetType = UNSET
+    input_responses: Raw | UnsetType = msgspec.field(default=UNSET, name="inputResponses")
+    request_state: Raw | UnsetType = msgspec.field(default=UNSET, name="requestState")
     meta: dict[str, Raw] | None = msgspec.field(default=None, name="_meta")
 
 
@@ -258,6 +265,22 @@ def refusal(id: bytes, text: str, *, modern: bool) -> bytes:
     if modern:
         result["resultType"] = "complete"
     return b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (id, encode(result))
+
+
+def asked(id: bytes, requests: Mapping[str, Any], state: str) -> bytes:
+    """The answer to a call that a person must decide: the client collects the input and calls again with it."""
+    result = {"resultType": "input_required", "inputRequests": requests, "requestState": state}
+    return b'{"jsonrpc":"2.0","id":%s,"result":%s}' % (id, encode(result))
+
+
+def first_round(message: bytes) -> bytes:
+    """The same request as it was before anybody was asked for input."""
+    top = fields_of(message)
+    params = fields_of(top.get("params", UNSET))
+    for name in ("inputResponses", "requestState"):
+        params.pop(name, None)
+    top["params"] = Raw(_joined(params))
+    return _joined(top) + b"\n"
 
 
 def fault(id: bytes, code: int, text: str) -> bytes:

@@ -20,19 +20,22 @@ _STATUS: Final = {
 
 
 class Ended(NamedTuple):
-    """How a call ended. ``outcome`` None leaves it to the gate, which reads the ``result``."""
+    """How a call ended. ``outcome`` None leaves it to the gate, which reads the ``result``.
+
+    With a ``task`` or ``input`` it has not ended: ``task`` is the server's name of what goes on after this answer, and
+    ``input`` the ``requestState`` with which the client comes back (empty bytes: without one).
+    """
 
     result: Any = None
     outcome: Outcome | None = None
     task: str = ""
-    """The server's name of what goes on after this answer; the call has not ended then."""
+    input: bytes | None = None
 
 
 def read_outcome(answer: Message) -> Ended:
     """Reads an answer.
 
-    A protocol's error and ``isError`` are failures, which the gate tells from a lost connection by their text. A
-    server that first wants input has done nothing yet: the client calls again with it.
+    A protocol's error and ``isError`` are failures, which the gate tells from a lost connection by their text.
     """
     if not isinstance(answer.error, UnsetType):
         said = messages.text_of(messages.fields_of(answer.error).get("message"))
@@ -40,23 +43,43 @@ def read_outcome(answer: Message) -> Ended:
     result = messages.fields_of(answer.result)
     kind = messages.text_of(result.get("resultType"))
     if kind == "input_required":
-        return Ended(None, Outcome.CANCELLED)
+        return Ended(input=bytes(result.get("requestState", b"")))
     task = messages.text_of(messages.fields_of(result.get("task", UNSET)).get("taskId"))
     if kind == "task":
         task = task or messages.text_of(result.get("taskId"))
     if task:
-        return Ended(task=task)
+        _, ended = read_status(answer.result)
+        return ended or Ended(task=task)
+    return _ended(result)
+
+
+def _ended(result: dict[str, Raw]) -> Ended:
     if bytes(result.get("isError", b"")) == b"true":
         return Ended({"error": _text(result) or "the tool failed"})
     return Ended(_content(result), Outcome.DONE)
 
 
 def read_status(told: Raw | UnsetType) -> tuple[str, Ended | None]:
-    """Which task a status is about, and how it ended; None while it goes on."""
+    """Which task a status is about, and how it ended; None while it goes on.
+
+    From 2026 on the status of a task that is over holds its result or its error.
+    """
     fields = messages.fields_of(told)
     fields = messages.fields_of(fields["task"]) if "task" in fields else fields
+    task = messages.text_of(fields.get("taskId"))
     outcome = _STATUS.get(messages.text_of(fields.get("status")))
-    return messages.text_of(fields.get("taskId")), None if outcome is None else Ended(None, outcome)
+    if outcome is None:
+        return task, None
+    if outcome is Outcome.DONE and "result" in fields:
+        return task, _ended(messages.fields_of(fields["result"]))
+    if outcome is Outcome.FAILED and "error" in fields:
+        return task, read_outcome(Message(error=fields["error"]))
+    return task, Ended(None, outcome)
+
+
+def is_unknown_task(answer: Message) -> bool:
+    """Whether the server no longer knows a task that it was asked about, so that nobody will learn how it ended."""
+    return bytes(messages.fields_of(answer.error).get("code", b"")) == b"%d" % messages.INVALID_PARAMS
 
 
 def _content(result: dict[str, Raw]) -> Any:

@@ -56,7 +56,12 @@ VERSION: Final = "MCP-Protocol-Version"
 OLD: Final = frozenset((400, 404, 405))
 """How a server of 2024 answers a POST to where it has its stream."""
 _ACCEPT: Final = "application/json, text/event-stream"
-_NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMED: Final = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
+}
 """Which of a request's params its ``Mcp-Name`` repeats."""
 
 

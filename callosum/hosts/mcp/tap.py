@@ -30,8 +30,9 @@ from callosum.hosts.mcp import messages
 from callosum.hosts.mcp.catalogue import Catalogue, Tool
 from callosum.hosts.mcp.identity import Names, actor_of, server_name, tool_name
 from callosum.hosts.mcp.keeper import Keeper, Ruling
-from callosum.hosts.mcp.messages import Id, Message, Unreadable
-from callosum.hosts.mcp.outcome import Ended, read_outcome, read_status
+from callosum.hosts.mcp.messages import Id, Message, Params, Unreadable
+from callosum.hosts.mcp.outcome import Ended, is_unknown_task, read_outcome, read_status
+from callosum.hosts.mcp.rounds import OURS, Answer, Question, Rounds, form, takes_forms
 from callosum.model import Call, Host, Outcome
 
 logger = logging.getLogger("callosum")
@@ -48,13 +49,30 @@ _TASKS: Final = frozenset(("tasks/result", "tasks/get", "tasks/cancel"))
 _TELLING: Final = _GREETINGS | _TASKS | {messages.LIST}
 """Requests whose answers are read besides those to calls."""
 _GONE: Final = "its server is gone"
-_TASK_STATUS: Final = "notifications/tasks/status"
+_FORGOTTEN: Final = "its server no longer knows it"
+_TASK_STATUS: Final = frozenset(("notifications/tasks", "notifications/tasks/status"))
+TASK_SECONDS: Final = 15.0
+"""Seconds for which nothing may be heard of a task before the wrap asks for its status itself."""
 
 
 class _Flight:
     """One call on its way. ``sent`` and ``withdrawn`` change under the tap's lock."""
 
-    __slots__ = ("began", "call", "id", "key", "meta", "ruling", "sent", "size", "withdrawn")
+    __slots__ = (
+        "answer",
+        "began",
+        "call",
+        "heard",
+        "id",
+        "key",
+        "made",
+        "meta",
+        "ruling",
+        "sent",
+        "size",
+        "state",
+        "withdrawn",
+    )
 
     def __init__(self, message: Message, call: Call, size: int, meta: dict[str, Raw] | None) -> None:
         self.id = messages.raw_id(message)
@@ -62,14 +80,22 @@ class _Flight:
         self.call = call
         self.size = size
         self.meta = meta
+        self.made: Call | None = None
+        """The call as its client made it, where that may come back with input: it is known again by it."""
+        self.answer: Answer | None = None
+        """What a person said to the question that this call comes back from."""
+        self.state = ""
+        """The ``requestState`` of the question that the client is answered with."""
         self.ruling: Ruling | None = None
         self.sent = False
         self.withdrawn = False
-        self.began = time.monotonic()
+        self.began = self.heard = time.monotonic()
 
     def refusal(self) -> bytes:
         """What the client is answered if the call may not run."""
         text = self.ruling.text if self.ruling is not None else ""
+        if self.state:
+            return messages.asked(self.id, form(self.call, text), self.state)
         return messages.refusal(self.id, text, modern=messages.is_modern(self.meta))
 
 
@@ -114,6 +140,7 @@ class Tap:
         *,
         to_client: Callable[[bytes], object],
         to_server: Callable[[bytes], object],
+        task_seconds: float = TASK_SECONDS,
     ) -> None:
         self.catalogue = Catalogue()
         self._keeper = keeper
@@ -128,9 +155,13 @@ class Tap:
         self._lock = threading.Lock()
         self._flights: dict[Id, list[_Flight]] = {}
         self._tasks: dict[str, _Flight] = {}
+        self._task_seconds = task_seconds
+        self._watch: threading.Thread | None = None
+        self._closing = threading.Event()
         self._asked: dict[Id, tuple[str, str]] = {}
         self._batches: dict[Id, list[bytes]] = {}
         self._own: dict[Id, Future[Message]] = {}
+        self._rounds: Rounds[_Flight] = Rounds(self._given_up)
         self._pool = ThreadPoolExecutor(THREADS, "callosum-mcp")
         self._telling = ThreadPoolExecutor(1, "callosum-mcp-tasks")
         self._last: Future[None] | None = None
@@ -156,6 +187,8 @@ class Tap:
         elif found is not None:
             flight = self._flight_of(found)
             if flight is not None:
+                if flight.answer is not None:
+                    line = messages.first_round(line)
                 self._begin(partial(self._send, line, flight))
                 return
             if found.method == messages.CANCELLED and self._withdraw(found):
@@ -208,10 +241,33 @@ class Tap:
             flight.call = replace(call, params=messages.arguments_of(params))
         except Unreadable as error:
             flight.ruling = Ruling(False, f"[Callosum] This call cannot be read, so it did not run: {error}.")
+        else:
+            if messages.is_modern(params.meta):
+                self._continue(flight, params)  # a batch is older than that
         if flight.key is not None:
             with self._lock:
                 self._flights.setdefault(flight.key, []).append(flight)
         return flight
+
+    def _continue(self, flight: _Flight, params: Params) -> None:
+        """Find out whether a call is a further round of an earlier one, and go on with that."""
+        flight.made = flight.call
+        if isinstance(params.input_responses, UnsetType) and isinstance(params.request_state, UnsetType):
+            return
+        state = b"" if isinstance(params.request_state, UnsetType) else bytes(params.request_state)
+        own = messages.text_of(Raw(state)) if state else ""
+        if own.startswith(OURS):
+            flight.answer = self._rounds.answer(flight.call, own, params.input_responses)
+            if flight.answer.question is not None:
+                flight.call = replace(flight.call, call_id=f"{flight.answer.question.call_id}:answered")
+            return
+        earlier = self._rounds.resume(flight.call, state)
+        if earlier is not None:
+            flight.call, flight.ruling, flight.began = earlier.call, earlier.ruling, earlier.began
+
+    def _given_up(self, flight: _Flight) -> None:
+        """Report a call whose server waited for input that nobody brought: it was not carried out."""
+        self._report(flight, Ended(None, Outcome.CANCELLED))
 
     def _note(self, message: Message) -> None:
         """Remembers a request whose answer is worth reading, and what the client says of itself."""
@@ -307,8 +363,27 @@ class Tap:
                 schema=tool.input_schema if tool else None,
                 annotations=tool.annotations if tool else None,
             )
-            flight.ruling = self._keeper.ask(flight.call, flight.size)
+            flight.ruling = self._heard(flight) or self._keeper.ask(flight.call, flight.size)
+            self._put(flight, flight.ruling)
         return flight.ruling
+
+    def _heard(self, flight: _Flight) -> Ruling | None:
+        """Hand on what a person said; the ruling where that is nothing, so that the gate is not asked again."""
+        question, agreed = flight.answer or (None, None)
+        if question is None:
+            return None
+        if agreed is None:
+            return Ruling(False, question.text)
+        self._keeper.answer(question.decision, agreed=agreed, namespace=flight.call.namespace)
+        return None
+
+    def _put(self, flight: _Flight, ruling: Ruling) -> None:
+        """Put a question to the person behind the client, if it shows forms and the gate takes its word."""
+        if ruling.question is None or flight.made is None or not takes_forms(flight.meta):
+            return
+        if self._keeper.takes_a_hosts_word():
+            call_id = (flight.call.call_id or "").removesuffix(":answered")
+            flight.state = self._rounds.ask(Question(flight.made, call_id, ruling.question, ruling.text))
 
     def _lets_go(self, flight: _Flight, ruling: Ruling, refusals: list[bytes] | None = None) -> bool:
         """Whether a call is to be sent now; if not, it is answered (into ``refusals`` for a batch)."""
@@ -371,7 +446,7 @@ class Tap:
         if message.method == messages.LIST_CHANGED:
             self.catalogue.changed()
             self._listed = False
-        elif message.method == _TASK_STATUS:
+        elif message.method in _TASK_STATUS:
             self._status(message.params)
 
     def _answered(self, line: bytes, answer: Message) -> None:
@@ -427,9 +502,17 @@ class Tap:
         return messages.with_text(message, flight.ruling.text) or message
 
     def _end(self, flight: _Flight, ended: Ended, sent: Callable[[], object] | None = None) -> None:
-        if ended.task:
+        if ended.input is not None and flight.made is not None:
+            self._rounds.wait(flight.made, ended.input, flight)
+        elif ended.input is not None:
+            self._given_up(flight)
+        elif ended.task:
             with self._lock:
                 self._tasks[ended.task] = flight
+                flight.heard = time.monotonic()
+                if self._watch is None:
+                    self._watch = threading.Thread(target=self._watch_tasks, name="callosum-mcp-watch", daemon=True)
+                    self._watch.start()
             self._telling.submit(self._tell, flight)
         else:
             self._report(flight, ended, sent)
@@ -468,6 +551,8 @@ class Tap:
     def _learn(self, asked: tuple[str, str], answer: Message) -> None:
         """Reads what an answer says of the server, its tools and its tasks."""
         method, task = asked
+        if method in _TASKS and task in self._tasks:
+            self._learn_of_task(method, task, answer)
         if isinstance(answer.result, UnsetType):
             return
         if method == messages.LIST:
@@ -477,25 +562,50 @@ class Tap:
             result = messages.fields_of(answer.result)
             info = result.get("serverInfo") or messages.fields_of(result.get("_meta", UNSET)).get(messages.SERVER)
             self._server = server_name(messages.text_of(messages.fields_of(info or UNSET).get("name")))
-        elif method == "tasks/result":
-            self._task_ended(task, read_outcome(answer))
-        elif method in _TASKS:
-            self._status(answer.result)
 
     # --- tasks -----------------------------------------------------------------------------------
+
+    def _learn_of_task(self, method: str, task: str, answer: Message) -> None:
+        """Reads the answer to a request about a task that is under way."""
+        if not isinstance(answer.result, UnsetType) and method != "tasks/result":
+            self._status(answer.result)
+        elif method == "tasks/cancel":
+            return  # it could not be cancelled
+        elif is_unknown_task(answer):
+            self._task_ended(task, Ended(None, Outcome.UNKNOWN), _FORGOTTEN)
+        elif method == "tasks/result":
+            self._task_ended(task, read_outcome(answer))
 
     def _status(self, told: Raw | UnsetType) -> None:
         task, ended = read_status(told)
         if ended is not None:
             self._task_ended(task, ended)
+        elif (flight := self._tasks.get(task)) is not None:
+            flight.heard = time.monotonic()
 
-    def _task_ended(self, task: str, ended: Ended) -> None:
+    def _task_ended(self, task: str, ended: Ended, why: str = "") -> None:
         """Reports a call whose answer was that it goes on."""
         with self._lock:
             flight = self._tasks.pop(task, None)
         if flight is not None:
             self._pool.submit(self._report, flight, ended)
-            self._telling.submit(self._tell, flight, ended)
+            self._telling.submit(self._tell, flight, ended, why)
+
+    def _watch_tasks(self) -> None:
+        """Ask for the status of tasks of which nothing is heard: a client may have left them to themselves."""
+        while not self._closing.wait(self._task_seconds / 3):
+            late = time.monotonic() - self._task_seconds
+            with self._lock:
+                quiet = [(task, flight) for task, flight in self._tasks.items() if flight.heard <= late]
+            for task, flight in quiet:
+                flight.heard = time.monotonic()
+                self._request("tasks/get", {"taskId": task}, flight.meta).add_done_callback(
+                    partial(self._status_came, task)
+                )
+
+    def _status_came(self, task: str, answer: Future[Message]) -> None:
+        if not answer.cancelled():
+            self._learn_of_task("tasks/get", task, answer.result())
 
     def _tell(self, flight: _Flight, ended: Ended | None = None, why: str = "") -> None:
         """Tells that a task began, or how it ended; it has the name of the call that began it."""
@@ -524,26 +634,16 @@ class Tap:
             with self._listing:
                 if not self._listed:
                     self._listed = True
-                    self._list(
-                        {name: raw for name, raw in (flight.meta or {}).items() if name in messages.REQUEST_META}
-                    )
+                    self._list(flight.meta)
             found = self.catalogue.find(flight.call.tool)
         return found
 
-    def _list(self, meta: dict[str, Raw]) -> None:
+    def _list(self, meta: dict[str, Raw] | None) -> None:
         """Asks the server for its tools, without the client's knowledge, and waits for them for a moment."""
         ends = time.monotonic() + LIST_SECONDS
         cursor: str | None = None
-        for page in range(MAX_PAGES):
-            id = f"callosum-{self._nonce}-{page}-{time.monotonic_ns()}"
-            params: dict[str, Any] = {"_meta": meta} if meta else {}
-            if cursor is not None:
-                params["cursor"] = cursor
-            answer: Future[Message] = Future()
-            with self._lock:
-                self._own[id] = answer
-            request = {"jsonrpc": "2.0", "id": id, "method": messages.LIST, "params": params}
-            self._to_server(messages.encode(request) + b"\n")
+        for _ in range(MAX_PAGES):
+            answer = self._request(messages.LIST, {} if cursor is None else {"cursor": cursor}, meta)
             try:
                 result = answer.result(max(0.0, ends - time.monotonic())).result
             except (TimeoutError, CancelledError):
@@ -552,10 +652,22 @@ class Tap:
             if cursor is None:
                 return
 
+    def _request(self, method: str, params: dict[str, Any], meta: dict[str, Raw] | None) -> Future[Message]:
+        """Send the server a request of the wrap's own, as the client with this ``_meta`` would."""
+        own = {name: raw for name, raw in (meta or {}).items() if name in messages.REQUEST_META}
+        id = f"callosum-{self._nonce}-{time.monotonic_ns()}"
+        answer: Future[Message] = Future()
+        with self._lock:
+            self._own[id] = answer
+        sent = {**({"_meta": own} if own else {}), **params}
+        self._to_server(messages.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": sent}) + b"\n")
+        return answer
+
     # --- the end ---------------------------------------------------------------------------------
 
     def lost(self) -> None:
         """The server is gone: what it has not answered may or may not have happened. Returns once that is told."""
+        self._closing.set()
         with self._lock:
             left = [flight for waiting in self._flights.values() for flight in waiting if flight.sent]
             tasks = list(self._tasks.values())
@@ -567,11 +679,14 @@ class Tap:
         for answer in own:
             answer.cancel()
         unknown = Ended(None, Outcome.UNKNOWN)
+        for flight in self._rounds.close():
+            self._given_up(flight)
         told = [self._pool.submit(self._report, flight, unknown) for flight in left]
         told += [self._telling.submit(self._tell, flight, unknown, _GONE) for flight in tasks]
         wait(told)
 
     def close(self) -> None:
         """Returns once everything is told that there was to tell. What comes then is not taken."""
+        self._closing.set()
         self._pool.shutdown(wait=True)
         self._telling.shutdown(wait=True)

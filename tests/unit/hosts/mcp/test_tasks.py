@@ -1,0 +1,169 @@
+"""A task of a server keeps its call open until its end is known, whoever asks."""
+
+from __future__ import annotations
+
+import json
+import queue
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from callosum.client.client import CallosumClient
+from callosum.hosts.mcp.identity import Names
+from callosum.hosts.mcp.keeper import Keeper, Ruling
+from callosum.hosts.mcp.outcome import Ended, read_status
+from callosum.hosts.mcp.tap import Tap, Wrapped
+from callosum.model import Call, Decision, Outcome, Verdict
+from tests.support.mcpwrap import META
+
+TASK = {"taskId": "t-1", "status": "working", "createdAt": "2026-11-24T00:00:00Z", "ttlMs": None}
+LIMIT = 10.0
+
+
+class Reporting(Keeper):
+    """Lets every call run; what is reported is put into ``told``."""
+
+    told: queue.Queue[Any]
+
+    def ask(self, call: Call, size: int) -> Ruling:
+        return Ruling(True, "", Decision(True, 3, None, 1, Verdict.ALLOW, (), ""))
+
+    def report(self, call: Call, decision: Decision, result: Any = None, outcome: Any = None, **_: Any) -> None:
+        self.told.put((outcome, result))
+
+    def tell(self, event: Any) -> None:
+        pass
+
+
+class Desk:
+    """A wrap of which both ends are the test's."""
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        keeper = Reporting(lambda: CallosumClient(f"unix:{folder}/none.sock", state=folder), lambda _: (3, "write"))
+        self.told: queue.Queue[Any] = queue.Queue()
+        keeper.told = self.told
+        self.server: queue.Queue[Any] = queue.Queue()
+        self.client: queue.Queue[Any] = queue.Queue()
+        wrapped = Wrapped(names=Names(given_instance="me", given_session="s"), started_by="s", server="server")
+        self.tap = Tap(
+            keeper,
+            wrapped,
+            to_client=lambda line: self.client.put(json.loads(line)),
+            to_server=lambda line: self.server.put(json.loads(line)),
+            task_seconds=seconds,
+        )
+        self.tap._listed = True
+
+    def begin(self) -> None:
+        """A call that is answered with the name of a task."""
+        self.ask("tools/call", {"name": "index", "arguments": {}})
+        self.answer({"resultType": "task", **TASK})
+        assert self.client.get(timeout=LIMIT)["result"]["taskId"] == "t-1"
+
+    def ask(self, method: str, params: dict[str, Any]) -> None:
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": META}}
+        self.tap.up(json.dumps(request).encode() + b"\n")
+
+    def answer(self, result: Any = None, *, error: Any = None) -> Any:
+        """Answer the next request that reaches the server; return it."""
+        asked = self.server.get(timeout=LIMIT)
+        said = {"error": error} if error is not None else {"result": result}
+        self.tap.down(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **said}).encode() + b"\n")
+        return asked
+
+
+@pytest.fixture
+def desks(tmp_path: Path) -> Iterator[Callable[..., Desk]]:
+    made: list[Desk] = []
+
+    def make(seconds: float = 3600.0) -> Desk:
+        made.append(Desk(tmp_path, seconds))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.tap.close()
+
+
+DONE = {"status": "completed", "result": {"content": [{"type": "text", "text": "indexed"}]}}
+WRONG = {"status": "completed", "result": {"content": [{"type": "text", "text": "no such index"}], "isError": True}}
+FAILED = {"status": "failed", "error": {"code": -32603, "message": "the disk is full"}}
+
+
+@pytest.mark.parametrize(
+    ("over", "ended"),
+    [
+        (DONE, Ended({"text": "indexed"}, Outcome.DONE)),
+        (WRONG, Ended({"error": "no such index"})),
+        (FAILED, Ended({"error": "the disk is full"})),
+        ({"status": "cancelled"}, Ended(None, Outcome.UNKNOWN)),
+        ({"status": "input_required", "inputRequests": {}}, None),
+    ],
+)
+def test_from_2026_on_a_status_holds_how_the_call_ended(over: dict[str, Any], ended: Ended | None) -> None:
+    assert read_status(msgspec.Raw(msgspec.json.encode({**TASK, **over}))) == ("t-1", ended)
+
+
+@pytest.mark.parametrize("told", ["notifications/tasks", "notifications/tasks/status", "tasks/get"])
+def test_the_end_is_heard_from_notifications_and_from_what_the_client_asks(
+    desks: Callable[..., Desk], told: str
+) -> None:
+    desk = desks()
+    desk.begin()
+    assert desk.told.empty()
+    if told == "tasks/get":
+        desk.ask("tasks/get", {"taskId": "t-1"})
+        desk.answer({"resultType": "complete", **TASK, **DONE})
+    else:
+        note = {"jsonrpc": "2.0", "method": told, "params": {**TASK, **DONE}}
+        desk.tap.down(json.dumps(note).encode() + b"\n")
+    assert desk.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
+
+
+def test_of_a_task_that_its_client_has_left_the_wrap_asks_itself(desks: Callable[..., Desk]) -> None:
+    desk = desks(0.05)
+    desk.begin()
+    asked = desk.answer({"resultType": "complete", **TASK})
+    assert (asked["method"], asked["params"]) == ("tasks/get", {"taskId": "t-1", "_meta": META})
+    desk.answer({"resultType": "complete", **TASK, **FAILED})
+    assert desk.told.get(timeout=LIMIT) == (None, {"error": "the disk is full"})
+    assert desk.client.empty(), "what the wrap asked is not the client's"
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/result"])
+def test_a_task_that_the_server_has_forgotten_has_an_unknown_end(desks: Callable[..., Desk], method: str) -> None:
+    desk = desks()
+    desk.begin()
+    desk.ask("tasks/cancel", {"taskId": "t-1"})
+    desk.answer(error={"code": -32602, "message": "it cannot be cancelled"})
+    desk.ask(method, {"taskId": "t-1"})
+    desk.answer(error={"code": -32602, "message": "no such task"})
+    assert desk.told.get(timeout=LIMIT) == (Outcome.UNKNOWN, None)
+
+
+def test_a_fault_on_the_way_ends_no_task(desks: Callable[..., Desk]) -> None:
+    desk = desks()
+    desk.begin()
+    desk.ask("tasks/get", {"taskId": "t-1"})
+    desk.answer(error={"code": -32000, "message": "try again"})
+    desk.ask("tasks/get", {"taskId": "t-1"})
+    desk.answer({"resultType": "complete", **TASK, **DONE})
+    assert desk.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
+    assert desk.told.empty()
+
+
+def test_a_task_that_is_over_when_it_is_named_is_none(desks: Callable[..., Desk]) -> None:
+    desk = desks()
+    desk.ask("tools/call", {"name": "index", "arguments": {}})
+    desk.answer({"resultType": "task", **TASK, **DONE})
+    assert desk.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
+
+
+def test_a_task_whose_server_goes_away_has_an_unknown_end(desks: Callable[..., Desk]) -> None:
+    desk = desks()
+    desk.begin()
+    desk.tap.lost()
+    assert desk.told.get(timeout=LIMIT) == (Outcome.UNKNOWN, None)
