@@ -19,6 +19,7 @@ from enum import IntEnum, StrEnum
 from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 R = TypeVar("R")
 
@@ -734,6 +735,15 @@ class Applied(Struct, frozen=True, gc=False):
     change: Change
     ids: tuple[int, ...]
     now: int
+
+    def entries(self) -> list[Entry]:
+        """Return the entries as they stand in the journal, with their places."""
+        change = self.change
+        last = len(change.entries) - 1 if change.open is not None else -1
+        return [
+            replace(entry, seq=id, action=id if number == last else entry.action)
+            for number, (entry, id) in enumerate(zip(change.entries, self.ids, strict=True))
+        ]
 
 
 Step = Callable[[View], Change]

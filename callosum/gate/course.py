@@ -836,7 +836,7 @@ class Courses:
 
     def _tell(self, event: Event, who: Who, began: float, *steps: Applied, **facts: Any) -> None:
         """Hands the observers what was journalled in these steps, if anything or if it was a decision or a report."""
-        entries = tuple([entry for applied in steps for entry in journalled(applied)])
+        entries = tuple([entry for applied in steps for entry in applied.entries()])
         if not entries and not facts:
             return
         took = time.perf_counter() - began
@@ -864,16 +864,6 @@ SERVED: Final[Mapping[str, Callable[[Courses, Any, Caller], Course[Any]]]] = {
 
 ``intercept`` takes more, and a brief is made of more than a store holds (``callosum.regions.context``).
 """
-
-
-def journalled(applied: Applied) -> list[Entry]:
-    """The entries as they stand in the journal, with their places."""
-    change = applied.change
-    last = len(change.entries) - 1 if change.open is not None else -1
-    return [
-        replace(entry, seq=id, action=id if number == last else entry.action)
-        for number, (entry, id) in enumerate(zip(change.entries, applied.ids, strict=True))
-    ]
 
 
 def _identity(call: Call, actor: str, digest: bytes) -> bytes | None:

@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from msgspec.structs import replace
 
 from callosum import wire
+from callosum.corpus.daily import DailyCalls
 from callosum.errors import CallosumError, ConfigError, GateUnavailable, NotAPerson, StoreError, StoreUnavailable
 from callosum.gate import intake
 from callosum.gate.check import outcome_of
 from callosum.gate.course import SERVED, UNKNOWN, Caller, Course, Courses, Look, Observer, Pause
-from callosum.gate.daily import DailyCalls
-from callosum.journal import Rotation
+from callosum.journal import Journal, Rotation
 from callosum.merging.writers import Writers
 from callosum.model import (
     DEFAULT_NAMESPACE,
@@ -144,7 +144,8 @@ class LocalGate(Gate):
         """Write what is journalled from now on to the daily log, if the settings and the store want one."""
         settings = self.settings
         if self._daily is None and settings.corpus_log and not isinstance(self.store, Fleeting):
-            self._daily = DailyCalls(self.store, Path(settings.state), size=settings.corpus_size)
+            state = Path(settings.state)
+            self._daily = DailyCalls(Journal(self.store, state).entry, state, size=settings.corpus_size)
             self.courses.tail = self._daily.take
 
     def _end_log(self) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from callosum.errors import StoreError
 from callosum.hosts.checkup import report
@@ -22,33 +22,34 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("callosum")
 
-_EVERY: Final = 1.0
 
+class Aftermath:
+    """What hooks, ``doctor`` and a store that was away left to do."""
 
-async def take_up(service: Service, state: Path) -> None:
-    """Takes in the spool and what else waited, tells what ``doctor`` found, until it is cancelled."""
-    watch = Watch(service.served.gate.settings)
+    def __init__(self, service: Service, state: Path) -> None:
+        self._service = service
+        self._state = state
+        self._watch = Watch(service.served.gate.settings)
 
-    def look() -> None:
-        service.heard.save()
-        for event in (*report.take(state), *watch.look()):
-            service.brain.corpus.emit(event)
-
-    try:
-        while True:
-            try:
-                if service.dispatcher.owes:
-                    with suppress(Stopping):
-                        await service.served.drive(service.dispatcher.make_good())
-                if await asyncio.to_thread(service.served.gate.spool.left):
-                    with suppress(Stopping, StoreError):  # what a store does not take now waits in the spool
-                        await service.served.take_in(left=True)
-                    service.stream.wake()
-                await asyncio.to_thread(look)
-            except Exception:
-                logger.exception("what was left in the state folder could not be taken up")
-            await asyncio.sleep(_EVERY)
-    finally:
+    async def take_up(self) -> None:
+        """Make good what the store is owed, take in the spool, tell what ``doctor`` found."""
+        service = self._service
         if service.dispatcher.owes:
+            with suppress(Stopping):
+                await service.served.drive(service.dispatcher.make_good())
+        if await asyncio.to_thread(service.served.gate.spool.left):
+            with suppress(Stopping, StoreError):  # what a store does not take now waits in the spool
+                await service.served.take_in(left=True)
+            service.stream.wake()
+        await asyncio.to_thread(self._look)
+
+    def _look(self) -> None:
+        self._service.heard.save()
+        for event in (*report.take(self._state), *self._watch.look()):
+            self._service.brain.corpus.emit(event)
+
+    def close(self) -> None:
+        """Say what the store never took, and save when each host was heard."""
+        if self._service.dispatcher.owes:
             logger.warning("the store never took how some calls ended: their leases end with their hosts")
-        service.heard.save(now=True)
+        self._service.heard.save(now=True)

@@ -23,16 +23,16 @@ from msgspec import Struct
 
 from callosum import __version__
 from callosum.brain import Brain
-from callosum.client.fallback import FILE, write_table
 from callosum.corpus.derive import JOURNALLED
 from callosum.corpus.events import CorpusEvent
 from callosum.errors import ConfigError, StoreError
 from callosum.gate import LocalGate
 from callosum.hosts.transcripts import Transcripts
-from callosum.model import SECOND, State
+from callosum.model import State
 from callosum.server.accepting import Acceptor, open_files
-from callosum.server.aftermath import take_up
+from callosum.server.aftermath import Aftermath
 from callosum.server.app import HEALTH, App, Service
+from callosum.server.jobs import jobs
 from callosum.server.metrics import Metrics
 from callosum.server.openapi import documents
 from callosum.server.place import address_of, announced, is_loopback, listen, listen_local
@@ -43,7 +43,7 @@ from callosum.server.stream import Stream
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from callosum.settings import Settings
-from callosum.stores.base import REGISTERED, Pooled
+from callosum.stores.base import Pooled
 from callosum.telemetry.prometheus import Prometheus
 
 try:
@@ -57,8 +57,6 @@ KEEP_ALIVE: Final = 75
 """How long an idle connection is kept, in seconds."""
 STOP_SECONDS: Final = 15
 """How long a stopping server goes on answering what it has taken, in seconds."""
-_LOOK_AT_RULES: Final = 5.0
-_TICK: Final = 10.0
 _GARBAGE: Final = 20_000
 _SWITCH: Final = 0.0005
 """A thread that comes back from the disk waits for the interpreter's lock no longer than this, in seconds."""
@@ -317,15 +315,15 @@ async def serve_gate(
     server = _Server(
         config, service, protocol, options.drain, lambda: ready(server.leave), journal_rest, scarce=room.scarce
     )
-    jobs = [_keep_table(gate), _tick(refusals), _register(gate), _start(brain), take_up(service, gate.settings.state)]
-    if options.idle:
-        jobs.append(_until_idle(server, service, options.idle))
-    beside = [asyncio.ensure_future(job) for job in jobs]
+    aftermath = Aftermath(service, gate.settings.state)
+    others = [_start(brain), *([_until_idle(server, service, options.idle)] if options.idle else ())]
+    beside = [*map(asyncio.ensure_future, (*(job.run() for job in jobs(gate, aftermath, refusals)), *others))]
     try:
         await server.serve(sockets=[opened])
     finally:
         for task in beside:
             task.cancel()
+        aftermath.close()
         if transcripts is not None:
             await asyncio.to_thread(transcripts.close)
         await stream.close()
@@ -441,37 +439,6 @@ class _Server(uvicorn.Server):
         self._service.served.stop()
         self._protocol.stopping = True
         await super().shutdown(sockets)
-
-
-async def _keep_table(gate: LocalGate) -> None:
-    """Keeps the clients' fallback table beside the state as the rules have it."""
-    written: dict[str, int] | None = None
-    failed = False
-    while True:
-        tools = gate.rules.current().highest_tiers()
-        if tools != written:
-            try:
-                write_table(gate.settings.state / FILE, tools)
-            except OSError as error:
-                if not failed:
-                    logger.warning("the fallback table could not be written: %s", error)
-                failed = True
-            else:
-                written, failed = tools, False
-        await asyncio.sleep(_LOOK_AT_RULES)
-
-
-async def _register(gate: LocalGate) -> None:
-    """Notes at the store, now and from time to time, that this server works there."""
-    while True:
-        await asyncio.to_thread(gate.register)
-        await asyncio.sleep(REGISTERED / SECOND)
-
-
-async def _tick(refusals: RefusalLog) -> None:
-    while True:
-        await asyncio.sleep(_TICK)
-        refusals.tick()
 
 
 async def _until_idle(server: _Server, service: Service, idle: float) -> None:

@@ -10,19 +10,16 @@ import pytest
 
 from callosum.client.fallback import FILE, load_table
 from callosum.gate import LocalGate
-from callosum.server import run
+from callosum.server.jobs import Job, Table
 from callosum.settings import Settings
 
 
-def test_a_table_that_could_not_be_written_is_written_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(run, "_LOOK_AT_RULES", 0.01)
+def test_a_table_that_could_not_be_written_is_written_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     place = tmp_path / FILE
     place.mkdir()  # nothing can be put there
 
     async def play(gate: LocalGate) -> None:
-        keeping = asyncio.ensure_future(run._keep_table(gate))
+        keeping = asyncio.ensure_future(Job("writing the table", 0.01, Table(gate).keep).run())
         async with asyncio.timeout(10):
             while not caplog.records:  # noqa: ASYNC110  the log rings no bell
                 await asyncio.sleep(0.01)
@@ -38,3 +35,23 @@ def test_a_table_that_could_not_be_written_is_written_later(
         asyncio.run(play(gate))
     assert load_table(place)["Read"] == 0
     assert len(caplog.records) == 1, "the same failure is said once"
+
+
+def test_job_that_fails_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    done: list[int] = []
+
+    async def work() -> None:
+        done.append(len(done))
+        if len(done) == 1:
+            raise ZeroDivisionError
+
+    async def play() -> None:
+        running = asyncio.ensure_future(Job("dividing", 0.001, work).run())
+        async with asyncio.timeout(10):
+            while len(done) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        running.cancel()
+
+    asyncio.run(play())
+    assert len(done) >= 3
+    assert [record.message for record in caplog.records] == ["dividing: failed, and is tried again"]

@@ -4,8 +4,9 @@
 
     decision ── Applied ──> DailyCalls ── every EVERY seconds, or close() ──> events ──> DailyLog
 
-Whoever decides only appends to a queue. The events are derived, redacted and written by a thread, which lives while
-there is something to write. A gate that a ``Brain`` is built on leaves all that to the brain.
+This is all that a gate knows of the corpus. Whoever decides only appends to a queue. The events are derived, redacted
+and written by a thread, which lives while there is something to write. A gate that a ``Brain`` is built on leaves all
+that to the brain.
 """
 
 from __future__ import annotations
@@ -21,14 +22,11 @@ from time import perf_counter, sleep
 from typing import TYPE_CHECKING, Final
 from weakref import WeakSet
 
-from callosum.gate.course import journalled
-from callosum.journal import Journal
 from callosum.model import Applied
-from callosum.stores.base import Store
 
 if TYPE_CHECKING:
     from callosum.corpus.bus import Corpus
-    from callosum.corpus.calls import KnownCalls
+    from callosum.corpus.calls import Find, KnownCalls
     from callosum.corpus.log import DailyLog
 
 logger = logging.getLogger("callosum")
@@ -47,11 +45,12 @@ MOST_WAITING: Final = 100_000
 class DailyCalls:
     """Write the events of a gate's entries to the daily log below ``state``. May be used from any thread.
 
-    ``size`` is the most bytes of one day's file. Nothing is imported, opened or started before the first entry.
+    ``find`` returns an entry of the journal by its place; ``size`` is the most bytes of one day's file. Nothing is
+    imported, opened or started before the first entry.
     """
 
-    def __init__(self, store: Store, state: Path, *, size: int) -> None:
-        self._journal = Journal(store, state)
+    def __init__(self, find: Find, state: Path, *, size: int) -> None:
+        self._find = find
         self._state = state
         self._size = size
         self._closed = False
@@ -125,7 +124,7 @@ class DailyCalls:
             ends = perf_counter() + _SLICE
             while self._waiting:
                 for applied in self._waiting.popleft():
-                    for entry in journalled(applied):
+                    for entry in applied.entries():
                         for event in calls.events_of(entry):
                             log.take(event)
                 if perf_counter() > ends and len(self._waiting) < _MANY and not self._closed:
@@ -144,7 +143,7 @@ class DailyCalls:
         atexit.unregister(_finish)
         atexit.register(_finish)  # again, so that it comes before the log's own end
         corpus = Corpus()
-        self._parts = KnownCalls(self._journal.entry), corpus, DailyLog(corpus, self._state / FOLDER, size=self._size)
+        self._parts = KnownCalls(self._find), corpus, DailyLog(corpus, self._state / FOLDER, size=self._size)
         return self._parts
 
 
