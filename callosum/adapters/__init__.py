@@ -9,5 +9,10 @@ Strands Agents        ``callosum.adapters.strands``       ``Agent(..., intervent
 pydantic-ai           ``callosum.adapters.pydantic_ai``   ``Agent(..., capabilities=[CallosumCapability(gate)])``
 ===================== =================================== ==========================================================
 
-``callosum.adapters.core`` is what they share, and what an adapter for another framework needs.
+``install`` gates every one of them that the program has imported. ``callosum.adapters.core`` is what they share, and
+what an adapter for another framework needs.
 """
+
+from callosum.adapters.installing import Installed, install
+
+__all__ = ["Installed", "install"]

@@ -11,8 +11,10 @@ the sentence and whose ``artifact`` holds the conflicts.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import wraps
 from typing import Any, ClassVar, TypeAlias, TypedDict, Unpack
 from weakref import WeakKeyDictionary
 
@@ -22,6 +24,7 @@ from langchain.agents.middleware.types import ToolCallRequest  # noqa: TC002 - a
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.tools import BaseTool  # noqa: TC002 - the same
 from langgraph.errors import GraphBubbleUp
+from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
 from callosum.adapters.core import Adapter, Attempt, Options, Refused, Seen, identity_of
@@ -56,13 +59,23 @@ class CallosumMiddleware(AgentMiddleware):  # type: ignore[misc]  # the framewor
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]) -> Result:
         """Run one call under the gate."""
-        return self._adapter.run(_ToolCall(self, request), lambda params: handler(_with(request, params)))
+
+        def run(params: Mapping[str, Any] | None) -> Result:
+            with _gating(request):
+                return handler(_with(request, params))
+
+        return self._adapter.run(_ToolCall(self, request), run)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
     ) -> Result:
         """Run one call under the gate, awaited."""
-        return await self._adapter.arun(_ToolCall(self, request), lambda params: handler(_with(request, params)))
+
+        async def run(params: Mapping[str, Any] | None) -> Result:
+            with _gating(request):
+                return await handler(_with(request, params))
+
+        return await self._adapter.arun(_ToolCall(self, request), run)
 
     def wrappers(self) -> Wrappers:
         """Return what a ``ToolNode`` takes: ``ToolNode(tools, **middleware.wrappers())``."""
@@ -85,6 +98,67 @@ class CallosumMiddleware(AgentMiddleware):  # type: ignore[misc]  # the framewor
     def asks(self) -> bool:
         """Whether questions interrupt the graph."""
         return self._host_approvals
+
+
+def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Options]) -> Callable[[], None]:
+    """Put the gate around the tools of every ``ToolNode`` made from now on, in agents too; return what ends that.
+
+    A call that a ``CallosumMiddleware`` of the agent's own has decided is not decided twice. Called again it replaces
+    the gate for what is made later. The options are those of ``CallosumMiddleware``.
+    """
+    shared = CallosumMiddleware(gate, host_approvals=host_approvals, **options)
+
+    @wraps(_UNTOUCHED)
+    def made(self: Any, *args: Any, wrap_tool_call: Any = None, awrap_tool_call: Any = None, **given: Any) -> None:
+        def inner(request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]) -> Result:
+            return handler(request) if _is_gated(request) else shared.wrap_tool_call(request, handler)
+
+        async def ainner(request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]) -> Result:
+            return await (handler(request) if _is_gated(request) else shared.awrap_tool_call(request, handler))
+
+        def wrap(request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]) -> Result:
+            if wrap_tool_call is None:
+                return inner(request, handler)
+            return wrap_tool_call(request, lambda asked: inner(asked, handler))
+
+        async def awrap(request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]) -> Result:
+            if awrap_tool_call is None:
+                return await ainner(request, handler)
+            return await awrap_tool_call(request, lambda asked: ainner(asked, handler))
+
+        wrappers: dict[str, Any] = {}  # where a program gives one kind alone, the framework says what lacks the other
+        if wrap_tool_call is not None or awrap_tool_call is None:
+            wrappers["wrap_tool_call"] = wrap
+        if awrap_tool_call is not None or wrap_tool_call is None:
+            wrappers["awrap_tool_call"] = awrap
+        _UNTOUCHED(self, *args, **wrappers, **given)
+
+    def uninstall() -> None:
+        if ToolNode.__init__ is made:
+            ToolNode.__init__ = _UNTOUCHED
+
+    ToolNode.__init__ = made
+    return uninstall
+
+
+_UNTOUCHED = ToolNode.__init__
+_gated_now: ContextVar[str | None] = ContextVar("callosum_langchain_gated", default=None)
+"""The call that a ``CallosumMiddleware`` has let through to its tool."""
+
+
+@contextmanager
+def _gating(request: ToolCallRequest) -> Iterator[None]:
+    turn, _ = _turns(request.state, request.tool_call["id"])
+    before = _gated_now.set(identity_of(turn, request.tool_call["id"]))
+    try:
+        yield
+    finally:
+        _gated_now.reset(before)
+
+
+def _is_gated(request: ToolCallRequest) -> bool:
+    turn, _ = _turns(request.state, request.tool_call["id"])
+    return bool(turn) and _gated_now.get() == identity_of(turn, request.tool_call["id"])
 
 
 class _ToolCall(Attempt[Result]):

@@ -85,7 +85,11 @@ def tested(framework: Framework, age: str, more: Sequence[str]) -> str:
     except subprocess.CalledProcessError:
         return f"FAILED {framework.extra} ({age}): the environment could not be made"
     own = ROOT / f"tests/adapters/test_{framework.module}.py"
-    files = ["tests/adapters/test_matrix.py", *([str(own.relative_to(ROOT))] if own.exists() else [])]
+    files = [
+        "tests/adapters/test_matrix.py",
+        "tests/adapters/test_install.py",
+        *([str(own.relative_to(ROOT))] if own.exists() else []),
+    ]
     what = versions(python, framework)
     print(f"\n=== {framework.extra} ({age}): {what}", flush=True)
     done = subprocess.run(

@@ -16,6 +16,15 @@ REQUIRED = os.environ.get("CALLOSUM_FRAMEWORK")
 """The extra of the framework that this environment is for (``make adapters``): its absence fails, and others are left out."""
 
 
+def left_out(framework: Framework) -> None:
+    """Skip a test of a framework that this environment is not for; where it is, a framework that is missing fails."""
+    if REQUIRED not in (None, framework.extra):
+        pytest.skip(f"this environment is for {REQUIRED}")
+    if REQUIRED is None and not framework.installed():
+        where = "make test" if framework.main else f"make adapters ARGS={framework.extra}"
+        pytest.skip(f"{framework.name} is not installed here: `{where}` tests it")
+
+
 def cases() -> Iterator[object]:
     for extra, framework in every_framework().items():
         if REQUIRED not in (None, extra):
@@ -28,9 +37,7 @@ def cases() -> Iterator[object]:
 
 @pytest.mark.parametrize(("framework", "behaviour", "mode"), list(cases()))
 def test_holds(framework: Framework, behaviour: str, mode: Mode, tmp_path: Path) -> None:
-    if REQUIRED is None and not framework.installed():
-        where = "make test" if framework.main else f"make adapters ARGS={framework.extra}"
-        pytest.skip(f"{framework.name} is not installed here: `{where}` tests it")
+    left_out(framework)
     if behaviour in framework.cannot:
         pytest.skip(f"{framework.name}: {framework.cannot[behaviour]}")
     bench = Bench(framework, mode, tmp_path)
