@@ -36,6 +36,8 @@ MAX_NAME: Final = 256
 MAX_KEY: Final = 1024
 """Longest context key, in characters. The rules shorten longer ones with a digest; others refuse."""
 
+TRACE: Final = ("traceparent", "tracestate")
+"""The names in a call's ``meta`` that say in which trace it was made (W3C Trace Context)."""
 MAX_SUMMARY: Final = 160
 """Longest summary of an action, in characters."""
 MAX_PURPOSE: Final = 120
@@ -248,7 +250,8 @@ class Call(Struct, GateRequest["Decision"], frozen=True, gc=False, rename="camel
     home, an absolute path, and ``homes`` those of other users whom the call names (``~user``).
     ``deadline`` and ``timeout_ms`` say how long the client waits for the decision (``callosum.deadline``).
     ``commits`` declares a commitment.
-    ``meta`` is the caller's own: the gate decides nothing by it, and the journal keeps a summary. ``summary`` says in
+    ``meta`` is the caller's own: the gate decides nothing by it, and the journal keeps a summary; ``traceparent`` and
+    ``tracestate`` in it name the caller's span. ``summary`` says in
     one line what the call does, where the caller knows better than its params show; ``purpose`` is the prompt, typed by
     a person, that it serves. Both are shown to other sessions as data.
     """

@@ -39,7 +39,7 @@ from callosum.corpus.events import (
     ToolCompleted,
     ToolFailed,
 )
-from callosum.model import SECOND, Conflict, Entry, Event, Outcome, Tier, Verdict
+from callosum.model import SECOND, TRACE, Conflict, Entry, Event, Outcome, Tier, Verdict
 from callosum.policy.arrival import NOTE
 from callosum.policy.sentence import sentence
 
@@ -100,7 +100,9 @@ def _intercept(entry: Entry, made: Made) -> Events:
     at, id, cause = seq / SECOND, entry.action or seq, f"{seq}.0"
     who, namespace, tool = entry.session, entry.namespace, entry.tool
     call, task, _attempt = made
-    called = ToolCalled(tool, _args(entry), task, at=at, instance=who, namespace=namespace, call_id=call, id=id)
+    called = ToolCalled(
+        tool, _args(entry), task, *_trace(entry), at=at, instance=who, namespace=namespace, call_id=call, id=id
+    )
     facts: dict[str, Any] = {
         "at": at,
         "instance": who,
@@ -124,6 +126,14 @@ def _text(entry: Entry, name: str) -> str | None:
 def _args(entry: Entry) -> Mapping[str, Any]:
     params = entry.body.get("params")
     return params if isinstance(params, Mapping) else {}
+
+
+def _trace(entry: Entry) -> tuple[str | None, str | None]:
+    """The trace in which the call was made, of its ``meta``."""
+    meta = entry.body.get("meta")
+    said = [meta.get(name) if isinstance(meta, Mapping) else None for name in TRACE]
+    parent, state = [one if isinstance(one, str) else None for one in said]
+    return (parent, state) if parent else (None, None)
 
 
 def _reason(entry: Entry, verdict: Verdict) -> str:
@@ -239,6 +249,7 @@ def _late(entry: Entry, made: Made) -> Events:
         entry.tool,
         _args(entry),
         made.task_id,
+        *_trace(entry),
         at=at,
         instance=entry.session,
         namespace=entry.namespace,

@@ -254,6 +254,16 @@ class ToolCalled(CorpusEvent, frozen=True):
     name: ToolName
     args: Args
     task_id: TaskId | None = None
+    traceparent: Annotated[
+        str | None,
+        Meta(
+            description="the caller's span, as W3C Trace Context writes it, where the host hands it on",
+            examples=["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"],
+        ),
+    ] = None
+    tracestate: Annotated[
+        str | None, Meta(description="what tracing systems add to it", examples=["vendor=00f067aa0ba902b7"])
+    ] = None
 
 
 class ToolCompleted(CorpusEvent, frozen=True):

@@ -9,9 +9,10 @@
 ``callosum.telemetry.otlp`` sets providers up as the standard ``OTEL_...`` variables say.
 
 A tool call is a span ``execute_tool <tool>``, made when it ends, with the times of its events. It belongs to
-the run of which it is an attempt (a span ``task <tool>``), else to the span that was current when it came to
-the gate. A call that is not let through is a span of zero length without an error: the gate did its work.
-What was called and what came back is sensitive and left out, unless ``content`` is asked for.
+the run of which it is an attempt (a span ``task <tool>``), else to the span that its host names (``traceparent``),
+else to the one that was current when it came to the gate. A call that is not let through is a span of zero length
+without an error: the gate did its work. What was called and what came back is sensitive and left out, unless
+``content`` is asked for.
 
 ``docs/telemetry.md`` lists all attributes and metrics.
 """
@@ -58,6 +59,7 @@ try:
     from opentelemetry import metrics, trace
     from opentelemetry.context import Context
     from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, SpanKind, Status, StatusCode
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as error:
     raise ConfigError(MISSING, at=AT) from error
 
@@ -66,6 +68,7 @@ OPEN: Final = 10_000
 CONTENT: Final = 4096
 """Longest argument or result on a span, in characters of JSON; what is longer is cut, with an ellipsis."""
 
+_W3C: Final = TraceContextTextMapPropagator()
 _TIERS: Final = {"safe": 0, "low": 1, "medium": 2, "high": 3, "critical": 4}
 
 _Key = int | tuple[str | None, str | None, str]
@@ -156,7 +159,7 @@ class OpenTelemetry:
     # --- calls ---------------------------------------------------------------------------------------
 
     def _called(self, event: ToolCalled) -> None:
-        around = trace.get_current_span().get_span_context()
+        around = _named(event) or trace.get_current_span().get_span_context()
         call = _Call(
             _places(event),
             _nanoseconds(event.at),
@@ -342,6 +345,15 @@ class OpenTelemetry:
 
 
 # --- inside: values -------------------------------------------------------------------------------------
+
+
+def _named(event: ToolCalled) -> SpanContext | None:
+    """The span that the host named as the caller's; None where it named none, or wrongly."""
+    if event.traceparent is None:
+        return None
+    said = {"traceparent": event.traceparent, "tracestate": event.tracestate or ""}
+    found = trace.get_current_span(_W3C.extract(said, Context())).get_span_context()
+    return found if found.is_valid else None
 
 
 def _places(event: ToolCalled) -> tuple[_Key, ...]:

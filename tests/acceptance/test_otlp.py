@@ -29,7 +29,9 @@ from callosum.regions.execution import Task
 from callosum.settings import Settings
 from callosum.telemetry import otlp
 from callosum.telemetry.otlp import Seldom, from_environment
+from tests.support.mcpwrap import META, wrapped
 from tests.support.peer import free_port
+from tests.support.serving import serving, until
 
 REPOSITORY = Path(__file__).parents[2]
 SECONDS: Final = 30.0
@@ -408,3 +410,29 @@ def test_a_process_whose_receiver_is_away_ends_with_a_few_lines() -> None:
     assert took < otlp.CLOSING + 8.0
     lines = ran.stderr.splitlines()
     assert 0 < len(lines) <= 10, ran.stderr
+
+
+def test_the_trace_of_an_mcp_call_reaches_the_journal_and_the_span_of_the_gates_server(
+    receive: Callable[..., Receiver], tmp_path: Path
+) -> None:
+    trace_id, span_id = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    named = {"traceparent": f"00-{trace_id}-{span_id}-01", "tracestate": "vendor=1"}
+    wrong = {"traceparent": f"00-{'0' * 32}-{span_id}-01", "tracestate": "vendor=1"}
+    receiver = receive()
+    environ = {
+        "CALLOSUM_TELEMETRY_OPENTELEMETRY": "true",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.address,
+        "OTEL_BSP_SCHEDULE_DELAY": "50",
+    }
+    with (
+        serving(tmp_path / "gate", environ=environ) as gate,
+        wrapped(tmp_path / "state", "--name", "shop", modern=True, environ={"CALLOSUM_URL": gate.address}) as client,
+    ):
+        for meta in (named, wrong):
+            client.call("read_note", {"path": "/a"}, {**META, **meta})
+        entries = [one for one in gate.get("/journal")["entries"] if one["event"] == "intercept"]
+        assert [one["body"].get("meta") for one in entries] == [named, None]
+        until(lambda: len(receiver.spans()) > 1)
+    first, second = (span for span, attributes, _ in receiver.spans() if "gen_ai.tool.name" in attributes)
+    assert (first.trace_id.hex(), first.parent_span_id.hex(), first.trace_state) == (trace_id, span_id, "vendor=1")
+    assert second.parent_span_id == b""

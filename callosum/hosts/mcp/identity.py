@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 
 from callosum.characters import escaped
 from callosum.hosts.mcp.messages import CLIENT, fields_of, text_of
-from callosum.model import DEFAULT_NAMESPACE, MAX_NAME
+from callosum.model import DEFAULT_NAMESPACE, MAX_NAME, TRACE
 from callosum.process import host_of
 
 AGENT: Final = "io.callosum/agent"
@@ -28,6 +28,8 @@ ORIGIN: Final = "io.callosum/origin"
 CALL_ID: Final = "io.callosum/call"
 """In ``_meta``: the host's own id of the call, by which a call that comes twice is known."""
 
+_PARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?")
+_LONGEST_STATE: Final = 512
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_-]+")
 _STARTERS: Final = frozenset(
     "npx npm pnpm pnpx yarn bunx bun deno uvx uv pipx python python3 node docker podman exec run dlx tool x env".split()
@@ -74,6 +76,17 @@ def actor_of(names: Names, meta: Mapping[str, Raw] | None, client: str, started_
         said(ORIGIN),
         said(CALL_ID),
     )
+
+
+def trace_of(meta: Mapping[str, Raw] | None) -> dict[str, str] | None:
+    """Return the trace in which a call was made, as its ``_meta`` says; None where it names none, or wrongly."""
+    parent = text_of(meta.get(TRACE[0])) if meta else ""
+    if meta is None or not _PARENT.fullmatch(parent):
+        return None
+    state = text_of(meta.get(TRACE[1]))
+    if not state or len(state) > _LONGEST_STATE or not state.isascii() or not state.isprintable():
+        return {TRACE[0]: parent}
+    return {TRACE[0]: parent, TRACE[1]: state}
 
 
 def parent_process() -> str:

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from callosum.hosts.mcp import messages
 from callosum.hosts.mcp.catalogue import Catalogue, Tool
-from callosum.hosts.mcp.identity import Names, actor_of, server_name, tool_name
+from callosum.hosts.mcp.identity import Names, actor_of, server_name, tool_name, trace_of
 from callosum.hosts.mcp.keeper import Keeper, Ruling
 from callosum.hosts.mcp.messages import Id, Message, Params, Unreadable
 from callosum.hosts.mcp.outcome import Ended, is_unknown_task, read_outcome, read_status
@@ -234,6 +234,7 @@ class Tap:
             parent=actor.parent,
             run=actor.run,
             host=self._wrapped.host,
+            meta=trace_of(params.meta),
         )
         size = 0 if isinstance(params.arguments, UnsetType) else len(bytes(params.arguments))
         flight = _Flight(message, call, size, params.meta)

@@ -325,6 +325,21 @@ def test_a_call_belongs_to_the_span_around_it_and_not_to_the_one_around_its_repo
     assert second.parent is None
 
 
+@pytest.mark.parametrize("parent", ["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-nonsense", None])
+def test_a_call_belongs_to_the_span_that_its_host_names(seen: Seen, parent: str | None) -> None:
+    with trace.use_span(seen.tracers.get_tracer("test").start_span("around")) as around:
+        seen.corpus.emit(ToolCalled("t", {}, None, parent, "vendor=1", id=ID, at=AT, **FACTS))
+    seen.corpus.emit(ToolCompleted("t", id=ID, at=AT, **FACTS))
+    (span,) = [one for one in seen.spans() if one.name == "execute_tool t"]
+    assert span.parent is not None
+    if parent is not None and parent.endswith("01"):
+        assert f"{span.context.trace_id:x}" == "4bf92f3577b34da6a3ce929d0e0e4736"
+        assert (f"{span.parent.span_id:016x}", span.parent.is_remote) == ("00f067aa0ba902b7", True)
+        assert span.context.trace_state.get("vendor") == "1"
+    else:
+        assert span.parent == around.get_span_context()
+
+
 def test_a_run_is_the_parent_of_its_attempts(seen: Seen) -> None:
     def attempt(number: int) -> list[Any]:
         id = ID + number
