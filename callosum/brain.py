@@ -139,7 +139,11 @@ class Brain:
 
             self.prefrontal = self._keep(
                 Prefrontal(
-                    corpus, store=gate.store, secrets=gate.rules.secrets, shares=gate.settings.journal_share_purposes
+                    corpus,
+                    store=gate.store,
+                    secrets=gate.rules.secrets,
+                    shares=gate.settings.journal_share_purposes,
+                    merges=gate.courses.writers.merges.heads if gate.courses.writers is not None else tuple,
                 )
             )
         if self._on("budget"):

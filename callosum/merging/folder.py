@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -97,18 +98,19 @@ class Folder:
         except OSError:
             return []
 
+    def changed(self) -> dict[str, int]:
+        """Return by name when each file was written, in nanoseconds."""
+        return {name: facts.st_mtime_ns for name, facts in self._files() if not name.endswith(_FRESH)}
+
+    def _files(self) -> Iterator[tuple[str, os.stat_result]]:
+        with suppress(OSError), os.scandir(self.path) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    yield entry.name, entry.stat(follow_symlinks=False)
+
     def prune(self) -> None:
         """Remove what is too old, and the oldest of what is too much."""
-        found: list[tuple[float, int, str]] = []
-        try:
-            with os.scandir(self.path) as entries:
-                for entry in entries:
-                    with suppress(OSError):
-                        facts = entry.stat(follow_symlinks=False)
-                        found.append((facts.st_mtime, facts.st_size, entry.name))
-        except OSError:
-            return
-        found.sort()
+        found = sorted((facts.st_mtime, facts.st_size, name) for name, facts in self._files())
         total = sum(size for _, size, _ in found)
         limit = _LEFT if total > MAX_ALL - _LOOK_AFTER else total
         oldest = time.time() - MAX_AGE

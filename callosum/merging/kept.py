@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from callosum.errors import ConfigError
 from callosum.merging.folder import Folder
 from callosum.merging.snapshots import copy_of
+from callosum.policy.sentence import name
 
 Which = Literal["proposal", "before", "merge"]
 WHICH: Final[tuple[Which, ...]] = get_args(Which)
@@ -53,6 +54,7 @@ class Merges:
 
     def __init__(self, path: Path) -> None:
         self.folder = Folder(path)
+        self._heads: dict[str, tuple[int, Merged]] = {}
 
     def prepare(self, merged: Merged) -> str:
         """Keep a merge before its id is known; return the name for ``keep``, "" if it cannot be kept."""
@@ -82,10 +84,31 @@ class Merges:
         """Note what a merge overwrote."""
         self.folder.write(f"{merged.id:020d}{_END}", msgspec.msgpack.encode(replace(merged, lost=lost)))
 
+    def heads(self) -> list[Merged]:
+        """Return the merges that are kept, newest first, without their texts. Of a file only changes are read."""
+        found: dict[str, tuple[int, Merged]] = {}
+        for file, changed in self.folder.changed().items():
+            known = self._heads.get(file)
+            if known is not None and known[0] == changed:
+                found[file] = known
+            elif file.endswith(_END) and (merged := self.get(int(file.removesuffix(_END)))) is not None:
+                found[file] = changed, replace(merged, proposal="", before="", merge="")
+        self._heads = found
+        return [found[file][1] for file in sorted(found, reverse=True)]
+
     def all(self) -> list[Merged]:
         """Return the merges that are kept, newest first."""
         ids = [int(name.removesuffix(_END)) for name in self.folder.names() if name.endswith(_END)]
         return [merged for id in reversed(ids) if (merged := self.get(id)) is not None]
+
+
+def told_of(merged: Merged, me: str) -> str:
+    """Return the sentence about a merge for another session whose change is in it."""
+    whose = "this session's change" if me in merged.others else "the change of another"
+    lost = " Something was overwritten then." if merged.lost else ""
+    return (
+        f"{name(merged.session)} wrote the file merged with {whose}: `callosum merges show {merged.id}` shows it.{lost}"
+    )
 
 
 def bring_back(merged: Merged, which: Which, *, force: bool = False) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from callosum.merging.folder import MAX_FILE
-from callosum.merging.kept import Merged, Merges
+from callosum.merging.kept import Merged, Merges, told_of
 from callosum.merging.lines import are_apart, shown
 from callosum.merging.merge import merge, parses
 from callosum.merging.secrets import looks_secret
@@ -228,15 +228,6 @@ class Writers:
             note += "." if disk is None or hidden else f":\n{shown(merged.merge, disk.text)}"
         self.merges.note_loss(merged, note)
         return f"{note}\n`callosum merges show {action.id}` has the merge and what it was made of."
-
-
-def told_of(merged: Merged, me: str) -> str:
-    """Return the sentence about a merge for another session whose change is in it."""
-    whose = "this session's change" if me in merged.others else "the change of another"
-    lost = " Something was overwritten then." if merged.lost else ""
-    return (
-        f"{name(merged.session)} wrote the file merged with {whose}: `callosum merges show {merged.id}` shows it.{lost}"
-    )
 
 
 def _path(key: str) -> str:

@@ -34,6 +34,7 @@ from callosum.corpus.events import (
 )
 from callosum.errors import ConfigError
 from callosum.gate.check import check_name, key_of
+from callosum.merging.kept import Merged, told_of
 from callosum.model import DAY, DEFAULT_NAMESPACE, HOUR, NO_KEY, SECOND, Action, Commitment, State, Tier
 from callosum.policy.commitments import found_on
 from callosum.policy.evidence import lapsed, leased, lost, moment, unreported
@@ -84,12 +85,20 @@ class Prefrontal:
     """
 
     def __init__(
-        self, corpus: Corpus, *, store: Store, secrets: SecretDigests | None = None, shares: bool = False
+        self,
+        corpus: Corpus,
+        *,
+        store: Store,
+        secrets: SecretDigests | None = None,
+        shares: bool = False,
+        merges: Callable[[], Sequence[Merged]] = tuple,
     ) -> None:
         """``secrets`` replaces secrets in keys and names, as the gate of this store does.
 
-        ``shares``: sessions are told of others' purposes also where these are of another instance.
+        ``shares``: sessions are told of others' purposes also where these are of another instance. ``merges`` returns
+        the writes that ran merged, newest first.
         """
+        self._merges = merges
         self._shares = shares
         self._corpus = corpus
         self._store = store
@@ -137,7 +146,8 @@ class Prefrontal:
             folder, named = list(map(self._secrets.key, folder)), list(map(self._secrets.key, named))
             instance, session = self._secrets.name(instance), self._secrets.name(session) if session else session
         actor = f"{instance}/{session}" if session else instance
-        found = _Looked(self._store, namespace, actor, shares=self._shares).brief(named, folder, forgot=forgot)
+        look = _Looked(self._store, namespace, actor, shares=self._shares, merges=self._merges)
+        found = look.brief(named, folder, forgot=forgot)
         self._corpus.emit(
             ContextBuilt(found.tokens, len(found.sections), instance=actor, namespace=namespace),
         )
@@ -241,7 +251,16 @@ class _Held(NamedTuple):
 class _Looked:
     """What the store shows one session now. Ages are in seconds."""
 
-    def __init__(self, store: Store, namespace: str, actor: str, *, shares: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        namespace: str,
+        actor: str,
+        *,
+        shares: bool = False,
+        merges: Callable[[], Sequence[Merged]] = tuple,
+    ) -> None:
+        self._merges = merges
         self._store = store
         self._shares = shares
         self._bodies: Mapping[int, bytes] = {}
@@ -287,6 +306,7 @@ class _Looked:
             self._section(f"In hand now, {here}", self._in_hand(one.action for one in near), self._holding),
             self._section(f"Outcome unknown, {here}", self._unknown(near), self._lost),
             self._section(f"Committed to by others, {here}", self._committed(keys), self._commitment),
+            self._section("Merged with what this session wrote", self._merged(near), self._merge),
             self._section("Done by others since this session last looked", self._done(near), self._acts),
             self._section("This session's own", self._own(mine.values()), self._own_line),
             self._section(f"In hand {elsewhere}", self._in_hand(others), self._holding, _ELSEWHERE),
@@ -338,6 +358,27 @@ class _Looked:
             and self._is_news(one.action)
         ]
         return self._together(fresh)
+
+    def _merged(self, near: Iterable[Nearby]) -> list[Merged]:
+        """Writes that ran merged with a change of this session's, at whose file it has not looked since."""
+        looked: dict[str, int] = {}
+        for one in near:
+            if one.action.key.startswith("file:"):
+                looked[one.action.key] = max(one.seen, looked.get(one.action.key, 0))
+        if not looked:
+            return []
+        found = [
+            merged
+            for merged in self._merges()
+            if merged.namespace == self._namespace
+            and not set(self._mine).isdisjoint(merged.others)
+            and merged.id > looked.get(f"file:{merged.path}", merged.id)
+        ]
+        self._told.update(merged.id for merged in found)
+        return found
+
+    def _merge(self, merged: Merged) -> str:
+        return told_of(merged, next(one for one in self._mine if one in merged.others))
 
     def _committed(self, keys: Collection[str]) -> list[Action]:
         """Others' commitments on these keys, the newest first."""

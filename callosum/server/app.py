@@ -181,18 +181,20 @@ class Service:
                 if claimed is not None:
                     may_act(token, claimed, call.namespace, at=at)
         expiry = _expiry(request, call.deadline, call.timeout_ms, arrived)
-        if call.cwd and call.host is not None and _is_local(request) and is_of_this_machine(call.host):
-            call = located(call)
+        here = False
+        if call.host is not None and _is_local(request) and is_of_this_machine(call.host):
+            here = token is not None or _is_by_socket(request)  # another user may ask at a port without tokens
+            call = located(call) if call.cwd else call
         if call.wait:
             self.waiting += 1
             left = asyncio.ensure_future(_left(request))
             try:
-                decision = await self.served.intercept(call, len(body), left, expiry)
+                decision = await self.served.intercept(call, len(body), left, expiry, here=here)
             finally:
                 self.waiting -= 1
                 left.cancel()
         else:
-            decision = await self.served.intercept(call, len(body), expiry=expiry)
+            decision = await self.served.intercept(call, len(body), expiry=expiry, here=here)
         self.stream.wake()
         return _json(decision)
 
@@ -331,8 +333,13 @@ async def _left(request: Request) -> None:
 
 def _is_local(request: Request) -> bool:
     """Whether who asks runs on this machine, so that a pid means something: the socket, or loopback."""
+    return _is_by_socket(request) or request.scope["client"][0] in ("127.0.0.1", "::1")
+
+
+def _is_by_socket(request: Request) -> bool:
+    """Return True for a request on the socket, which only the gate's own user can open."""
     client = request.scope.get("client")
-    return not client or not client[0] or client[0] in ("127.0.0.1", "::1")
+    return not client or not client[0]
 
 
 def _person(request: Request, by: str) -> str:

@@ -159,21 +159,31 @@ class ServedGate:
                 logger.warning("a spooled %s of %s is not entered: %s", record.kind, record.call.actor, error)
 
     async def intercept(
-        self, call: Call, size: int, left: asyncio.Future[Any] | None = None, expiry: Expiry | None = None
+        self,
+        call: Call,
+        size: int,
+        left: asyncio.Future[Any] | None = None,
+        expiry: Expiry | None = None,
+        *,
+        here: bool = False,
     ) -> Decision:
         """Decides a call whose request took ``size`` bytes; one that may wait does so until ``left`` is done.
+
+        ``here``: its tool runs on this machine, and its files may be looked at.
 
         Raises:
             Expired: ``expiry`` says that nobody waits for the decision any more.
         """
         if left is None:
-            decision = await self.drive(self.courses.intercept(call, expiry), size=size)
+            decision = await self.drive(self.courses.intercept(call, expiry, here=here), size=size)
         else:
-            decision = await self._in_turn(call, size, left, expiry)
+            decision = await self._in_turn(call, size, left, expiry, here=here)
         self.decided(decision)
         return decision
 
-    async def _in_turn(self, call: Call, size: int, left: asyncio.Future[Any], expiry: Expiry | None) -> Decision:
+    async def _in_turn(
+        self, call: Call, size: int, left: asyncio.Future[Any], expiry: Expiry | None, *, here: bool
+    ) -> Decision:
         """Decides a call that waits its turn, if it must. Raises ``Gone`` and ``Stopping``."""
         if self.leaving:
             raise Stopping("the server is stopping")
@@ -182,7 +192,8 @@ class ServedGate:
         try:
             while decision is None:
                 try:
-                    decision = await self.drive(self.courses.intercept(call, expiry), size=size, waiter=waiter)
+                    course = self.courses.intercept(call, expiry, here=here)
+                    decision = await self.drive(course, size=size, waiter=waiter)
                 except Parked:
                     call = replace(call, wait=await waiter.promoted())
         except Gone:

@@ -18,10 +18,13 @@ from callosum.hosts.adapters import ADAPTERS
 from callosum.merging.kept import bring_back
 from callosum.model import Decision
 from callosum.process import this_process
+from callosum.server.tokens import FILE as TOKENS
+from callosum.server.tokens import Tokens
 from callosum.settings import Settings
 from callosum.testing import ManualClock
 from tests.acceptance.command import at_terminal, run
 from tests.support.hooked import Hooked
+from tests.support.serving import serving
 
 TEXT = "".join(f"line {number}\n" for number in range(20))
 
@@ -89,6 +92,27 @@ def test_two_sessions_that_change_different_lines_are_merged_told_and_undone(gat
     assert file.read_text() == TEXT.replace("line 2\n", "doug's\n")
     bring_back(first, "proposal")
     assert file.read_text() == TEXT.replace("line 15\n", "mira's\n")
+
+
+def test_brief_tells_of_a_merge_until_its_file_is_read(gate: LocalGate, file: Path) -> None:
+    mira, doug = Session(gate, "mira"), Session(gate, "doug")
+    mine, theirs = mira.read(str(file)), doug.read(str(file))
+    doug.write(str(file), theirs.replace("line 2\n", "doug's\n"))
+    with Brain(gate) as brain:
+        mira.write(str(file), mine.replace("line 15\n", "mira's\n"))
+        mira.write(str(file), mine.replace("line 15\n", "mira's\n").replace("line 9\n", "mira again\n"))
+        assert gate.courses.writers is not None
+        ids = [merged.id for merged in gate.courses.writers.merges.heads()]
+        assert len(ids) == 2
+        told = brain.brief("doug", "doug").text
+        assert "mira/mira wrote the file merged with this session's change" in told
+        assert all(f"callosum merges show {id}" in told for id in ids)
+        assert "merged" not in brain.brief("mira", "mira").text
+        assert "overwritten" not in told
+        gate.courses.writers.merges.note_loss(gate.courses.writers.merges.all()[0], "something")
+        assert "Something was overwritten then." in brain.brief("doug", "doug").text
+        doug.read(str(file))
+        assert "merged" not in brain.brief("doug", "doug").text
 
 
 def test_journal_holds_no_line_of_a_merged_file(gate: LocalGate, file: Path) -> None:
@@ -361,6 +385,35 @@ def test_no_agent_undoes_a_merge(tmp_path: Path) -> None:
         asked = gate.intercept(Call("mira", "Bash", {"command": "callosum merges undo 7"}))
         assert asked.verdict is Verdict.BLOCK
         assert gate.intercept(Call("mira", "Bash", {"command": "callosum merges show 7"})).proceed
+
+
+@pytest.mark.parametrize(("where", "merges"), [("socket", True), ("port with tokens", True), ("port", False)])
+def test_server_looks_at_files_for_its_own_user_alone(tmp_path: Path, file: Path, where: str, merges: bool) -> None:
+    state = tmp_path / "served"
+    state.mkdir()
+    token = Tokens(state / TOKENS).add("ann") if where == "port with tokens" else None
+    options = ("--socket", str(tmp_path / "socket")) if where == "socket" else ()
+    process = this_process()
+    host = [process.pid, process.started, process.machine]
+    with serving(state, *options) as server:
+
+        def call(session: str, tool: str, **params: str) -> dict[str, Any]:
+            asked = {"tool": tool, "params": {"path": str(file), **params}, "rewrite": True, "host": host}
+            who = {"instance": "ann", "session": session}
+            found: dict[str, Any] = server.post("/intercept", {**who, **asked}, token=token)
+            if "content" in params:
+                file.write_text(found.get("params", params)["content"])
+            done = {"id": found["id"], "outcome": "done", "result": file.read_text()}
+            server.post("/complete", {**who, **done}, token=token)
+            return found
+
+        theirs, mine = TEXT.replace("line 2\n", "doug's\n"), TEXT.replace("line 15\n", "mira's\n")
+        for session in ("mira", "doug"):
+            call(session, "read_file")
+        call("doug", "write_file", content=theirs)
+        decision = call("mira", "write_file", content=mine)
+        assert decision.get("merged", False) is merges
+        assert ("doug's" in repr(decision)) is merges
 
 
 class Hooks:

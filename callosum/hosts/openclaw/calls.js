@@ -20,10 +20,14 @@ import { LONG, shortened } from "./short.js";
 import { goesOn, tierOf } from "./tiers.js";
 
 const MOST = 5000;
+/** Longest text of a file that is reported, in characters: as much as the gate keeps a copy of. */
+const FILE = 256_000;
 /** What params hold that speak of the caller's home, or of another user's. */
 const HOMES = /~|HOME/;
 /** What only leads to another call, which is judged itself. */
 const WRAPPERS = new Set(["tool_call", "tool_search", "tool_describe", "tool_search_code"]);
+/** The id of a call within another, which holds the other's. */
+const WITHIN = /^tool_search_code:(.+):[^:]*:\d+$/;
 /** How long a turn that is over waits for reports that are still on their way, in milliseconds. */
 const GRACE = 5000;
 /** How often it is looked whether a command in the background still runs, and how long after its end somebody may yet
@@ -50,6 +54,7 @@ export class Calls {
     #known = new Bounded(MOST, (call) => this.#forget(call));
     #background = new Bounded(MOST, (call) => this.#forget(call));
     #watching;
+    #said = new Bounded(MOST, ({ session, text }) => this.#link.tell(session, text));
 
     constructor(link) {
         this.#link = link;
@@ -99,7 +104,7 @@ export class Calls {
             return call.answer;
         }
         call.state = "open";
-        if (decision !== undefined) this.#opened(call, decision, event);
+        if (decision !== undefined) this.#opened(call, decision, event, ctx);
         // Asking was not broken off with the run: the gate may have let the call through by then.
         if (ctx.abortSignal?.aborted || call.givenUp) {
             await this.#report(call, { outcome: "cancelled", result: { note: "given up before it ran" } });
@@ -122,7 +127,7 @@ export class Calls {
             cwd: folderOf(event.params?.workdir, turns.cwdOf(run, ctx.sessionKey)),
             home: HOMES.test(written) ? os.homedir() : undefined,
             pause: true,
-            rewrite: true,
+            rewrite: written.length <= LONG, // one whose texts were cut runs with its own params
             run: run === undefined ? undefined : nameOf(run),
             parent: parent === undefined ? undefined : `${this.#link.settings.instance}/${nameOf(parent)}`,
             origin: turns.originOf(run, ctx.sessionKey),
@@ -165,13 +170,20 @@ export class Calls {
         return runs ? { late } : { deny: heldText(why, words.tool, tier) };
     }
 
-    #opened(call, decision, event) {
+    #opened(call, decision, event, ctx) {
         call.id = decision.id;
+        call.shows = provesFile(event, decision) && this.#link.process !== undefined;
+        if (decision.warning) this.#say(call, resultOf(ctx, event.toolCallId), decision.warning);
         if (decision.params) {
             call.rewritten = JSON.stringify(decision.params);
             call.answer = { params: decision.params };
         }
         if (decision.lease && !isDirect(event)) this.#renew(call, decision.lease);
+    }
+
+    #say({ session, run }, key, warning) {
+        const before = this.#said.get(key);
+        this.#said.set(key, { session, run, text: before ? `${before.text}\n\n${warning}` : warning });
     }
 
     /** Prolongs a lease each time a third of it is over. */
@@ -217,7 +229,7 @@ export class Calls {
     async #cameBack(call, event) {
         // What `process` says of a command that runs is no command of its own.
         const running = call.tool === "process" ? undefined : backgroundOf(event);
-        if (running === undefined) return this.#report(call, outcomeOf(event));
+        if (running === undefined) return this.#report(call, outcomeOf(event, call.shows ? FILE : undefined));
         this.#background.set(running, call);
         const { pid } = event.result.details;
         if (Number.isInteger(pid) && lives(pid)) call.pid = pid; // else it runs elsewhere, or has just ended
@@ -272,9 +284,22 @@ export class Calls {
         }
     }
 
-    /** A turn is over: what of it has no report soon will have none. */
+    /** What the gate says of the calls behind one result, once. */
+    saidOf(toolCallId, ctx) {
+        const key = resultOf(ctx, toolCallId);
+        const said = this.#said.get(key);
+        this.#said.delete(key);
+        return said?.text;
+    }
+
+    /** A turn is over: what of it has no report soon will have none, and what its model did not read comes with the next. */
     over(runId) {
         if (!runId) return;
+        for (const [key, { run, session, text }] of this.#said) {
+            if (run !== runId) continue;
+            this.#said.delete(key);
+            this.#link.tell(session, text);
+        }
         const timer = setTimeout(() => {
             for (const [key, call] of this.#known) {
                 if (call.run !== runId) continue;
@@ -297,7 +322,8 @@ export class Calls {
         if (call.id === undefined) return;
         const body = defined({ ...this.#link.who(call.session), id: call.id, outcome, result });
         try {
-            await this.#link.gate.ask("POST", "/complete", body, { deadline: 10_000 });
+            const { warning } = await this.#link.gate.ask("POST", "/complete", body, { deadline: 10_000 });
+            if (warning) this.#link.tell(call.session, warning);
         } catch (error) {
             if (error instanceof Away) this.#link.owe(body);
             else this.#link.gate.log(`how a call of ${call.tool} ended could not be reported: ${error.message}`);
@@ -316,6 +342,17 @@ function lives(pid) {
     } catch (error) {
         return error.code === "EPERM";
     }
+}
+
+/** Whether a call reads a file, so that its whole result tells the gate what the session has seen of it. */
+function provesFile(event, decision) {
+    return decision.tier === 0 && event.toolName === "read" && typeof event.params?.path === "string";
+}
+
+/** By what the result of a call is known: a call within another has its result in that one's. */
+function resultOf(ctx, toolCallId) {
+    const outer = WITHIN.exec(toolCallId ?? "");
+    return JSON.stringify([ctx.sessionKey ?? "", outer?.[1] ?? toolCallId ?? ""]);
 }
 
 function runOf(event, ctx) {

@@ -14,6 +14,7 @@ plugin.register({
     logger: { warn: say, error: say, info: () => {} },
     on: () => {},
     registerTrustedToolPolicy: (policy) => policies.push(policy),
+    registerAgentToolResultMiddleware: () => {},
     registerGatewayMethod: () => {},
     registerHttpRoute: () => {},
 });

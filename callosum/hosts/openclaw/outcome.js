@@ -8,18 +8,18 @@ const STOPPED = new Set([124, 130, 137, 143]);
 const NOT_RUN = /^(?:Tool call blocked|Plugin approval|.*\b(?:policy evaluation failed|hook failed)\b)/;
 const ABORTED = /^(?:Aborted|AbortError|The operation was aborted|This operation was aborted)/i;
 
-function textOf(result) {
-    if (typeof result === "string") return result.slice(0, MOST);
+function textOf(result, most = MOST) {
+    if (typeof result === "string") return result.slice(0, most);
     const parts = Array.isArray(result?.content) ? result.content : [];
     return parts
         .map((part) => (typeof part?.text === "string" ? part.text : ""))
         .join("\n")
-        .slice(0, MOST);
+        .slice(0, most);
 }
 
 /** What of a result is reported: its text, and how a command ended. */
-function told(result, details) {
-    const found = { text: textOf(result) };
+function told(result, details, most) {
+    const found = { text: textOf(result, most) };
     if (Number.isInteger(details.exitCode)) found.exitCode = details.exitCode;
     return found;
 }
@@ -46,8 +46,12 @@ export function endedOf(details) {
     return status === "completed" ? { outcome: "done" } : undefined;
 }
 
-/** `{outcome, result}` as they are reported; `outcome` is absent where the gate is to judge by the error's words. */
-export function outcomeOf({ error, result }) {
+/**
+ * `{outcome, result}` as they are reported; `outcome` is absent where the gate is to judge by the error's words.
+ *
+ * `most`: how many characters of the text of a call that is done.
+ */
+export function outcomeOf({ error, result }, most = MOST) {
     const details = typeof result?.details === "object" && result.details !== null ? result.details : {};
     if (details.status === "blocked")
         return { outcome: "cancelled", result: { error: `did not run: ${details.reason ?? error}` } };
@@ -75,5 +79,5 @@ export function outcomeOf({ error, result }) {
             },
         };
     }
-    return { outcome: "done", result: told(result, details) };
+    return { outcome: "done", result: told(result, details, most) };
 }

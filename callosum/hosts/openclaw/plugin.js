@@ -74,6 +74,16 @@ export function wire(api) {
         heard("after_tool_call", (event, ctx) => calls.after(event, ctx)),
     );
 
+    /** What the gate says of a call that ran is read with its result. */
+    const withWarning = ({ toolCallId, result }, ctx) => {
+        const said = calls.saidOf(toolCallId, ctx ?? {});
+        if (said === undefined || !Array.isArray(result?.content)) return undefined;
+        return { result: { ...result, content: [...result.content, { type: "text", text: said }] } };
+    };
+    attempt("a change of tool results", () =>
+        api.registerAgentToolResultMiddleware(withWarning, { runtimes: ["openclaw"] }),
+    ); // else it comes with the next turn
+
     // --- turns -----------------------------------------------------------------------------------
     const begun = (event, ctx) => {
         const first = turns.seen(ctx);

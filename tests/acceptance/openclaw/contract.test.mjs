@@ -1,7 +1,10 @@
 // The plugin against a real gate, with what OpenClaw was seen to say.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import fs from "node:fs";
 import http from "node:http";
+import os from "node:os";
+import path from "node:path";
 import { test } from "node:test";
 
 import { ask, callOf, copyOfPlugin, DONE, Host, journal, logged, STATE, story, until } from "./host.mjs";
@@ -104,6 +107,51 @@ test("an older OpenClaw without trusted policies is gated by the hook", async ()
     assert.equal(old.policies.length, 0);
     const { event, ctx } = callOf("message", send("held-1", "The invoice is on its way to you."));
     assert.match(await old.before(event, ctx), /^\[Callosum\] .*doug/);
+});
+
+// --- files ---------------------------------------------------------------------------------------
+
+const LINES = Array.from({ length: 200 }, (_, number) => `line ${number} of a text that is not short\n`).join("");
+
+/** Two sessions read a file, the one writes it, and then the other; what the other's model reads. */
+async function both(host, name, wrap = (call) => call) {
+    const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), "callosum-")), name);
+    fs.writeFileSync(file, LINES);
+    const mine = LINES.replace("line 190 ", "mine 190 ");
+    const theirs = LINES.replace("line 3 ", "theirs 3 ");
+    const of = (session, tool, params) => callOf(tool, { path: file, ...params }, { session, run: `run-${session}` });
+    const write = ({ content }) => fs.writeFileSync(file, content) ?? "written";
+    for (const session of [`one-${name}`, `two-${name}`])
+        assert.deepEqual(await host.run(of(session, "read"), () => LINES), [LINES]);
+    assert.deepEqual(await host.run(of(`two-${name}`, "write", { content: theirs }), write), ["written"]);
+    const said = await host.run(wrap(of(`one-${name}`, "write", { content: mine })), write);
+    assert.equal(fs.readFileSync(file, "utf8"), theirs.replace("line 190 ", "mine 190 "));
+    return said;
+}
+
+test("a write over another's change runs merged, and the model reads so with its result", async () => {
+    const [written, said, ...more] = await both(host, "plan.md");
+    assert.equal(written, "written");
+    assert.match(said, /^\[Callosum\] What mira\/two-plan.md changed there meanwhile was merged/);
+    assert.match(said, /^\| \+theirs 3 /m);
+    assert.deepEqual(more, []);
+});
+
+test("a call within another has its sentence in the other's result", async () => {
+    const within = ({ event, ctx }) => {
+        const id = `tool_search_code:${event.toolCallId}:write:1`;
+        return { event: { ...event, toolCallId: id }, ctx: { ...ctx, toolCallId: id } };
+    };
+    assert.match((await both(host, "within.md", within))[1], /was merged/);
+});
+
+test("an OpenClaw whose results cannot be changed tells of the merge before the next turn", async () => {
+    const old = new Host({}, { broken: ["registerAgentToolResultMiddleware"] });
+    assert.deepEqual(await both(old, "later.md"), ["written"]);
+    const ctx = { runId: "run-one-later.md", sessionKey: "one-later.md" };
+    await old.call("agent_end", {}, ctx);
+    const told = await old.call("before_prompt_build", { prompt: "Go on." }, { ...ctx, runId: "run-next" });
+    assert.match(told.prependContext, /^\[Callosum\] What mira\/two-later.md changed there/);
 });
 
 test("params that are changed after the policy has judged them are judged again", async () => {

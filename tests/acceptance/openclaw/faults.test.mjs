@@ -324,6 +324,7 @@ test("whatever of the host's interface throws, register does not, and what is no
     for (const broken of [
         ["on"],
         ["registerTrustedToolPolicy"],
+        ["registerAgentToolResultMiddleware"],
         ["registerGatewayMethod"],
         ["registerHttpRoute"],
         ["on", "registerTrustedToolPolicy"],

@@ -1,4 +1,5 @@
 // What OpenClaw is to its plugin: hooks are registered and called as it calls them. The payloads are recorded ones.
+import assert from "node:assert/strict";
 import fs from "node:fs";
 import http from "node:http";
 import os from "node:os";
@@ -24,6 +25,7 @@ export function copyOfPlugin() {
 export class Host {
     hooks = new Map();
     policies = [];
+    changes = [];
     methods = new Map();
     routes = [];
     said = [];
@@ -41,6 +43,9 @@ export class Host {
             logger: { warn: (text) => this.said.push(text), error: (text) => this.said.push(text), info: () => {} },
             on: guard("on", (name, handler) => this.hooks.set(name, [...(this.hooks.get(name) ?? []), handler])),
             registerTrustedToolPolicy: guard("registerTrustedToolPolicy", (policy) => this.policies.push(policy)),
+            registerAgentToolResultMiddleware: guard("registerAgentToolResultMiddleware", (change) =>
+                this.changes.push(change),
+            ),
             registerGatewayMethod: guard("registerGatewayMethod", (name, handler) => this.methods.set(name, handler)),
             registerHttpRoute: guard("registerHttpRoute", (route) => this.routes.push(route)),
         };
@@ -72,6 +77,29 @@ export class Host {
 
     after(event, ctx) {
         return this.call("after_tool_call", event, ctx);
+    }
+
+    /** What the model reads of a result, as lines. */
+    async shown({ toolName, toolCallId }, ctx, result) {
+        let found = result;
+        for (const change of this.changes) {
+            const told = { toolName, toolCallId, result: found };
+            found = (await change(told, { ...ctx, runtime: "openclaw" }))?.result ?? found;
+        }
+        return found.content.map((part) => part.text);
+    }
+
+    /** A call that runs, `work` with its params; what the model reads of it. */
+    async run({ event, ctx }, work) {
+        const ruled = await this.call("policy", event, ctx);
+        if (ruled?.allow === false) return [ruled.reason];
+        const params = ruled?.params ?? event.params;
+        const hooked = await this.call("before_tool_call", { ...event, params }, ctx);
+        assert.deepEqual(hooked?.params ?? params, params);
+        const result = { content: [{ type: "text", text: work(params) }], details: {} };
+        const lines = await this.shown(event, ctx, result);
+        await this.after({ ...event, params, result }, ctx);
+        return lines;
     }
 }
 
