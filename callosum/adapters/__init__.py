@@ -3,6 +3,7 @@
 ===================== =================================== ==========================================================
 framework             module                              what a program writes
 ===================== =================================== ==========================================================
+Google ADK            ``callosum.adapters.google_adk``    ``App(..., plugins=[CallosumPlugin(gate)])``
 LangChain, LangGraph  ``callosum.adapters.langchain``     ``create_agent(..., middleware=[CallosumMiddleware(gate)])``
 OpenAI Agents SDK     ``callosum.adapters.openai_agents`` ``gate_agent(agent, gate)``, ``install(gate)``
 Strands Agents        ``callosum.adapters.strands``       ``Agent(..., interventions=[CallosumIntervention(gate)])``

@@ -81,10 +81,10 @@ class _Acting:
     A framework may end a call in another context than where it began, so a call that is over is marked, not taken away.
     """
 
-    __slots__ = ("around", "instance", "over", "session")
+    __slots__ = ("around", "instance", "over", "run", "session")
 
-    def __init__(self, instance: str, session: str, around: _Acting | None) -> None:
-        self.instance, self.session, self.around = instance, session, around
+    def __init__(self, call: Call, around: _Acting | None) -> None:
+        self.instance, self.session, self.run, self.around = call.instance, call.session or "", call.run, around
         self.over = False
 
 
@@ -223,7 +223,7 @@ class Adapter:
         around = _around()
         own = self._session() if callable(self._session) else self._session
         session = own or seen.thread or (around.session if around is not None else own_session())
-        nested = around is not None and (around.instance, around.session) != (self._instance, session)
+        within = around is not None and (around.instance, around.session) == (self._instance, session)
         return Call(
             self._instance,
             seen.tool,
@@ -237,8 +237,8 @@ class Adapter:
             description=seen.description,
             schema=seen.schema,
             annotations=seen.annotations,
-            run=seen.run,
-            parent=f"{around.instance}/{around.session}" if around is not None and nested else None,
+            run=around.run if around is not None and within else seen.run,
+            parent=f"{around.instance}/{around.session}" if around is not None and not within else None,
             rewrite=True,
         )
 
@@ -341,7 +341,7 @@ class Running(Generic[R]):
     def __init__(self, adapter: Adapter, attempt: Attempt[R], running: guard, call: Call) -> None:
         self._adapter, self._attempt, self._guard = adapter, attempt, running
         self.params = running.decision.params if running.decision is not None else None
-        self._acting = _Acting(call.instance, call.session or "", _around())
+        self._acting = _Acting(call, _around())
         _acting.set(self._acting)
 
     def finished(self, result: R) -> R:
