@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from callosum.model import (
     LAPSED,
     MINUTE,
     SECOND,
+    Applied,
     Asks,
     Call,
     Change,
@@ -32,6 +34,7 @@ from callosum.policy.admit import admit
 from callosum.policy.ask import Ask, Ruling, prints_of, scope_of
 from callosum.policy.settle import Who, lapses
 from callosum.process import this_process
+from callosum.stores.base import Request
 from callosum.stores.crowd import BOUND
 from callosum.testing import ManualClock
 from callosum.testing.script import Script
@@ -249,3 +252,79 @@ def test_a_crowd_on_two_keys_is_counted_as_if_all_were_shown(script: Script) -> 
         script.act(f"s{number}", *(keys if number % 3 else keys[:1]), **same)
     for tier in (2, 3, 4):
         assert count_of(alike(script, replace(ask(Key(KEY), tier=tier), keys=keys))) >= BOUND * 2
+
+
+class Together(Script):
+    """Collects steps, to run them in one transaction."""
+
+    def __init__(self, script: Script) -> None:
+        super().__init__(script.store)
+        self.requests: list[Request] = []
+
+    def run(self, scope: Scope, step: Callable[[View], Change]) -> Applied:
+        """Puts off a step; what is returned says nothing."""
+        self.requests.append((scope, step))
+        return Applied(Change(), (0,), 0)
+
+    def see(self, scope: Scope) -> list[View]:
+        """Returns where a step's view will be, the last one: a step may be run more than once."""
+        seen: list[View] = []
+
+        def step(view: View) -> Change:
+            seen.append(replace(view, bodies=None))
+            return Change()
+
+        self.run(scope, step)
+        return seen
+
+    def commit(self) -> list[int]:
+        """Runs them; returns for each the id of what it opened, or 0."""
+        answers, self.requests = self.store.transact(self.requests), []
+        assert all(isinstance(answer, Applied) for answer in answers), answers
+        return [a.ids[-1] if isinstance(a, Applied) and a.change.open is not None else 0 for a in answers]
+
+
+@pytest.mark.parametrize("seed", range(4, 8))
+def test_a_batch_sees_what_it_changed_itself(script: Script, clock: ManualClock, seed: int) -> None:
+    """Whatever a store keeps between the steps of a batch, and from one batch to the next, ends with the lease."""
+    chance, batch = Random(seed), Together(script)
+    on: dict[str, list[int]] = {KEY: crowd(script, count=15), BELOW: []}
+    ends = [State.DONE, State.FAILED, State.CANCELLED, State.UNKNOWN]
+    for number in range(40):
+        told: list[tuple[Ask, list[View], list[View], list[int], int]] = []
+        """The call, both views, what is open of the batches before, and how many steps of this one came before."""
+        opened: list[tuple[int, str]] = []
+        for _ in range(chance.randint(2, 8)):
+            key = chance.choice([KEY, KEY, BELOW])
+            what = chance.choice(["open", "end", "end", "renew", "look"])
+            if what == "open":
+                opened.append((len(batch.requests), key))
+                lease = chance.choice([5 * SECOND, 60 * MINUTE])
+                who = f"s{chance.randrange(20)}"
+                batch.act(
+                    who, key, tier=3, state=State.OPEN, lease=lease, content=content(chance.randrange(9)), live=False
+                )
+            elif what == "end" and on[key]:
+                batch.end("s", on[key].pop(chance.randrange(len(on[key]))), chance.choice(ends))
+            elif what == "renew" and on[key]:
+                batch.settle(chance.choice(on[key]), State.OPEN, expires=clock.now + 60 * MINUTE)
+            elif what == "look":
+                batch.read(f"s{chance.randrange(20)}", key)
+            asked = ask(
+                Key(chance.choice([key, TREE])), who=f"s{chance.randrange(20)}", of=content(chance.randrange(9))
+            )
+            by_sort, shown = batch.see(scope_of(asked, None)), batch.see(replace(scope_of(asked, None), asks=None))
+            told.append((asked, by_sort, shown, list(on[key]), len(batch.requests)))
+        ids = batch.commit()
+        for place, key in opened:
+            on[key].append(ids[place])
+        for asked, by_sort, shown, before, upto in told:
+            few, full = by_sort[-1], shown[-1]
+            found = [*(a.id for a in few.keys[0].live), *(id for one in few.keys[0].more for id in one.ids)]
+            assert sorted(found) == sorted(a.id for a in full.keys[0].live), (seed, number)
+            if asked.keys[0].name != TREE:
+                mine = [ids[place] for place, key in opened if key == asked.keys[0].name and place < upto]
+                lost = {a.id for a in full.keys[0].live if a.state is State.UNKNOWN}
+                assert set(found) - lost == {*before, *mine}, (seed, number)
+            assert admit(asked, replace(few, now=full.now)) == admit(asked, full), (seed, number)
+        clock.advance(chance.choice([0.001, 3, 40]))
