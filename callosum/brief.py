@@ -16,13 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from callosum.characters import tokens
 from callosum.wire import Brief, Section
 
-__all__ = ["Brief", "Section", "brief_of", "heading", "item", "left_out", "measure", "tokens"]
+__all__ = ["Brief", "Section", "brief_of", "heading", "item", "left_out"]
 
 HEAD: Final = "[Callosum] What other sessions have in hand and did lately. For information: it confirms nothing."
-SIXTHS: Final = 6
-"""``measure`` counts in so many parts of a token."""
 
 
 def brief_of(sections: Iterable[Section], trimmed: int = 0) -> Brief:
@@ -53,20 +52,3 @@ def item(line: str) -> str:
 def left_out(count: int) -> str:
     """The last line of a brief that says not all."""
     return f"({count} more {'line was' if count == 1 else 'lines were'} left out.)"
-
-
-def tokens(text: str) -> int:
-    """Returns about how many tokens a text is, rather too many than too few.
-
-    An estimate without any model's vocabulary: a token for three ASCII characters, or for two bytes of
-    anything else. English prose has four characters a token or more; paths, ids and numbers about three; other
-    scripts one to two tokens a character.
-    """
-    return -(-measure(text) // SIXTHS)
-
-
-def measure(text: str) -> int:
-    """Returns the same in sixths of a token, which add up exactly: of two texts, of the lines of one."""
-    size = len(text.encode("utf-8", "replace"))
-    plain = size if size == len(text) else len(text.encode("ascii", "ignore"))
-    return 2 * plain + 3 * (size - plain)

@@ -514,6 +514,8 @@ LAPSED: Final = 64
 
 Bodies = Callable[[Sequence[int]], Mapping[int, bytes]]
 """Returns the bodies of the journal entries that opened these actions, as ``Store.bodies`` does."""
+Lately = Callable[[str], Sequence["Action"]]
+"""Returns the newest calls of a session, newest first and without content, as far as the journal's last entries go."""
 MAX_KEPT: Final = 65_536
 """Longest body of a journal entry that is read for a summary, in characters."""
 
@@ -527,7 +529,8 @@ class View(Struct, frozen=True, gc=False):
     this one descends. ``superseded``: the actions that ``found`` repeats. ``wanted``: sessions that
     wait for something this session holds, or for something that one of those sessions holds, and so on.
     ``observe_until``: until when the whole gate only observes, 0 if it does not. ``bodies`` returns what the journal
-    keeps of the view's actions, by id as JSON, which never changes; those that are not there are left out.
+    keeps of the view's actions, by id as JSON, which never changes; those that are not there are left out. ``lately``
+    returns what a session did last, on whichever keys.
     """
 
     now: int
@@ -540,6 +543,7 @@ class View(Struct, frozen=True, gc=False):
     superseded: tuple[Action, ...] = ()
     observe_until: int = 0
     bodies: Bodies | None = None
+    lately: Lately | None = None
 
 
 class Conflict(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
@@ -828,11 +832,19 @@ class RecentAction(Struct, frozen=True, gc=False, rename="camel", omit_defaults=
     summary: str = ""
 
 
+class Farewell(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    """A session that ended, with its last answer as a ``summary`` of what it did. ``at`` is in Unix seconds."""
+
+    instance: str
+    at: float
+    summary: str
+
+
 class Status(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """The answer to ``status``: live leases, and what was done lately, newest first.
 
     ``unknown``, ``waiting`` and ``asked`` are the other live actions. ``observing_until`` is in Unix
-    seconds, where the gate only observes for a while.
+    seconds, where the gate only observes for a while. ``farewells`` are of the sessions that ended last.
     """
 
     locks: tuple[Holding, ...]
@@ -841,3 +853,4 @@ class Status(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     waiting: tuple[Holding, ...] = ()
     asked: tuple[Holding, ...] = ()
     observing_until: float | None = None
+    farewells: tuple[Farewell, ...] = ()

@@ -25,6 +25,7 @@ def status(
     from callosum.cli import show
     from callosum.cli.text import clean
     from callosum.cli.times import clock, since
+    from callosum.model import MAX_SUMMARY
 
     settings = settings_of(state, namespace, config)
     with open_gate(settings) as gate:
@@ -66,6 +67,12 @@ def status(
         show.put(show.table("Lately", ("<ago", "session", "tool", ">tier", "<state", "key", "what"), recent))
     else:
         show.line("No action yet" + (" on this key." if key else "."))
+    ended = [
+        (show.cell(since(one.at)), show.cell(one.instance, limit=40), show.cell(one.summary, limit=MAX_SUMMARY))
+        for one in found.farewells
+    ]
+    if ended:
+        show.put(show.table("Sessions that ended", ("<ago", "session", "what it said it did"), ended))
 
 
 def leases(

@@ -13,10 +13,13 @@ from callosum import wire
 from callosum.errors import ConfigError
 from callosum.gate.check import check_name, key_of
 from callosum.model import (
+    MAX_SUMMARY,
     SECOND,
     Action,
     Commitment,
     Conflict,
+    Entry,
+    Farewell,
     Holding,
     Mode,
     RecentAction,
@@ -28,12 +31,14 @@ from callosum.policy.commitments import found_on
 from callosum.policy.evidence import lost
 from callosum.policy.sentence import decided_by
 from callosum.policy.settle import visible
-from callosum.policy.summary import NOTHING_KEPT, Kept, kept_in, kept_of, summary_of
+from callosum.policy.summary import NOTHING_KEPT, Kept, kept_in, kept_of, shown, summary_of
 from callosum.redact import SecretDigests
 from callosum.stores.base import Store
 
 _SUMMARISED: Final = 100
 """How many live actions are shown with what they do, the newest."""
+_ENDED: Final = 5
+"""Most sessions that ended whose last answer is shown."""
 _CONFLICTS: Final = tuple[Conflict, ...]
 
 
@@ -48,7 +53,7 @@ def approvals_of(
     if session is not None:
         check_name(session, "session")
         session = secrets.name(session) if secrets is not None else session
-    asked = sorted(status_of(store, asked_for.namespace, None).asked, key=_by_id)
+    asked = sorted(status_of(store, asked_for.namespace, None, ended=0).asked, key=_by_id)
     return wire.Approvals(tuple(_approval(store, one) for one in asked if session in (None, one.instance)))
 
 
@@ -145,8 +150,11 @@ def _position(cursor: str) -> int:
     return int(cursor[1:])
 
 
-def status_of(store: Store, namespace: str, key: str | None) -> Status:
-    """What the store shows of live leases and recent actions, of one key or of all."""
+def status_of(store: Store, namespace: str, key: str | None, *, ended: int = _ENDED) -> Status:
+    """What the store shows of live leases and recent actions, of one key or of all.
+
+    ``ended``: how many sessions that ended are shown with their last answers; none where a key is asked for.
+    """
     states = (State.OPEN, State.QUEUED, State.ASKED, State.UNKNOWN)
     actions = store.live(namespace, states, key)
     recent = store.recent(namespace, key)
@@ -170,7 +178,12 @@ def status_of(store: Store, namespace: str, key: str | None) -> Status:
         waiting=tuple(h for h in live if h.state is State.QUEUED and h.expires > now),
         asked=tuple(h for h in live if h.state is State.ASKED and h.expires > now and not h.approved),
         observing_until=until if until > now else None,
+        farewells=tuple(map(_farewell, store.farewells(namespace, ended))) if ended and key is None else (),
     )
+
+
+def _farewell(entry: Entry) -> Farewell:
+    return Farewell(entry.session, entry.seq / SECOND, shown(entry.body["summary"], MAX_SUMMARY - 2))
 
 
 def _first(names: Iterable[str]) -> str | None:

@@ -168,6 +168,11 @@ def _note(entry: Entry) -> str:
     return note[:1000] if isinstance(note, str) else ""
 
 
+def farewell(entry: Entry) -> str:
+    """Return what a session said last, if its host tells that it ended; else ``""``."""
+    return _text(entry.body, "summary") if entry.event is Event.HOST else ""
+
+
 def _bare(summary: str) -> str:
     """A summary that is one quoted text, without its quotes: on a page it stands in a code span."""
     return summary[1:-1] if summary[:1] == summary[-1:] == '"' and summary.count('"') == 2 else summary

@@ -10,8 +10,8 @@ from msgspec import Struct, field
 
 from callosum.characters import escaped
 from callosum.journal import ENDS, shown_keys
-from callosum.model import SECOND, Entry, Event, Outcome, Verdict
-from callosum.pages.acts import Act, begun, ended, follow, lines, name, without_spellings
+from callosum.model import MAX_SUMMARY, SECOND, Entry, Event, Outcome, Verdict
+from callosum.pages.acts import Act, begun, ended, farewell, follow, lines, name, without_spellings
 from callosum.pages.calendar import ONE_DAY, clock, start_of
 from callosum.pages.counts import Counts
 from callosum.pages.markdown import code, many, times
@@ -48,6 +48,9 @@ class Presence(Struct):
     wrote: dict[str, None] = field(default_factory=dict)
     wrote_more: bool = False
     acts: int = 0
+    ended: int = 0
+    said: str = ""
+    """When it ended, and its last answer."""
     head: list[Act] = field(default_factory=list)
     tail: deque[Act] = field(default_factory=deque)
 
@@ -95,6 +98,10 @@ class Day:
             presence = self._presence(entry)
             if presence is not None:
                 presence.waits += 1
+        elif event is Event.HOST and (said := farewell(entry)):
+            presence = self._presence(entry)
+            if presence is not None:
+                presence.ended, presence.said = entry.seq, said
         elif event is Event.OBSERVE and len(self._observed) < _OBSERVED_SHOWN:
             self._observed.append(_observed(entry))
 
@@ -188,6 +195,8 @@ class Day:
         for presence in sorted(self._detailed.values(), key=_by_start):
             page += ["", f"## {name(presence.session, presence.namespace)}", "", f"{_figures(presence)}.", ""]
             page += _acts(presence)
+            if presence.said:
+                page.append(f"- {clock(presence.ended)} ended, and said: {code(presence.said, MAX_SUMMARY)}")
         page += self._others()
         return "\n".join(page) + "\n"
 
@@ -196,7 +205,9 @@ class Day:
         if not others:
             return []
         lines = ["", "## Other sessions" if self._detailed else "## Sessions", ""]
-        lines += [f"- {name(one.session, one.namespace)}: {_figures(one)}" for one in others[:OTHERS]]
+        for one in others[:OTHERS]:
+            said = f", ended, and said: {code(one.said, MAX_SUMMARY)}" if one.said else ""
+            lines.append(f"- {name(one.session, one.namespace)}: {_figures(one)}{said}")
         left = len(others) - OTHERS
         if left > 0 or self._unlisted:
             calls = sum(one.calls for one in others[OTHERS:]) + self._unlisted

@@ -10,8 +10,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from callosum.journal import shown_keys
-from callosum.model import Entry, Event, Mode, Tier, Verdict
-from callosum.pages.acts import begun, name, without_spellings
+from callosum.model import MAX_SUMMARY, Entry, Event, Mode, Tier, Verdict
+from callosum.pages.acts import begun, farewell, name, without_spellings
 from callosum.pages.calendar import ONE_DAY, day_of, start_of, week_of
 from callosum.pages.counts import Counts, Top, cut
 from callosum.pages.markdown import code, many, times
@@ -32,6 +32,8 @@ class _Work(Struct):
     acts: int = 0
     tool: str = ""
     what: str = ""
+    said: str = ""
+    """The session's last answer, where it ended with this."""
 
 
 class Week:
@@ -53,6 +55,8 @@ class Week:
         self._pending = Pending()
         self._work: dict[tuple[str, str, str], _Work] = {}
         """By session, namespace and purpose."""
+        self._newest: dict[tuple[str, str], _Work] = {}
+        """By session and namespace."""
 
     @property
     def name(self) -> str:
@@ -73,9 +77,11 @@ class Week:
             day = day_of(entry.seq)
             self.told.add(day)
             self._day_ends = start_of(day + ONE_DAY)
+        session = (entry.session, entry.namespace)
+        if (said := farewell(entry)) and session in self._newest:
+            self._newest[session].said = said
         if entry.event not in (Event.INTERCEPT, Event.LATE):
             return
-        session = (entry.session, entry.namespace)
         self._sessions.add(session)
         self._tools.add(entry.tool)
         verdict = entry.verdict or Verdict.ALLOW
@@ -101,6 +107,7 @@ class Week:
             if len(self._work) >= _PURPOSES:
                 return
             work = self._work[place] = _Work(act.at)
+        self._newest[act.session, act.namespace] = work
         work.acts += 1
         work.tool, work.what = act.tool, act.what
 
@@ -143,9 +150,11 @@ class Week:
         found = []
         for (session, namespace, purpose), work in sorted(busiest, key=lambda item: item[1].first):
             asked = f", asked {code(purpose, 120)}" if purpose else ""
-            last = f"{code(work.tool)}{f' {code(work.what, 160)}' if work.what else ''}"
+            last = f"last {code(work.tool)}{f' {code(work.what, 160)}' if work.what else ''}"
+            if work.said:
+                last = f"and said at its end: {code(work.said, MAX_SUMMARY)}"
             found.append(
-                f"- {day_of(work.first):%a} {name(session, namespace)}{asked}: {many(work.acts, 'act')}, last {last}"
+                f"- {day_of(work.first):%a} {name(session, namespace)}{asked}: {many(work.acts, 'act')}, {last}"
             )
         return cut(found, _SHOWN, "purpose", total=len(self._work))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from callosum.model import (
+    MINUTE,
     NO_KEY,
     SECOND,
     Action,
@@ -18,19 +20,24 @@ from callosum.model import (
     Event,
     Kind,
     Lease,
+    Mode,
     State,
     Verdict,
     View,
     Worktree,
+    overlap,
 )
 from callosum.policy.ask import Ask, Case
-from callosum.policy.evidence import Evidence, lost, unreported
-from callosum.policy.sentence import decided_by, decides_by, details_of, sentence
+from callosum.policy.evidence import Evidence, lost, moment, unreported
+from callosum.policy.sentence import Beside, decided_by, decides_by, details_of, sentence
 from callosum.policy.summary import hunk_of, kept_in, said_in
 from callosum.redact import summarise
 
 _ALLOW: Final = Verdict.ALLOW
+_HAPPENED: Final = (State.OPEN, State.DONE, State.UNKNOWN)
 _KNOWN: Final = ("description", "schema", "annotations")
+NEAR_IN_TIME: Final = 10 * MINUTE
+"""Actions of one session that are further apart than this, in microseconds, are not told together."""
 MAX_CWD: Final = 1024
 """A longer working directory is not journalled."""
 
@@ -127,9 +134,67 @@ def told_of(
     ids = {item.action.id for item in items if not item.action.lock}
     bodies = view.bodies(sorted(ids)) if ids and view.bodies is not None else {}
     conflicts = tuple([_conflict(item, view.now, ask, bodies.get(item.action.id, b"")) for item in items])
+    purpose = kept_in(bodies.get(items[0].action.id, b"{}")).purpose
+    beside = _beside(view, items, ask, purpose)
     changed = [item.action for item in items if lines and item.kind is Kind.STALE and item.action.id in bodies]
     hunks = ((action.session, hunk_of(kept_in(bodies[action.id]))) for action in changed)
-    return conflicts, details_of(conflicts, next((hunk for hunk in hunks if hunk[1]), None))
+    return conflicts, details_of(conflicts, next((hunk for hunk in hunks if hunk[1]), None), beside)
+
+
+def _beside(view: View, items: tuple[Evidence, ...], ask: Ask, purpose: str) -> list[Beside]:
+    """Return what the session of the gravest evidence did beside it, where that helps to judge the call.
+
+    It helps if it was done within ``NEAR_IN_TIME`` of it and is about the same thing: first what is on one of the
+    call's keys, then what is next to one of them (a file of the same folder), then what serves the same ``purpose``.
+    """
+    gravest, now = items[0].action, view.now
+    if view.lately is None or view.bodies is None or items[0].own or now - moment(gravest, now) > NEAR_IN_TIME:
+        return []
+    told = {item.action.id for item in items}
+    acts = {
+        action.id: action
+        for action in view.lately(gravest.session)
+        if action.id not in told
+        and action.state in _HAPPENED
+        and not action.lock
+        and abs(action.started - gravest.started) <= NEAR_IN_TIME
+    }
+    mine = _changed_by(ask)
+    found: list[tuple[int, int, Beside]] = []
+    for id, body in view.bodies(sorted(acts)).items() if acts else ():
+        action = acts[id]
+        keys = _changed_by(action)
+        key = next(iter(keys), "")
+        summary, asked = said_in(body, key)
+        rank = _nearness(mine, keys)
+        if keys and summary and (rank < _ELSEWHERE or (asked and asked == purpose)):
+            beside = Beside(action.tool, key if rank else "", (now - action.started) / SECOND, summary)
+            found.append((rank, -id, beside))
+    return [beside for *_, beside in sorted(found)]
+
+
+_ELSEWHERE: Final = 2
+
+
+def _nearness(keys: Sequence[str], others: Sequence[str]) -> int:
+    """Return 0 for keys that meet others, 1 for keys that are next to others, else ``_ELSEWHERE``."""
+    if any(overlap(one, other) for one in keys for other in others):
+        return 0
+    places = {place for key in keys if (place := _place(key))}
+    return 1 if any(_place(other) in places for other in others) else _ELSEWHERE
+
+
+def _changed_by(of: Ask | Action) -> list[str]:
+    return [key.name for key in of.keys if key.mode is not Mode.READ and not key.name.startswith(NO_KEY)]
+
+
+def _place(key: str) -> str:
+    """Return what a key is in: the folder of a file, the chat of a thread; ``""`` if its name does not tell."""
+    name = key.partition("|")[0]
+    if name.startswith("file:"):
+        folder = name.rstrip("/").rpartition("/")[0]
+        return folder if folder != "file:" else ""
+    return name.rpartition(":")[0] if name.count(":") > 1 else ""
 
 
 def _conflict(item: Evidence, now: int, ask: Ask, body: bytes) -> Conflict:

@@ -10,9 +10,9 @@ import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
-from callosum.characters import escaped
+from callosum.characters import SIXTHS, escaped, measure, tokens
 from callosum.model import MAX_PURPOSE, Conflict, Kind, State, Verdict
 from callosum.policy.summary import shown
 from callosum.redact import quote
@@ -23,6 +23,12 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9._:-]+(?:/[A-Za-z0-9._:-]+)?")
 _LONGEST: Final = 40
 """Longest name that stands in a sentence without quotes, in characters."""
 _SHOWN: Final = 2
+PARAGRAPH: Final = 400
+"""Most tokens of the paragraph, without a note of the gate's own."""
+_CLAUSES: Final = 320
+"""Tokens of the clauses about conflicts, above which only the gravest is told, in fewer words."""
+DETAILS: Final = 600
+"""Most tokens of what follows the paragraph."""
 _NTH: Final = ("first", "second", "third", "fourth")
 """Attempts to replace a changed file unread; the last of them goes through."""
 
@@ -73,8 +79,9 @@ _DID: Final = {
     Kind.HELD: "{who} began {ago} ({tool})",
     Kind.UNKNOWN: "{who} tried",
 }
-_HUNK: Final = 1_200
-"""Most characters of a hunk."""
+RELATED: Final = 3
+"""Most other actions of the session in the way that are told."""
+_CUT_HERE: Final = "\n| …"
 _ADVICE_RUNNING: Final = {
     Kind.RECENT: "Wait until it is done, then check what was done.",
     Kind.STALE: "Wait until it is done, then read it again.",
@@ -108,9 +115,9 @@ def since(seconds: float) -> str:
     return "just now" if seconds < 1 else f"{ago(seconds)} ago"
 
 
-def name(text: str) -> str:
+def name(text: str, share: int = 1) -> str:
     """Return a session's or tool's name as it is if it is plain, otherwise quoted and shortened."""
-    return text if len(text) <= _LONGEST and _PLAIN.fullmatch(text) else quote(text)
+    return text if len(text) <= _LONGEST and _PLAIN.fullmatch(text) else quote(text, 80 // share)
 
 
 _TAKEN: Final = {
@@ -162,8 +169,8 @@ def decides_by(tool: str, side: str, key: str) -> str:
     return verb and (f"{verb}es" if verb.endswith(("s", "x", "ch", "sh")) else f"{verb}s")
 
 
-def describe(conflict: Conflict) -> str:
-    """One conflict as a clause without a full stop."""
+def describe(conflict: Conflict, share: int = 1) -> str:
+    """One conflict as a clause without a full stop; names and keys take one ``share``-th of their usual room."""
     form = _WHAT[conflict.kind]
     if conflict.running:
         form = _RUNNING.get(conflict.kind, form)
@@ -176,21 +183,21 @@ def describe(conflict: Conflict) -> str:
         form = _OPPOSED_NOW if conflict.running else _OPPOSED_PERHAPS if lost else _OPPOSED
         if conflict.decides == "books" and conflict.decided in ("books", "booked"):
             form += " for something else"
-    who = "this session" if conflict.own else name(conflict.instance)
-    key = quote(escaped(conflict.key), 160) if conflict.key else "the same content"
+    who = "this session" if conflict.own else name(conflict.instance, share)
+    key = quote(escaped(conflict.key), 160 // share) if conflict.key else "the same content"
     return form.format(
         who=who,
         key=key,
         ago=since(conflict.age),
-        tool=name(conflict.tool),
+        tool=name(conflict.tool, share),
         decided=conflict.decided,
         decides=conflict.decides,
-        what=f", {quote(conflict.what, 120)}" if conflict.what else "",
+        what=f", {quote(conflict.what, 120 // share)}" if conflict.what else "",
     )
 
 
-def did(conflict: Conflict) -> str:
-    """Return what the other session did and why, as a sentence; ``""`` where the conflict does not tell."""
+def did(conflict: Conflict, *, why: bool = True) -> str:
+    """Return what the other session did and ``why``, as a sentence; ``""`` where the conflict does not tell."""
     began = conflict.kind is Kind.HELD and conflict.state is not State.QUEUED
     if not (conflict.summary or conflict.purpose or began):
         return ""
@@ -199,7 +206,7 @@ def did(conflict: Conflict) -> str:
         form = "{who} wants"
     who = "This session" if conflict.own else name(conflict.instance)
     told = form.format(who=who, ago=since(conflict.age), tool=name(conflict.tool))
-    asked = f" (asked: {shown(conflict.purpose, MAX_PURPOSE + 2)})" if conflict.purpose else ""
+    asked = f" (asked: {shown(conflict.purpose, MAX_PURPOSE + 2)})" if conflict.purpose and why else ""
     if not conflict.summary:
         return f"{told}{'' if began or conflict.running else ' it'}{asked}."
     return f"{told}: {conflict.summary}{asked}."
@@ -211,22 +218,64 @@ def _look(key: str) -> str:
     return f"Look {where} whether it happened" if where else "Look whether it happened"
 
 
-def details_of(conflicts: Sequence[Conflict], change: tuple[str, Sequence[str]] | None = None) -> str:
+class Beside(NamedTuple):
+    """Another action of the session that is in the way; ``key`` is ``""`` for one on a key of the call's own.
+
+    ``age`` is in seconds.
+    """
+
+    tool: str
+    key: str
+    age: float
+    summary: str
+
+
+def details_of(
+    conflicts: Sequence[Conflict], change: tuple[str, Sequence[str]] | None = None, beside: Sequence[Beside] = ()
+) -> str:
     """Return what follows the paragraph: what others did, and the lines of a change; ``""`` if that is not known.
 
-    All of it comes from other sessions. ``change`` is who changed what is ``stale``, and the lines of that.
+    All of it comes from other sessions. ``change`` is who changed what is ``stale``, and the lines of that. ``beside``
+    are other actions of the first conflict's session. What comes to more than ``DETAILS`` is left out: those first,
+    then the end of the change.
     """
-    told = "".join([f" {line}" for line in map(did, _shown(conflicts)) if line])
-    if change is None:
-        return told
-    who, lines = change
-    kept, left = [f"What {name(who)} changed:"], _HUNK
+    room = DETAILS * SIXTHS
+    told = ""
+    for conflict in _shown(conflicts):
+        for line in (did(conflict), did(conflict, why=False)):
+            if line and (size := measure(line) + _BLANK) <= room:
+                told += f" {line}"
+                room -= size
+                break
+    lines, room = _changed(*change, room) if change is not None else ("", room)
+    related: list[str] = []
+    for one in beside[:RELATED]:
+        piece = (
+            f"{name(one.tool)}{f' on {quote(escaped(one.key))}' if one.key else ''}, {since(one.age)}: {one.summary}"
+        )
+        if (size := measure(f"; {piece}") + (0 if related else _RELATED)) <= room:
+            related.append(piece)
+            room -= size
+    if related:
+        told += f" Related, by the same session: {'; '.join(related)}."
+    return told + lines
+
+
+_BLANK: Final = measure(" ")
+_RELATED: Final = measure(" Related, by the same session: .")
+
+
+def _changed(who: str, lines: Sequence[str], room: int) -> tuple[str, int]:
+    """Return the lines of a change for which there is room, and the room that is left: none where they were cut."""
+    kept = [f"\nWhat {name(who)} changed:"]
+    room -= measure(kept[0]) + measure(_CUT_HERE)
     for line in lines:
-        left -= len(line) + 1
-        kept.append(line if left >= 0 else "| …")
-        if left < 0:
-            break
-    return "\n".join([told, *kept])
+        size = measure(f"\n{line}")
+        if size > room:
+            return "".join([*kept, _CUT_HERE] if len(kept) > 1 else []), 0
+        kept.append(f"\n{line}")
+        room -= size
+    return "".join(kept), room
 
 
 def _shown(conflicts: Sequence[Conflict]) -> list[Conflict]:
@@ -256,6 +305,8 @@ def sentence(
     parts = []
     if conflicts:
         told = [describe(item) for item in _shown(conflicts)]
+        if tokens("; ".join(told)) > _CLAUSES:
+            told = [describe(conflicts[0], 4)]
         others = count - (len(conflicts) - len({item.id for item in conflicts})) - len(told)
         more = f"; and {others} more" if others > 0 else ""
         parts.append(f"Conflict: {'; '.join(told)}{more}.")

@@ -9,17 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from callosum.brief import (
-    HEAD,
-    SIXTHS,
-    Brief,
-    Section,
-    brief_of,
-    heading,
-    item,
-    left_out,
-    measure,
-)
+from callosum.brief import HEAD, Brief, Section, brief_of, heading, item, left_out
+from callosum.characters import SIXTHS, measure
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import ContextTrimmed
 from callosum.errors import ConfigError

@@ -6,6 +6,7 @@ The brief, from the moment it is asked for::
     who else is at them    Store.nearby: others' live actions and newest acts there
     what has changed       acts later than the session's last look at the key, or its last act there
     what nobody knows      unknown outcomes of tier 4, of any session on any key, before everything else
+    what was finished      the last answers of sessions that ended
     what else goes on      its own open calls, others' leases elsewhere, notable acts since its own last call
 
 It only looks. No mark moves, so a call that would be warned before is warned after.
@@ -35,7 +36,7 @@ from callosum.corpus.events import (
 from callosum.errors import ConfigError
 from callosum.gate.check import check_name, key_of
 from callosum.merging.kept import Merged, told_of
-from callosum.model import DAY, DEFAULT_NAMESPACE, HOUR, NO_KEY, SECOND, Action, Commitment, State, Tier
+from callosum.model import DAY, DEFAULT_NAMESPACE, HOUR, NO_KEY, SECOND, Action, Commitment, Entry, State, Tier
 from callosum.policy.commitments import found_on
 from callosum.policy.evidence import lapsed, leased, lost, moment, unreported
 from callosum.policy.sentence import ago, ask_to_resolve, decided_by, name, since
@@ -57,6 +58,8 @@ _UNDER_WAY: Final = 20
 _HIGH, _NOTABLE = 3, 2
 _WITHIN: Final = 4_000
 """How many journal entries are looked back over for notable acts elsewhere."""
+_ENDED: Final = 3
+"""Most sessions that ended whose last answer is shown."""
 _NAMED: Final = 3
 """How many keys are named of one session's acts with one tool."""
 _WAITING: Final = 1_000
@@ -308,6 +311,7 @@ class _Looked:
             self._section(f"Committed to by others, {here}", self._committed(keys), self._commitment),
             self._section("Merged with what this session wrote", self._merged(near), self._merge),
             self._section("Done by others since this session last looked", self._done(near), self._acts),
+            self._section("Sessions that ended lately", self._ended(own), self._farewell, _ENDED),
             self._section("This session's own", self._own(mine.values()), self._own_line),
             self._section(f"In hand {elsewhere}", self._in_hand(others), self._holding, _ELSEWHERE),
             self._section(f"Done {elsewhere} lately", self._notable(recent, lately), self._acts, _ELSEWHERE),
@@ -417,6 +421,13 @@ class _Looked:
         ]
         return self._together(fresh)
 
+    def _ended(self, own: Sequence[Action]) -> list[Entry]:
+        """The sessions that ended since this one did anything; to one that begins, those of the last day."""
+        since = own[0].started if own else self._now - DAY
+        farewells = self._store.farewells(self._namespace)
+        newest = {one.session: one for one in reversed(farewells) if one.seq > since and one.session not in self._mine}
+        return sorted(newest.values(), key=lambda one: -one.seq)
+
     def _together(self, acts: Iterable[tuple[Action, str]]) -> list[_Acts]:
         """All that a session did with one tool, as one."""
         groups: dict[tuple[str, str], _Acts] = {}
@@ -503,6 +514,9 @@ class _Looked:
         lead = "; the last was " if len(acts.keys) > 1 else ": "
         what = self._what(acts.newest, acts.session, next(iter(acts.keys), ""), lead)
         return f"{self._who(acts.session)} acted{on} {since(acts.age)} ({name(acts.tool)}){what}."
+
+    def _farewell(self, entry: Entry) -> str:
+        return f"{self._who(entry.session)} ended {self._since(entry.seq)}: {shown(entry.body['summary'], _SUMMARY)}."
 
     def _own_line(self, action: Action) -> str:
         what = f"{_on(_first(action))} ({name(action.tool)}, {self._since(action.started)})"

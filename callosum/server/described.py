@@ -48,6 +48,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "expires": "When it ends, in Unix seconds.",
     "expiresIn": "Seconds until the lease ends.",
     "fallback": "Whether this was decided without the gate.",
+    "farewells": "Sessions that ended last, each with its last answer, newest first.",
     "fields": "The optional request fields that this server takes.",
     "force": "As a person: end the lease of any session.",
     "found": "What the client had found the call to be.",

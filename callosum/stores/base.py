@@ -101,6 +101,10 @@ NEARBY: Final = 4
 """How many other sessions' newest actions ``Store.nearby`` returns of one key."""
 LOOK_BACK: Final = 5_000
 """How many journal entries of all sessions ``Store.touched`` looks back over."""
+LATELY: Final = 500
+"""How many journal entries of all sessions ``View.lately`` looks back over."""
+CALLS_LATELY: Final = 12
+"""Most calls that ``View.lately`` returns."""
 
 
 class Pool(Struct, frozen=True):
@@ -285,6 +289,13 @@ class Store(Protocol):
         """Return the bodies of the journal entries that opened these actions, as JSON.
 
         Left out are entries that are not there or have left, and bodies of more than ``MAX_KEPT`` characters.
+        """
+        ...
+
+    def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
+        """Returns the newest entries with which a session ended and said what it had done, newest first.
+
+        Looks back over the newest ``LOOK_BACK`` journal entries, no farther.
         """
         ...
 

@@ -36,11 +36,11 @@ from callosum.model import (
 )
 from callosum.policy.commitments import COMMITTED, counts, found_on
 from callosum.process import alive
-from callosum.stores.base import KEY_USED, LOOK_BACK, Clock, Health, Kin, Nearby, Probe, Request
+from callosum.stores.base import CALLS_LATELY, KEY_USED, LATELY, LOOK_BACK, Clock, Health, Kin, Nearby, Probe, Request
 from callosum.stores.crowd import Asker, Crowds, hold_by_sort
 from callosum.stores.keys import covering
 from callosum.stores.neighbours import around
-from callosum.stores.records import LIVE, REMEMBERED, Record, acted, finished, happened, probed
+from callosum.stores.records import LIVE, REMEMBERED, Record, acted, finished, happened, is_farewell, probed
 from callosum.stores.view import Fetched, chain, meant, twins, views, waiting
 from callosum.stores.writes import about, kept, revised, settled, takes_back
 
@@ -72,6 +72,15 @@ class _Held(Struct):
         return _Held(
             dict(self.entries), dict(self.acts), dict(self.marks), dict(self.reads), dict(self.sessions), self.observe
         )
+
+    def touched(self, namespace: str, sessions: Sequence[str], within: int) -> list[Record]:
+        """Return the calls of these sessions among the newest entries, newest first."""
+        newest = set(sorted(self.entries, reverse=True)[:within])
+        return [
+            act
+            for id, act in sorted(self.acts.items(), reverse=True)
+            if id in newest and act.action.namespace == namespace and act.action.session in sessions and act.action.keys
+        ]
 
     def bodies(self, ids: Sequence[int]) -> dict[int, bytes]:
         """Return the bodies of these entries."""
@@ -153,15 +162,7 @@ class MemoryStore:
 
     def touched(self, namespace: str, sessions: Sequence[str], limit: int = 32) -> list[Action]:
         with self._lock:
-            newest = set(sorted(self._held.entries, reverse=True)[:LOOK_BACK])
-            return [
-                self._shown(act)
-                for id, act in sorted(self._held.acts.items(), reverse=True)
-                if id in newest
-                and act.action.namespace == namespace
-                and act.action.session in sessions
-                and act.action.keys
-            ][:limit]
+            return [self._shown(act) for act in self._held.touched(namespace, sessions, LOOK_BACK)[:limit]]
 
     def nearby(self, namespace: str, sessions: Sequence[str], keys: Sequence[str]) -> list[Nearby]:
         with self._lock:
@@ -202,6 +203,11 @@ class MemoryStore:
         with self._lock:
             here = [id for id in ids if id in self._held.entries and self._held.entries[id].namespace == namespace]
             return self._held.bodies(here)
+
+    def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
+        with self._lock:
+            newest = sorted(self._held.entries.items(), reverse=True)[:LOOK_BACK]
+        return [entry for _, entry in newest if entry.namespace == namespace and is_farewell(entry)][:limit]
 
     def kin(self, namespace: str, session: str) -> Kin:
         with self._lock:
@@ -406,6 +412,10 @@ class _Look:
             superseded=tuple(action for action in self.actions if action.id in repeated),
             observe_until=held.observe,
             bodies=held.bodies,
+            lately=lambda session: [
+                probed(act.action, self.probe)
+                for act in held.touched(scope.namespace, (session,), LATELY)[:CALLS_LATELY]
+            ],
         )
 
     def fetched(self, continues: str) -> Fetched:

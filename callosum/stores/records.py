@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from callosum.model import DAY, Action, Mode, State
+from callosum.model import DAY, Action, Entry, Event, Mode, State
 from callosum.stores.base import Probe
 
 REMEMBERED: Final = DAY
@@ -40,6 +40,11 @@ class Record(Struct, frozen=True, gc=False):
     prints: tuple[bytes, ...] = ()
     params: bytes = b""
     raw: bytes = b""
+
+
+def is_farewell(entry: Entry) -> bool:
+    """Return True if the entry tells that a session ended, and what it said it had done."""
+    return entry.event is Event.HOST and bool(entry.body.get("summary"))
 
 
 def probed(action: Action, probe: Probe) -> Action:

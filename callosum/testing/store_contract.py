@@ -42,7 +42,7 @@ from callosum.model import (
     Verdict,
     View,
 )
-from callosum.stores.base import NEARBY, Clock, Kin, Nearby, Probe, Store
+from callosum.stores.base import CALLS_LATELY, NEARBY, Clock, Kin, Nearby, Probe, Store
 from callosum.testing.clock import ManualClock
 from callosum.testing.script import LEASE, Script, ids, unmarked
 
@@ -980,6 +980,42 @@ class StoreContract:
             assert read == {id: {"params": {"to": "al\u00efce"}}}
         assert script.store.bodies("other", ids) == {}
         assert script.store.bodies(script.namespace, []) == {}
+
+    def test_what_a_session_did_lately(self, script: Script) -> None:
+        """A step sees a session's newest calls on whichever keys, the newest first."""
+        first = script.act("doug", KEY)
+        script.act("anna", KEY)
+        calls = [script.act("doug", f"{KEY}{n}") for n in range(CALLS_LATELY)]
+        seen: list[list[int]] = []
+
+        def step(view: View) -> Change:
+            assert view.lately is not None
+            seen.append([action.id for action in view.lately("doug")])
+            seen.append([action.id for action in view.lately("nobody")])
+            assert {action.session for action in view.lately("doug")} == {"doug"}
+            return Change((script.entry("mira"),))
+
+        script.run(script.scope("mira", [KEY]), step)
+        assert first not in calls
+        assert seen[-2:] == [calls[::-1], []]
+
+    def test_farewells(self, script: Script) -> None:
+        """The newest first; no other entry of a host, and none of another namespace."""
+
+        def tell(session: str, what: str, said: str = "", namespace: str = script.namespace) -> None:
+            body = {"what": what, "params": {"summary": "x"}, "summary": said}
+            entry = Entry(Event.HOST, session, namespace, body=body)
+            script.run(replace(script.scope(session), namespace=namespace), lambda _view: Change((entry,)))
+
+        script.act("doug", KEY, body={"summary": "no farewell"})
+        tell("doug/1", "SessionEnd", "paid it")
+        tell("doug/2", "SessionEnd")
+        tell("doug/3", "SessionEnd", "elsewhere", "other")
+        tell("doug/4", "SessionEnd", "wrote na\u00efvely")
+        tell("doug/1", "SessionStart")
+        found = [(entry.session, entry.body["summary"]) for entry in script.store.farewells(script.namespace)]
+        assert found == [("doug/4", "wrote na\u00efvely"), ("doug/1", "paid it")]
+        assert [entry.session for entry in script.store.farewells(script.namespace, 1)] == ["doug/4"]
 
     def test_action_by_id(self, script: Script) -> None:
         """Whole; None for what is absent, of any size."""

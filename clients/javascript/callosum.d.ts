@@ -261,6 +261,13 @@ export interface RecentAction {
     summary?: string;
 }
 
+/** A session that ended, with its last answer as a summary of what it did. */
+export interface Farewell {
+    instance: string;
+    at: number;
+    summary: string;
+}
+
 /** Live leases, and what was done lately, newest first. Lists that are empty may be absent. */
 export interface Status {
     locks: Holding[];
@@ -269,6 +276,7 @@ export interface Status {
     waiting?: Holding[];
     asked?: Holding[];
     observingUntil?: number;
+    farewells?: Farewell[];
 }
 
 /** What a session is told of the others, the most important section first. */

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from callosum.brief import HEAD, Brief, tokens
+from callosum.brief import HEAD, Brief
+from callosum.characters import tokens
 from callosum.client import AsyncCallosumClient, CallosumClient
 from callosum.corpus.bus import Corpus
 from callosum.errors import ConfigError, GateUnavailable

@@ -27,11 +27,12 @@ from callosum.model import (
     State,
     View,
 )
-from callosum.stores.base import Probe
+from callosum.stores.base import CALLS_LATELY, LATELY, Probe
 from callosum.stores.crowd import BOUND, Asker, Crowd, Crowds, Stamp
 from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.postgres.line import Answer, Line
 from callosum.stores.postgres.link import Row
+from callosum.stores.postgres.nearby import Around
 from callosum.stores.postgres.statements import SQL
 from callosum.stores.records import REMEMBERED, TAKEN_BACK
 from callosum.stores.rows import (
@@ -231,10 +232,14 @@ class Look:
             superseded,
             self._observe,
             self._bodies,
+            self._lately,
         )
 
     def _bodies(self, ids: Sequence[int]) -> dict[int, bytes]:
         return {id: body.encode() for id, body in self.line.fetch(SQL["bodies"], (list(ids),))}
+
+    def _lately(self, session: str) -> list[Action]:
+        return Around(self.line.fetch, self.scope.namespace, (session,), self._probe).touched(CALLS_LATELY, LATELY)
 
     def _ancestry(self, now: int) -> tuple[str, ...]:
         """Where the session comes from; and whether it must be noted again."""

@@ -324,6 +324,10 @@ on t.virtualtransaction = r.virtualtransaction and t.pid = r.pid where r.relatio
 and r.database = (select oid from pg_database where datname = current_database())
 and t.locktype = 'transactionid' and t.mode = 'ExclusiveLock' and t.granted
 
+-- May be farewells: records.is_farewell says which are.
+-- name: farewells
+{entries} where {within} and j.event = 'host' and strpos(j.body, '"summary":') > 0 and j.namespace = %(space)s
+order by j.seq desc
 -- name: kin
 select parent, continues from session where namespace = %s and name = %s
 -- name: moments

@@ -31,6 +31,7 @@ from callosum.process import alive
 from callosum.stores.base import (
     GATE,
     KEY_USED,
+    LOOK_BACK,
     REGISTERED,
     Clock,
     Health,
@@ -55,7 +56,7 @@ from callosum.stores.postgres.statements import SQL
 from callosum.stores.postgres.turns import Turns, in_order, meet, merged, of_scope
 from callosum.stores.postgres.wake import Bell
 from callosum.stores.receipt import IDENTITY, LEFT, Kept, Receipt, Watched, new_identity, receipt_of, refusal
-from callosum.stores.records import REMEMBERED
+from callosum.stores.records import REMEMBERED, is_farewell
 from callosum.stores.rows import OPENERS, action_of, answered, entry_of
 
 _COMMITTED: Final = SQL["committed"]
@@ -475,6 +476,10 @@ class PostgresStore:
     def bodies(self, namespace: str, ids: Sequence[int]) -> dict[int, bytes]:
         rows = self._read(SQL["bodies_of_namespace"], (list(ids), namespace))
         return {id: body.encode() for id, body in rows}
+
+    def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
+        rows = self._read(SQL["farewells"], {"within": LOOK_BACK, "space": namespace})
+        return [entry for entry in map(entry_of, rows) if is_farewell(entry)][:limit]
 
     def kin(self, namespace: str, session: str) -> Kin:
         rows = self._read(SQL["kin"], (namespace, session))

@@ -87,7 +87,8 @@ class Drafter:
             answer: Applied | Exception
             try:
                 look = Look(basis.seen, scope, at, self._probe, self._crowds)
-                view = look.view(observe, Opened(self._link.client, space))
+                opened = Opened(self._link.client, space)
+                view = look.view(observe, opened, opened.lately)
                 change = step(view)
                 noted = at - self._noted.get(said(scope), 0) < MINUTE
                 write = Write(space, scope, basis.seen, own, at, noted=noted)

@@ -8,9 +8,10 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from callosum.model import MAX_KEPT
+from callosum.model import MAX_KEPT, Action
+from callosum.stores.base import CALLS_LATELY
 from callosum.stores.redis.names import Space
-from callosum.stores.redis.records import answer_in
+from callosum.stores.redis.records import answer_in, record_of
 
 
 def fetch(client: Any, space: Space, ids: Sequence[int]) -> dict[int, bytes]:
@@ -24,7 +25,7 @@ def fetch(client: Any, space: Space, ids: Sequence[int]) -> dict[int, bytes]:
 
 
 class Opened:
-    """Fetches bodies for one view, each at most once: a step may be run again after its change was applied.
+    """Fetches bodies and sessions' last calls for one view, each once: a step may run again after its change.
 
     A server that is away then costs the summaries, not the decision.
     """
@@ -34,6 +35,7 @@ class Opened:
         self._space = space
         self._known: dict[int, bytes] = {}
         self._asked: set[int] = set()
+        self._calls: dict[str, list[Action]] = {}
 
     def __call__(self, ids: Sequence[int]) -> dict[int, bytes]:
         """Return the bodies of these actions."""
@@ -43,3 +45,17 @@ class Opened:
             with suppress(RedisError):
                 self._known.update(fetch(self._client, self._space, missing))
         return {id: self._known[id] for id in ids if id in self._known}
+
+    def lately(self, session: str) -> list[Action]:
+        """Return a session's newest calls."""
+        if session not in self._calls:
+            self._calls[session] = []
+            with suppress(RedisError):
+                ids = self._client.zrevrange(self._space.key("t", session), 0, CALLS_LATELY - 1)
+                blobs = self._client.hmget(self._space.key("a"), ids) if ids else []
+                self._calls[session] = [
+                    record_of(int(id), self._space.namespace, blob).action
+                    for id, blob in zip(ids, blobs, strict=True)
+                    if blob is not None
+                ]
+        return self._calls[session]

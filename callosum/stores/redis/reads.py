@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from callosum.model import Action, Key, Scope, State
+from callosum.model import Action, Entry, Key, Scope, State
 from callosum.policy.commitments import COMMITTED, counts
 from callosum.stores.base import LOOK_BACK, Kin, Nearby, Probe
 from callosum.stores.keys import covering
 from callosum.stores.neighbours import around
-from callosum.stores.records import LIVE, Record, probed
+from callosum.stores.records import LIVE, Record, is_farewell, probed
 from callosum.stores.redis.names import Space
-from callosum.stores.redis.records import Known, encode, known_of, record_of
+from callosum.stores.redis.records import Known, encode, entry_of, known_of, record_of
 from callosum.stores.redis.spaces import Spaces
 from callosum.stores.redis.transactions import LATEST_SHOWN, LOOK
 from callosum.stores.redis.view import Look, asked, brought
@@ -180,6 +180,13 @@ class Reads:
                     if counts(action, now):
                         found[id] = action
         return [found[id] for id in sorted(found)]
+
+    def farewells(self, namespace: str, limit: int) -> list[Entry]:
+        """Look back over ``PAGE`` entries: each comes over the network, whatever it is."""
+        space = self._spaces.of(namespace)
+        with self._link.explained():
+            rows = self._link.client.xrevrange(space.key("log"), count=PAGE)
+        return [entry for entry in (entry_of(id, fields) for id, fields in rows) if is_farewell(entry)][:limit]
 
     def kin(self, namespace: str, session: str) -> Kin:
         with self._link.explained():

@@ -148,6 +148,9 @@ class RedisStore:
         with self.link.explained():
             return fetch(self.link.client, self.spaces.of(namespace), ids)
 
+    def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
+        return self._reads.farewells(namespace, limit)
+
     def kin(self, namespace: str, session: str) -> Kin:
         return self._reads.kin(namespace, session)
 

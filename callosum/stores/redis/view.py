@@ -15,6 +15,7 @@ from callosum.model import (
     Action,
     Bodies,
     Find,
+    Lately,
     Mode,
     More,
     Scope,
@@ -104,7 +105,7 @@ class Look:
         self.actions = [self.all[id] for id in sorted(self.all, reverse=True) if seen.records[id].opened]
         """Newest first."""
 
-    def view(self, observe: int, bodies: Bodies | None = None) -> View:
+    def view(self, observe: int, bodies: Bodies | None = None, lately: Lately | None = None) -> View:
         """The view; ``observe`` is until when the whole gate only observes."""
         scope, seen = self.scope, self.seen
         found = self._found(scope.find) if scope.find is not None else None
@@ -121,6 +122,7 @@ class Look:
             tuple([action for action in self.actions if action.id in repeated]) if repeated else (),
             observe,
             bodies,
+            lately,
         )
 
     def _by_sort(self, waiting: Sequence[str]) -> Fetched:

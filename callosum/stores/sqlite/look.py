@@ -32,7 +32,7 @@ from callosum.model import (
     Scope,
     View,
 )
-from callosum.stores.base import Clock, Probe
+from callosum.stores.base import CALLS_LATELY, LATELY, Clock, Probe
 from callosum.stores.crowd import Asker, Crowd, Stamp
 from callosum.stores.keys import above, bare, scoped, span
 from callosum.stores.records import REMEMBERED, TAKEN_BACK
@@ -50,6 +50,7 @@ from callosum.stores.rows import (
 )
 from callosum.stores.sqlite.connection import Execute
 from callosum.stores.sqlite.known import Alone, Known
+from callosum.stores.sqlite.nearby import Around
 from callosum.stores.sqlite.statements import CROWD, SQL
 from callosum.stores.view import Fetched, chain, counts, key_view, meant
 
@@ -157,7 +158,9 @@ class Look(Struct, gc=False):
             for number in met:
                 places[number] = key_view(fetched, scope, scope.keys[number], on)
         if not (earlier or twins or parent or scope.find or scope.waits):
-            return View(now, tuple(places), observe_until=self._observing(now), bodies=self._bodies)
+            return View(
+                now, tuple(places), observe_until=self._observing(now), bodies=self._bodies, lately=self._lately
+            )
         return View(
             now,
             tuple(places),
@@ -169,10 +172,14 @@ class Look(Struct, gc=False):
             (),
             self._observing(now),
             self._bodies,
+            self._lately,
         )
 
     def _bodies(self, ids: Sequence[int]) -> dict[int, bytes]:
         return {id: body.encode() for id, body in self.execute(SQL["bodies"], (as_json(ids),)).fetchall()}
+
+    def _lately(self, session: str) -> list[Action]:
+        return Around(self.execute, self.scope.namespace, (session,), self.probe).touched(CALLS_LATELY, LATELY)
 
     def _prelude(self, covers: Sequence[str], asked: Sequence[str]) -> Sequence[Any]:
         """Asks for the earlier entry of this call and for what is mostly empty, in one statement.

@@ -27,9 +27,9 @@ class Around:
         self._probe = probe
         self._found: dict[int, Action] = {}
 
-    def touched(self, limit: int) -> list[Action]:
+    def touched(self, limit: int, within: int = LOOK_BACK) -> list[Action]:
         """The sessions' newest calls."""
-        return [self._action(row, "") for row in self._rows("touched", within=LOOK_BACK, limit=limit)]
+        return [self._action(row, "") for row in self._rows("touched", within=within, limit=limit)]
 
     def underway(self, floor: int, limit: int) -> list[Action]:
         """Live actions: the sessions' own, and others' of a tier."""

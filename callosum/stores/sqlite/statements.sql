@@ -268,6 +268,10 @@ and (:session is null or j.session = :session) and (:key is null or coalesce(j.k
 {entries_where} order by j.seq desc limit :limit
 -- name: entries_by_ids
 {entries} where j.seq in (select value from json_each(?)) order by j.seq
+-- May be farewells: records.is_farewell says which are.
+-- name: farewells
+{entries} where {within} and j.event = 'host' and instr(j.body, '"summary":') > 0 and j.namespace = :space
+order by j.seq desc
 -- name: kin
 select parent, continues from session where name = ?
 -- name: count_gates

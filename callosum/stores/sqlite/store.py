@@ -18,11 +18,23 @@ from callosum.model import DEFAULT_NAMESPACE, HOUR, SECOND, Action, Applied, Ent
 from callosum.person import ACCEPTING, require_person
 from callosum.policy.commitments import COMMITTED, counts
 from callosum.process import alive
-from callosum.stores.base import GATE, KEY_USED, REGISTERED, Clock, Health, Kin, Nearby, Probe, Request, each_alone
+from callosum.stores.base import (
+    GATE,
+    KEY_USED,
+    LOOK_BACK,
+    REGISTERED,
+    Clock,
+    Health,
+    Kin,
+    Nearby,
+    Probe,
+    Request,
+    each_alone,
+)
 from callosum.stores.keys import bare, scoped
 from callosum.stores.leaving import LEAVES, Held, Pass, Rows, counting, leaving, places
 from callosum.stores.receipt import LEFT, refusal
-from callosum.stores.records import REMEMBERED
+from callosum.stores.records import REMEMBERED, is_farewell
 from callosum.stores.rows import OPENERS, action_of, answered, as_json, entry_of
 from callosum.stores.sqlite.apply import Apply
 from callosum.stores.sqlite.connection import Busy, Connections, Execute, explain, is_damage, is_readonly
@@ -264,6 +276,11 @@ class SqliteStore:
         with self._reading() as execute:
             rows = execute(SQL["bodies_of_namespace"], (as_json(ids), namespace)).fetchall()
         return {id: body.encode() for id, body in rows}
+
+    def farewells(self, namespace: str, limit: int = 20) -> list[Entry]:
+        with self._reading() as execute:
+            rows = execute(SQL["farewells"], {"within": LOOK_BACK, "space": namespace}).fetchall()
+        return [entry for entry in map(entry_of, rows) if is_farewell(entry)][:limit]
 
     def kin(self, namespace: str, session: str) -> Kin:
         with self._reading() as execute:

@@ -16,6 +16,9 @@ from callosum.corpus.events import HealthWarning, ToolFailed, ToolParsed, encode
 from callosum.errors import StoreUnavailable
 from callosum.hosts.adapters import ADAPTERS
 from callosum.hosts.told import Place
+from callosum.pages.calendar import day_of, monday_of
+from callosum.pages.day import Day
+from callosum.pages.week import Week
 from tests.support.hooked import Hooked, hooked
 
 claude_code = ADAPTERS["claude-code"]
@@ -393,3 +396,41 @@ def test_a_session_that_ends_is_summed_up_by_its_last_answer(host: Hooked) -> No
     host.send(claude_code, event("SessionEnd", reason="exit"))
     ends = [entry.body for entry in host.gate.store.entries() if entry.body.get("what") == "SessionEnd"]
     assert [body.get("summary") for body in ends] == ["Bob is asked; lunch is at [redacted].", None]
+
+
+def test_the_last_answer_of_a_session_that_ended_is_shown(host: Hooked) -> None:
+    """To sessions in their brief, to people in ``status`` and on the pages of the day and the week."""
+    host.send(claude_code, event("UserPromptSubmit", prompt="Ask Bob"))
+    host.send(claude_code, call("PreToolUse"))
+    host.send(claude_code, event("Stop", last_assistant_message="Bob is asked."))
+    host.send(claude_code, event("SessionEnd", reason="exit"))
+    printed = host.send(claude_code, event("SessionStart", session="B"))
+    told = printed["hookSpecificOutput"]["additionalContext"]
+    assert 'Sessions that ended lately:\n- claude-code/A ended just now: "Bob is asked.".' in told
+    assert [(one.instance, one.summary) for one in host.gate.status().farewells] == [
+        ("claude-code/A", '"Bob is asked."')
+    ]
+    entries = host.gate.store.entries()
+    today = day_of(entries[0].seq)
+    day, week = Day(today), Week(monday_of(today))
+    for entry in entries:
+        day.add(entry)
+        week.add(entry)
+    assert " ended, and said: `Bob is asked.`\n" in day.page(so_far=True)
+    assert ", asked `Ask Bob`: 1 act, and said at its end: `Bob is asked.`\n" in week.page({})
+
+
+def test_a_session_is_told_of_ends_since_it_acted_and_not_of_its_own(host: Hooked) -> None:
+    def end(session: str) -> None:
+        host.send(claude_code, event("Stop", session, last_assistant_message="All done."))
+        host.send(claude_code, event("SessionEnd", session, reason="exit"))
+
+    end("A")
+    host.send(claude_code, {**call("PreToolUse"), "session_id": "B"})
+    for session in ("C", "B"):
+        end(session)
+    printed = host.send(claude_code, event("SessionStart", session="B"))
+    told = printed["hookSpecificOutput"]["additionalContext"]
+    assert "claude-code/C ended" in told
+    assert "claude-code/A ended" not in told
+    assert "claude-code/B ended" not in told

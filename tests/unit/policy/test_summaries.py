@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from callosum.characters import is_shown
+from callosum.characters import is_shown, tokens
 from callosum.errors import ConfigError
 from callosum.gate.records import approvals_of
 from callosum.journal import Rotation
-from callosum.model import MAX_PURPOSE, MAX_SUMMARY, Call, Decision, Verdict
-from callosum.policy.summary import HUNK, Kept, hunk_of, kept_in, summary_of
+from callosum.model import MAX_PURPOSE, MAX_SUMMARY, Call, Conflict, Decision, Kind, State, Verdict
+from callosum.policy.sentence import DETAILS, PARAGRAPH, Beside, details_of, sentence
+from callosum.policy.summary import HUNK, Kept, hunk_of, kept_in, shown, summary_of
 from callosum.redact import summarise
 from callosum.wire import ApprovalsQuery
 from tests.support.world import World, gate_time
@@ -191,6 +194,94 @@ def test_a_stale_edit_is_shown_the_other_change(mail: World) -> None:
     paragraph, *lines = (decision.warning or "").split("\n")
     assert paragraph.endswith("doug/chat did: +3 -1 in checkout().")
     assert lines == ["What doug/chat changed:", *hunk_of(Kept(params=EDIT))]
+
+
+def do(world: World, tool: str, params: dict[str, Any], who: str = "doug", **call: Any) -> None:
+    opened = world.gate.intercept(Call(instance=who, session="chat", tool=tool, params=params, **call))
+    world.after(1)
+    world.gate.complete(who, id=opened.id, session="chat")
+    world.after(1)
+
+
+def related(decision: Decision) -> str:
+    """Return what the decision tells of other actions of the session that is in the way."""
+    found = re.search(r" Related, by the same session: ([^\n]*)", decision.warning or "")
+    return found[1] if found else ""
+
+
+def test_other_actions_that_belong_to_it_are_told(mail: World) -> None:
+    mail.gate.intercept(Call(instance="mira", tool="Read", params={"file_path": "/r/a.py"}))
+    do(mail, "Edit", {"file_path": "/r/test_a.py", "old_string": "a", "new_string": "b\nc"}, purpose="sum it up")
+    do(mail, "Edit", {"file_path": "/r/a.py", "old_string": "import x", "new_string": "import y"}, purpose="sum it up")
+    do(mail, "post_comment", {"issue_id": "12", "body": "Done soon"}, purpose="sum it up")
+    do(mail, "Edit", {"file_path": "/elsewhere/b.py", "old_string": "a", "new_string": "b"}, purpose="tidy up")
+    do(mail, "Read", {"file_path": "/r/c.py"}, purpose="sum it up")
+    do(mail, "Edit", {"file_path": "/r/d.py", "old_string": "a", "new_string": "b"}, "anna")
+    decision = told(mail, tool="Edit", params=EDIT, mine={**EDIT, "new_string": "pass"}, purpose="sum it up")
+    assert related(decision) == (
+        'Edit, 14 s ago: +1 -1; Edit on "file:/r/test_a.py", 16 s ago: +2 -1; '
+        'post_comment on "issue:12|comment", 12 s ago: "Done soon".'
+    )
+
+
+def test_what_has_nothing_to_do_with_it_is_not_told(mail: World) -> None:
+    do(mail, "Edit", {"file_path": "/r/a.py", "old_string": "a", "new_string": "b"})
+    assert related(told(mail)) == ""
+
+
+def test_what_was_done_long_before_is_not_told(mail: World) -> None:
+    do(mail, "send_email", {**LETTER, "subject": "Hello"})
+    mail.after(601)
+    assert related(told(mail)) == ""
+    do(mail, "send_email", {**LETTER, "subject": "Bye"})
+    assert '"Bye"' in related(told(mail, params={**LETTER, "subject": "Again"}))
+
+
+def test_what_is_told_as_a_conflict_is_not_told_again(mail: World) -> None:
+    do(mail, "send_email", LETTER)
+    decision = told(mail, params={**LETTER, "body": "Now then."})
+    ids = {conflict.id for conflict in decision.conflicts}
+    assert len(ids) + related(decision).count(" ago: ") == 2
+
+
+WIDE = "\U0001f98a"
+
+
+@given(st.data())
+def test_a_sentence_keeps_its_budget(data: st.DataObject) -> None:
+    """Whatever sessions, keys, summaries and purposes are called, and however many there are."""
+    text = st.text(st.sampled_from('ab "\u00e9' + WIDE), max_size=400) | st.just(WIDE * 400) | st.just("w " * 400)
+    conflict = st.builds(
+        Conflict,
+        kind=st.sampled_from(Kind), instance=text, tool=text, tier=st.just(4), key=text, id=st.integers(1, 2**50),
+        state=st.sampled_from(State), age=st.floats(0, 1e6), running=st.booleans(), own=st.booleans(),
+        decided=st.sampled_from(["", "accepted"]), decides=st.sampled_from(["", "declines"]), what=text,
+        summary=text.map(lambda said: shown(said, MAX_SUMMARY - 2)), purpose=text.map(lambda said: said[:MAX_PURPOSE]),
+    )  # fmt: skip
+    conflicts = data.draw(st.lists(conflict, min_size=1, max_size=10))
+    verdict = data.draw(st.sampled_from(Verdict))
+    paragraph = sentence(verdict, 4, conflicts, 10**6, wait=1, attempt=data.draw(st.integers(0, 4)))
+    assert tokens(paragraph or "") <= PARAGRAPH
+    hunk = hunk_of(Kept(params={"old_string": data.draw(text), "new_string": "\n".join(data.draw(st.lists(text)))}))
+    beside = data.draw(
+        st.lists(st.builds(Beside, text, text, st.floats(0, 1e6), conflict.map(lambda one: one.summary)))
+    )
+    details = details_of(conflicts, data.draw(st.none() | st.just((WIDE * 90, hunk))), beside)
+    assert tokens(details) <= DETAILS
+    assert details.count("Related, by the same session") <= 1
+    assert all(line.startswith("| ") for line in details.split("\n")[2:])
+
+
+def test_what_is_left_out_of_a_sentence_is_least_important() -> None:
+    """First what others did beside it, then the end of their change; what they did itself stays."""
+    conflict = Conflict(Kind.STALE, "doug", "Edit", 1, "k", 1, State.DONE, 3, summary='"w"', purpose="why")
+    beside = [Beside("Edit", "", 5, '"beside"')]
+    few = details_of([conflict], ("doug", ["| a"]), beside)
+    assert few.startswith(' doug did: "w" (asked: "why"). Related, by the same session: Edit, 5 s ago: "beside".')
+    assert few.endswith("\nWhat doug changed:\n| a")
+    full = details_of([conflict], ("doug", [f"| {'x' * 158}"] * HUNK), beside)
+    assert full.startswith(' doug did: "w" (asked: "why").\nWhat doug changed:\n| x')
+    assert full.endswith("\n| …")
 
 
 def test_what_a_caller_says_of_itself_is_told(mail: World) -> None:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callosum.brief import HEAD, Brief, Section, brief_of, measure, tokens
+from callosum.brief import HEAD, Brief, Section, brief_of
+from callosum.characters import measure, tokens
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import ContextTrimmed
 from callosum.errors import ConfigError
