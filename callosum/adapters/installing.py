@@ -14,6 +14,7 @@ from callosum.gate import Gate
 logger = logging.getLogger("callosum")
 
 SEAMS: Final[Mapping[str, str]] = {
+    "agent_framework": "agent_framework",
     "langchain": "langgraph.prebuilt",
     "openai_agents": "agents",
     "pydantic_ai": "pydantic_ai",
