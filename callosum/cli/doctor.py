@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -21,15 +22,44 @@ _TAKEN: Final = 5.0
 _POLL: Final = 0.05
 _MARKS: Final = {"ok": ("✓", "green"), "advice": ("•", "yellow"), "wrong": ("✗", "red")}
 _WIDTH: Final = 24
+_ADVICE: Final = {
+    "agent": "Give it its framework's adapter (docs/frameworks.md), or call callosum.adapters.install() before it.",
+    "hosted": "Use a tool that runs here, or have a person approve its calls.",
+    "code": "Run such code in a sandbox, or use an agent that only calls tools.",
+    "direct": "Put callosum.gated() around the function.",
+}
+"""What to do about what of a program is not gated."""
 
 
-def doctor(state: State = None, namespace: Namespace = None, config: Config = None, json: Json = False) -> None:
+Python = Annotated[
+    str | None,
+    typer.Option(
+        "--python",
+        metavar="FILE_OR_MODULE",
+        help="Name what of a Python program's agents the gate does not see, from its source alone.",
+        show_default=False,
+    ),
+]
+
+
+def doctor(
+    state: State = None,
+    namespace: Namespace = None,
+    config: Config = None,
+    json: Json = False,
+    python: Python = None,
+) -> None:
     """Look everything over without changing it; exit code 1 if something is wrong.
 
     A call that must be refused is sent through each host's entry: it stands in the journal. A host that does not ask
-    the gate is also told as the event health.critical.
+    the gate is also told as the event health.critical. With --python only that program is looked at, and none of it
+    runs.
     """
     from callosum.cli import show
+
+    if python is not None:
+        _report_program(python, json=json)
+        return
     from callosum.cli.health import examine
 
     settings = settings_of(state, namespace, config)
@@ -50,6 +80,35 @@ def doctor(state: State = None, namespace: Namespace = None, config: Config = No
         raise typer.Exit(NO)
 
 
+def _report_program(program: str, *, json: bool) -> None:
+    """Show the agents and bypasses of a program; exit code 1 if one of them is not gated and could be."""
+    from callosum.adapters.inspecting import inspect
+    from callosum.cli import show
+    from callosum.hosts.checkup.finding import Finding, Level
+
+    findings = []
+    for spot in inspect(program, Path.cwd()):
+        level: Level = "ok" if spot.gated else "advice" if spot.sort in ("hosted", "code") else "wrong"
+        says = (
+            f"{spot.what}: {spot.why}"
+            if spot.gated or spot.sort != "agent"
+            else f"{spot.what} is NOT gated: {spot.why}"
+        )
+        findings.append(Finding(f"{spot.file}:{spot.line}", level, says, _ADVICE.get(spot.sort, "") * (not spot.gated)))
+    wrong = sum(finding.level == "wrong" for finding in findings)
+    if json:
+        show.json({"ok": not wrong, "findings": findings})
+    else:
+        for finding in findings:
+            _show(finding)
+        show.line()
+        none = "No agent of a supported framework was found."
+        all_gated = "Every agent that was found is gated." if findings else none
+        show.line(f"{wrong} of {len(findings)} places are not gated and could be." if wrong else all_gated, "bold")
+    if wrong:
+        raise typer.Exit(NO)
+
+
 def _sum(wrong: int, *, asks: bool) -> str:
     if wrong:
         return f"{wrong} things are wrong." if wrong > 1 else "One thing is wrong."
@@ -65,7 +124,7 @@ def _show(finding: Finding) -> None:
 
     mark, style = _MARKS[finding.level]
     head = show.cell(f"{mark} ", style)
-    head.append(f" {finding.check:<{_WIDTH}}", "bold").append_text(show.cell(finding.says, limit=1200))
+    head.append(f" {finding.check:<{_WIDTH - 1}} ", "bold").append_text(show.cell(finding.says, limit=1200))
     show.console().print(head, soft_wrap=True)
     if finding.advice:
         show.console().print(
