@@ -2,7 +2,7 @@
 
 A record says what a gate can ask for, not how a store finds it: which leases are open follows from the actions, which
 trees are in use from the keys. Two stores whose records are the same decide alike. Each store package has a ``carry``
-that writes its rows as records (``Carrier.dump``) and makes rows of them again (``Carrier.load``).
+that writes its rows as records (``Carrier.scan``) and makes rows of them again (``Carrier.load``).
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Carrier(Protocol):
         """Whether nothing was ever decided here."""
         ...
 
-    def dump(self, sort: Sort, after: str = "") -> Iterator[Page]:
+    def scan(self, sort: Sort, after: str = "") -> Iterator[Page]:
         """All records of a sort, each once, in pages; from the place ``after``, if the sort has places.
 
         Entries come in their order. Raises ``StoreUnavailable`` if the engine is away.

@@ -77,8 +77,8 @@ class SqlCarrier:
         """As ``Carrier.empty``."""
         return not any(self.read(self.shared[name]) for name in ("any_entry", "any_mark", "any_session"))
 
-    def dump(self, sort: Sort, after: str = "") -> Iterator[Page]:
-        """As ``Carrier.dump``."""
+    def scan(self, sort: Sort, after: str = "") -> Iterator[Page]:
+        """As ``Carrier.scan``."""
         match sort:
             case Sort.JOURNAL:
                 return self._journal(int(after or 0))

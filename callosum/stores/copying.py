@@ -155,7 +155,7 @@ class _Copying:
             return 0
         count = 0
         at: dict[str, str] = {}
-        for records, after in self._source.dump(sort, place):
+        for records, after in self._source.scan(sort, place):
             self.put(newest=_newest(sort, records), at=at)
             if records:
                 self._target.load(sort, records)
@@ -193,7 +193,7 @@ def _newest(sort: Sort, records: Sequence[Any]) -> int:
 
 def _sums(carrier: Carrier, sort: Sort, tell: Tell) -> Sums:
     sums, count = Sums(), 0
-    for records, _ in carrier.dump(sort):
+    for records, _ in carrier.scan(sort):
         for record in records:
             sums.add(record)
         count += len(records)
@@ -219,7 +219,7 @@ def _within(carrier: Carrier, sort: Sort, buckets: set[int]) -> dict[tuple[Any, 
     """The records of a sort in these buckets, by their place."""
     return {
         place_of(record): record
-        for records, _ in carrier.dump(sort)
+        for records, _ in carrier.scan(sort)
         for record in records
         if bucket_of(record) in buckets
     }

@@ -220,9 +220,9 @@ def test_a_source_that_is_written_to_is_not_verified(places: Places, said: Said)
             def __getattr__(self, name: str) -> Any:
                 return getattr(from_, name)
 
-            def dump(self, sort: Sort, after: str = "") -> Iterator[Page]:
+            def scan(self, sort: Sort, after: str = "") -> Iterator[Page]:
                 script.act("busy", "doc:1")
-                return from_.dump(sort, after)
+                return from_.scan(sort, after)
 
         copied = copying.copy(Busy(), to)
         assert not copied.verified
@@ -293,7 +293,7 @@ def test_two_namespaces_at_one_moment_are_refused_where_they_cannot_be_held(plac
         with pytest.raises(StoreError, match="both have an entry"):
             to.load(Sort.JOURNAL, [other])
         to.load(Sort.JOURNAL, [one])
-        assert [page for page, _ in to.dump(Sort.JOURNAL)] == [[one]]
+        assert [page for page, _ in to.scan(Sort.JOURNAL)] == [[one]]
 
 
 # --- the command, and what goes on --------------------------------------------------------------------

@@ -88,8 +88,8 @@ class Carrier:
 
     # --- out ---
 
-    def dump(self, sort: Sort, after: str = "") -> Iterator[Page]:
-        pages = self._journal(after) if sort is Sort.JOURNAL else _DUMP[sort](self)
+    def scan(self, sort: Sort, after: str = "") -> Iterator[Page]:
+        pages = self._journal(after) if sort is Sort.JOURNAL else _SCAN[sort](self)
         while True:
             with self.link.explained():
                 page = next(pages, None)
@@ -376,7 +376,7 @@ class Carrier:
             self.link.run_durable(_STAMP, self._stamp_key, msgspec.json.encode(stamp))
 
 
-_DUMP: Final[Mapping[Sort, Callable[[Carrier], Iterator[Page]]]] = {
+_SCAN: Final[Mapping[Sort, Callable[[Carrier], Iterator[Page]]]] = {
     Sort.MARKS: Carrier._marks,  # noqa: SLF001 - this module's own
     Sort.PRINTS: Carrier._prints,  # noqa: SLF001
     Sort.SESSIONS: Carrier._sessions,  # noqa: SLF001
