@@ -85,6 +85,7 @@ class _Owed(NamedTuple):
     outcome: Outcome
     error: str = ""
     why: str = ""
+    result: Any = None
 
 
 class _Calls:
@@ -257,8 +258,9 @@ class Dispatcher:
             case Closed():
                 with self._remembering:
                     calls = self._calls(told.actor)
-                    left = [call for id in told.calls if (call := calls.take(id)) is not None]
-                yield from self._report([_Owed(told.actor, call, told.outcome) for call in left])
+                    left = [(id, call) for id in told.calls if (call := calls.take(id)) is not None]
+                closed = [_Owed(told.actor, call, told.outcome, result=told.results.get(id)) for id, call in left]
+                yield from self._report(closed)
             case Settled():
                 yield from self._settle(told)
             case Answered():
@@ -413,7 +415,7 @@ class Dispatcher:
     def _report(self, ended: list[_Owed]) -> Course[None]:
         """Reports each; that one cannot be reported leaves the others their report."""
         left = deque(ended)
-        for actor, call, outcome, error, why in ended:
+        for actor, call, outcome, error, why, _ in ended:
             if call.task:
                 self._tasks.ended(actor, call, outcome, error=error, why=why)
         try:
@@ -428,7 +430,7 @@ class Dispatcher:
         actor, call, outcome, *_ = owed
         keep, first = True, False
         try:
-            yield from self._courses.complete(_ended(actor, outcome, id=call.id))
+            yield from self._courses.complete(_ended(actor, outcome, id=call.id, result=owed.result))
             keep = False
         except StoreError as error:
             first = again
@@ -445,7 +447,7 @@ class Dispatcher:
 
     def _owe(self, owed: _Owed, *, first: bool = False) -> None:
         """Keep a report for later, on disk if that can be; ``first``: in the place that it had, before the others."""
-        actor = owed.actor
+        actor, owed = owed.actor, owed._replace(result=None)  # which may be long, or what could not be taken
         who = Call(actor.instance, intake.UNNAMED, {}, session=actor.session, namespace=actor.namespace)
         record = LateCall(call=who, outcome=owed.outcome, kind=intake.REPORT, v=2, id=owed.call.id, ended=time.time())
         if self._keep(record):

@@ -74,11 +74,15 @@ class Ended(Struct, frozen=True):
 
 
 class Closed(Struct, frozen=True):
-    """The host is through with these calls: what is not reported of them never ran, or was broken off."""
+    """The host is through with these calls: what is not reported of them never ran, or was broken off.
+
+    ``results`` are by call id what those returned whose end nothing else tells.
+    """
 
     actor: Actor
     calls: tuple[str, ...]
     outcome: Outcome
+    results: Mapping[str, Any] = {}
 
 
 class Settled(Struct, frozen=True):

@@ -444,7 +444,13 @@ class Hooks:
         tool, params = ("read_file" if self.gemini else "Read"), {"file_path": str(self.file)}
         for session in sessions:
             assert self.asked(session, tool, params) == {}
-            self.done(session, tool, params, {"llmContent": self.file.read_text()})
+            text = self.file.read_text()
+            if self.gemini:
+                self.done(session, tool, params, {"llmContent": text})
+            else:  # of a look Claude Code calls no hook but that of its batch
+                shown = "".join(f"{number}\t{line}\n" for number, line in enumerate(text.splitlines(), 1))
+                call = {"tool_name": tool, "tool_input": params, "tool_use_id": f"{session}{self.number}"}
+                self.send("PostToolBatch", session, tool, params, tool_calls=[{**call, "tool_response": shown}])
 
     def edits(self, session: str, old: str, new: str) -> dict[str, Any]:
         tool = "replace" if self.gemini else "Edit"

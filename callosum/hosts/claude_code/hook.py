@@ -84,9 +84,10 @@ class ClaudeCode(Hooks):
         return (came_back,)
 
     def batch(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
-        """As in ``Hooks``: each of its calls is named by its id."""
+        """As in ``Hooks``: each of its calls is named by its id. Of a look nothing else is told."""
         calls = payload.get("tool_calls")
         ended: dict[Outcome, list[str]] = {}
+        results: dict[str, Any] = {}
         for call in calls if isinstance(calls, list) else ():
             id = name_if(call, "tool_use_id") if isinstance(call, Mapping) else None
             if id is not None:
@@ -95,8 +96,13 @@ class ClaudeCode(Hooks):
                     outcome = Outcome.CANCELLED
                 else:  # it has run: a look is reported here alone, the report of anything else was lost
                     outcome = Outcome.DONE if call.get("tool_name") in self.host.looks else Outcome.UNKNOWN
+                    if outcome is Outcome.DONE and "file_path" in params_at(call, "tool_input"):
+                        results[id] = said
                 ended.setdefault(outcome, []).append(id)
-        return tuple(Closed(actor, tuple(ids), outcome) for outcome, ids in ended.items())
+        return tuple(
+            Closed(actor, tuple(ids), outcome, results if outcome is Outcome.DONE else {})
+            for outcome, ids in ended.items()
+        )
 
     def prompt(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
         """As in ``Hooks``; or the host tells that something in the background has ended."""

@@ -73,6 +73,73 @@ def test_of_two_sessions_at_work_on_one_file_the_second_is_told(desk: Desk) -> N
     ]
 
 
+TEXT = "".join(f"line {number}\n" for number in range(30))
+
+
+def edit(path: Path, old: str, new: str) -> Use:
+    return Use("Edit", {"file_path": str(path), "old_string": old, "new_string": new})
+
+
+def after_another(desk: Desk, looks: Use, theirs: Use, *mine: Use) -> str:
+    """Two sessions look at a file, the second changes it, then the first makes its calls; what the first was shown."""
+    changed = threading.Event()
+    first = desk.model.script("first", [looks], Turn(mine[:1], after=changed), *[[one] for one in mine[1:]])
+    one = desk.start(first)
+    desk.model.wait("first", 1)
+    desk.run(desk.model.script("second", [looks], [theirs]))
+    changed.set()
+    desk.finish(one)
+    return desk.model.heard("first")
+
+
+def test_edits_apart_pass_and_one_nearby_is_shown_the_change_with_the_next_request(desk: Desk) -> None:
+    path = desk.project / "plan.md"
+    path.write_text(TEXT)
+    theirs = edit(path, "line 3\n", "the second's\n")
+    heard = after_another(
+        desk, read(path), theirs, edit(path, "line 20\n", "the first's\n"), edit(path, "line 5\n", "too near\n")
+    )
+    assert path.read_text() == TEXT.replace("line 3\n", "the second's\n").replace("line 20\n", "the first's\n")
+    assert [entry["tool"] for entry in desk.journal("intercept") if entry["verdict"] != "allow"] == ["Edit"]
+    refusal = heard.partition("[Callosum] Conflict")[2]
+    assert SENTENCE in refusal
+    assert r"| -line 3\n| +the second's" in refusal
+
+
+def numbered(path: Path) -> Use:
+    """A look at all of a file that Claude Code does not take for one; ``cat`` and ``grep`` it knows."""
+    return bash(f"nl -ba {path}")
+
+
+def test_write_of_a_file_that_claude_code_did_not_read_runs_merged(desk: Desk) -> None:
+    path = desk.project / "plan.md"
+    path.write_text(TEXT)
+    theirs = write(path, TEXT.replace("line 3\n", "the second's\n"))
+    mine = write(path, TEXT.replace("line 20\n", "the first's\n"))
+    heard = after_another(desk, numbered(path), theirs, mine)
+    assert path.read_text() == TEXT.replace("line 3\n", "the second's\n").replace("line 20\n", "the first's\n")
+    assert "was merged into this call's text" in heard
+    assert "+the second's" in heard
+    (merged,) = json.loads(desk.callosum("merges", "--json"))["merges"]
+    assert merged["lost"] == ""
+
+
+def test_merge_asks_for_the_permission_that_the_write_would_have_needed(desk: Desk) -> None:
+    path = desk.project / "plan.md"
+    path.write_text(TEXT)
+    one = numbered(path)
+    theirs = bash(f"sed -i 's/line 3$/theirs/' {path}")
+    changed = threading.Event()
+    mine = write(path, TEXT.replace("line 20\n", "mine\n"))
+    first = desk.start(desk.model.script("first", [one], Turn([mine], after=changed)), "Bash", "Read")
+    desk.model.wait("first", 1)
+    desk.run(desk.model.script("second", [one], [theirs]))
+    changed.set()
+    desk.finish(first)
+    assert path.read_text() == TEXT.replace("line 3\n", "theirs\n")
+    assert "requested permissions to write" in desk.model.heard("first")
+
+
 def test_without_the_entries_the_one_overwrites_the_other(desk: Desk) -> None:
     desk.callosum("uninstall", "claude-code", "--yes")
     assert overlapping(desk) == "by the first\n"
@@ -127,7 +194,9 @@ def test_the_same_mail_goes_out_once(desk: Desk) -> None:
     mark.unlink()
     desk.run(desk.model.script("second", [MAIL]))
     assert not mark.exists()
-    assert "[Callosum] Conflict" in desk.model.heard("second")
+    refusal = desk.model.heard("second").partition("[Callosum] Conflict")[2]
+    assert "did: " in refusal
+    assert "Shall we meet at noon" in refusal.partition("did: ")[2], "it quotes the first"
 
 
 def test_what_the_user_does_not_permit_is_cancelled(desk: Desk) -> None:
@@ -188,8 +257,9 @@ def test_a_prompt_brings_what_the_others_do(desk: Desk) -> None:
     held.set()
     desk.finish(one)
     told = desk.model.heard("second")
-    assert "What other sessions have in hand and did lately" in told
-    assert "email:bob@example.com" in told
+    brief = told.partition("What other sessions have in hand and did lately")[2]
+    assert "email:bob@example.com" in brief
+    assert "Do the work of [[first]]." in brief.partition("asked: ")[2], "it says what for"
 
 
 def test_a_sub_agent_acts_under_its_own_name(desk: Desk) -> None:

@@ -73,6 +73,28 @@ def test_a_patch_is_held_by_the_files_in_it(make_home: Callable[..., CodexHome],
     assert sorted(home.outcomes("apply_patch").values(), key=len) == [["confirm"], ["allow", "done"]]
 
 
+def test_patch_beside_anothers_change_runs_merged(make_home: Callable[..., CodexHome], scripted: Model) -> None:
+    home = make_home("gpt-5.5")
+    home.gated()
+    file = home.project / "a.txt"
+    file.write_text("".join(f"line {number}\n" for number in range(9)))
+    changed = threading.Event()
+    look = shell("cat a.txt")
+    mine = patch("*** Update File: a.txt", "@@", " line 1", " line 2", "-line 3", "+mine")
+    first = home.begin(
+        scripted.script("first", [look], Turn([Use("apply_patch", {}, mine)], after=changed), [shell("ls")])
+    )
+    scripted.wait("first", 1)
+    theirs = patch("*** Update File: a.txt", "@@", "-line 1", "+theirs")
+    home.run(scripted.script("second", [look], [Use("apply_patch", {}, theirs)]))
+    until(lambda: [*home.outcomes("apply_patch").values()] == [["allow", "done"]], "its report, for which nobody waits")
+    changed.set()
+    first.end()
+    assert file.read_text().splitlines() == ["line 0", "theirs", "line 2", "mine", *(f"line {n}" for n in range(4, 9))]
+    assert "was merged into this call's text" in scripted.heard("first")
+    assert sorted(map(sorted, home.outcomes("apply_patch").values())) == [["allow", "done"], ["done", "warn"]]
+
+
 def test_a_patch_that_fails_holds_nothing_when_its_turn_is_over(
     make_home: Callable[..., CodexHome], scripted: Model
 ) -> None:

@@ -59,6 +59,33 @@ def test_of_two_sessions_at_work_on_one_file_the_second_is_told(home: GeminiHome
     assert list(home.outcomes("read_file").values()) == [["allow", "done"]] * 2
 
 
+def test_write_over_anothers_change_runs_merged_and_both_are_told(home: GeminiHome, scripted: Model) -> None:
+    text = "".join(f"line {number}\n" for number in range(30))
+    file = home.project / "plan.md"
+    file.write_text(text)
+    written, told = threading.Event(), threading.Event()
+    mine, theirs = text.replace("line 20\n", "mine\n"), text.replace("line 3\n", "theirs\n")
+    first = home.begin(scripted.script("first", [read("plan.md")], Turn([write("plan.md", mine)], after=written)))
+    scripted.wait("first", 1)
+    again = theirs.replace("line 10\n", "again\n")
+    second = home.begin(
+        scripted.script("second", [read("plan.md")], [write("plan.md", theirs)], Turn([write("plan.md", again)], told))
+    )
+    scripted.wait("second", 2)
+    written.set()
+    first.end()
+    assert file.read_text() == theirs.replace("line 20\n", "mine\n")
+    told.set()
+    second.end()
+    assert file.read_text() == again.replace("line 20\n", "mine\n")
+    assert "was merged into this call's text" in scripted.heard("first")
+    assert "wrote the file merged with this session's change" in scripted.heard("second")
+    assert sorted(home.outcomes("write_file").values(), key=len) == [
+        ["warn", "done"],
+        ["allow", "done", "warn", "done"],
+    ]
+
+
 def test_the_hooks_of_a_project_alone_and_beside_the_users(bare: GeminiHome, scripted: Model) -> None:
     sent = bare.mailer()
     bare.callosum("install", "gemini", "--project", str(bare.project), "--yes")
