@@ -125,8 +125,8 @@ $(VENV)/.demo: $(VENV)/.python pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.python pyproject.toml
-	@echo "installing callosum[demo,dev,examples,fuzz,mcp,opentelemetry,server]"
-	@$(PIP) install --editable '.[demo,dev,examples,fuzz,mcp,opentelemetry,server]'
+	@echo "installing callosum[demo,dev,examples,fastmcp,fuzz,mcp,opentelemetry,server]"
+	@$(PIP) install --editable '.[demo,dev,examples,fastmcp,fuzz,mcp,opentelemetry,server]'
 	@touch $@ $(VENV)/.demo
 	@$(MAKE) --no-print-directory $(VENV)/.native || echo "without the compiler the native hook client is NOT tested, only the script" >&2
 

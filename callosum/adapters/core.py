@@ -104,7 +104,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     ``params`` are what the model gave, without what the framework injects. ``call_id`` is the framework's, and ``turn``
     what it belongs to (an assistant message, a checkpoint): ids may come again within one session. ``read`` are the
     identities of earlier calls whose results the model has read, None where the framework does not tell. ``thread`` is
-    the user-facing conversation.
+    the user-facing conversation. ``instance`` is who acts, where the framework tells and the adapter was told nothing;
+    ``meta`` is handed on for the journal.
     """
 
     tool: str
@@ -117,6 +118,8 @@ class Seen(Struct, frozen=True, kw_only=True):
     description: str | None = None
     schema: Mapping[str, Any] | None = None
     annotations: Mapping[str, Any] | None = None
+    instance: str | None = None
+    meta: Mapping[str, Any] | None = None
 
 
 def identity_of(turn: str, call_id: str | None) -> str | None:
@@ -206,7 +209,7 @@ class Adapter:
 
     def __init__(self, gate: Gate, **options: Unpack[Options]) -> None:
         self.gate = gate
-        self._instance = options.get("instance", UNNAMED)
+        self._instance = options.get("instance")
         self._session = options.get("session")
         self._namespace = options.get("namespace", DEFAULT_NAMESPACE)
         self._wait = options.get("wait", 0)
@@ -223,9 +226,10 @@ class Adapter:
         around = _around()
         own = self._session() if callable(self._session) else self._session
         session = own or seen.thread or (around.session if around is not None else own_session())
-        within = around is not None and (around.instance, around.session) == (self._instance, session)
+        instance = self._instance or seen.instance or UNNAMED
+        within = around is not None and (around.instance, around.session) == (instance, session)
         return Call(
-            self._instance,
+            instance,
             seen.tool,
             seen.params,
             session=session,
@@ -240,6 +244,7 @@ class Adapter:
             run=around.run if around is not None and within else seen.run,
             parent=f"{around.instance}/{around.session}" if around is not None and not within else None,
             rewrite=True,
+            meta=seen.meta,
         )
 
     def run(self, attempt: Attempt[R], tool: Callable[[Mapping[str, Any] | None], R]) -> R:

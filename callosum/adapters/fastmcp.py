@@ -1,0 +1,262 @@
+"""FastMCP: ``CallosumMiddleware`` around every tool of a server, mounted and proxied ones too.
+
+::
+
+    server = FastMCP("mail", middleware=[CallosumMiddleware(gate)])
+
+A refusal is a result with ``is_error`` whose text is the sentence; its ``_meta`` has the conflicts
+(``io.callosum/conflicts``). The tools are known to the rules as ``mcp__SERVER__TOOL``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, ClassVar, Final, TypeAlias, Unpack
+
+import anyio
+import msgspec
+from fastmcp.server.dependencies import get_access_token
+from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
+from fastmcp.tools.base import InputRequiredToolResult, ToolResult
+from mcp_types import CallToolRequestParams, ElicitRequest, ElicitRequestFormParams, InputRequiredResult, TextContent
+
+from callosum.adapters.core import Adapter, Attempt, Options, Refused, Running, Seen, hints_of
+from callosum.adapters.lost import Lost
+from callosum.gate import Gate
+from callosum.model import MAX_NAME, TRACE
+
+CONFLICTS: Final = "io.callosum/conflicts"
+"""In ``_meta`` of a refusal: what is in the way."""
+_PREFIX: Final = "io.callosum/"
+_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_PER_REQUEST: Final = "2026"
+"""From versions that begin so on every request says its version and its client."""
+_CLIENT: Final = "io.modelcontextprotocol/clientInfo"
+_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+_FORM: Final = "callosum"
+_MOST: Final = 256
+"""Most questions that are awaited; of more the oldest is forgotten."""
+_SHOWN: Final = 2000
+"""Most characters of a call's arguments that a form shows."""
+
+_Same: TypeAlias = tuple[str, str, str, str]
+"""Agent, session, tool and arguments, by which a call that comes again is known."""
+Context: TypeAlias = MiddlewareContext[CallToolRequestParams]
+Next: TypeAlias = CallNext[CallToolRequestParams, ToolResult]
+
+
+class _GoesOn(Exception):
+    """The result names a task: the work is done elsewhere."""
+
+
+class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is not looked into
+    """Puts the gate around every tool of a server.
+
+    ``options`` are those of ``callosum.adapters.core.Options``. Who acts, each the first that says something:
+    ``instance``, ``_meta`` of the call (``io.callosum/agent``), the client's name; ``session``, ``_meta``
+    (``io.callosum/session``), over HTTP the protocol's session (up to 2025), the access token's client, the client's
+    address; else the process. ``name`` is the server's in the names of its tools, by default the one it has.
+    ``host_approvals``: a call that a person must decide is put to the client as a form, if that shows forms (from 2026
+    on). The gate must have been told the same, else the call is refused.
+
+    Put it first: what other middleware does to a call is then done with the gate's leave.
+    """
+
+    def __init__(
+        self, gate: Gate, *, name: str | None = None, host_approvals: bool = False, **options: Unpack[Options]
+    ) -> None:
+        self._adapter = Adapter(gate, **options)
+        self._name = name
+        self._host_approvals = host_approvals
+        self._lost: Lost[ToolResult] = Lost(lambda result: len(result.model_dump_json()))
+        self._nonce, self._count = os.urandom(6).hex(), itertools.count(1)
+        self._questions: OrderedDict[str, tuple[_Same, str]] = OrderedDict()
+
+    async def on_call_tool(self, context: Context, call_next: Next) -> ToolResult:
+        """Run one call under the gate."""
+        call = await self._call(context)
+        client = call.named if call.modern else None
+        if client is None:
+            return await self._gated(context, call_next, call)
+        return await self._lost.run(
+            (client, call.same), partial(self._gated, context, call_next, call), partial(_is_cut, call.request)
+        )
+
+    async def _gated(self, context: Context, call_next: Next, call: _ToolCall, began: Any = lambda: None) -> ToolResult:
+        running = await self._adapter.abegin(call)
+        if not isinstance(running, Running):
+            if isinstance(running, Refused) and running.asks and call.shows_forms:
+                return self._question(call, running)
+            return running.said(call)
+        began()
+        if running.params is not None:
+            context = context.copy(message=context.message.model_copy(update={"arguments": dict(running.params)}))
+        try:
+            result = await call_next(context)
+        except BaseException as error:
+            await running.afail(error)
+            raise
+        if isinstance(result, InputRequiredToolResult):  # nothing was done yet: the client calls again with the input
+            await anyio.to_thread.run_sync(running.cancel)
+        elif not isinstance(result, ToolResult):
+            await running.afail(_GoesOn())
+        else:
+            return await running.aend(result)
+        return result
+
+    async def _call(self, context: Context) -> _ToolCall:
+        """Gather what is known of a call."""
+        message, around = context.message, context.fastmcp_context
+        found = around.request_context if around is not None else None
+        meta = (found.meta if found is not None else None) or {}
+        server = around.fastmcp if around is not None else None
+        tool = await server.get_tool(message.name) if server is not None else None
+        call = _ToolCall(message, meta, found)
+        call.tool = f"mcp__{_plain(self._name or (server.name if server is not None else ''))}__{message.name}"
+        if tool is not None:
+            call.description, call.schema = tool.description, tool.parameters
+            call.annotations = hints_of(tool.annotations)
+        call.shows_forms = self._host_approvals and call.modern and _shows_forms(meta)
+        call.call_id = _said(meta, "call") or f"{self._nonce}-{next(self._count)}"
+        if message.request_state in self._questions:
+            same, call_id = self._questions[message.request_state]
+            if same == call.same:
+                del self._questions[message.request_state]
+                call.call_id, call.answer = call_id, _answer(message.input_responses)
+                call.shows_forms = False  # it has been asked about
+        return call
+
+    def _question(self, call: _ToolCall, no: Refused) -> ToolResult:
+        """Put a question to the person behind the client."""
+        state = os.urandom(12).hex()
+        self._questions[state] = call.same, call.call_id
+        while len(self._questions) > _MOST:
+            self._questions.popitem(last=False)
+        shown = call.same[3] if len(call.same[3]) <= _SHOWN else f"{call.same[3][:_SHOWN]}…"
+        approve = {"type": "boolean", "title": "Let this call run", "description": "Once, as it is shown."}
+        params = ElicitRequestFormParams(
+            message=f"{call.tool} {shown}\n\n{no.sentence}",
+            requested_schema={"type": "object", "properties": {"approve": approve}, "required": ["approve"]},
+        )
+        asked = InputRequiredResult(input_requests={_FORM: ElicitRequest(params=params)}, request_state=state)
+        return InputRequiredToolResult(asked)
+
+
+class _ToolCall(Attempt[ToolResult]):
+    handoffs: ClassVar[tuple[type[BaseException], ...]] = (_GoesOn,)
+
+    def __init__(self, message: CallToolRequestParams, meta: Mapping[str, Any], found: Any) -> None:
+        self.tool, self.call_id = message.name, ""
+        self.params = dict(message.arguments or {})
+        self.meta = meta
+        self.request = found.request if found is not None else None
+        self.modern = found is not None and found.protocol_version >= _PER_REQUEST
+        self.named = _said(meta, "session")
+        self.agent = _said(meta, "agent")
+        self.thread = self.named or _thread(found, modern=self.modern)
+        self.same: _Same = (self.agent or "", self.thread or "", message.name, _written(self.params))
+        self.description: str | None = None
+        self.schema: Mapping[str, Any] | None = None
+        self.annotations: Mapping[str, bool] | None = None
+        self.shows_forms = False
+        self.answer: bool | None = None
+
+    def seen(self) -> Seen:
+        client = self.meta.get(_CLIENT)
+        name = client.get("name") if isinstance(client, Mapping) else None
+        trace = {one: self.meta[one] for one in TRACE if isinstance(self.meta.get(one), str)}
+        return Seen(
+            tool=self.tool[:MAX_NAME],
+            params=self.params,
+            call_id=self.call_id,
+            thread=self.thread,
+            run=_said(self.meta, "run"),
+            instance=self.agent or _fit(name),
+            meta=trace if TRACE[0] in trace else None,
+            description=self.description,
+            schema=self.schema,
+            annotations=self.annotations,
+        )
+
+    def refused(self, no: Refused) -> ToolResult:
+        conflicts = msgspec.to_builtins(no.conflicts)
+        return ToolResult(
+            [TextContent(type="text", text=no.sentence)],
+            meta={CONFLICTS: conflicts} if conflicts else None,
+            is_error=True,
+        )
+
+    def warned(self, result: ToolResult, sentence: str) -> ToolResult:
+        content = [*result.content, TextContent(type="text", text=sentence)]
+        return ToolResult(content, result.structured_content, result.meta, is_error=result.is_error)
+
+    def said(self, result: ToolResult) -> Any:
+        text = "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+        if result.is_error:
+            return {"error": text}
+        return result.structured_content if result.structured_content is not None else {"text": text}
+
+    def failed(self, result: ToolResult) -> bool:
+        return bool(result.is_error)
+
+    def asked(self, _no: Refused) -> bool | None:
+        return self.answer
+
+
+def _thread(found: Any, *, modern: bool) -> str | None:
+    """The session of a client that names none; None for one that talks to this process alone."""
+    if found is None or found.request is None:
+        return None
+    if not modern and (session := found.request.headers.get("mcp-session-id")):
+        return str(session)
+    token = get_access_token()
+    if token is not None and token.client_id:
+        return str(token.client_id)
+    return found.request.client.host if found.request.client is not None else None
+
+
+def _said(meta: Mapping[str, Any], name: str) -> str | None:
+    return _fit(meta.get(_PREFIX + name))
+
+
+def _fit(name: object) -> str | None:
+    """A name that the gate takes; None for anything else."""
+    return name if isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable() else None
+
+
+def _plain(name: str) -> str:
+    return _UNUSUAL.sub("_", name).strip("_")[:64] or "server"
+
+
+def _written(params: Mapping[str, Any]) -> str:
+    return json.dumps(params, sort_keys=True, separators=(",", ":"))
+
+
+def _shows_forms(meta: Mapping[str, Any]) -> bool:
+    said = meta.get(_CAPABILITIES)
+    modes = said.get("elicitation") if isinstance(said, Mapping) else None
+    return isinstance(modes, Mapping) and (not modes or modes.get("form") is not None)
+
+
+def _answer(responses: Mapping[str, Any] | None) -> bool | None:
+    """What a person said; None where the form was dismissed."""
+    said = (responses or {}).get(_FORM)
+    action = getattr(said, "action", None)
+    if action == "accept":
+        return (getattr(said, "content", None) or {}).get("approve") is True
+    return False if action == "decline" else None
+
+
+async def _is_cut(request: Any) -> bool:
+    """Whether the client has closed the connection of its request."""
+    if request is None:
+        return False
+    with anyio.CancelScope(shield=True):  # the SDK has cancelled the request, and would cancel this question too
+        gone: bool = await request.is_disconnected()
+    return gone
