@@ -1,6 +1,17 @@
 """Adapters for the frameworks that agents are written in, each in a module of its own that alone imports its framework.
 
-==================== ===================================== =====================================================
+==================== ===================================== ============================================================
+framework            module                                what a program writes
+==================== ===================================== ============================================================
+Agent Framework      ``callosum.adapters.agent_framework`` ``Agent(..., middleware=[CallosumMiddleware(gate)])``
+FastMCP (servers)    ``callosum.adapters.fastmcp``         ``FastMCP(..., middleware=[CallosumMiddleware(gate)])``
+Google ADK           ``callosum.adapters.google_adk``      ``App(..., plugins=[CallosumPlugin(gate)])``
+LangChain, LangGraph ``callosum.adapters.langchain``       ``create_agent(..., middleware=[CallosumMiddleware(gate)])``
+OpenAI Agents SDK    ``callosum.adapters.openai_agents``   ``gate_agent(agent, gate)``, ``install(gate)``
+pydantic-ai          ``callosum.adapters.pydantic_ai``     ``Agent(..., capabilities=[CallosumCapability(gate)])``
+Strands Agents       ``callosum.adapters.strands``         ``Agent(..., interventions=[CallosumIntervention(gate)])``
+==================== ===================================== ============================================================
+
 ``install`` gates every one of them that the program has imported. ``callosum.adapters.core`` is what they share, and
 what an adapter for another framework needs.
 """
