@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, ClassVar, Final, Generic, Self, TypedDict, TypeVar, Unpack
@@ -67,6 +67,8 @@ class Options(TypedDict, total=False):
 _KEPT: Final = 256
 """Results that an adapter keeps for calls that come again, and refusals for calls that confirm them."""
 _LONGEST_ID: Final = 200
+_MARK: Final = "[Callosum]"
+"""How every sentence begins."""
 _HINTS: Final = {
     "readOnlyHint": "read_only_hint",
     "destructiveHint": "destructive_hint",
@@ -103,9 +105,9 @@ class Seen(Struct, frozen=True, kw_only=True):
 
     ``params`` are what the model gave, without what the framework injects. ``call_id`` is the framework's, and ``turn``
     what it belongs to (an assistant message, a checkpoint): ids may come again within one session. ``read`` are the
-    identities of earlier calls whose results the model has read, None where the framework does not tell. ``thread`` is
-    the user-facing conversation. ``instance`` is who acts, where the framework tells and the adapter was told nothing;
-    ``meta`` is handed on for the journal.
+    identities of earlier calls whose results the model has read, None where the framework does not tell; ``texts`` is
+    what it has read, where calls have no ids. ``thread`` is the user-facing conversation. ``instance`` is who acts,
+    where the framework tells and the adapter was told nothing; ``meta`` is handed on for the journal.
     """
 
     tool: str
@@ -113,6 +115,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     call_id: str | None = None
     turn: str = ""
     read: tuple[str, ...] | None = None
+    texts: Sequence[str] | None = None
     thread: str | None = None
     run: str | None = None
     description: str | None = None
@@ -216,6 +219,8 @@ class Adapter:
         self._kept: OrderedDict[int, Any] = OrderedDict()
         self._told: OrderedDict[str, int] = OrderedDict()
         """The decisions that refused calls, by the calls' identities."""
+        self._said: OrderedDict[str, int] = OrderedDict()
+        """The decisions that refused calls, by their sentences."""
         self._guard = threading.Lock()
 
     def call_of(self, seen: Seen) -> Call:
@@ -235,7 +240,7 @@ class Adapter:
             session=session,
             namespace=self._namespace,
             call_id=identity_of(seen.turn, seen.call_id),
-            after=self._newest(seen.read) if seen.read is not None else None,
+            after=self._newest(seen),
             pause=True,
             wait=self._wait,
             description=seen.description,
@@ -307,10 +312,15 @@ class Adapter:
             return None
         return decision.verdict
 
-    def _newest(self, read: tuple[str, ...]) -> int:
-        """The newest refusal that the model has read of; 0 for none."""
+    def _newest(self, seen: Seen) -> int | None:
+        """The newest refusal that the model has read of; 0 for none, None where the framework does not tell."""
         with self._guard:
-            return max((self._told[one] for one in read if one in self._told), default=0)
+            if seen.read is not None:
+                return max((self._told[one] for one in seen.read if one in self._told), default=0)
+            if seen.texts is None:
+                return None
+            texts = [text for text in seen.texts if _MARK in text]
+            return max((id for said, id in self._said.items() if any(said in text for text in texts)), default=0)
 
     def _answered(self, no: Refused, *, agreed: bool) -> Call:
         """Enter a person's answer; return the call to ask the gate for once more."""
@@ -328,7 +338,8 @@ class Adapter:
                     return Kept(self._kept[decision.id])
                 if call.call_id is not None:
                     _put(self._told, call.call_id, decision.id)
-        return Refused(str(no) if decision is not None else f"[Callosum] {no}", call, decision)
+                _put(self._said, str(no), decision.id)
+        return Refused(str(no) if decision is not None else f"{_MARK} {no}", call, decision)
 
     def keep(self, decision: Decision, result: Any) -> None:
         """Keep what a call returned, for when it comes again."""

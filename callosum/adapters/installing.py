@@ -15,6 +15,8 @@ logger = logging.getLogger("callosum")
 
 SEAMS: Final[Mapping[str, str]] = {
     "agent_framework": "agent_framework",
+    "crewai": "crewai",
+    "google_adk": "google.adk.runners",
     "langchain": "langgraph.prebuilt",
     "openai_agents": "agents",
     "pydantic_ai": "pydantic_ai",

@@ -62,18 +62,6 @@ def answer(question: str, *, confirmed: bool) -> Any:
     return types.Part(function_response=said)
 
 
-def test_install_gates_runners_made_after_it_and_can_be_taken_back(bench: Bench) -> None:
-    first = install(bench.gate, instance="one")
-    uninstall = install(bench.gate, instance="two")
-    first()  # has been replaced: nothing happens
-    tools = [_tool(bench.mail(), Job(None, [], []))]
-    run(desk(agent([mail("c1", "hi")], tools=tools)))
-    run(desk(agent([mail("c1", "ho")], tools=tools), CallosumPlugin(bench.gate, instance="own")))
-    uninstall()
-    run(desk(agent([mail("c1", "he")], tools=tools)))
-    assert [str(entry.session).partition("/")[0] for entry in bench.entries()] == ["two", "own"]
-
-
 @pytest.mark.parametrize("shares", [True, False])
 def test_what_an_agent_as_a_tool_does_is_gated_once_in_the_calling_session(bench: Bench, *, shares: bool) -> None:
     inner = agent([mail("i1", "one")], tools=[_tool(bench.mail(), Job(None, [], []))], name="ask_helper")

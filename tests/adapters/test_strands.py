@@ -15,7 +15,7 @@ from strands import Agent, ToolContext, tool
 from strands.background_tasks import BackgroundTasksConfig
 from strands.interventions import Deny, InterventionHandler, Proceed
 
-from callosum.adapters.strands import CallosumIntervention, install
+from callosum.adapters.strands import CallosumIntervention
 from callosum.model import Outcome
 from tests.adapters.behaviours import Bench, mail
 from tests.adapters.frameworks.strands import FRAMEWORK, _model, _tool
@@ -38,18 +38,6 @@ def results(agent: Agent) -> dict[str, str]:
         block["toolResult"] for message in agent.messages for block in message["content"] if "toolResult" in block
     ]
     return {block["toolUseId"]: "\n".join(str(part.get("text", part)) for part in block["content"]) for block in blocks}
-
-
-def test_install_gates_agents_made_after_it_and_can_be_taken_back(bench: Bench) -> None:
-    first = install(bench.gate, instance="one")
-    uninstall = install(bench.gate, instance="two")
-    first()  # has been replaced: nothing happens
-    tools = [_tool(bench.mail(), Job(None, [], []))]
-    agent([mail("c1", "hi")], tools=tools)("go")
-    agent([mail("c1", "ho")], tools=tools, interventions=[CallosumIntervention(bench.gate, instance="own")])("go")
-    uninstall()
-    agent([mail("c1", "he")], tools=tools)("go")
-    assert [str(entry.session).partition("/")[0] for entry in bench.entries()] == ["two", "own"]
 
 
 def test_a_call_that_another_intervention_denies_is_cancelled(bench: Bench) -> None:

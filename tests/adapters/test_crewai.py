@@ -1,0 +1,110 @@
+"""What only CrewAI has: hooks that fail open, agents that write their calls as text, and questions at the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("crewai.hooks")
+
+from crewai import Agent, BaseLLM, Crew, Task
+from crewai.hooks import register_before_tool_call_hook, unregister_before_tool_call_hook
+from crewai.tools import tool
+
+from callosum import Call
+from callosum.adapters.crewai import install
+from callosum.model import Event, Outcome
+from tests.adapters.behaviours import Bench, mail
+from tests.adapters.frameworks.crewai import FRAMEWORK
+from tests.adapters.harness import Job, Ran, Scripted
+
+pytestmark = [pytest.mark.filterwarnings(one) for one in FRAMEWORK.warnings]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(FRAMEWORK, "sync", tmp_path)
+    with made.gate:
+        yield made
+
+
+@pytest.fixture
+def gated(bench: Bench) -> Iterator[Callable[..., Ran]]:
+    """Runs an agent with the gate that ``install`` has been given."""
+    uninstall: list[Callable[[], None]] = []
+
+    def run(*turns: list[Scripted], tools: Any = None, gate: Any = None, **options: Any) -> Ran:
+        uninstall.append(install(gate or bench.gate, **options))
+        return FRAMEWORK.run(Job(None, turns, tools or [bench.mail()]))
+
+    yield run
+    for one in uninstall:
+        one()
+
+
+def test_a_fault_in_the_hook_keeps_the_tool_from_running(bench: Bench, gated: Callable[..., Ran]) -> None:
+    def broken() -> str:
+        raise RuntimeError("no session")
+
+    ran = gated([mail("c1", "hi")], session=broken)
+    assert ran.read == {"c1": "[Callosum] The call was not run: the gate failed (RuntimeError)."}
+    assert not bench.did
+
+
+def test_a_call_that_another_hook_blocks_is_cancelled(bench: Bench) -> None:
+    uninstall = install(bench.gate)
+
+    def block(_context: Any) -> bool:
+        return False
+
+    register_before_tool_call_hook(block)
+    ran = FRAMEWORK.run(Job(None, [[mail("c1", "hi")]], [bench.mail()]))
+    unregister_before_tool_call_hook(block)
+    uninstall()
+    assert "blocked by hook" in ran.read["c1"]
+    assert bench.outcomes() == [Outcome.CANCELLED]
+
+
+@pytest.mark.parametrize("said", ["yes", ""])
+def test_a_question_is_asked_at_the_terminal(
+    bench: Bench, gated: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda: said)
+    ran = gated([Scripted("deploy", "c1", {"host": "prod"})], tools=[bench.deploy()], host_approvals=True)
+    assert bench.did == ["prod"] * bool(said)
+    assert ("deployed prod" in ran.read["c1"]) == bool(said)
+    (entry,) = bench.entries(Event.APPROVE if said else Event.DENY)
+    assert entry.body["channel"] == "host"
+
+
+def test_an_agent_that_writes_its_calls_as_text_is_gated(bench: Bench) -> None:
+    call = 'Thought: mail\nAction: send_email\nAction Input: {"to": "a@example.com", "body": "no"}'
+    said = iter([call, call, "Thought: ok\nFinal Answer: done"])
+    read: list[str] = []
+
+    class Script(BaseLLM):
+        def supports_function_calling(self) -> bool:
+            return False
+
+        def call(self, messages: Any, *_: Any, **__: Any) -> str:
+            read[:] = [str(message["content"]) for message in messages]
+            return next(said)
+
+    uninstall = install(bench.gate)
+    bench.gate.intercept(_other())
+    made = Agent(
+        role="agent", goal="goal", backstory="none", llm=Script(model="script"), tools=[tool(bench.mail().function)]
+    )
+    Crew(agents=[made], tasks=[Task(description="go", expected_output="done", agent=made)]).kickoff()
+    uninstall()
+    whole = "\n".join(read)
+    assert "other/chat has an active action" in whole
+    assert "sent no" in whole
+    assert bench.did == ["no"]
+
+
+def _other() -> Any:
+    return Call("other", "send_email", {"to": "a@example.com", "body": "yes"}, session="chat")
