@@ -5,8 +5,9 @@
     09:10 was asked: `answer Alice about the invoice`
     09:15 `message` `Standup at ten` → `channel:#general` done
     09:16 `email.send` `'Invoice': 'Paid'` → `email:a@x.org` done after 4 min, warned: `doug` acted on it 40 s before
-    09:20 `message` `On it` → `thread:andy:1` confirm: `doug` acted on it 40 s before; let through at 09:21
+    09:20 `message` `On it` → `thread:andy:1` held back (confirm): `doug` acted on it 40 s before; let through at 09:21
     09:25 to 09:29 `bash` `make test` 4 times: 3 done, 1 failed: `exit code 2`
+    09:31 to 09:40 read 2 times, changed or ran `file:/r/a.py` 3 times, `make`; 1 failed: `make`: `exit code 2`
     09:30 `pay` `'12 EUR' to 'acme'` → `account:acme` **outcome unknown**: `the lease ran out`
 """
 
@@ -14,11 +15,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from callosum.characters import escaped
 from callosum.journal import shown_keys
@@ -30,6 +31,8 @@ from callosum.policy.summary import Kept, summary_of
 
 _KEYS: Final = 3
 """How many keys of an act are named."""
+_DID: Final = 12
+"""Most things of one routine that are named."""
 _IN_THE_WAY: Final = {
     Kind.HELD: "{who} was at it",
     Kind.RECENT: "{who} acted on it {ago} before",
@@ -47,12 +50,56 @@ _RUNNING: Final = {
 _WORDS: Final = {State.DONE: "done", State.FAILED: "failed", State.UNKNOWN: "**outcome unknown**"}
 
 
+class Routine(Struct):
+    """Reads and calls of tier 1 that a session made in a row for one purpose.
+
+    ``did`` counts them by what they changed or ran. ``note`` is the last one that failed, and its error.
+    """
+
+    reads: int = 0
+    did: dict[str, int] = field(default_factory=dict)
+    more: int = 0
+    failed: int = 0
+    note: tuple[str, str] = ("", "")
+    last: int = 0
+
+    def add(self, act: Act) -> str:
+        """Count one more, and return what it changed or ran."""
+        self.last = act.at
+        what = ""
+        if not act.tier:
+            self.reads += 1
+        else:
+            files = [key for key in act.keys if key.startswith("file:")]
+            what = escaped(files[0]) if files else act.what or escaped(next(iter(act.keys), "")) or act.tool
+            if what in self.did or len(self.did) < _DID:
+                self.did[what] = self.did.get(what, 0) + 1
+            else:
+                self.more += 1
+        return what
+
+    def line(self) -> str:
+        """Return what is said of them, without when."""
+        parts = [f"read {times(self.reads)}"] if self.reads else []
+        did = [f"{code(what, 120)}{f' {times(count)}' if count > 1 else ''}" for what, count in self.did.items()]
+        if self.more:
+            did.append(f"{self.more:,} more")
+        if did:
+            parts.append(f"changed or ran {', '.join(did)}")
+        what, error = self.note
+        failed = f"; {self.failed:,} failed" if self.failed else ""
+        if failed and what:
+            failed += f": {code(what, 120)}{f': {code(error, 160)}' if error else ''}"
+        return ", ".join(parts) + failed
+
+
 class Act(Struct, gc=False):
     """What is kept of an act. Moments in microseconds.
 
     ``told`` is the gravest conflict that the session was told of, as the journal has it, ``others`` how many more there
     were. ``late``: only its end is on this page, or the gate was away when it began. ``answer`` is what a person said
     to it. ``what`` is its summary, ``purpose`` what a person had asked the session for.
+    ``again``: when a call that was held back was let through. ``routine``: the act stands for all of these.
     """
 
     at: int
@@ -75,6 +122,8 @@ class Act(Struct, gc=False):
     what: str = ""
     purpose: str = ""
     id: int = 0
+    again: int = 0
+    routine: Routine | None = None
 
 
 # --- from the journal ---------------------------------------------------------------------------------------
@@ -144,7 +193,7 @@ def follow(act: Act, entry: Entry) -> None:
             act.answer = "nobody answered"
     elif event is Event.RESOLVE:
         act.state = State((entry.outcome or Outcome.DONE).value)
-        act.note = _note(entry)
+        act.note = error_of(entry)
         act.answer = f"found so{_by(entry)}" if act.state is not State.CANCELLED else ""
     else:
         _settle(act, entry)
@@ -153,15 +202,17 @@ def follow(act: Act, entry: Entry) -> None:
 def _settle(act: Act, entry: Entry) -> None:
     act.state = State((entry.outcome or Outcome.DONE).value)
     act.ended = entry.seq
-    act.note = _note(entry)
+    act.note = error_of(entry)
 
 
-def _note(entry: Entry) -> str:
+def error_of(entry: Entry) -> str:
     """What a report says beside the outcome: the error of a failure, why nothing is known."""
     body = entry.body
     if entry.outcome is Outcome.FAILED:
         result = body.get("result")
         error = result.get("error") if isinstance(result, Mapping) else result
+        if isinstance(error, Mapping) and isinstance(error.get("message"), str):
+            error = error["message"]
         if error:
             return (error if isinstance(error, str) else msgspec.json.encode(error).decode())[:1000]
     note = body.get("note")
@@ -197,8 +248,9 @@ def _number(value: Any) -> int:
 
 
 def line(act: Act, *, who: bool = False, day: bool = False) -> str:
-    """The act as an item of a list; ``who`` with its session, ``day`` with its day."""
-    return f"{_beginning([act], who=who, day=day)} {_ending(act)}"
+    """The act as an item of a list, with what it was asked for; ``who`` with its session, ``day`` with its day."""
+    asked = f" (asked: {code(act.purpose, 120)})" if act.purpose else ""
+    return f"{_beginning([act], who=who, day=day)} {_ending(act)}{asked}"
 
 
 def lines(acts: Sequence[Act]) -> list[str]:
@@ -208,42 +260,34 @@ def lines(acts: Sequence[Act]) -> list[str]:
     was held back says when the same was let through.
     """
     found: list[str] = []
-    again = _let_through(acts)
     purpose = ""
-    for _, group in groupby(acts, _same):
-        run = list(group)
+    runs = [list(group) for _, group in groupby(acts, _same)]
+    for run, following in zip_longest(runs, runs[1:]):
         act = run[0]
         if act.purpose and act.purpose != purpose:
             purpose = act.purpose
             found.append(f"- {clock(act.at)} was asked: {code(purpose, 120)}")
+        if act.routine is not None:
+            if act.routine.did or not following or following[0].purpose != act.purpose:
+                found.append(f"- {_span(act.at, act.routine.last)} {act.routine.line()}")
+            continue
         ending = _endings(run) if len(run) > 1 else _ending(act)
-        later = f"; let through at {clock(again[act.at])}" if act.at in again else ""
+        later = f"; let through at {clock(act.again)}" if act.again else ""
         found.append(f"{_beginning(run)} {ending}{later}")
     return found
 
 
-def _let_through(acts: Sequence[Act]) -> dict[int, int]:
-    """When the same was let through, of each act that was held back; by the moments of both."""
-    again: dict[int, int] = {}
-    next_one: dict[tuple[str, tuple[str, ...]], int] = {}
-    for act in reversed(acts):
-        if act.verdict.proceed:
-            next_one[act.tool, act.keys] = act.at
-        elif (act.tool, act.keys) in next_one:
-            again[act.at] = next_one[act.tool, act.keys]
-    return again
-
-
 def _same(act: Act) -> tuple[object, ...]:
     """What makes an act the same as the one before it; a moment where something is to be said of it alone."""
+    if act.routine is not None:
+        return (act.at,)
     alone = not act.verdict.proceed or act.told or act.late or act.answer or act.state is State.UNKNOWN
     return (act.tool, act.keys, act.what, act.purpose, act.lock, act.at if alone else 0)
 
 
 def _beginning(run: Sequence[Act], *, who: bool = False, day: bool = False) -> str:
-    act, last = run[0], run[-1]
-    begin, end = clock(act.at), clock(last.at)
-    parts = ["-", *([day_of(act.at).isoformat()] if day else []), begin if begin == end else f"{begin} to {end}"]
+    act = run[0]
+    parts = ["-", *([day_of(act.at).isoformat()] if day else []), _span(act.at, run[-1].at)]
     if who:
         parts.append(name(act.session, act.namespace))
     parts.append(code(act.tool))
@@ -252,6 +296,11 @@ def _beginning(run: Sequence[Act], *, who: bool = False, day: bool = False) -> s
     if act.keys:
         parts.append(f"→ {named(act.keys)}")
     return " ".join(parts)
+
+
+def _span(first: int, last: int) -> str:
+    begin, end = clock(first), clock(last)
+    return begin if begin == end else f"{begin} to {end}"
 
 
 def _endings(run: Sequence[Act]) -> str:
@@ -298,8 +347,8 @@ def without_spellings(keys: tuple[str, ...]) -> tuple[str, ...]:
 
 def _ending(act: Act) -> str:
     if not act.verdict.proceed:
-        answer = f" ({act.answer})" if act.answer else ""
-        return f"{act.verdict}{answer}: {_reason(act)}"
+        answer = f"; {act.answer}" if act.answer else ""
+        return f"held back ({act.verdict}{answer}): {_reason(act)}"
     told = ""
     if act.observed:
         told = f", only observed ({code(act.observed)}): {_reason(act)}"

@@ -10,8 +10,8 @@ from msgspec import Struct, field
 
 from callosum.characters import escaped
 from callosum.journal import ENDS, shown_keys
-from callosum.model import MAX_SUMMARY, SECOND, Entry, Event, Outcome, Verdict
-from callosum.pages.acts import Act, begun, ended, farewell, follow, lines, name, without_spellings
+from callosum.model import MAX_SUMMARY, SECOND, Entry, Event, Key, Outcome, Tier, Verdict
+from callosum.pages.acts import Act, Routine, begun, ended, error_of, farewell, follow, lines, name, without_spellings
 from callosum.pages.calendar import ONE_DAY, clock, start_of
 from callosum.pages.counts import Counts
 from callosum.pages.markdown import code, many, times
@@ -28,6 +28,10 @@ LAST: Final = 60
 """Of a session's acts the first and the last so many are listed."""
 _WROTE: Final = 8
 _OBSERVED_SHOWN: Final = 10
+_WAITING: Final = 50
+"""Most calls of a session that were held back of which it is said when they were let through."""
+_UNREPORTED: Final = 1000
+"""Calls of tier 1 whose reports are still expected."""
 SO_FAR: Final = ", so far"
 """Ends the title of a page whose day is not over."""
 
@@ -45,6 +49,8 @@ class Presence(Struct):
     writes: int = 0
     failed: int = 0
     waits: int = 0
+    waiting: dict[tuple[str, tuple[Key, ...]], deque[Act]] = field(default_factory=dict)
+    """By tool and keys, the calls that were held back and not let through since."""
     wrote: dict[str, None] = field(default_factory=dict)
     wrote_more: bool = False
     acts: int = 0
@@ -72,6 +78,8 @@ class Day:
         self._pending = Pending()
         self._unlisted = 0
         """Calls of sessions of which nothing is kept."""
+        self._routines: OrderedDict[int, tuple[Routine, str]] = OrderedDict()
+        """By their ids, the calls of tier 1 that were made last: the routine they belong to, and what they did."""
         self._observed: list[str] = []
 
     def add(self, entry: Entry) -> None:
@@ -113,22 +121,41 @@ class Day:
         presence.calls += 1
         verdict = entry.verdict or Verdict.ALLOW
         tier = entry.tier or 0
+        same = (entry.tool, entry.keys)
         if not verdict.proceed:
             presence.held += 1
-        elif tier == 0:
-            presence.reads += 1
-            if verdict is not Verdict.WARN:
-                return
-        elif tier == 1:
-            presence.writes += 1
+            act = begun(entry)
+            presence.waiting.setdefault(same, deque(maxlen=_WAITING)).append(act)
+            if len(presence.waiting) > _WAITING:
+                del presence.waiting[next(iter(presence.waiting))]
+            self._keep(presence, act, entry.action or entry.seq)
+            return
+        for held in presence.waiting.pop(same, ()):
+            held.again = entry.seq
+        presence.reads += tier == 0
+        presence.writes += tier == 1
+        if tier >= Tier.MEDIUM or verdict is Verdict.WARN:
+            self._keep(presence, begun(entry), entry.action or entry.seq)
+        elif entry.body.get("purpose"):
+            self._routine(presence, begun(entry), entry.action)
+        elif tier:
             for key in without_spellings(shown_keys(entry)):
                 if len(presence.wrote) < _WROTE:
                     presence.wrote[key] = None
                 elif key not in presence.wrote:
                     presence.wrote_more = True
-            if verdict is not Verdict.WARN:
-                return
-        self._keep(presence, begun(entry), entry.action or entry.seq)
+
+    def _routine(self, presence: Presence, act: Act, id: int) -> None:
+        """Count a call of tier 0 or 1 with those before it that served the same purpose."""
+        newest = next(reversed(presence.tail or presence.head), None)
+        routine = newest.routine if newest is not None and newest.purpose == act.purpose else None
+        if routine is None:
+            routine = act.routine = Routine()
+            self._keep(presence, act, -act.at)  # reports of its calls are not reports of it
+        if what := routine.add(act):
+            self._routines[id] = (routine, what)
+            while len(self._routines) > _UNREPORTED:
+                self._routines.popitem(last=False)
 
     def _ended(self, entry: Entry) -> None:
         act = self._index.get(entry.action)
@@ -140,6 +167,10 @@ class Day:
                 self._keep(presence, ended(entry), entry.action)
         elif entry.outcome is Outcome.FAILED and (presence := self._presence(entry)) is not None:
             presence.failed += 1
+            if (found := self._routines.pop(entry.action, None)) is not None:
+                routine, what = found
+                routine.failed += 1
+                routine.note = (what, error_of(entry))
 
     def _presence(self, entry: Entry) -> Presence | None:
         known = (entry.namespace, entry.session)
@@ -164,6 +195,7 @@ class Day:
                 self._forget(gone)
             idle.head.clear()
             idle.tail.clear()
+            idle.waiting.clear()
         self._index[id] = act
         act.id = id
         if presence.acts <= FIRST:

@@ -87,7 +87,7 @@ class Week:
         verdict = entry.verdict or Verdict.ALLOW
         if not verdict.proceed:
             self._held.add(session)
-        elif (entry.tier or 0) >= Tier.MEDIUM:
+        elif (entry.tier or 0) >= Tier.MEDIUM or entry.body.get("purpose"):
             self._did(entry)
         if not entry.keys:
             return
@@ -108,8 +108,9 @@ class Week:
                 return
             work = self._work[place] = _Work(act.at)
         self._newest[act.session, act.namespace] = work
-        work.acts += 1
-        work.tool, work.what = act.tool, act.what
+        if act.tier:
+            work.acts += 1
+            work.tool, work.what = act.tool, act.what
 
     # --- as text ---------------------------------------------------------------------------------------------
 
@@ -150,12 +151,12 @@ class Week:
         found = []
         for (session, namespace, purpose), work in sorted(busiest, key=lambda item: item[1].first):
             asked = f", asked {code(purpose, 120)}" if purpose else ""
-            last = f"last {code(work.tool)}{f' {code(work.what, 160)}' if work.what else ''}"
+            did = many(work.acts, "act") if work.acts else "only read"
             if work.said:
-                last = f"and said at its end: {code(work.said, MAX_SUMMARY)}"
-            found.append(
-                f"- {day_of(work.first):%a} {name(session, namespace)}{asked}: {many(work.acts, 'act')}, {last}"
-            )
+                did += f", and said at its end: {code(work.said, MAX_SUMMARY)}"
+            elif work.acts:
+                did += f", last {code(work.tool)}{f' {code(work.what, 160)}' if work.what else ''}"
+            found.append(f"- {day_of(work.first):%a} {name(session, namespace)}{asked}: {did}")
         return cut(found, _SHOWN, "purpose", total=len(self._work))
 
     def _list(self, top: Top, show: Any, counted: str, what: str, held: Top | None = None) -> list[str]:

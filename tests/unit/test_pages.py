@@ -127,7 +127,7 @@ def test_a_day_tells_each_sessions_acts_in_order() -> None:
     assert "- Held back: 1 confirm" in text
     assert listed(text) == [
         "- 09:00 `message` → `channel:#g` done",
-        "- 09:02 `email` → `email:a@example.com` confirm: `doug` acted on it 40 s before, and 2 more",
+        "- 09:02 `email` → `email:a@example.com` held back (confirm): `doug` acted on it 40 s before, and 2 more",
         "- 09:01 `email` → `email:a@example.com` done after 4 min",
     ]
     assert text.index("## `mira/chat`") < text.index("## `doug`")
@@ -136,7 +136,7 @@ def test_a_day_tells_each_sessions_acts_in_order() -> None:
 @pytest.mark.parametrize("verdict", [Verdict.CONFIRM, Verdict.ASK, Verdict.BLOCK])
 def test_a_verdict_has_the_word_that_journal_watch_and_events_have(verdict: Verdict) -> None:
     held = call(NINE, verdict=verdict)
-    assert listed(page(held)) == [f"- 09:00 `message` → `channel:#g` {verdict}: as the policy has it"]
+    assert listed(page(held)) == [f"- 09:00 `message` → `channel:#g` held back ({verdict}): as the policy has it"]
     assert f"- Held back: 1 {verdict}" in page(held)
     observed = call(NINE, body={"observed": verdict.value})
     assert f"done, only observed (`{verdict}`): as the policy has it" in page(observed)
@@ -257,6 +257,37 @@ def test_what_a_person_asked_for_stands_before_what_was_done() -> None:
     ]
 
 
+def test_small_work_for_one_purpose_is_one_line_with_what_failed() -> None:
+    fix, tidy = {"purpose": "fix it"}, {"purpose": "tidy up"}
+    edits = [call(NINE + n * MINUTE, tool="Edit", tier=1, key="file:/r/a.py", body=fix) for n in (1, 2)]
+    run = call(NINE + 3 * MINUTE, tool="Bash", tier=1, key="", body={**fix, "summary": "make"})
+    text = page(
+        call(NINE, tool="Read", tier=0, key="file:/r/a.py", body=fix),
+        *edits,
+        run,
+        report(NINE + 3 * MINUTE + 1, edits[0], Outcome.FAILED, result={"error": "no such text"}),
+        report(NINE + 3 * MINUTE + 2, run, Outcome.FAILED, result={"error": {"message": "exit code 2", "code": 2}}),
+        call(NINE + 4 * MINUTE, tool="Read", tier=0, key="file:/r/b.py", body=tidy),
+    )
+    assert listed(text) == [
+        "- 09:00 was asked: `fix it`",
+        "- 09:00 to 09:03 read once, changed or ran `file:/r/a.py` 2 times, `make`; 2 failed: `make`: `exit code 2`",
+        "- 09:04 was asked: `tidy up`",
+        "- 09:04 read once",
+    ]
+
+
+def test_small_work_that_was_held_back_says_when_it_ran() -> None:
+    fix = {"purpose": "fix it"}
+    held = call(NINE, tool="Edit", tier=1, key="file:/r/a.py", body=fix, verdict=Verdict.CONFIRM, rule="r")
+    ran = call(NINE + MINUTE, tool="Edit", tier=1, key="file:/r/a.py", body=fix)
+    assert listed(page(held, ran)) == [
+        "- 09:00 was asked: `fix it`",
+        "- 09:00 `Edit` → `file:/r/a.py` held back (confirm): rule `r`; let through at 09:01",
+        "- 09:01 changed or ran `file:/r/a.py`",
+    ]
+
+
 def test_a_page_claims_no_warning_that_the_session_never_read() -> None:
     seen = {"conflicts": [recent("doug", "t", "k")]}
     assert "doug" not in page(call(NINE, tier=3, body=seen))
@@ -267,11 +298,11 @@ def test_questions_and_their_answers() -> None:
     asked = call(NINE, tier=3, verdict=Verdict.ASK, rule="ask-first")
     approved = Entry(Event.APPROVE, "mira", seq=NINE + 1, action=asked.seq, body={"by": "anna", "channel": "cli"})
     silent = report(NINE + 2, asked, Outcome.CANCELLED, Event.LAPSE, note="nobody answered")
-    assert listed(page(asked)) == ["- 09:00 `message` → `channel:#g` ask: rule `ask-first`"]
-    assert "ask (approved by `anna` through `cli`)" in page(asked, approved)
+    assert listed(page(asked)) == ["- 09:00 `message` → `channel:#g` held back (ask): rule `ask-first`"]
+    assert "held back (ask; approved by `anna` through `cli`)" in page(asked, approved)
     assert "- People: 1 approved" in page(asked, approved)
-    assert "ask (nobody answered)" in page(asked, silent)
-    assert "(approved" in page(asked, approved, silent)
+    assert "(ask; nobody answered)" in page(asked, silent)
+    assert "; approved" in page(asked, approved, silent)
 
 
 def test_what_began_before_midnight_is_told_where_it_ended() -> None:
@@ -479,7 +510,7 @@ def test_a_topic_tells_who_did_what_newest_first() -> None:
     assert lines[0] == "# `k`"
     assert lines[2] == "2 sessions, 2 calls since 2027-03-16, 1 of the last 2 held back."
     assert [line for line in lines if line.startswith("- 2027")] == [
-        "- 2027-03-17 09:00 `b` `message` block: as the policy has it",
+        "- 2027-03-17 09:00 `b` `message` held back (block): as the policy has it",
         "- 2027-03-16 09:00 `a` `message` failed: `no`",
     ]
 

@@ -132,7 +132,7 @@ These may or may not have happened; `callosum resolve ID --happened` (or `--not`
 09:00 to 09:06, 8 calls, 1 held back, read 3 times, wrote once: `file:/repo/a.md`.
 
 - 09:03 `message` `good morning` → `channel:#general` done
-- 09:04 `message` `I do it` → `thread:andy:msg-500` confirm: `doug` acted on it 40 s before; let through at 09:05
+- 09:04 `message` `I do it` → `thread:andy:msg-500` held back (confirm): `doug` acted on it 40 s before; let through at 09:05
 - 09:05 `message` `I do it, then` → `thread:andy:msg-500` done
 - 09:06 `pay` `'5' to 'acme'` → `account:acme` **outcome unknown**: `the lease ran out`
 
@@ -142,8 +142,8 @@ These may or may not have happened; `callosum resolve ID --happened` (or `--not`
 
 - 09:04 `message` `on it` → `thread:andy:msg-500` done
 - 09:06 `email` `hi` → `email:alice@example.com` failed: `550 no such user`
-- 09:07 `pay` `'70' to 'acme'` → `account:acme` block: `mira/chat` was at it
-- 09:08 `deploy` → `host:prod` ask (approved by `anna` through `cli`): rule `ask-first`
+- 09:07 `pay` `'70' to 'acme'` → `account:acme` held back (block): `mira/chat` was at it
+- 09:08 `deploy` → `host:prod` held back (ask; approved by `anna` through `cli`): rule `ask-first`
 """
     )
 
