@@ -110,7 +110,7 @@ class Keeper:
         """Asks whether a call may run. ``size`` is about how long its arguments are, in bytes. Never raises."""
         try:
             if size > LONG_PARAMS:
-                call = replace(call, params=shortened(call.params))
+                call = replace(call, params=shortened(call.params), rewrite=False)
             decision = self._timed(lambda: self._decide(call))
         except GateUnavailable as error:
             return Ruling(False, _away(call, error))

@@ -283,6 +283,22 @@ def first_round(message: bytes) -> bytes:
     return _joined(top) + b"\n"
 
 
+def replaced(message: bytes, params: Mapping[str, Any], by: Mapping[str, Any]) -> bytes | None:
+    """The same call with other values in its arguments: those of ``by`` that are not as in ``params``.
+
+    None where the arguments are no object with such names.
+    """
+    top = fields_of(message)
+    inner = fields_of(top.get("params", UNSET))
+    arguments = fields_of(inner.get("arguments", UNSET))
+    changed = {name: value for name, value in by.items() if name not in params or params[name] != value}
+    if not arguments or changed.keys() - arguments.keys() or params.keys() - by.keys():
+        return None
+    inner["arguments"] = Raw(_joined(arguments | {name: Raw(encode(value)) for name, value in changed.items()}))
+    top["params"] = Raw(_joined(inner))
+    return _joined(top) + b"\n"
+
+
 def fault(id: bytes, code: int, text: str) -> bytes:
     """An error of the protocol."""
     return b'{"jsonrpc":"2.0","id":%s,"error":%s}' % (id, encode({"code": code, "message": text}))

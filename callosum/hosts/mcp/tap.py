@@ -49,6 +49,9 @@ _TASKS: Final = frozenset(("tasks/result", "tasks/get", "tasks/cancel"))
 _TELLING: Final = _GREETINGS | _TASKS | {messages.LIST}
 """Requests whose answers are read besides those to calls."""
 _GONE: Final = "its server is gone"
+_NOT_WRITTEN: Final = (
+    "[Callosum] This call was to run with other arguments, which cannot be written into it: it did not run."
+)
 _FORGOTTEN: Final = "its server no longer knows it"
 _TASK_STATUS: Final = frozenset(("notifications/tasks", "notifications/tasks/status"))
 TASK_SECONDS: Final = 15.0
@@ -235,6 +238,7 @@ class Tap:
             run=actor.run,
             host=self._wrapped.host,
             meta=trace_of(params.meta),
+            rewrite=self._wrapped.cwd is not None,  # the files of a server at an address are not this machine's
         )
         size = 0 if isinstance(params.arguments, UnsetType) else len(bytes(params.arguments))
         flight = _Flight(message, call, size, params.meta)
@@ -320,6 +324,7 @@ class Tap:
         ruling = self._ask(flight)
         if ruling.proceed and before is not None:
             wait([before])
+        line, ruling = self._rewritten(line, flight, ruling)
         if self._lets_go(flight, ruling):
             self._to_server(line)
             self._unanswerable([flight])
@@ -336,12 +341,16 @@ class Tap:
         kept: list[bytes] = []
         refusals: list[bytes] = []
         waiting: Id | None = None
-        for raw, message, flight, ruling in zip(messages.parts(line), found, flights, rulings, strict=True):
+        parts = messages.parts(line)
+        for raw, message, flight, found_ruling in zip(parts, found, flights, rulings, strict=True):
+            part, ruling = raw, found_ruling
+            if flight is not None and ruling is not None:
+                part, ruling = self._rewritten(raw, flight, ruling)
             if flight is None or ruling is None or self._lets_go(flight, ruling, refusals):
-                kept.append(raw)
+                kept.append(part)
                 if message.key is not None and not isinstance(message.method, UnsetType):
                     waiting = message.key
-        if len(kept) == len(found):
+        if kept == parts:
             self._to_server(line)
         elif kept:
             if refusals and waiting is not None:
@@ -385,6 +394,20 @@ class Tap:
         if self._keeper.takes_a_hosts_word():
             call_id = (flight.call.call_id or "").removesuffix(":answered")
             flight.state = self._rounds.ask(Question(flight.made, call_id, ruling.question, ruling.text))
+
+    def _rewritten(self, line: bytes, flight: _Flight, ruling: Ruling) -> tuple[bytes, Ruling]:
+        """Put the arguments into a call with which the gate lets it run, where those are not its own.
+
+        A call that cannot be written so does not run.
+        """
+        if ruling.decision is None or ruling.decision.params is None:
+            return line, ruling
+        other = messages.replaced(line, flight.call.params, ruling.decision.params)
+        if other is not None:
+            return other, ruling
+        self._report(flight, Ended(None, Outcome.CANCELLED))
+        flight.ruling = Ruling(False, _NOT_WRITTEN)
+        return line, flight.ruling
 
     def _lets_go(self, flight: _Flight, ruling: Ruling, refusals: list[bytes] | None = None) -> bool:
         """Whether a call is to be sent now; if not, it is answered (into ``refusals`` for a batch)."""

@@ -15,6 +15,8 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.shared.exceptions import MCPError
 
+from callosum.server.tokens import FILE as TOKENS
+from callosum.server.tokens import Tokens
 from tests.e2e.mcp.conftest import Real
 from tests.support.serving import serving
 
@@ -25,14 +27,14 @@ each = pytest.mark.parametrize("name", NAMES)
 both = pytest.mark.parametrize("mode", ["auto", "legacy"])
 
 
-def client(real: Real, mode: str, gate: str = "", session: str = "a") -> Client:
+def client(real: Real, mode: str, gate: str = "", session: str = "a", token: str = "") -> Client:
     """A client of the server, behind the gate at an address if one is given."""
     command = list(real.command)
     environ = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **real.environ}
     if gate:
         wrap = [sys.executable, "-m", "callosum.cli", "mcp", "--name", real.name, "--instance", "mira"]
         command = [*wrap, "--session", session, "--", *command]
-        environ |= {"PYTHONPATH": str(ROOT), "CALLOSUM_URL": gate}
+        environ |= {"PYTHONPATH": str(ROOT), "CALLOSUM_URL": gate, **({"CALLOSUM_TOKEN": token} if token else {})}
     parameters = StdioServerParameters(command=command[0], args=command[1:], env=environ)
     return Client(stdio_client(parameters), mode=mode)
 
@@ -123,6 +125,40 @@ def test_a_write_over_what_another_session_changed_is_held_up_without_any_rule(
     assert "was changed by mira/a" in results[2].content[0].text
     assert "Read it again" in results[2].content[0].text
     assert file.read_text() == "by b\n"
+
+
+@both
+def test_two_sessions_that_write_one_file_both_keep_their_changes_and_are_told(
+    real: Callable[[str], Real], tmp_path: Path, mode: str
+) -> None:
+    server = real("filesystem")
+    file = tmp_path / "work" / "a.txt"
+    lines = [f"line {number}\n" for number in range(20)]
+    file.write_text("".join(lines))
+
+    def changed(*numbers: int) -> str:
+        return "".join([f"LINE {n}\n" if n in numbers else line for n, line in enumerate(lines)])
+
+    async def meet(gate: str, token: str) -> tuple[Any, Any]:
+        path = {"path": str(file)}
+        async with client(server, mode, gate, "a", token) as one, client(server, mode, gate, "b", token) as other:
+            for reader in (one, other):
+                assert not (await reader.call_tool("read_text_file", path)).is_error
+            assert not (await one.call_tool("write_file", {**path, "content": changed(2)})).is_error
+            merged = await other.call_tool("write_file", {**path, "content": changed(15)})
+            assert file.read_text() == changed(2, 15)
+            return merged, await one.call_tool("write_file", {**path, "content": changed(2, 9)})
+
+    state = tmp_path / "state"
+    token = Tokens(state / TOKENS).add("desk")
+    with serving(state) as gate:
+        merged, told = asyncio.run(meet(gate.address, token))
+    assert not merged.is_error, merged
+    assert "merged" in merged.content[-1].text
+    assert "+LINE 2" in merged.content[-1].text
+    assert "mira/b" in told.content[-1].text
+    assert "callosum merges show" in told.content[-1].text
+    assert file.read_text() == changed(2, 9, 15), "the third write is merged too"
 
 
 def test_with_the_gate_killed_reading_goes_on_and_a_grave_call_does_not(

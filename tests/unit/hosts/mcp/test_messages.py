@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -143,3 +144,36 @@ def test_an_answer_that_cannot_be_read_still_says_whose_it_is_and_whether_it_fai
 def test_what_is_no_answer_is_none() -> None:
     assert messages.read_answer(b"garbage") is None
     assert messages.read_answer(b'{"result":%s}' % DEEP) is None
+
+
+ARGUMENTS = b'{"path" : "\\u002fa", "content":"mine", "n":1.0}'
+LINE = b'{"id":7, "method":"tools/call","params":{"arguments":%s,"name":"write_file","_meta":{"x":1e0}}}\n'
+
+
+def test_arguments_are_replaced_where_they_differ_and_nothing_else() -> None:
+    params = {"path": "/a", "content": "mine", "n": 1.0}
+    other = messages.replaced(LINE % ARGUMENTS, params, {**params, "content": 'mine\nand "yours"'})
+    assert other is not None
+    assert json.loads(other) == json.loads(LINE % ARGUMENTS.replace(b"mine", b'mine\\nand \\"yours\\"'))
+    assert b'"\\u002fa"' in other
+    assert b'{"x":1e0}' in other
+
+
+@pytest.mark.parametrize(
+    ("arguments", "by"),
+    [
+        (ARGUMENTS, {"path": "/a", "content": "x", "n": 1.0, "mode": "append"}),
+        (ARGUMENTS, {"path": "/a", "content": "x"}),
+        (b'"text"', {"content": "x"}),
+    ],
+    ids=["one more", "one less", "no object"],
+)
+def test_arguments_that_cannot_be_replaced(arguments: bytes, by: dict[str, Any]) -> None:
+    params = {"path": "/a", "content": "mine", "n": 1.0}
+    assert messages.replaced(LINE % arguments, params, by) is None
+
+
+def test_the_first_round_of_a_call_is_the_call_without_what_was_answered() -> None:
+    params = b'{"name":"deploy","inputResponses":{"a":{}},"arguments":{"host":1.0},"requestState":"s"}'
+    line = messages.first_round(b'{"id":7,"method":"tools/call","params":%s}' % params)
+    assert line == b'{"id":7,"method":"tools/call","params":{"name":"deploy","arguments":{"host":1.0}}}\n'
