@@ -10,6 +10,7 @@ Google ADK           ``callosum.adapters.google_adk``      ``App(..., plugins=[C
 LangChain, LangGraph ``callosum.adapters.langchain``       ``create_agent(..., middleware=[CallosumMiddleware(gate)])``
 OpenAI Agents SDK    ``callosum.adapters.openai_agents``   ``gate_agent(agent, gate)``, ``install(gate)``
 pydantic-ai          ``callosum.adapters.pydantic_ai``     ``Agent(..., capabilities=[CallosumCapability(gate)])``
+smolagents           ``callosum.adapters.smolagents``      ``install(gate)``
 Strands Agents       ``callosum.adapters.strands``         ``Agent(..., interventions=[CallosumIntervention(gate)])``
 ==================== ===================================== ============================================================
 

@@ -20,6 +20,7 @@ SEAMS: Final[Mapping[str, str]] = {
     "langchain": "langgraph.prebuilt",
     "openai_agents": "agents",
     "pydantic_ai": "pydantic_ai",
+    "smolagents": "smolagents",
     "strands": "strands",
 }
 """The adapters that have an ``install`` of their own, and what a program has imported that uses the framework."""

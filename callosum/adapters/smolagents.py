@@ -1,0 +1,151 @@
+"""smolagents: ``install`` for every agent of the process.
+
+::
+
+    install(gate)
+
+smolagents has no hook for tools: this replaces ``Tool.__call__`` and the call of a managed agent, by which agents that
+call tools and agents that write code for the executor of this process both run them. These are no official seams; each
+version is tested.
+
+smolagents has no conversation: give ``session=``, else the process is the session. A refusal is the tool's result, the
+sentence and nothing around it. In an agent that writes code it is raised, so that the code does not go on as if the
+tool had run. That code is itself an action that no gate sees, and so is all that runs in a remote executor.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
+from typing import Any, Final, NamedTuple, TypeVar, Unpack
+
+from smolagents import CodeAgent, FinalAnswerTool, MultiStepAgent, Tool, local_python_executor
+
+from callosum.adapters.core import Adapter, Attempt, Options, Refused, Seen
+from callosum.errors import Blocked, GateUnavailable
+from callosum.gate import Gate
+
+T = TypeVar("T")
+
+_OWN: Final = "sanitize_inputs_outputs"
+"""An argument of ``Tool.__call__`` that is none of the tool's."""
+
+
+class _Step(NamedTuple):
+    """A step of an agent: what its model reads, and whether it writes code."""
+
+    messages: Iterable[Any]
+    code: bool
+
+
+_step: ContextVar[_Step | None] = ContextVar("callosum_smolagents_step", default=None)
+_agent_call = MultiStepAgent.__call__
+_tool_call = Tool.__call__
+_write_memory = MultiStepAgent.write_memory_to_messages
+
+
+def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
+    """Put the gate around every tool of this process's agents; return what takes it away.
+
+    Called again, it replaces its earlier gate. ``options`` are those of ``callosum.adapters.core.Options``.
+    """
+    adapter = Adapter(gate, **options)
+
+    @functools.wraps(_tool_call)
+    def call_tool(self: Tool, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(self, FinalAnswerTool):
+            return _tool_call(self, *args, **kwargs)
+        given = {name: value for name, value in kwargs.items() if name != _OWN}
+        seen = Seen(
+            tool=self.name,
+            params=_params(self, args, given),
+            texts=_read(),
+            description=self.description,
+            schema={"type": "object", "properties": self.inputs},
+        )
+
+        def tool(params: Mapping[str, Any] | None) -> Any:
+            if params is None:
+                return _tool_call(self, *args, **kwargs)
+            return _tool_call(self, **params, sanitize_inputs_outputs=kwargs.get(_OWN, False))
+
+        return adapter.run(_Call(seen), tool)
+
+    @functools.wraps(_agent_call)
+    def call_agent(self: MultiStepAgent, task: str, **kwargs: Any) -> Any:
+        given = {"task": task, **kwargs}
+        seen = Seen(tool=self.name, params=given, texts=_read(), description=self.description)
+        step = _step.get()
+        try:
+            return adapter.run(_Call(seen), lambda params: _agent_call(self, **(given if params is None else params)))
+        finally:
+            _step.set(step)
+
+    @functools.wraps(_write_memory)
+    def write_memory_to_messages(self: MultiStepAgent, *args: Any, **kwargs: Any) -> Any:
+        messages = _write_memory(self, *args, **kwargs)
+        if not args and not kwargs:  # a step begins; else a plan or a summary is made
+            _step.set(_Step(messages, isinstance(self, CodeAgent)))
+        return messages
+
+    def uninstall() -> None:
+        if Tool.__call__ is call_tool:
+            _put(_tool_call, _agent_call, _write_memory, ThreadPoolExecutor)
+
+    _put(call_tool, call_agent, write_memory_to_messages, _Carrying)
+    return uninstall
+
+
+def _put(call_tool: Any, call_agent: Any, write_memory: Any, executor: Any) -> None:
+    Tool.__call__ = call_tool
+    MultiStepAgent.__call__ = call_agent
+    MultiStepAgent.write_memory_to_messages = write_memory
+    local_python_executor.ThreadPoolExecutor = executor
+
+
+class _Carrying(ThreadPoolExecutor):
+    """Runs an agent's code in the agent's context: who acts, and what is running, is known in the code's thread too."""
+
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        return super().submit(copy_context().run, fn, *args, **kwargs)
+
+
+class _Call(Attempt[Any]):
+    def __init__(self, what: Seen) -> None:
+        self._what = what
+
+    def seen(self) -> Seen:
+        return self._what
+
+    def refused(self, no: Refused) -> Any:
+        step = _step.get()
+        if step is None or not step.code:
+            return no.sentence
+        raise Blocked(no.decision) if no.decision is not None else GateUnavailable(no.sentence)
+
+    def warned(self, result: Any, sentence: str) -> Any:
+        return f"{result}\n\n{sentence}" if isinstance(result, str) else result
+
+
+def _params(tool: Tool, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by name, as ``Tool.__call__`` takes them: one dict stands for all of them."""
+    if len(args) == 1 and not kwargs and isinstance(args[0], dict) and args[0].keys() <= tool.inputs.keys():
+        return dict(args[0])
+    return {**dict(zip(tool.inputs, args, strict=False)), **kwargs}
+
+
+def _read() -> list[str] | None:
+    """What the model had read when it made this call; None outside of an agent."""
+    step = _step.get()
+    if step is None:
+        return None
+    return [text for message in step.messages for text in _texts(message.content)]
+
+
+def _texts(content: Any) -> Iterable[str]:
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        yield from (part["text"] for part in content if isinstance(part, Mapping) and isinstance(part.get("text"), str))
