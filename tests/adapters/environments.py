@@ -84,12 +84,8 @@ def tested(framework: Framework, age: str, more: Sequence[str]) -> str:
         python = environment(framework, age)
     except subprocess.CalledProcessError:
         return f"FAILED {framework.extra} ({age}): the environment could not be made"
-    own = ROOT / f"tests/adapters/test_{framework.module}.py"
-    files = [
-        "tests/adapters/test_matrix.py",
-        "tests/adapters/test_install.py",
-        *([str(own.relative_to(ROOT))] if own.exists() else []),
-    ]
+    names = ("matrix", "install", "examples", framework.module)
+    files = [path for name in names if (ROOT / (path := f"tests/adapters/test_{name}.py")).exists()]
     what = versions(python, framework)
     print(f"\n=== {framework.extra} ({age}): {what}", flush=True)
     done = subprocess.run(

@@ -28,7 +28,14 @@ def adapters(frameworks: Sequence[Framework]) -> str:
     """Return what a program installs and writes for each framework."""
     return _table(
         ("framework", "install", "what a program writes"),
-        ((one.name, f"`pip install 'callosum-protocol[{one.extra}]'`", one.writes) for one in frameworks),
+        (
+            (
+                f"[{one.name}](quickstarts/{one.module}.md)",
+                f"`pip install 'callosum-protocol[{one.extra}]'`",
+                one.writes,
+            )
+            for one in frameworks
+        ),
     )
 
 
