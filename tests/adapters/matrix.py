@@ -28,14 +28,7 @@ def adapters(frameworks: Sequence[Framework]) -> str:
     """Return what a program installs and writes for each framework."""
     return _table(
         ("framework", "install", "what a program writes"),
-        (
-            (
-                f"[{one.name}](quickstarts/{one.module}.md)",
-                f"`pip install 'callosum-protocol[{one.extra}]'`",
-                one.writes,
-            )
-            for one in frameworks
-        ),
+        ((_linked(one), f"`pip install 'callosum-protocol[{one.extra}]'`", one.writes) for one in frameworks),
     )
 
 
@@ -74,6 +67,16 @@ def behaviours(frameworks: Sequence[Framework]) -> str:
         for name, meaning in BEHAVIOURS.items()
     ]
     return _table(("", *(one.name for one in frameworks)), rows) + "\n\n" + "\n".join(remarks)
+
+
+def page_of(framework: Framework) -> Path:
+    """Return where a framework's quickstart is."""
+    return PAGE.parent / f"quickstarts/{framework.module}.md"
+
+
+def _linked(framework: Framework) -> str:
+    page = page_of(framework)
+    return f"[{framework.name}]({page.relative_to(PAGE.parent)})" if page.exists() else framework.name
 
 
 def _around(framework: Framework) -> str:
