@@ -130,7 +130,7 @@ def main(given: Sequence[str]) -> int:
 
 
 def _pip(python: Path) -> list[str]:
-    return [str(python), "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    return [str(python), "-m", "pip", "--disable-pip-version-check", "-qq"]
 
 
 if __name__ == "__main__":
