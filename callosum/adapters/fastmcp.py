@@ -81,11 +81,11 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
     async def on_call_tool(self, context: Context, call_next: Next) -> ToolResult:
         """Run one call under the gate."""
         call = await self._call(context)
-        client = call.named if call.modern else None
-        if client is None:
+        # up to 2025 a stream is taken up again; who names no session cannot be known again, and a pipe does not break
+        if not call.modern or call.named is None or call.request is None:
             return await self._gated(context, call_next, call)
         return await self._lost.run(
-            (client, call.same), partial(self._gated, context, call_next, call), partial(_is_cut, call.request)
+            call.same, partial(self._gated, context, call_next, call), partial(_is_cut, call.request)
         )
 
     async def _gated(self, context: Context, call_next: Next, call: _ToolCall, began: Any = lambda: None) -> ToolResult:

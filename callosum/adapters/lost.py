@@ -59,7 +59,7 @@ class Lost(Generic[R]):
         being decided ends with its connection. ``cut`` says whether the connection is broken.
         """
         going = self._taken(same)
-        if going is None or going.task is None:
+        if going is None or going.task is None or going.task.get_loop() is not asyncio.get_running_loop():
             going = _Going()
             going.task = asyncio.ensure_future(_awaited(call(going.begin)))
         task = going.task

@@ -316,6 +316,20 @@ def test_the_lease_is_renewed_while_the_tool_runs(tmp_path: Path) -> None:
         assert gate.get("/status")["locks"] == []
 
 
+def test_the_lease_of_a_task_is_renewed_until_the_task_is_over(tmp_path: Path) -> None:
+    environ = {"CALLOSUM_LEASE_TTL": "1"}
+    with (
+        serving(tmp_path / "state", environ=environ) as gate,
+        wrapped(tmp_path / "state", "--instance", "mira", environ={"CALLOSUM_URL": gate.address}) as client,
+    ):
+        client.call("delete_database", {"name": "x", "act": "task"})
+        until(lambda: [one["event"] for one in gate.get("/journal")["entries"]].count("renew") > 4)
+        assert len(gate.get("/status")["locks"]) == 1
+        client.ask("tasks/result", {"taskId": "t-1"})
+        until(lambda: gate.get("/status")["locks"] == [])
+        assert [one["outcome"] for one in gate.get("/journal")["entries"] if one["event"] == "complete"] == ["done"]
+
+
 # --- who acts, and what the tool is -----------------------------------------------------------------------
 
 

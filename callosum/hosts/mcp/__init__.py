@@ -8,6 +8,7 @@
                      ├── identity   who acts, and what a tool is called
                      ├── catalogue  what ``tools/list`` says
                      ├── outcome    how a call ended
+                     ├── rounds     calls that take several rounds: forms for a person, a server's questions
                      └── keeper     asks, reports, renews, decides without the gate
     server           ``callosum mcp`` alone
     install          ``mcpServers`` of a host's configuration, there and back
