@@ -4,6 +4,7 @@
 framework            module                                what a program writes
 ==================== ===================================== ============================================================
 Agent Framework      ``callosum.adapters.agent_framework`` ``Agent(..., middleware=[CallosumMiddleware(gate)])``
+AGENT-HOOKS 0.1      ``callosum.adapters.agent_hooks``     ``emitter.register(CallosumInterceptor(gate))``
 CrewAI               ``callosum.adapters.crewai``          ``install(gate)``
 FastMCP (servers)    ``callosum.adapters.fastmcp``         ``FastMCP(..., middleware=[CallosumMiddleware(gate)])``
 Google ADK           ``callosum.adapters.google_adk``      ``App(..., plugins=[CallosumPlugin(gate)])``

@@ -360,6 +360,12 @@ class Running(Generic[R]):
         self._acting = _Acting(call, _around())
         _acting.set(self._acting)
 
+    @property
+    def warning(self) -> str | None:
+        """The warning about the call, for the model."""
+        decision = self._guard.decision
+        return decision.warning if decision is not None and decision.verdict is Verdict.WARN else None
+
     def finished(self, result: R) -> R:
         """Return the result as the model reads it: with the warning behind it, if there is one."""
         running, attempt = self._guard, self._attempt
@@ -369,8 +375,8 @@ class Running(Generic[R]):
         decision = running.decision
         if decision is None:
             return result
-        if decision.warning and decision.verdict is Verdict.WARN:
-            result = attempt.warned(result, decision.warning)
+        if self.warning:
+            result = attempt.warned(result, self.warning)
         self._adapter.keep(decision, result)
         return result
 

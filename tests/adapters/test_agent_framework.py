@@ -127,3 +127,22 @@ def test_a_run_without_a_session_acts_as_this_process(desk: Desk) -> None:
     agent = desk.agent(["c1"], middleware=[CallosumMiddleware(desk.gate)])
     asyncio.run(agent.run("go"))
     assert _read(desk.seen) == {"c1": "sent hi"}
+
+
+def test_the_frameworks_own_hooks_carry_the_interceptor(desk: Desk) -> None:
+    pytest.importorskip("agent_hooks")
+    from agent_framework import create_agent_hooks_middleware  # noqa: PLC0415
+
+    from callosum.adapters.agent_hooks import CallosumInterceptor  # noqa: PLC0415
+
+    def hooked(session: str) -> Any:
+        interceptor = CallosumInterceptor(desk.gate, instance="mira", session=session)
+        return create_agent_hooks_middleware([interceptor])
+
+    assert desk.run(desk.agent(["c1"], middleware=[hooked("chat")])) == {"c1": "sent hi"}
+    read = desk.run(desk.agent(["c1"], ["c2"], middleware=[hooked("heartbeat")]))
+    assert "callosum:confirm" in read["c1"]
+    assert "mira/chat" in read["c1"]
+    assert read["c2"] == "sent hi"
+    assert desk.did == ["hi", "hi"]
+    assert desk.outcomes() == [Outcome.DONE, Outcome.DONE]

@@ -1,0 +1,345 @@
+"""The interceptor through the SDK's own emitter, validators and conformance kit, and in Agent Framework."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from callosum import Call, LocalGate
+from callosum.corpus.bus import Corpus
+from callosum.corpus.events import CorpusEvent, InputReceived, LlmError, LlmResponse
+from callosum.model import Entry, Event, Outcome
+from callosum.settings import Settings
+
+pytest.importorskip("agent_hooks")
+
+from agent_hooks import (
+    AgentContextBuilder,
+    ApprovalOutcome,
+    ApprovalRequest,
+    ApprovalResolution,
+    EnforcementMode,
+    InterceptionBlocked,
+    InterceptionEmitter,
+    InterceptionPoint,
+    Verdict,
+    _core,
+)
+from agent_hooks.ctk.reference import ReferenceHarness
+from agent_hooks.ctk.runner import load_vectors, run_vector
+
+from callosum.adapters.agent_hooks import CallosumInterceptor
+
+RULES = """{"rules": [
+  {"name": "deploy", "tool": "deploy", "tier": 3, "verdict": "ask", "contextKey": "host:{params.host}"},
+  {"name": "wipe", "tool": "wipe", "tier": 4, "contextKey": "host:{params.host}"}]}"""
+SCHEMA = json.loads(files("agent_hooks").joinpath("schema/verdict.schema.json").read_text())
+MAIL = {"to": "a@example.com", "body": "Friday works"}
+HOST = {"host": "prod"}
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[LocalGate]:
+    (tmp_path / "tiers.json").write_text(RULES)
+    with LocalGate(settings=Settings(state=tmp_path, host_approvals=True)) as made:
+        yield made
+
+
+def of(gate: LocalGate, *events: Event) -> list[Entry]:
+    return [entry for entry in gate.entries() if entry.event in events]
+
+
+class Host:
+    """A host with one session, which tells the interceptor what a test says."""
+
+    def __init__(self, interceptor: CallosumInterceptor, session: str = "chat", **options: Any) -> None:
+        self.emitter = InterceptionEmitter(**options).register(interceptor)
+        self.build = AgentContextBuilder(agent_id="a", framework="tests", session_id=session)
+
+    async def turn(self) -> None:
+        await self.emitter.emit(self.build.pre_model_call(model_id="m", messages=[]))
+
+    async def before(self, name: str, args: Mapping[str, Any], id: str = "c1") -> Any:
+        context = self.build.pre_tool_call(call_id=id, name=name, args=dict(args))
+        return await self.emitter.emit(context)
+
+    async def after(self, name: str, args: Mapping[str, Any], value: Any = "ok", *, failed: bool = False) -> None:
+        told: dict[str, Any] = {"call_id": "c1", "name": name, "args": dict(args)}
+        await self.emitter.emit(self.build.post_tool_call(value=value, is_error=failed, **told))
+
+
+# --- the kit ---------------------------------------------------------------------------------------------------
+
+
+class Watched:
+    """An interceptor that keeps what it was given, and what the one in it said."""
+
+    def __init__(self, inner: Any = None) -> None:
+        self.inner = inner
+        self.seen: list[Any] = []
+        self.said: list[Verdict] = []
+
+    async def intercept(self, context: Any) -> Verdict:
+        self.seen.append(copy.deepcopy(context))
+        verdict = await self.inner.intercept(context) if self.inner else Verdict.allow()
+        assert context == self.seen[-1], "an interceptor must not change the context"
+        self.said.append(verdict)
+        return verdict
+
+
+class Replaced(ReferenceHarness):
+    """The kit's reference host, in which one interceptor stands before those of the vector."""
+
+    def __init__(self, first: Watched) -> None:
+        self.first = first
+
+    def setup(self, scenario: Any, interceptors: Any, *args: Any, **options: Any) -> None:
+        super().setup(scenario, [self.first, *interceptors], *args, **options)
+
+    def setup_declared(self, scenario: Any, document: Any, registry: Any) -> None:
+        document = copy.deepcopy(document)
+        registry.kind("tests.first", lambda _config, _context: self.first)
+        document["bindings"] = [{"id": "first", "kind": "tests.first"}, *document.get("bindings", [])]
+        super().setup_declared(scenario, document, registry)
+
+
+VECTORS = {vector["id"]: vector for vector in load_vectors()}
+
+
+def contexts_of(vector: Mapping[str, Any]) -> list[Any]:
+    """Return all contexts that the reference host emits in a vector, with the vector's own interceptors behind."""
+    watched = Watched()
+    asyncio.run(run_vector(Replaced(watched), vector))
+    return watched.seen
+
+
+def valid(verdict: Verdict) -> None:
+    """Check a verdict by the SDK's validator and by its schema."""
+    wire = verdict.to_wire()
+    _core.validate_verdict(json.dumps(wire))
+    jsonschema.validate(wire, SCHEMA)
+
+
+@pytest.mark.parametrize("mode", list(EnforcementMode))
+@pytest.mark.parametrize("id", VECTORS)
+def test_each_context_of_the_kit_gets_a_verdict_that_holds(id: str, mode: EnforcementMode, gate: LocalGate) -> None:
+    contexts = contexts_of(VECTORS[id])
+    watched = Watched(CallosumInterceptor(gate, instance="mira", corpus=Corpus()))
+
+    async def whole() -> None:
+        emitter = InterceptionEmitter(mode=mode).register(watched)
+        for context in contexts:
+            record = await emitter.emit_unchecked(context)
+            assert not (record.verdict.reason or "").startswith("host_error:")
+            assert record.proceeds or record.interception_point is InterceptionPoint.PRE_TOOL_CALL
+
+    asyncio.run(whole())
+    assert len(watched.said) == len(contexts)
+    for verdict in watched.said:
+        valid(verdict)
+    calls = [one["tool_call"] for one in contexts if one["interception_point"] == "pre_tool_call"]
+    assert [entry.tool for entry in of(gate, Event.INTERCEPT)] == [call["name"] for call in calls]
+
+
+@pytest.mark.parametrize("id", VECTORS)
+def test_no_vector_of_the_kit_fails_for_the_interceptor_in_front(id: str, gate: LocalGate) -> None:
+    """What other interceptors deny, a resolver lifts or nobody enforces, in every composition."""
+    watched = Watched(CallosumInterceptor(gate, instance="mira", corpus=Corpus()))
+    asyncio.run(run_vector(Replaced(watched), VECTORS[id]))
+    for verdict in watched.said:
+        valid(verdict)
+    assert len(watched.said) == len(watched.seen)
+    ran = [one for one in watched.seen if one["interception_point"] == "post_tool_call"]
+    assert len(of(gate, Event.COMPLETE)) >= len(ran)
+
+
+def test_the_kit_emits_what_these_tests_are_about() -> None:
+    points = [context["interception_point"] for vector in VECTORS.values() for context in contexts_of(vector)]
+    assert {points.count(point) > 20 for point in set(points)} == {True}
+    assert len(set(points)) == 8
+
+
+# --- what the gate says ----------------------------------------------------------------------------------------
+
+
+def test_confirm_is_a_plain_deny_with_the_sentence_and_the_same_call_in_a_later_turn_runs(gate: LocalGate) -> None:
+    async def whole() -> None:
+        interceptor = CallosumInterceptor(gate, instance="mira")
+        chat, heartbeat = Host(interceptor), Host(interceptor, "heartbeat")
+        await chat.before("send_email", MAIL)
+        await chat.after("send_email", MAIL)
+        await heartbeat.turn()
+        for id in ("c1", "c2"):
+            with pytest.raises(InterceptionBlocked) as no:
+                await heartbeat.before("send_email", {**MAIL, "body": "no"}, id)
+            verdict = no.value.result.verdict
+            assert not verdict.is_liftable
+            assert verdict.reason == "callosum:confirm"
+            assert verdict.message.startswith("[Callosum] Conflict: mira/chat acted on")
+            assert "confirm" in (interceptor.told("heartbeat", id) or "")
+        assert interceptor.told("heartbeat", "c9") is None
+        assert interceptor.told("nobody", "c1") is None
+        await heartbeat.turn()
+        await heartbeat.before("send_email", {**MAIL, "body": "no"}, "c3")
+
+    asyncio.run(whole())
+
+
+def test_a_warning_is_an_allow_with_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "tiers.json").write_text(
+        '{"rules": [{"name": "push", "tool": "push", "tier": 2, "verdict": "warn", "contextKey": "host:{params.host}"}]}'
+    )
+
+    async def whole(gate: LocalGate) -> Any:
+        host = Host(CallosumInterceptor(gate))
+        return (await host.before("push", HOST)).record.verdict
+
+    with LocalGate(settings=Settings(state=tmp_path)) as gate:
+        verdict = asyncio.run(whole(gate))
+    assert verdict.decision.permits
+    assert [warning.reason for warning in verdict.warnings] == ["callosum:warn"]
+
+
+def test_a_block_is_a_plain_deny(gate: LocalGate) -> None:
+    async def whole() -> None:
+        interceptor = CallosumInterceptor(gate, instance="mira", host_approvals=True)
+        await Host(interceptor).before("wipe", HOST)
+        with pytest.raises(InterceptionBlocked, match="callosum:block") as no:
+            await Host(interceptor, "heartbeat").before("wipe", HOST)
+        assert not no.value.result.verdict.is_liftable
+
+    asyncio.run(whole())
+
+
+def test_params_that_a_person_approved_become_a_transform(gate: LocalGate) -> None:
+    async def whole() -> None:
+        host = Host(CallosumInterceptor(gate, instance="mira"))
+        shown = {**HOST, "text": "Roll out version 12 of the billing service to all customers of the second region"}
+        with pytest.raises(InterceptionBlocked, match="callosum:ask"):
+            await host.before("deploy", shown)
+        assert gate.approve(of(gate, Event.INTERCEPT)[0].seq, by="Ada").ok
+        await host.turn()
+        reworded = {**shown, "text": f"{shown['text']}."}
+        outcome = await host.before("deploy", reworded, "c2")
+        assert outcome.target == shown
+        assert outcome.record.verdict.decision == "transform"
+
+    asyncio.run(whole())
+
+
+class Person:
+    """A resolver that says yes."""
+
+    def __init__(self) -> None:
+        self.asked: list[str | None] = []
+
+    def resolve(self, request: ApprovalRequest) -> ApprovalResolution:
+        self.asked.append(request.verdict.message)
+        return ApprovalResolution(ApprovalOutcome.APPROVE, request.context_identity, Verdict.allow())
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_resolver_lifts_a_question_only_if_the_host_may_and_what_it_lifted_is_journalled(
+    gate: LocalGate, *, told: bool
+) -> None:
+    person = Person()
+
+    async def whole() -> None:
+        interceptor = CallosumInterceptor(gate, instance="mira", host_approvals=told)
+        host = Host(interceptor, resolver=person)
+        if not told:
+            with pytest.raises(InterceptionBlocked, match="callosum:ask"):
+                await host.before("deploy", HOST)
+            return
+        await host.before("deploy", HOST)
+        await host.after("deploy", HOST)
+        with pytest.raises(InterceptionBlocked, match="callosum:ask"):  # another session is told of what was done
+            await Host(interceptor, "heartbeat").before("deploy", HOST)
+        assert "was changed by mira/chat" in (interceptor.told("heartbeat", "c1") or "")
+
+    asyncio.run(whole())
+    assert len(person.asked) == told
+    late = of(gate, Event.LATE)
+    assert [(entry.tool, entry.session) for entry in late] == [("deploy", "mira/chat")] * told
+
+
+@pytest.mark.parametrize(("value", "outcome"), [("ValueError", Outcome.FAILED), ("TimeoutError", Outcome.UNKNOWN)])
+def test_a_call_that_was_only_evaluated_is_journalled_with_its_outcome(
+    gate: LocalGate, value: str, outcome: Outcome
+) -> None:
+    async def whole() -> None:
+        interceptor = CallosumInterceptor(gate, instance="mira")
+        host = Host(interceptor, mode=EnforcementMode.EVALUATE_ONLY)
+        record = (await host.before("deploy", HOST)).record
+        assert record.verdict.reason == "callosum:ask"
+        await host.after("deploy", HOST, value, failed=True)
+
+    asyncio.run(whole())
+    gate.intercept(Call("doug", "read_file", {"path": "/a"}))  # what waits is entered before the next decision
+    assert [entry.session for entry in of(gate, Event.LATE)] == ["mira/chat"]
+    assert [entry.outcome for entry in of(gate, Event.COMPLETE)] == [outcome]
+
+
+@pytest.mark.parametrize(
+    ("value", "failed", "outcome"),
+    [
+        ("sent", False, Outcome.DONE),
+        ("ValueError: no such user", True, Outcome.FAILED),
+        ("ConnectionResetError", True, Outcome.UNKNOWN),
+        ({"error": "timed out after 5 s"}, True, Outcome.UNKNOWN),
+    ],
+)
+def test_how_a_call_ended_is_reported(gate: LocalGate, value: Any, outcome: Outcome, *, failed: bool) -> None:
+    async def whole() -> None:
+        host = Host(CallosumInterceptor(gate))
+        await host.before("send_email", MAIL)
+        await host.after("send_email", MAIL, value, failed=failed)
+
+    asyncio.run(whole())
+    assert [entry.outcome for entry in of(gate, Event.COMPLETE)] == [outcome]
+
+
+def test_what_was_never_reported_is_unknown_when_the_session_ends(gate: LocalGate) -> None:
+    async def whole() -> None:
+        host = Host(CallosumInterceptor(gate, instance="mira"))
+        await host.before("send_email", MAIL)
+        await host.emitter.emit_unchecked(host.build.agent_shutdown(reason="cancelled"))
+
+    asyncio.run(whole())
+    assert [entry.outcome for entry in of(gate, Event.COMPLETE)] == [Outcome.UNKNOWN]
+    assert [entry.body["what"] for entry in of(gate, Event.HOST)] == ["SessionEnd"]
+
+
+def test_inputs_and_models_are_told_to_the_corpus_and_decide_nothing(gate: LocalGate) -> None:
+    told: list[CorpusEvent] = []
+    corpus = Corpus()
+    corpus.on("*", lambda _name, event: told.append(event))
+
+    async def whole() -> None:
+        host = Host(CallosumInterceptor(gate, instance="mira", corpus=corpus))
+        emit, build = host.emitter.emit, host.build
+        await emit(build.agent_startup(tools_registered=["send_email"]))
+        await emit(build.input(content="my password=hunter2 please"))
+        model = {"model_id": "m-1", "content": "hello", "tool_calls": []}
+        usage = {"prompt_tokens": 300, "completion_tokens": 42}
+        await emit(build.post_model_call(finish_reason="stop", usage=usage, **model))
+        await emit(build.post_model_call(finish_reason="error", **model))
+
+    asyncio.run(whole())
+    received, answered, failed = told
+    assert isinstance(received, InputReceived)
+    assert "hunter2" not in received.content
+    assert received.instance == "mira/chat"
+    assert isinstance(answered, LlmResponse)
+    assert (answered.model, answered.tokens, answered.context) == ("m-1", 342, 300)
+    assert isinstance(failed, LlmError)
+    assert [entry.body["what"] for entry in of(gate, Event.HOST)] == ["SessionStart"]
+    assert of(gate, Event.INTERCEPT) == []
