@@ -2,9 +2,11 @@
 
 ``PAIR`` stands for a digest of namespace, session and path::
 
-    PAIR.look           the file as a read began
-    PAIR.ID.seen        the same, once the read's result has shown the session all of it and the file had not changed
+    PAIR.ID.seen        the file as a read began, if its result showed all of it and it had not changed by then
     PAIR.DIGEST.write   what a call of this content writes
+
+Until a read has a result, its copy is in memory: the process that is asked about a call is told how it ended. No call
+waits until the copy was compared with the result, searched for secrets and written: a thread does that (``later``).
 
 A base is the last of these that is proven: a read's copy, with the session's own writes since applied to it. Which of
 them were done, the store knows.
@@ -14,6 +16,8 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -30,9 +34,10 @@ from callosum.merging.secrets import looks_secret
 from callosum.merging.writes import Written
 
 _OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0)
-_FACTS: Final = 40
 _DEEP: Final = 8
 _REMEMBERED: Final = 4096
+_MOST_BEGUN: Final = 8_000_000
+"""Characters of the copies of reads whose results are not there yet; the oldest give way."""
 _written: Final = msgspec.msgpack.Decoder(Written).decode
 
 
@@ -68,23 +73,70 @@ def _facts(found: os.stat_result) -> bytes:
     return b"".join((number % 2**64).to_bytes(8) for number in numbers)
 
 
+class _Looking:
+    """The copies of reads that have begun, by pair."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._copies: OrderedDict[str, Copy] = OrderedDict()
+        self._size = 0
+
+    def put(self, pair: str, copy: Copy | None) -> None:
+        """Keep the newest copy of a pair; None: there is none."""
+        with self._guard:
+            self._forget(pair)
+            if copy is not None:
+                self._copies[pair] = copy
+                self._size += len(copy.text)
+            while self._size > _MOST_BEGUN:
+                self._forget(next(iter(self._copies)))
+
+    def take(self, pair: str) -> Copy | None:
+        """Return the copy of a pair, once."""
+        with self._guard:
+            return self._forget(pair)
+
+    def _forget(self, pair: str) -> Copy | None:
+        copy = self._copies.pop(pair, None)
+        self._size -= len(copy.text) if copy is not None else 0
+        return copy
+
+
 class Snapshots:
     """The copies in one folder. Nothing here raises: what cannot be copied has no base."""
 
     def __init__(self, path: Path) -> None:
         self.folder = Folder(path)
         self.later = Later()
+        self._looking = _Looking()
         self._plain: dict[str, bytes] = {}
         """Files in which no secret was found, with what tells whether they have changed since."""
 
     def look(self, namespace: str, session: str, path: str) -> None:
         """Copy a file that the session is about to read."""
+        self._looking.put(_pair(namespace, session, path), copy_of(path))
+
+    def looked(self, namespace: str, session: str, path: str, id: int, result: Any) -> None:
+        """Keep the copy of a finished read if its result shows all of the file, and the file is still the same."""
         pair = _pair(namespace, session, path)
-        copy = copy_of(path)
-        if copy is None or not self._is_plain(path, copy):
-            self.folder.remove(f"{pair}.look")
-        else:
-            self.folder.write(f"{pair}.look", copy.facts + copy.text.encode())
+        begun = self._looking.take(pair)
+        if begun is None:
+            return
+        try:
+            if _facts(os.lstat(path)) != begun.facts:
+                return
+        except OSError:
+            return
+        said = tuple(_texts(result, _DEEP))
+        self.later.do(partial(self._saw, pair, path, id, begun, said), len(begun.text) + sum(map(len, said)))
+
+    def _saw(self, pair: str, path: str, id: int, copy: Copy, said: tuple[str, ...]) -> None:
+        if not shows(said, copy.text) or not self._is_plain(path, copy):
+            return
+        older = [name for name in self.folder.names(pair) if name.endswith(".seen")]
+        if self.folder.write(f"{pair}.{id:020d}.seen", copy.text.encode()):
+            for name in older:
+                self.folder.remove(name)
 
     def _is_plain(self, path: str, copy: Copy) -> bool:
         if self._plain.get(path) == copy.facts:
@@ -95,23 +147,6 @@ class Snapshots:
             self._plain.clear()
         self._plain[path] = copy.facts
         return True
-
-    def looked(self, namespace: str, session: str, path: str, id: int, result: Any) -> None:
-        """Keep the copy of a finished read if its result shows all of the file, and the file is still the same."""
-        pair = _pair(namespace, session, path)
-        begun = self.folder.read(f"{pair}.look")
-        if begun is None:
-            return
-        same = False
-        with suppress(OSError):
-            same = _facts(os.lstat(path)) == begun[:_FACTS]
-        if not same or not shows(result, begun[_FACTS:].decode()):
-            self.folder.remove(f"{pair}.look")
-            return
-        older = [name for name in self.folder.names(pair) if name.endswith(".seen")]
-        if self.folder.rename(f"{pair}.look", f"{pair}.{id:020d}.seen"):
-            for name in older:
-                self.folder.remove(name)
 
     def proposed(self, namespace: str, session: str, path: str, digest: bytes, write: Written) -> None:
         """Keep what a call of this content writes; it is not waited for."""
@@ -131,10 +166,11 @@ class Snapshots:
 
     def seen(self, namespace: str, session: str, path: str) -> tuple[int, str] | None:
         """Return the session's newest proven read of the file: its id and the file's text."""
+        self.later.finish()
         pair = _pair(namespace, session, path)
         for name in reversed(self.folder.names(pair)):
             if name.endswith(".seen") and (data := self.folder.read(name)) is not None:
-                return int(name.split(".")[1]), data[_FACTS:].decode()
+                return int(name.split(".")[1]), data.decode()
         return None
 
     def write_of(self, namespace: str, session: str, path: str, digest: bytes) -> Written | None:

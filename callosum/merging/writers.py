@@ -208,9 +208,10 @@ class Writers:
         return rewritten(call.params, merged.path, write, merged.before, merged.merge)
 
     def has_written(self, action: Action, result: Any, *, failed: bool = False) -> str:
-        """Compare a merged write that has ended with what it was based on; return what it overwrote, "" if nothing.
+        """Return what a merged write overwrote when it ran, as a note for its session; "" if it overwrote nothing.
 
-        The host says what it replaced, or the disk shows that something else was written meanwhile.
+        The host may say which text it replaced: that must be the text that was merged. Otherwise the file must hold
+        the merge.
         """
         merged = self.merges.get(action.id)
         if merged is None:

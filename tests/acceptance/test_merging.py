@@ -239,11 +239,13 @@ def test_nothing_is_copied_of_what_looks_like_a_secret(gate: LocalGate, tmp_path
     mira = Session(gate, "mira")
     for path in (tmp_path / name, tmp_path / "settings.ini"):
         mira.write(str(path), mira.read(str(path)))
+    gate.close()
     assert not (tmp_path / "state" / "snapshots").exists()
 
 
 def test_copies_are_private(gate: LocalGate, file: Path, tmp_path: Path) -> None:
     Session(gate, "mira").read(str(file))
+    gate.close()
     folder = tmp_path / "state" / "snapshots"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {one.stat().st_mode & 0o777 for one in folder.iterdir()} == {0o600}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.merging import Fault, Triple, check, run_generated
+from bench.merging import Fault, Triple, check, halves, run, run_generated
 
 BASE = ["a", "b", "c", "d"]
 
@@ -14,6 +14,17 @@ BASE = ["a", "b", "c", "d"]
 def test_generated_merges_and_chains_hold_each_change_once(tmp_path: Path) -> None:
     made, clean = run_generated(120, tmp_path)
     assert made > clean > 40
+
+
+@pytest.mark.parametrize("shared", [0, 1])
+def test_halves_of_a_change_merge_to_the_whole(tmp_path: Path, shared: int) -> None:
+    before = [f"line {number}" for number in range(40)]
+    after = ["new", *before[:10], "changed", *before[11:20], *before[23:39], "last"]
+    mine, theirs = halves(before, after, shared)
+    assert after not in (mine, theirs)
+    assert run(Triple(before, mine, theirs, after), tmp_path) == after
+    with pytest.raises(Fault):
+        run(Triple(before, mine, theirs, before), tmp_path)
 
 
 @pytest.mark.parametrize(
