@@ -63,6 +63,9 @@ def test_wheel_of_a_platform_holds_the_client_of_that_platform_alone(built: Path
             ]
             clients[wheel.name.partition("-none-")[2].removesuffix(".whl")] = names
             assert "callosum/hosts/native/hook.c" in archive.namelist()
+            data = {str(file) for suffix in ("sql", "lua") for file in Path("callosum/stores").rglob(f"*.{suffix}")}
+            assert data, "the stores' statements and scripts"
+            assert data <= set(archive.namelist())
             for name in names:
                 system = name.split("/")[3].partition("-")[0]
                 assert archive.read(name).startswith(MAGIC[system])
