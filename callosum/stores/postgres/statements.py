@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from callosum.model import LATEST, MAX_KEPT
+from callosum.stores.around import BELOW
 from callosum.stores.base import NEARBY
 from callosum.stores.leaving import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS
 from callosum.stores.receipt import IDENTITY, LEFT
 from callosum.stores.rows import NEXT, PARTS
 from callosum.stores.statements import load
 from callosum.stores.view import GENERATIONS
-
-BELOW: Final = 500
-"""With more marks, or live actions, than this below a tree they are not looked at one by one."""
 
 SQL: Final = load(
     "callosum.stores.postgres",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from callosum.model import DEFAULT_NAMESPACE, LATEST, MAX_KEPT
+from callosum.stores.around import BELOW
 from callosum.stores.base import GATE, NEARBY
 from callosum.stores.leaving import ASKS, AT_ONCE, FOREVER, LEAVES, RECENT, STAYS
 from callosum.stores.receipt import IDENTITY, LEFT
@@ -14,8 +15,6 @@ from callosum.stores.statements import load
 CROWD: Final = 16
 """With more marks than this a key is crowded: its marks stand in an index by their change."""
 MOST_COVERS: Final = 1000
-BELOW: Final = 500
-"""With more marks, or live actions, than this below a tree they are not looked at one by one."""
 
 SQL: Final = load(
     "callosum.stores.sqlite",

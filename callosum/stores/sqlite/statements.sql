@@ -201,7 +201,7 @@ update mark set acted = ?, changed = ? where key = ? and session = ? and acted =
 -- name: which
 select k.value, exists(select 1 from live where key = k.value),
 exists(select 1 from mark where key = k.value and session not in {mine}),
-exists(select 1 from mark where key = k.value and session = '') from json_each(:keys) k
+exists(select 1 from mark where key = k.value and session = '') from json_each(:names) k
 -- The few that are told are chosen by the marks alone: each look into the journal may be one at the disk.
 -- name: acts
 select {bare} from (select acted, changed from mark where key = :key and acted is not null
@@ -229,10 +229,10 @@ select j.key, {bare} from journal j where {within} and j.key >= :low and j.key <
 and j.state in {acted_states} and j.event <> 'lock' and json_extract(j.keys, '$[0][1]') <> 'read'
 and j.session not in {mine} order by j.seq desc limit {shown_below}
 -- name: seen
-select m.key, max(m.read, coalesce(m.acted, 0)) from json_each(:keys) k
-join mark m on m.key = k.value and m.session in {mine}
+select m.key, max(max(m.read, coalesce(m.acted, 0))) from json_each(:names) k
+join mark m on m.key = k.value and m.session in {mine} group by m.key
 -- name: used_covers
-select c.key from json_each(:keys) k join cover c on c.key = k.value
+select c.key from json_each(:names) k join cover c on c.key = k.value
 -- name: touched
 select {bare}, j.verdict from journal j where {within} and j.session in {mine}
 and j.namespace = :space and j.keys is not null order by j.seq desc limit :limit

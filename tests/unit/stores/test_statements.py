@@ -20,11 +20,15 @@ FOLDER = Path(callosum.stores.__file__).parent
 GAPS = {"values {}": "values (?, ?, ?)", "({})": "(?)", "({prints})": "(?4)"}
 
 
+def _code(folder: Path) -> str:
+    """The modules of a folder, and those in which the SQL stores say what both do."""
+    return "\n".join(file.read_text("utf-8") for file in (*folder.glob("*.py"), FOLDER / "around.py"))
+
+
 def _said(folder: Path) -> set[str]:
-    """All words in quotation marks in the modules of a folder, and all parts of statements in its ``.sql`` files."""
-    code = "\n".join(file.read_text("utf-8") for file in folder.glob("*.py"))
+    """All words in quotation marks in modules, and all parts of statements in ``.sql`` files."""
     parts = "\n".join(file.read_text("utf-8") for file in folder.glob("*.sql"))
-    return {*re.findall(r'"(\w+)"', code), *re.findall(r"{(\w+)}", parts)}
+    return {*re.findall(r'"(\w+)"', _code(folder)), *re.findall(r"{(\w+)}", parts)}
 
 
 @pytest.mark.parametrize(
@@ -51,8 +55,7 @@ def test_every_statement_is_used(folder: Path, found: dict[str, str]) -> None:
     ],
 )
 def test_every_name_has_a_statement(folder: Path, found: dict[str, str], how: str) -> None:
-    code = "\n".join(file.read_text("utf-8") for file in folder.glob("*.py"))
-    names = {name for groups in re.findall(how, code) for name in groups if name}
+    names = {name for groups in re.findall(how, _code(folder)) for name in groups if name}
     assert len(names) > 10
     assert names - found.keys() == set()
 
