@@ -68,7 +68,7 @@ def views(script: Script, scope: Scope) -> tuple[View, View]:
     seen: list[View] = []
 
     def step(view: View) -> Change:
-        seen.append(replace(view, bodies=None))
+        seen.append(replace(view, bodies=None, lately=None))
         return Change()
 
     script.run(scope, step)
@@ -271,7 +271,7 @@ class Together(Script):
         seen: list[View] = []
 
         def step(view: View) -> Change:
-            seen.append(replace(view, bodies=None))
+            seen.append(replace(view, bodies=None, lately=None))
             return Change()
 
         self.run(scope, step)
