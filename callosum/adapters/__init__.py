@@ -5,6 +5,7 @@ framework            module                                what a program writes
 ==================== ===================================== ============================================================
 Agent Framework      ``callosum.adapters.agent_framework`` ``Agent(..., middleware=[CallosumMiddleware(gate)])``
 AGENT-HOOKS 0.1      ``callosum.adapters.agent_hooks``     ``emitter.register(CallosumInterceptor(gate))``
+Agno                 ``callosum.adapters.agno``              ``install(gate)``
 CrewAI               ``callosum.adapters.crewai``          ``install(gate)``
 FastMCP (servers)    ``callosum.adapters.fastmcp``         ``FastMCP(..., middleware=[CallosumMiddleware(gate)])``
 Google ADK           ``callosum.adapters.google_adk``      ``App(..., plugins=[CallosumPlugin(gate)])``

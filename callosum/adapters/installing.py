@@ -15,6 +15,7 @@ logger = logging.getLogger("callosum")
 
 SEAMS: Final[Mapping[str, str]] = {
     "agent_framework": "agent_framework",
+    "agno": "agno.agent",
     "crewai": "crewai",
     "google_adk": "google.adk.runners",
     "langchain": "langgraph.prebuilt",

@@ -1,0 +1,221 @@
+"""Agno: ``install`` for every agent and team of the process.
+
+::
+
+    install(gate)
+
+Agno's tool hooks know no call id, and it leaves out async ones in a sync run. This replaces ``FunctionCall.execute``
+and ``aexecute``, by which all tools run. These are no official seams; each version is tested.
+
+The session is Agno's (``session_id`` of the run, else one of the agent object). A refusal is the tool's error: the
+sentence, and nothing around it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any, TypeAlias, Unpack
+
+from agno.exceptions import RunCancelledException
+from agno.tools.function import FunctionCall, FunctionExecutionResult
+
+from callosum.adapters.core import Adapter, Attempt, Kept, Options, Refused, Running, Seen, identity_of
+from callosum.gate import Gate
+
+Result: TypeAlias = FunctionExecutionResult
+
+_LOOKED_BACK = 40
+"""How many messages are looked back over."""
+_execute, _aexecute = FunctionCall.execute, FunctionCall.aexecute
+
+
+def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
+    """Put the gate around every tool of this process's agents and teams; return what takes it away.
+
+    Called again, it replaces its earlier gate. ``options`` are those of ``callosum.adapters.core.Options``.
+    """
+    adapter = Adapter(gate, **options)
+
+    @functools.wraps(_execute)
+    def execute(self: FunctionCall) -> Result:
+        attempt = _Call(self)
+        begun = adapter.begin(attempt)
+        if not isinstance(begun, Running):
+            return attempt.answered(begun)
+        try:
+            with attempt.running(begun) as raised:
+                result = _execute(self)
+        except BaseException as error:
+            begun.fail(_known(error))
+            raise
+        if inspect.isgenerator(result.result):  # the tool runs while its results are taken
+            return attempt.becomes(result, _taken(result.result, begun))
+        if raised:
+            begun.fail(_known(raised[-1]))
+            return result
+        return attempt.becomes(result, begun.end(result).result)
+
+    @functools.wraps(_aexecute)
+    async def aexecute(self: FunctionCall) -> Result:
+        attempt = _Call(self)
+        begun = await adapter.abegin(attempt)
+        if not isinstance(begun, Running):
+            return attempt.answered(begun)
+        try:
+            with attempt.running(begun) as raised:
+                result = await _aexecute(self)
+        except BaseException as error:
+            await begun.afail(_known(error))
+            raise
+        if inspect.isasyncgen(result.result):
+            return attempt.becomes(result, _ataken(result.result, begun))
+        if inspect.isgenerator(result.result):
+            return attempt.becomes(result, _taken(result.result, begun))
+        if raised:
+            await begun.afail(_known(raised[-1]))
+            return result
+        return attempt.becomes(result, (await begun.aend(result)).result)
+
+    def uninstall() -> None:
+        if FunctionCall.execute is execute:
+            FunctionCall.execute, FunctionCall.aexecute = _execute, _aexecute
+
+    FunctionCall.execute, FunctionCall.aexecute = execute, aexecute
+    return uninstall
+
+
+class _Call(Attempt[Result]):
+    def __init__(self, call: FunctionCall) -> None:
+        self._call = call
+
+    def seen(self) -> Seen:
+        call, function = self._call, self._call.function
+        context = function._run_context  # noqa: SLF001 - where Agno says what a call belongs to
+        turn, read = _turns(getattr(context, "messages", None) or [], call.call_id)
+        return Seen(
+            tool=function.name,
+            params=dict(call.arguments or {}),
+            call_id=call.call_id,
+            turn=turn or getattr(context, "run_id", None) or "",
+            read=read,
+            thread=getattr(context, "session_id", None),
+            run=getattr(context, "run_id", None),
+            description=function.description,
+            schema=function.parameters,
+        )
+
+    def refused(self, no: Refused) -> Result:
+        self._call.error = no.sentence
+        return FunctionExecutionResult(status="failure", error=no.sentence)
+
+    def warned(self, result: Result, sentence: str) -> Result:
+        if not isinstance(result.result, str):
+            return result
+        return result.model_copy(update={"result": f"{result.result}\n\n{sentence}"})
+
+    def said(self, result: Result) -> Any:
+        return result.result
+
+    def failed(self, _result: Result) -> bool:
+        return bool(_result.status != "success")
+
+    def answered(self, begun: Refused | Kept[Result]) -> Result:
+        """Return what the model reads where the tool does not run."""
+        result = begun.said(self)
+        self._call.result = result.result
+        return result
+
+    def becomes(self, result: Result, value: Any) -> Result:
+        """Return the result with another value."""
+        result.result = self._call.result = value
+        return result
+
+    def running(self, begun: Running[Result]) -> _Noting:
+        """Run the tool with what the gate put in place of its arguments; what it raises is noted."""
+        if begun.params is not None:
+            self._call.arguments = dict(begun.params)
+        return _Noting(self._call)
+
+
+class _Noting:
+    """Notes what a tool raises: Agno makes a text of it before anybody else sees it."""
+
+    def __init__(self, call: FunctionCall) -> None:
+        self._call, self._function = call, call.function
+
+    def __enter__(self) -> list[BaseException]:
+        raised: list[BaseException] = []
+        run = self._function.entrypoint
+        if run is None or inspect.isgeneratorfunction(run) or inspect.isasyncgenfunction(run):
+            return raised
+        self._call.function = copy.copy(self._function)  # the function is shared by calls that run at once
+        self._call.function.entrypoint = _noting(run, raised)
+        return raised
+
+    def __exit__(self, *_: object) -> None:
+        self._call.function = self._function
+
+
+def _noting(run: Callable[..., Any], raised: list[BaseException]) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(run):
+
+        @functools.wraps(run)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return await run(*args, **kwargs)
+            except BaseException as error:
+                raised.append(error)
+                raise
+
+        return awaited
+
+    @functools.wraps(run)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return run(*args, **kwargs)
+        except BaseException as error:
+            raised.append(error)
+            raise
+
+    return called
+
+
+def _taken(results: Iterator[Any], begun: Running[Result]) -> Iterator[Any]:
+    try:
+        yield from results
+    except BaseException as error:
+        begun.fail(_known(error))
+        raise
+    begun.end(FunctionExecutionResult(status="success"))
+
+
+async def _ataken(results: AsyncIterator[Any], begun: Running[Result]) -> AsyncIterator[Any]:
+    try:
+        async for one in results:
+            yield one
+    except BaseException as error:
+        await begun.afail(_known(error))
+        raise
+    await begun.aend(FunctionExecutionResult(status="success"))
+
+
+def _known(error: BaseException) -> BaseException:
+    """What Agno raises when a run is cancelled leaves open what the tool has done, as any cancellation does."""
+    return asyncio.CancelledError() if isinstance(error, RunCancelledException) else error
+
+
+def _turns(messages: list[Any], call_id: str | None) -> tuple[str, tuple[str, ...]]:
+    """The id of the message in which the model made the call, and the newest calls before it, which it has read of."""
+    turn = ""
+    read: list[str] = []
+    for message in messages[: -_LOOKED_BACK - 1 : -1]:
+        calls = [call.get("id") for call in message.tool_calls or () if isinstance(call, Mapping)]
+        if not turn and call_id in calls:
+            turn = message.id
+        elif turn:
+            read += [identity_of(message.id, call) or "" for call in calls]
+    return turn, tuple(read)
