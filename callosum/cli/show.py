@@ -147,7 +147,7 @@ class Listing:
             if aligned:
                 yield self._aligned(row, others, widths)
             else:
-                yield wrapped(Text(_GAP).join(self._labelled(row, names, others)))
+                yield from _hanging(Text(_GAP).join(self._labelled(row, names, others)), console, options.max_width)
             yield Text(INDENT).append_text(row[at])
         yield Text()
 
@@ -171,6 +171,14 @@ class Listing:
                 yield Text(f"{names[number]} ", style="dim").append_text(Text(row[number].plain, row[number].style))
             else:
                 yield row[number]
+
+
+def _hanging(text: Text, console: Console, width: int) -> Iterable[Text]:
+    """Return the lines of a row, all but the first indented: what an agent wrote begins no line."""
+    first, *more = text.wrap(console, width - len(INDENT), overflow="fold", no_wrap=False)
+    yield first
+    for line in more:
+        yield Text(INDENT).append_text(line)
 
 
 def wrapped(text: Text, indent: str = "") -> Padding:

@@ -26,6 +26,7 @@ from callosum.pages.folder import Folder
 from callosum.pages.markdown import code
 from callosum.pages.topic import ACTS, Returns, Topic, slug_of
 from callosum.pages.week import Week
+from tests.support.speaking import SPEAKING
 
 DAY = date(2027, 3, 16)
 NINE = start_of(DAY) + 9 * 3600 * SECOND
@@ -70,6 +71,7 @@ def listed(text: str) -> list[str]:
 # --- text from elsewhere ------------------------------------------------------------------------------------
 
 HOSTILE = [
+    *SPEAKING.values(),
     "`", "``", "a`b", "```\n# head\n```", "`](javascript:x) [a](b)", "<script>alert(1)</script>", "<img src=x onerror=y>",
     "\n\n# not a head\n\n- nor an item", "\r\n> quote", "\x1b[31mred\x07", "\u202eright to left", "\u200bzero\ufeff", "\x00",
     "| a | b |", "<!-- ", "-->", "&lt;", "\\`", "``` x ````` y", " ` ", "", "   ", "[ref]: http://x", "\ud800", "x" * 5000,
