@@ -30,6 +30,20 @@ LIGHT_A_DAY = 3
 """How many of the light frameworks are tested each day by rota, beside one heavy one."""
 
 
+class FastMCP(Framework):
+    """Servers, not agents: no behaviour of the matrix is theirs, so their own tests alone are run."""
+
+    name = "FastMCP"
+    module = "fastmcp"
+    extra = "fastmcp"
+    imports = "fastmcp"
+
+
+def with_servers() -> dict[str, Framework]:
+    """Return all frameworks by their extras, with those that are in no table of the docs."""
+    return {**every_framework(), FastMCP.extra: FastMCP()}
+
+
 def requirements(extra: str) -> list[str]:
     """Return what an extra of pyproject.toml requires, without Callosum's own other extras."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
@@ -108,7 +122,7 @@ def of_today(frameworks: Sequence[Framework], day: int) -> list[Framework]:
 
 def main(given: Sequence[str]) -> int:
     """Test the frameworks that are asked for; return 1 if a test failed."""
-    known = every_framework()
+    known = with_servers()
     parser = argparse.ArgumentParser(prog="make adapters", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("framework", nargs="*", help=f"one of {', '.join(known)} (default: all)")
     parser.add_argument("--age", choices=AGES, action="append", help="only this version (default: both)")
