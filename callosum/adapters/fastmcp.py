@@ -10,6 +10,7 @@ A refusal is a result with ``is_error`` whose text is the sentence; its ``_meta`
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import os
@@ -41,7 +42,9 @@ _CLIENT: Final = "io.modelcontextprotocol/clientInfo"
 _CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 _FORM: Final = "callosum"
 _MOST: Final = 256
-"""Most questions that are awaited; of more the oldest is forgotten."""
+"""Most questions, and most calls, whose next round is awaited; of more the oldest is given up."""
+INPUT_SECONDS: Final = 600.0
+"""How long a call stays open while its client collects what the tool has asked for."""
 _SHOWN: Final = 2000
 """Most characters of a call's arguments that a form shows."""
 
@@ -77,6 +80,7 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
         self._lost: Lost[ToolResult] = Lost(lambda result: len(result.model_dump_json()))
         self._nonce, self._count = os.urandom(6).hex(), itertools.count(1)
         self._questions: OrderedDict[str, tuple[_Same, str]] = OrderedDict()
+        self._waiting: OrderedDict[tuple[_Same, str], tuple[Running[ToolResult], asyncio.TimerHandle]] = OrderedDict()
 
     async def on_call_tool(self, context: Context, call_next: Next) -> ToolResult:
         """Run one call under the gate."""
@@ -89,7 +93,7 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
         )
 
     async def _gated(self, context: Context, call_next: Next, call: _ToolCall, began: Any = lambda: None) -> ToolResult:
-        running = await self._adapter.abegin(call)
+        running = self._resumed(call) or await self._adapter.abegin(call)
         if not isinstance(running, Running):
             if isinstance(running, Refused) and running.asks and call.shows_forms:
                 return self._question(call, running)
@@ -102,8 +106,8 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
         except BaseException as error:
             await running.afail(error)
             raise
-        if isinstance(result, InputRequiredToolResult):  # nothing was done yet: the client calls again with the input
-            await anyio.to_thread.run_sync(running.cancel)
+        if isinstance(result, InputRequiredToolResult):
+            self._wait(call, result.input_required.request_state, running)
         elif not isinstance(result, ToolResult):
             await running.afail(_GoesOn())
         else:
@@ -131,6 +135,33 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
                 call.call_id, call.answer = call_id, _answer(message.input_responses)
                 call.shows_forms = False  # it has been asked about
         return call
+
+    def _wait(self, call: _ToolCall, state: str | None, running: Running[ToolResult]) -> None:
+        """Keep a call open whose tool has asked the client for input: the client calls again with it."""
+        key = call.same, state or ""
+        loop = asyncio.get_running_loop()
+        expires = loop.call_later(INPUT_SECONDS, self._give_up, key)
+        left = [self._waiting.pop(key, None)]
+        self._waiting[key] = running, expires
+        if len(self._waiting) > _MOST:
+            left.append(self._waiting.popitem(last=False)[1])
+        for one in left:
+            if one is not None:
+                one[1].cancel()
+                loop.run_in_executor(None, one[0].cancel)
+
+    def _resumed(self, call: _ToolCall) -> Running[ToolResult] | None:
+        """Return the call that this one goes on with; None for a new one."""
+        found = self._waiting.pop((call.same, call.state), None) if call.comes_back else None
+        if found is None:
+            return None
+        found[1].cancel()
+        return found[0]
+
+    def _give_up(self, key: tuple[_Same, str]) -> None:
+        """Report a call whose tool waited for input that nobody brought: it was not carried out."""
+        running, _ = self._waiting.pop(key)
+        asyncio.get_running_loop().run_in_executor(None, running.cancel)
 
     def _question(self, call: _ToolCall, no: Refused) -> ToolResult:
         """Put a question to the person behind the client."""
@@ -164,6 +195,8 @@ class _ToolCall(Attempt[ToolResult]):
         self.description: str | None = None
         self.schema: Mapping[str, Any] | None = None
         self.annotations: Mapping[str, bool] | None = None
+        self.state = message.request_state or ""
+        self.comes_back = bool(message.request_state or message.input_responses)
         self.shows_forms = False
         self.answer: bool | None = None
 

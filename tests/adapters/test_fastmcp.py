@@ -19,7 +19,9 @@ import uvicorn
 from fastmcp import Client, Context, FastMCP
 from fastmcp.client.elicitation import ElicitResult
 from fastmcp.server import create_proxy
+from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
 
+import callosum.adapters.fastmcp as fastmcp_adapter
 from callosum import CallosumClient, LocalGate
 from callosum.adapters.fastmcp import CONFLICTS, CallosumMiddleware
 from callosum.adapters.lost import Lost
@@ -225,6 +227,41 @@ def test_a_question_is_the_sentence_for_a_client_without_forms_and_a_server_that
     result = use(server, lambda client: client.call_tool("deploy", {"host": "a"}, **as_session("c")), **options)
     assert result.is_error
     assert "a person must decide" in result.content[0].text
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_tool_that_asks_for_input_is_one_call_until_it_has_it(
+    desk: Desk, comes_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fastmcp_adapter, "INPUT_SECONDS", 60.0 if comes_back else 0.0)
+    server = desk.server()
+    asked = ElicitRequest(
+        params=ElicitRequestFormParams(message="Which seat?", requested_schema={"type": "object", "properties": {}})
+    )
+
+    @server.tool
+    def reserve(show: str, ctx: Context) -> str | InputRequiredResult:
+        """Reserve a seat."""
+        if not ctx.input_responses:
+            return InputRequiredResult(input_requests={"seat": asked}, request_state="round 1")
+        desk.did.append(show)
+        return f"reserved {show}"
+
+    async def answer(*_: Any) -> Any:
+        if comes_back:
+            assert desk.outcomes() == []
+        else:
+            await asyncio.to_thread(until, desk.outcomes)
+        return ElicitResult(action="accept", content={})
+
+    result = use(
+        server,
+        lambda client: client.call_tool("reserve", {"show": "Carmen"}, **as_session("chat")),
+        elicitation_handler=answer,
+    )
+    assert result.content[0].text == "reserved Carmen"
+    assert desk.outcomes() == ([Outcome.DONE] if comes_back else [Outcome.CANCELLED, Outcome.DONE])
+    assert len(desk.entries()) == (1 if comes_back else 2)
 
 
 def test_without_a_gate_reading_goes_on_and_a_grave_call_does_not(desk: Desk) -> None:
