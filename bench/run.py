@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.cases import (
+    adapters,
     brief,
     corpus,
     crowd,
@@ -58,6 +59,7 @@ CASES: Mapping[str, Callable[[Path, int], Report]] = {
     "brief": brief.run,
     "redis": redis_store.run,
     "postgres": postgres.run,
+    "adapters": adapters.run,
 }
 HEAVY = ("memory", "growth", "endurance", "brief")
 """They take minutes each; together less than alone, for the first makes what the others need."""
@@ -73,7 +75,10 @@ def machine() -> dict[str, str]:
         "processors": str(os.cpu_count()),
         "peers": ", ".join(
             [
-                *map(version_of, (*pair.VERSIONS, *server.VERSIONS, *corpus.VERSIONS, *transport.VERSIONS)),
+                *map(
+                    version_of,
+                    (*pair.VERSIONS, *server.VERSIONS, *corpus.VERSIONS, *transport.VERSIONS, *adapters.VERSIONS),
+                ),
                 _redis_version(),
             ]
         ),

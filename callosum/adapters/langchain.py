@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any, ClassVar, TypeAlias, TypedDict, Unpack
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 import msgspec
 from langchain.agents.middleware import AgentMiddleware
@@ -55,27 +55,30 @@ class CallosumMiddleware(AgentMiddleware):  # type: ignore[misc]  # the framewor
         super().__init__()
         self._adapter = Adapter(gate, **options)
         self._host_approvals = host_approvals
-        self._schemas: WeakKeyDictionary[BaseTool, Mapping[str, Any] | None] = WeakKeyDictionary()
+        self._schemas: dict[int, tuple[ref[BaseTool], Mapping[str, Any] | None]] = {}
+        """The tools' schemas by the tools' ids, since tools have no hash."""
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]) -> Result:
         """Run one call under the gate."""
+        attempt = _ToolCall(self, request)
 
         def run(params: Mapping[str, Any] | None) -> Result:
-            with _gating(request):
+            with _gating(attempt.identity):
                 return handler(_with(request, params))
 
-        return self._adapter.run(_ToolCall(self, request), run)
+        return self._adapter.run(attempt, run)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
     ) -> Result:
         """Run one call under the gate, awaited."""
+        attempt = _ToolCall(self, request)
 
         async def run(params: Mapping[str, Any] | None) -> Result:
-            with _gating(request):
+            with _gating(attempt.identity):
                 return await handler(_with(request, params))
 
-        return await self._adapter.arun(_ToolCall(self, request), run)
+        return await self._adapter.arun(attempt, run)
 
     def wrappers(self) -> Wrappers:
         """Return what a ``ToolNode`` takes: ``ToolNode(tools, **middleware.wrappers())``."""
@@ -83,15 +86,17 @@ class CallosumMiddleware(AgentMiddleware):  # type: ignore[misc]  # the framewor
 
     def schema_of(self, tool: BaseTool) -> Mapping[str, Any] | None:
         """Return the schema of what the model gives the tool; None where the tool has none."""
-        with suppress(KeyError, TypeError):
-            return self._schemas[tool]
+        name = id(tool)
+        known = self._schemas.get(name)
+        if known is not None and known[0]() is tool:
+            return known[1]
         try:
             given = tool.tool_call_schema
             schema = given if isinstance(given, dict) else given.model_json_schema()
         except Exception:  # noqa: BLE001 - a schema that cannot be written as JSON helps nobody
             schema = None
-        with suppress(TypeError):  # a tool that cannot be a key is asked each time
-            self._schemas[tool] = schema
+        with suppress(TypeError):  # a tool to which there are no weak references is asked each time
+            self._schemas[name] = ref(tool, lambda _: self._schemas.pop(name, None)), schema
         return schema
 
     @property
@@ -147,9 +152,8 @@ _gated_now: ContextVar[str | None] = ContextVar("callosum_langchain_gated", defa
 
 
 @contextmanager
-def _gating(request: ToolCallRequest) -> Iterator[None]:
-    turn, _ = _turns(request.state, request.tool_call["id"])
-    before = _gated_now.set(identity_of(turn, request.tool_call["id"]))
+def _gating(identity: str | None) -> Iterator[None]:
+    before = _gated_now.set(identity)
     try:
         yield
     finally:
@@ -166,6 +170,12 @@ class _ToolCall(Attempt[Result]):
 
     def __init__(self, middleware: CallosumMiddleware, request: ToolCallRequest) -> None:
         self._middleware, self._request = middleware, request
+        self._turn, self._read = _turns(request.state, request.tool_call["id"])
+
+    @property
+    def identity(self) -> str | None:
+        """What makes the call the same when it comes again."""
+        return identity_of(self._turn, self._request.tool_call["id"])
 
     def seen(self) -> Seen:
         request = self._request
@@ -173,13 +183,12 @@ class _ToolCall(Attempt[Result]):
         config = (request.runtime.config if request.runtime is not None else None) or {}
         thread, run = config.get("configurable", {}).get("thread_id"), config.get("run_id")
         metadata = tool.metadata if tool is not None else None
-        turn, read = _turns(request.state, call["id"])
         return Seen(
             tool=call["name"],
             params=call["args"],
             call_id=call["id"],
-            turn=turn,
-            read=read,
+            turn=self._turn,
+            read=self._read,
             thread=str(thread) if thread else None,
             run=str(run) if run else None,
             description=tool.description if tool is not None else None,

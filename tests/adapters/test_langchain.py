@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,6 +104,14 @@ def test_a_state_without_messages_is_no_obstacle(desk: Desk, state: Any) -> None
     request = ToolCallRequest(mail("c1", "hi"), desk.tool(), state, None)
     sent = ToolMessage("sent hi", tool_call_id="c1")
     assert CallosumMiddleware(desk.gate).wrap_tool_call(request, lambda _: sent) is sent
+
+
+def test_a_tools_schema_is_made_once_and_kept_no_longer_than_the_tool(desk: Desk) -> None:
+    middleware, tool = CallosumMiddleware(desk.gate), desk.tool()
+    assert middleware.schema_of(tool) is middleware.schema_of(tool)
+    del tool
+    gc.collect()
+    assert not middleware._schemas
 
 
 # --- interrupts and replays ----------------------------------------------------------------------------------
