@@ -52,6 +52,9 @@ REST: Final = 0.1
 """Seconds from a hook event to the look, and between two looks."""
 POLL: Final = 2.0
 """Seconds between two looks at the transcript of a session at work while no hook tells anything."""
+KEEP: Final = 10.0
+"""Seconds between two times that places are written down while sessions are at work. After a crash what was read since
+then is told again."""
 _FORGET: Final = 3600.0
 """Seconds after which a session that says nothing is no longer at work."""
 _CHUNK: Final = 65_536
@@ -94,6 +97,8 @@ class Transcripts:
         self._roots: OrderedDict[tuple[str, int, float], Path | None] = OrderedDict()
         self._places: Places | None = None
         self._changed = False
+        self._kept = 0.0
+        """When the places were written down last."""
         self._bell = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
@@ -166,17 +171,19 @@ class Transcripts:
                         del self._sessions[key]
                 polled = (one for one in self._sessions.values() if one.at_work and now - one.looked >= POLL)
                 due = dict.fromkeys([*(one for one in self._sessions.values() if one.due), *polled])
-            more = False
             for session in due:
                 try:
-                    more = self._read(session, BUDGET) or more
+                    self._read(session, BUDGET)
                 except Exception:
                     logger.exception("the transcript %s could not be read", session.path)
                     session.broken = True
-            if not more:
+            with self._bell:
+                rests = not any(one.at_work for one in self._sessions.values())
+                ends = not self._sessions
+            if rests or now - self._kept >= KEEP:
                 self._keep()
             with self._bell:
-                if not self._sessions:
+                if ends and not self._sessions:
                     self._thread = None
                     return
 
@@ -295,7 +302,7 @@ class Transcripts:
         """Write down how far the transcripts were read."""
         if not self._changed or self._places is None:
             return
-        self._changed = False
+        self._changed, self._kept = False, time.monotonic()
         merged = _load(self._notes)
         for path, (inode, offset) in self._places.items():
             before = merged.pop(path, (0, 0))
