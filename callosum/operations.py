@@ -332,13 +332,17 @@ class Gate(Protocol):
         """
         return self.handle(wire.Resolve(id=id, happened=happened, by=by, note=note, namespace=namespace))
 
-    def approve(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:
-        """Lets a call that was asked or blocked run once, within an hour, as it was shown."""
-        return self.handle(wire.Approve(id=id, by=by, channel=channel, namespace=namespace))
+    def approve(
+        self, id: int, *, by: str = "", channel: str = "", note: str = "", namespace: str = DEFAULT_NAMESPACE
+    ) -> Report:
+        """Let a call that was asked or blocked run once, within an hour, as it was shown; ``note`` is journalled."""
+        return self.handle(wire.Approve(id=id, by=by, channel=channel, note=note, namespace=namespace))
 
-    def deny(self, id: int, *, by: str = "", channel: str = "", namespace: str = DEFAULT_NAMESPACE) -> Report:
-        """Refuses a call that was asked."""
-        return self.handle(wire.Deny(id=id, by=by, channel=channel, namespace=namespace))
+    def deny(
+        self, id: int, *, by: str = "", channel: str = "", note: str = "", namespace: str = DEFAULT_NAMESPACE
+    ) -> Report:
+        """Refuse a call that was asked. The agent reads ``note`` when it makes the call again."""
+        return self.handle(wire.Deny(id=id, by=by, channel=channel, note=note, namespace=namespace))
 
     def status(self, context_key: str | None = None, *, namespace: str = DEFAULT_NAMESPACE) -> Status:
         """Shows live leases and recent actions, of one key or of all."""

@@ -158,11 +158,15 @@ class Resolve(_Request, GateRequest[Report], frozen=True, kw_only=True):
 
 
 class Answer(_Request, frozen=True, kw_only=True):
-    """``POST /approvals/{id}``: a person's word on a call that was asked or blocked."""
+    """``POST /approvals/{id}``: a person's word on a call that was asked or blocked.
+
+    ``note`` goes to the agent with a refusal, and to the journal.
+    """
 
     approve: bool
     by: str = ""
     channel: str = ""
+    note: str = ""
     namespace: str = DEFAULT_NAMESPACE
 
 
@@ -174,6 +178,7 @@ class Approve(_Request, GateRequest[Report], frozen=True, kw_only=True):
     id: int
     by: str = ""
     channel: str = ""
+    note: str = ""
     namespace: str = DEFAULT_NAMESPACE
 
 

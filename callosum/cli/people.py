@@ -41,20 +41,32 @@ def approve(
     _answer(id, agrees=True, state=state, namespace=namespace, config=config, json=json)
 
 
-def deny(id: Id, state: State = None, namespace: Namespace = None, config: Config = None, json: Json = False) -> None:
+def deny(
+    id: Id,
+    note: Annotated[
+        str,
+        typer.Option("--note", metavar="TEXT", help="A word to the agent, for the journal too.", show_default=False),
+    ] = "",
+    state: State = None,
+    namespace: Namespace = None,
+    config: Config = None,
+    json: Json = False,
+) -> None:
     """Refuse a call that waits for an answer."""
-    _answer(id, agrees=False, state=state, namespace=namespace, config=config, json=json)
+    _answer(id, note, agrees=False, state=state, namespace=namespace, config=config, json=json)
 
 
-def _answer(id: str, *, agrees: bool, state: State, namespace: Namespace, config: Config, json: bool) -> None:
+def _answer(
+    id: str, note: str = "", *, agrees: bool, state: State, namespace: Namespace, config: Config, json: bool
+) -> None:
     from callosum.cli.person import require_person
 
     settings = settings_of(state, namespace, config)
     with open_gate(settings) as gate:
         by = require_person(gate.store, "approve a call" if agrees else "refuse a call")
-        verb = gate.approve if agrees else gate.deny
         meant = full_id(gate, id, settings.namespace)
-        report = verb(meant, by=by, channel=_CHANNEL, namespace=settings.namespace)
+        verb = gate.approve if agrees else gate.deny
+        report = verb(meant, by=by, channel=_CHANNEL, note=note, namespace=settings.namespace)
         action = gate.store.action(settings.namespace, meant) if report.ok else None
     word = "Approved: it may run once, within an hour, as it was shown." if agrees else "Refused."
     _tell(report, word, action, json=json)

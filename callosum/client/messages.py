@@ -167,7 +167,11 @@ def sent_as(row: Operation, request: GateRequest[Any]) -> tuple[str, bytes | Non
     _check(request)
     if isinstance(request, wire.Approve):
         answer = wire.Answer(
-            approve=request.agrees, by=request.by, channel=request.channel, namespace=request.namespace
+            approve=request.agrees,
+            by=request.by,
+            channel=request.channel,
+            note=request.note,
+            namespace=request.namespace,
         )
         return row.path.format(id=request.id), written(answer)
     if row.method == "POST":

@@ -754,12 +754,13 @@ class Courses:
         began = time.perf_counter()
         check_note(asked.by, "by")
         check_note(asked.channel, "channel")
+        note = check_note(asked.note, "note")
         if asked.channel == settle.HOST and not self.settings.host_approvals:
             raise ConfigError("this gate was not told that a host's approvals count (host_approvals)", at="channel")
         who = Who(
             "", asked.namespace, by=asked.by, channel=asked.channel, ancestry=caller.ancestry, instance=caller.instance
         )
-        step = partial(settle.answer, who, asked.agrees, APPROVAL_TTL)
+        step = partial(settle.answer, who, asked.agrees, APPROVAL_TTL, note)
         with _naming(asked.id):
             applied = yield _scope(who, Find(id=id_of(asked.id)), durable=True), step
         report: Report = applied.change.answer

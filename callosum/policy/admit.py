@@ -63,8 +63,10 @@ from callosum.policy.marks import (
 )
 from callosum.policy.sentence import no_key
 from callosum.policy.settle import EXPIRED, lapses
+from callosum.policy.summary import note_in
 from callosum.policy.table import cell, committed, observe
 from callosum.policy.unread import Prepared, is_among, is_paused, must_wait, passing, unread_changes
+from callosum.redact import quote
 from callosum.rules.protected import GUARDS
 
 WAITER_TTL: Final = 3 * SECOND
@@ -73,6 +75,8 @@ APPROVAL_TTL: Final = HOUR
 """How long a question waits for a person, and how long the person's answer holds."""
 HOST_LIMIT: Final = HOUR
 """How long a living host process keeps a lease, where the tool names no limit of its own."""
+MAX_WORD: Final = 300
+"""How much of a person's word to the agent is told, in characters."""
 MOST_CONFLICTS: Final = 10
 
 _ALLOW: Final = Verdict.ALLOW  # an enum's attributes are slow
@@ -376,7 +380,7 @@ def _needs_a_person(ask: Ask, view: View, case: Case) -> Change:
             agreed = replace(case, verdict=verdict, note=f"A person approved this ({answer.id}).")
             return _open(ask, view, agreed, used=answer)
     elif answer.approved < 0 and view.now + answer.approved < APPROVAL_TTL:
-        note = f"A person refused this ({answer.id}). Do not try it again; do something else."
+        note = f"A person refused this ({answer.id}). Do not try it again; do something else.{_word(answer, view)}"
         return _conclude(ask, view, replace(case, verdict=Verdict.BLOCK, note=note))
     elif case.verdict is Verdict.ASK and not answer.approved:
         note = f"The question ({answer.id}) still waits for an answer; nobody has decided."
@@ -386,6 +390,14 @@ def _needs_a_person(ask: Ask, view: View, case: Case) -> Change:
         entries.append(entry_of(ask, Event.INTERCEPT, case.verdict, body_of(ask, decision, case.details)))
         return Change(tuple(entries), settles=tuple(settles), answer=Ruling(decision))
     return _conclude(ask, view, case)
+
+
+def _word(refused: Action, view: View) -> str:
+    """What the person said who refused: it stands in the entry of the refusal, whose moment the action has."""
+    moment = -refused.approved
+    body = view.bodies((moment,)).get(moment) if view.bodies is not None else None
+    note = note_in(body) if body is not None else ""
+    return f" They say: {quote(note, MAX_WORD)}." if note else ""
 
 
 def _answered(ask: Ask, view: View) -> Action | None:

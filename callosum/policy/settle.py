@@ -436,10 +436,10 @@ def resolve(who: Who, happened: bool, note: str, view: View) -> Change:
     return Change((entry,), settles=(settle,), answer=Report(ok=True, id=action.id, state=settle.state))
 
 
-def answer(who: Who, agrees: bool, ttl: int, view: View) -> Change:
+def answer(who: Who, agrees: bool, ttl: int, note: str, view: View) -> Change:
     """A person's yes or no to a question, or to overriding a block. Answers a ``Report``.
 
-    A yes holds once, for ``ttl``, for the content that was shown.
+    A yes holds once, for ``ttl``, for the content that was shown. ``note`` is journalled, and told with a no.
     """
     action = view.found
     if action is None or action.verdict.proceed:
@@ -461,7 +461,7 @@ def answer(who: Who, agrees: bool, ttl: int, view: View) -> Change:
         return Change(
             answer=Report(ok=False, id=action.id, note="nobody answered in time; the call must be made again")
         )
-    entry = _entry(action, Event.APPROVE if agrees else Event.DENY, who=who)
+    entry = _entry(action, Event.APPROVE if agrees else Event.DENY, note=note, who=who)
     moment = view.now if agrees else -view.now
     settle = Settle(action, State.ASKED, expires=view.now + ttl, approved=moment)
     return Change((entry,), settles=(settle,), answer=Report(ok=True, id=action.id, state=State.ASKED))

@@ -93,6 +93,12 @@ def kept_in(body: bytes) -> Kept:
         return NOTHING_KEPT
 
 
+def note_in(body: bytes) -> str:
+    """Return the note of an entry, whose body is given as JSON."""
+    note = msgspec.json.decode(body).get("note", "")
+    return note if isinstance(note, str) else ""
+
+
 def said_in(body: bytes, key: str) -> tuple[str, str]:
     """Return the summary of the action of which a body tells, as it stands beside ``key``, and its purpose."""
     return _remembered(body, key) if len(body) <= _REMEMBERED_LENGTH else _said_in(body, key)

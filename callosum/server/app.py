@@ -401,7 +401,7 @@ def _by_approver(request: Request, found: wire.Answer, id: int, _arrived: float)
     token = _token(request)
     kind = wire.Approve if found.approve else wire.Deny
     by, channel = _person(request, found.by), found.channel or "server"
-    asked = kind(id=id, by=by, channel=channel, namespace=found.namespace)
+    asked = kind(id=id, by=by, channel=channel, note=found.note, namespace=found.namespace)
     if channel == HOST and (token is None or token.role is not Role.APPROVER):  # no person's word: the settings decide
         own = (token.instance if token is not None else None) or ""
         may_act(token, own, found.namespace)

@@ -411,11 +411,13 @@ class GateContract:
         assert not gate.approve(asked.id).ok
 
     def test_deny(self, ask: Callable[..., Decision], gate: Gate, clock: ManualClock) -> None:
-        """A call that was refused by a person stays refused."""
+        """A call that was refused by a person stays refused, and the agent reads why."""
         asked = ask("mira", "asked")
-        assert gate.deny(asked.id, by="kim").ok
+        assert gate.deny(asked.id, by="kim", note="use the \u202esandbox").ok
         clock.advance(5)
-        assert not ask("mira", "asked").proceed
+        again = ask("mira", "asked")
+        assert not again.proceed
+        assert 'They say: "use the sandbox"' in (again.warning or "")
 
     # --- status ----------------------------------------------------------------------------------
 

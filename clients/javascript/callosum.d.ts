@@ -441,10 +441,10 @@ export declare class CallosumClient {
     approvals(options?: Space & { session?: string }): Promise<Approvals>;
 
     /** Lets a call that was asked or blocked run once. Needs an approver's token. */
-    approve(id: number, options?: Space & { by?: string; channel?: string }): Promise<Report>;
+    approve(id: number, options?: Space & { by?: string; channel?: string; note?: string }): Promise<Report>;
 
-    /** Refuses a call that was asked. Needs an approver's token. */
-    deny(id: number, options?: Space & { by?: string; channel?: string }): Promise<Report>;
+    /** Refuses a call that was asked; the agent reads `note`. Needs an approver's token. */
+    deny(id: number, options?: Space & { by?: string; channel?: string; note?: string }): Promise<Report>;
 
     /** Reads a page of the journal; `wait` is how long to wait for entries where there are none yet. */
     journal(

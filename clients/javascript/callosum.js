@@ -332,8 +332,8 @@ export class CallosumClient {
         return this.#answer(id, false, options);
     }
 
-    #answer(id, approve, { by, channel, namespace, signal }) {
-        const body = { ...this.#space(namespace), approve, ...defined({ by, channel }) };
+    #answer(id, approve, { by, channel, note, namespace, signal }) {
+        const body = { ...this.#space(namespace), approve, ...defined({ by, channel, note }) };
         const path = `/approvals/${segment(String(id))}`;
         return this.#request("POST", path, { body, shape: isReport, repeatable: false, signal });
     }
