@@ -144,6 +144,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     server_tls_key: Path | None = None
     server_hosts: tuple[str, ...] = ()
     server_origins: tuple[str, ...] = ()
+    server_console: str = ""
     corpus_log: bool = True
     corpus_size: int = 100_000_000
     regions_off: tuple[str, ...] = ()
@@ -318,6 +319,14 @@ def _url(value: Any, _: Path) -> str:
     return value
 
 
+def _site(value: Any, _: Path) -> str:
+    if value == "":
+        return ""
+    if not isinstance(value, str) or not re.fullmatch(r"https://[a-z0-9.-]+(?::[0-9]{1,5})?", value):
+        raise _Bad('an address without a path, as in "https://gate.example.com"')
+    return value
+
+
 def _path(value: Any, base: Path) -> Path:
     if not isinstance(value, str | Path) or not str(value) or "\0" in str(value):
         raise _Bad("a path")
@@ -466,6 +475,7 @@ _READ: Final[Mapping[str, _Reader]] = {
     "server_tls_key": _path,
     "server_hosts": _names,
     "server_origins": _names,
+    "server_console": _site,
     "corpus_log": _switch,
     "corpus_size": _bytes(2_000_000),
     "regions_off": _regions,

@@ -12,6 +12,7 @@ import typer
 from callosum.cli import (
     brief,
     commitments,
+    console,
     decide,
     demo,
     doctor,
@@ -59,6 +60,7 @@ app.command(rich_help_panel=_LOOK, epilog=EPILOG)(journal.journal)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(report.report)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(brief.brief)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(watch.watch)
+app.command(rich_help_panel=_LOOK, epilog=EPILOG)(console.console)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG, cls=search.Words)(search.search)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(events.events)
 app.command(rich_help_panel=_LOOK, epilog=EPILOG)(decide.explain)

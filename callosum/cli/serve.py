@@ -68,6 +68,15 @@ def serve(  # noqa: PLR0917  typer names them all
         list[str] | None,
         typer.Option("--allow-origin", metavar="ORIGIN", help="A further origin of web pages that may use it."),
     ] = None,
+    console: Annotated[
+        str | None,
+        typer.Option(
+            "--console",
+            metavar="URL",
+            help="Serve the console at this address, to people with a token.",
+            show_default=False,
+        ),
+    ] = None,
     store: Annotated[
         str | None,
         typer.Option("--store", metavar="URL", help="The store that servers share, as in postgresql://db/agents."),
@@ -95,6 +104,7 @@ def serve(  # noqa: PLR0917  typer names them all
         server_tls_key=tls_key,
         server_hosts=allow_host or None,
         server_origins=allow_origin or None,
+        server_console=console,
     )
     if socket is None and (host is not None or port is not None):
         import msgspec
@@ -131,6 +141,7 @@ def _serve(settings: Settings, *, insecure: bool, idle: float | None, drain: flo
         insecure=insecure,
         allow_hosts=settings.server_hosts,
         allow_origins=settings.server_origins,
+        console=settings.server_console,
         idle=idle,
         drain=drain,
     )

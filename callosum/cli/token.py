@@ -24,7 +24,8 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The token's name, whi
 def add(
     name: Name,
     role: Annotated[
-        str, typer.Option("--role", metavar="ROLE", help="actor (for an agent's host) or approver (for a person).")
+        str,
+        typer.Option("--role", metavar="ROLE", help="actor (for a host), approver or reader (for a person)."),
     ] = "actor",
     instance: Annotated[
         str | None,
@@ -50,7 +51,7 @@ def add(
     settings = settings_of(state, None, config)
     tokens = _tokens(settings)
     if role not in tuple(Role):
-        raise ConfigError(f'expected "actor" or "approver", not {role!r:.60}', at="--role")
+        raise ConfigError(f'expected "actor", "approver" or "reader", not {role!r:.60}', at="--role")
     until = time.time() + seconds(expires, "--expires") if expires is not None else None
     if role == Role.APPROVER:
         _require_person(settings)

@@ -305,7 +305,7 @@ class Transport:
     def _places(self, deadline: float) -> list[tuple[int, tuple[str, int]]]:
         """The addresses of the host; a name server that hangs costs no more than the deadline."""
         host, port = self.address.host, self.address.port
-        if host == "localhost":
+        if host == "localhost" or host.endswith(".localhost"):  # RFC 6761: such names are this machine
             return [(socket.AF_INET, ("127.0.0.1", port)), (socket.AF_INET6, ("::1", port))]
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:

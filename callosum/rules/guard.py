@@ -22,13 +22,15 @@ TALKS: Final = "it talks to the gate's own port"
 
 ENDPOINTS: Final = frozenset(
     "intercept complete lock release status brief hooks renew resolve approvals journal events late fallback metrics "
-    "mcp".split()
+    "mcp console".split()
 )
 """What the paths of the gate's own server begin with. Not among them is ``/health``, which tells nothing else."""
 MAX_TALK: Final = 16_384
 """How much of a command is searched for the gate's address, in characters."""
 _PLAIN_PATH: Final = re.compile(r"/([A-Za-z0-9_][\w.~-]*)(?:/[^%$\\*{}\[\]]*)?$")
 _TARGET: Final = "--request-target"
+_CONSOLE: Final = re.compile(r"\bcallosum-[0-9a-f]{16}\.localhost", re.IGNORECASE)
+"""The name of a console, which is a person's."""
 _LOOPBACK: Final = (
     r"\blocalhost|\bip6-localhost|\b127(?:\.\d{1,3}){1,3}|\b0\.0\.0\.0|::1\]?|\b0x7f[0-9a-f]*"
     r"|\b2130706433|\b0177[0-7.]*"
@@ -173,7 +175,10 @@ class Guard:
 
     def talks(self, text: str) -> bool:
         """Return True if a text may speak to the gate's port: not where each address is plainly another service's."""
-        found = self._port.findall(text[:MAX_TALK])
+        text = text[:MAX_TALK]
+        if _CONSOLE.search(text):
+            return True
+        found = self._port.findall(text)
         return bool(found) and (_TARGET in text or any(_may_be_ours(path) for path in found))
 
 

@@ -43,6 +43,7 @@ from callosum.model import (
 from callosum.operations import OPERATIONS, Operation
 from callosum.policy.settle import HOST
 from callosum.process import host_above, is_of_this_machine
+from callosum.server.door import Door
 from callosum.server.health import StoreHealth
 from callosum.server.line import Gone, Overloaded, Stopping
 from callosum.server.metrics import Metrics
@@ -88,6 +89,12 @@ class Health(Struct, frozen=True, rename="camel"):
     host_approvals: bool | UnsetType = UNSET
 
 
+class ConsoleAddress(Struct, frozen=True):
+    """``POST /console``: where the console is. Only a link that a person's terminal made opens it."""
+
+    address: str
+
+
 def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
     return msgspec.json.Decoder(kind)
 
@@ -110,6 +117,7 @@ class Service:
         transcripts: Transcripts | None = None,
     ) -> None:
         """``transcripts`` reads the transcripts of this machine's hosts; with None nobody does."""
+        self.door = Door(served, stream)
         self.served = served
         self.transcripts = transcripts
         self.brain = brain
@@ -307,6 +315,11 @@ class Service:
         )
         return _json(found, code)
 
+    async def open_console(self, request: Request) -> Answer:
+        if not _is_local(request):
+            raise Refused(403, "the console is opened from this machine", "address", kind="origin")
+        return _json(ConsoleAddress(await self.door.address()))
+
     async def show_metrics(self, _request: Request) -> Answer:
         return Answer(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
@@ -488,6 +501,13 @@ _OWN: Final = (
         answer=Health,
     ),
     Operation(
+        "POST",
+        "/console",
+        "Where the console is",
+        "Opens the console's own address on this machine, and tells it. What is there only a link opens.",
+        answer=ConsoleAddress,
+    ),
+    Operation(
         "GET",
         "/metrics",
         "Prometheus metrics",
@@ -522,6 +542,7 @@ _HANDLERS: Final[Mapping[str, Handler]] = {
     "POST /late": Service.late,
     "GET /fallback": Service.fallback,
     f"GET {HEALTH}": Service.health,
+    "POST /console": Service.open_console,
     "GET /metrics": Service.show_metrics,
 }
 

@@ -9,6 +9,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "accepted": "How many of what was sent was taken in.",
     "acquired": "Whether the lease was taken.",
     "action": "What the tool is to do (send, delete), or the id of the action.",
+    "address": "Where the console is, for a browser of this machine.",
     "after": "The newest answer of the gate that the agent had read when it made the call, as its id.",
     "age": "Seconds since it happened.",
     "annotations": "The tool's hints as MCP has them: readOnlyHint, destructiveHint, idempotentHint.",

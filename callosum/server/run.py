@@ -77,7 +77,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """How to serve. ``socket`` stands in place of ``host`` and ``port``; port 0 takes a free one.
 
     ``insecure`` allows an address that others can reach without TLS. ``allow_hosts`` are further names
-    that clients may call the server by, ``allow_origins`` further origins of web pages. ``idle``: the
+    that clients may call the server by, ``allow_origins`` further origins of web pages. ``console`` is the address at
+    which people with a token find the console (none: only this machine has it). ``idle``: the
     server ends after so many seconds without need (None: never). ``drain``: once it is told to stop, it says so at
     ``/health`` and lets nobody wait, and goes on taking requests for so many seconds: until a balancer has seen it.
     """
@@ -90,6 +91,7 @@ class Options(Struct, frozen=True, kw_only=True):
     insecure: bool = False
     allow_hosts: tuple[str, ...] = ()
     allow_origins: tuple[str, ...] = ()
+    console: str = ""
     idle: float | None = None
     drain: float = 0.0
 
@@ -225,6 +227,11 @@ def _check(options: Options, tokens: Tokens) -> None:
             raise ConfigError(f"there is no file {path}", at=at)
     if options.socket is not None and options.tls:
         raise ConfigError("a Unix socket needs no TLS", at="--tls-cert")
+    if options.console and not options.tls and not options.insecure:
+        raise ConfigError(
+            "the console of other devices needs --tls-cert and --tls-key, or --insecure if something in front encrypts",
+            at="--console",
+        )
     if not options.public:
         return
     if not options.tls and not options.insecure:
@@ -291,7 +298,7 @@ async def serve_gate(
     room = _room()
     protocol = limited(connections=room.connections, spare=room.spare)
     config = uvicorn.Config(
-        app,
+        service.door.beside(app, options.console, tokens, on_refused) if options.console else app,
         http=protocol,
         ws="none",
         lifespan="off",
@@ -326,6 +333,7 @@ async def serve_gate(
         aftermath.close()
         if transcripts is not None:
             await asyncio.to_thread(transcripts.close)
+        await service.door.close()
         await stream.close()
         await served.close()
         unpublish()
@@ -448,7 +456,8 @@ async def _until_idle(server: _Server, service: Service, idle: float) -> None:
         if quiet < idle:
             await asyncio.sleep(idle - quiet)
             continue
-        if service.stream.readers or service.waiting or await service.served.read(lambda: _busy(service)):
+        waited_for = service.stream.readers or service.waiting or service.door.used
+        if waited_for or await service.served.read(lambda: _busy(service)):
             await asyncio.sleep(min(idle, 5))
             continue
         if time.monotonic() - service.touched >= idle:

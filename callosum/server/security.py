@@ -92,6 +92,9 @@ class Refused(CallosumError):
 # --- what a token may do ------------------------------------------------------------------------------
 
 
+_OF: Final = {Role.ACTOR: "an actor's", Role.APPROVER: "an approver's", Role.READER: "a reader's"}
+
+
 def may_act(token: Token | None, instance: str, namespace: str, *, at: str = "instance") -> None:
     """Raises ``Refused`` if the token may not act as this instance (or actor, ``instance/session``) here.
 
@@ -102,7 +105,7 @@ def may_act(token: Token | None, instance: str, namespace: str, *, at: str = "in
     if token is None:
         return
     if token.role is not Role.ACTOR:
-        raise Refused(403, "an approver's token cannot act", "Authorization", kind="role", token=token.name)
+        raise Refused(403, f"{_OF[token.role]} token cannot act", "Authorization", kind="role", token=token.name)
     own = token.instance
     if own is not None and instance != own and not instance.startswith(f"{own}/"):
         raise Refused(403, "this token speaks for another instance", at, kind="instance", token=token.name)
@@ -114,7 +117,7 @@ def may_approve(token: Token | None, namespace: str) -> None:
     if token is None:
         raise Refused(401, "only a person may do this: an approver's token is needed", "Authorization", kind="missing")
     if token.role is not Role.APPROVER:
-        raise Refused(403, "an actor's token cannot approve", "Authorization", kind="role", token=token.name)
+        raise Refused(403, f"{_OF[token.role]} token cannot approve", "Authorization", kind="role", token=token.name)
     _in_namespace(token, namespace)
 
 

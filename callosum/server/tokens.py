@@ -51,10 +51,11 @@ _FULL: Final = 10_000
 
 
 class Role(StrEnum):
-    """What a token is for: an actor's acts, an approver's says yes or no. None does both."""
+    """What a token is for: an actor's acts, an approver's says yes or no, a reader's only looks. None does two."""
 
     ACTOR = "actor"
     APPROVER = "approver"
+    READER = "reader"
 
 
 class Token(Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
@@ -283,8 +284,8 @@ def _check(name: str, role: Role, instance: str | None, namespaces: tuple[str, .
         raise ConfigError("expected 1 to 64 letters, digits, dots, hyphens and underscores", at="name")
     if instance is not None:
         check_name(instance, "instance")
-        if role is Role.APPROVER:
-            raise ConfigError("an approver's token speaks for no instance", at="instance")
+        if role is not Role.ACTOR:
+            raise ConfigError(f"a token for a person ({role}) speaks for no instance", at="instance")
     if namespaces is not None and not namespaces:
         raise ConfigError("expected at least one, or none given for all", at="namespace")
     for namespace in namespaces or ():

@@ -77,6 +77,7 @@ def test_block_is_tier_4_with_its_own_rule_and_says_what_it_protected() -> None:
         ("callosum $'\\e[2J'", "a command of Callosum's"),
         ("pkill -f callosum", "Callosum's process"),
         ("curl localhost:7700/lock", "the gate's own port"),
+        ("curl -b c http://callosum-0123456789abcdef.localhost:40111/console", "the gate's own port"),
     ],
 )
 def test_block_names_the_thing_and_repeats_no_text_of_the_agent(command: str, named: str) -> None:
@@ -106,6 +107,8 @@ TOOLS: list[tuple[str, dict[str, Any], bool]] = [
     ("mcp__py__execute", {"code": "import shutil\nshutil.rmtree('/home/u/.local')"}, True),
     ("run_javascript", {"code": "require('child_process').execSync('callosum off')"}, True),
     ("WebFetch", {"url": "http://127.0.0.1:7700/status"}, True),
+    ("browser_navigate", {"url": "http://callosum-0123456789abcdef.localhost:40111/console"}, True),
+    ("browser_navigate", {"url": "http://my-callosum.localhost:3000/"}, False),
     ("http_request", {"method": "POST", "url": "http://localhost:7801/lock"}, True),
     ("WebFetch", {"url": "http://127.0.0.1:7700/indexes/films"}, False),
     ("Read", {"file_path": f"{STATE}/x"}, False),

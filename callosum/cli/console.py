@@ -1,0 +1,155 @@
+"""``callosum console``: the page on which a person sees what all sessions do, and answers what waits."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+import webbrowser
+from contextlib import contextmanager
+from html import escape
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
+
+import typer
+
+from callosum.cli.options import Config, State, open_gate, settings_of
+from callosum.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from callosum.client.transport import Stream
+    from callosum.settings import Settings
+
+_SECONDS = 15.0
+"""How long the server may take to answer."""
+_HOURS = 13 * 3600.0
+
+
+def console(
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open it in the browser, or only say which file does.")
+    ] = True,
+    state: State = None,
+    config: Config = None,
+) -> None:
+    """Open the console in the browser: what all sessions do, and what waits for you. Ctrl-C closes it.
+
+    An answer to a call of tier 4 asks for a code, which is shown here.
+    """
+    from callosum.cli import show
+    from callosum.cli.person import require_person
+    from callosum.cli.text import clean
+
+    settings = settings_of(state, None, config)
+    with open_gate(settings, create=True) as gate:
+        by = require_person(gate.store, "open the console")
+    try:
+        from callosum.console.access import leave_link
+    except ImportError as missing:
+        raise ConfigError(
+            f"{missing.name} is not installed: pip install 'callosum-protocol[server]'", at="callosum console"
+        ) from None
+    address = _address(settings)
+    secret, terminal = leave_link(settings.state, by, time.time())
+    door = f"{address}/console/open?link={quote(secret)}"
+    with _page(settings.state, door) as page, _lines(address, terminal) as lines:
+        opened = browser and webbrowser.open(page.as_uri())
+        show.line("The console is open in your browser." if opened else f"Open this file in your browser: {page}")
+        show.line("Ctrl-C closes it. A code for an answer of tier 4 is shown here:", "dim")
+        try:
+            for line in lines:
+                show.line(clean(line, 200), "bold")
+        except KeyboardInterrupt:
+            return
+    show.line("The server has ended.")
+
+
+def _address(settings: Settings) -> str:
+    """Return the console's address of a server of this state folder, the local gate where none runs.
+
+    Raises ``ConfigError`` where no server answers.
+    """
+    from callosum.client import local
+    from callosum.client.transport import Transport, TransportError
+    from callosum.server.place import running
+    from callosum.sockets import socket_path
+
+    addresses = [one.address for one in running(settings.state)]
+    if not addresses:
+        local.start(settings.state)
+        addresses = [f"unix:{socket_path(settings.state)}"]
+    import msgspec
+
+    fault = "no server answers"
+    for address in addresses:
+        transport = Transport(address, verify=False)
+        try:
+            answer = transport.request("POST", "/console", b"{}", deadline=time.monotonic() + _SECONDS)
+        except TransportError as error:
+            fault = str(error)
+            continue
+        finally:
+            transport.close()
+        said = msgspec.json.decode(answer.body, type=dict[str, object])
+        if answer.status == 200:
+            return str(said["address"])
+        fault = str(said.get("error", answer.status))
+    raise ConfigError(fault, at="console")
+
+
+@contextmanager
+def _page(state: Path, address: str) -> Iterator[Path]:
+    """A page of this user's own that leads to the console, so that the link stands in no list of processes."""
+    from callosum.console.access import FOLDER
+
+    path = state.absolute() / FOLDER / f"open-{secrets.token_hex(8)}.html"
+    text = (
+        '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+        f'<meta http-equiv="refresh" content="0;url={escape(address)}"><title>Callosum</title>'
+        f'<a href="{escape(address)}">Open the console</a>'
+    )
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _lines(address: str, terminal: str) -> Iterator[Iterator[str]]:
+    """What the server has to show in this terminal; the console stays open as long as it is read."""
+    from callosum.client.transport import Transport
+
+    transport = Transport(address)
+    try:
+        header = f"X-Callosum-Terminal: {terminal}"
+        stream = transport.open("/console/terminal", [header], deadline=time.monotonic() + _SECONDS)
+        if stream.status != 200:
+            raise ConfigError("the server does not know this terminal", at="console")
+        try:
+            yield _said(stream)
+        finally:
+            stream.close()
+    finally:
+        transport.close()
+
+
+def _said(stream: Stream) -> Iterator[str]:
+    from callosum.client.transport import TransportError
+
+    ends = time.monotonic() + _HOURS
+    rest = b""
+    while True:
+        try:
+            data = stream.read(ends)
+        except TransportError:
+            return
+        if not data:
+            return
+        *lines, rest = (rest + data).split(b"\n")
+        yield from (line.decode() for line in lines if line)

@@ -1,0 +1,228 @@
+"""Who may see the console and answer there: links, browser sessions, codes.
+
+::
+
+    callosum console    proves that a person asks, leaves a Link in the state folder (0600), and stays connected
+    the browser         opens the link's page and presses Open: the link is spent, a cookie stands for the session
+    a tier-4 answer     asks for a code, which only that terminal shows
+
+A link is spent by removing its file, so it works once, whichever server is asked. A session ends with the terminal that
+made its link, with its token, or after twelve hours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct, field
+
+from callosum.errors import CallosumError
+
+FOLDER: Final = "console"
+"""The folder of links in the state folder."""
+COOKIE: Final = "callosum_console"
+LINK_SECONDS: Final = 300.0
+"""How long a link may be opened."""
+SESSION_SECONDS: Final = 12 * 3600.0
+CODE_SECONDS: Final = 120.0
+"""How long a code may be typed."""
+_CODE_TRIES: Final = 3
+_MOST: Final = 64
+"""Most sessions at once; the oldest ends."""
+
+
+class NoAccess(CallosumError):
+    """The link, the session or the code is not in force."""
+
+
+class Link(Struct, frozen=True, rename="camel"):
+    """What a link's file says. Secrets are kept as digests; ``expires`` is Unix seconds."""
+
+    secret: str
+    terminal: str
+    by: str
+    expires: float
+
+
+class Asking(Struct):
+    """A tier-4 answer that waits for its code: what was shown, and what is to be said."""
+
+    code: str
+    meant: str
+    expires: float
+    tries: int = 0
+
+
+class Session(Struct, kw_only=True):
+    """A browser that was let in. ``by`` is journalled; ``answers``: it may say yes and no, not only look.
+
+    ``namespaces`` None means all. ``ends`` is a monotonic time. ``holds`` tells whether what let it in is in force.
+    """
+
+    by: str
+    answers: bool
+    ends: float
+    namespaces: tuple[str, ...] | None = None
+    terminal: str = ""
+    csrf: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    asking: Asking | None = None
+    holds: Callable[[], bool] = lambda: True
+
+    def check_sees(self, namespace: str) -> None:
+        """Raise ``NoAccess`` if the session may not look at this namespace."""
+        if self.namespaces is not None and namespace not in self.namespaces:
+            raise NoAccess("you may not see this namespace")
+
+
+def digest(secret: str) -> str:
+    """Return what is kept of a secret: 256 random bits need no slow hash."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def leave_link(state: Path, by: str, now: float) -> tuple[str, str]:
+    """Leave a link in the state folder; return its secret and that of the terminal that made it.
+
+    Raises ``OSError`` where the folder cannot be written.
+    """
+    folder = state / FOLDER
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    secret, terminal = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
+    link = Link(digest(secret), digest(terminal), by, now + LINK_SECONDS)
+    descriptor = os.open(folder / f"{link.secret}.link", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.encode(link))
+    return secret, terminal
+
+
+class Access:
+    """The links, sessions and terminals of one server. For one event loop.
+
+    ``clock`` gives Unix seconds, ``ticks`` seconds that never run backwards.
+    """
+
+    def __init__(
+        self, state: Path, *, clock: Callable[[], float] = time.time, ticks: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._folder = state / FOLDER
+        self._clock, self._ticks = clock, ticks
+        self._sessions: dict[str, Session] = {}
+        self._terminals: dict[str, asyncio.Queue[str]] = {}
+
+    @property
+    def used(self) -> bool:
+        """Whether a terminal keeps the console open."""
+        return bool(self._terminals)
+
+    # --- terminals ---------------------------------------------------------------------------------
+
+    def join(self, secret: str) -> tuple[str, asyncio.Queue[str]]:
+        """Connect the terminal that made a link; return its name here and the lines that it is to show.
+
+        Raises ``NoAccess`` if no link names it.
+        """
+        name = digest(secret)
+        if not any(hmac.compare_digest(link.terminal, name) for link in self._links()):
+            raise NoAccess("no link names this terminal")
+        return name, self._terminals.setdefault(name, asyncio.Queue(16))
+
+    def leave(self, name: str) -> None:
+        """End what the terminal opened."""
+        self._terminals.pop(name, None)
+        self._sessions = {key: one for key, one in self._sessions.items() if one.terminal != name}
+
+    def _links(self) -> list[Link]:
+        found = []
+        for path in self._folder.glob("*.link"):
+            try:
+                link = msgspec.json.decode(path.read_bytes(), type=Link)
+            except (OSError, msgspec.MsgspecError):
+                continue
+            if link.expires <= self._clock():
+                path.unlink(missing_ok=True)
+            else:
+                found.append(link)
+        return found
+
+    # --- sessions ----------------------------------------------------------------------------------
+
+    def open(self, secret: str) -> str:
+        """Spend a link; return the cookie's value of the session. Raises ``NoAccess``."""
+        path = self._folder / f"{digest(secret)}.link"
+        try:
+            link = msgspec.json.decode(path.read_bytes(), type=Link)
+            path.unlink()  # who removes it has it
+        except (OSError, msgspec.MsgspecError):
+            raise NoAccess(
+                "this link was used already, or is no link of this gate: run callosum console again"
+            ) from None
+        if link.expires <= self._clock():
+            raise NoAccess("this link has expired: run callosum console again")
+        if link.terminal not in self._terminals:
+            raise NoAccess("the command that made this link has ended: run callosum console again")
+        return self.admit(
+            Session(by=link.by, answers=True, ends=self._ticks() + SESSION_SECONDS, terminal=link.terminal)
+        )
+
+    def admit(self, session: Session) -> str:
+        """Let a session in; return the cookie's value."""
+        value = secrets.token_urlsafe(32)
+        while len(self._sessions) >= _MOST:
+            del self._sessions[next(iter(self._sessions))]
+        self._sessions[digest(value)] = session
+        return value
+
+    def session(self, cookie: str | None) -> Session | None:
+        """Return the session of a cookie; None if it has none that is in force."""
+        if not cookie:
+            return None
+        name = digest(cookie)
+        session = self._sessions.get(name)
+        if session is None or session.ends <= self._ticks() or not session.holds():
+            self._sessions.pop(name, None)
+            return None
+        return session
+
+    def end(self, cookie: str) -> None:
+        """End a session."""
+        self._sessions.pop(digest(cookie), None)
+
+    # --- codes -------------------------------------------------------------------------------------
+
+    def ask(self, session: Session, meant: str, what: str) -> bool:
+        """Show a code for an answer in the terminals; return whether there is one to show it.
+
+        ``meant`` binds the code to the answer; ``what`` is shown beside it.
+        """
+        shown = [self._terminals[session.terminal]] if session.terminal else list(self._terminals.values())
+        if not shown:
+            return False
+        code = f"{secrets.randbelow(10**6):06}"
+        session.asking = Asking(code, meant, self._ticks() + CODE_SECONDS)
+        for lines in shown:
+            if lines.full():
+                lines.get_nowait()
+            lines.put_nowait(f"{code}  {what}")
+        return True
+
+    def confirm(self, session: Session, meant: str, code: str) -> None:
+        """Take a code for an answer. Raises ``NoAccess`` if it is not the one that was shown for it."""
+        asked = session.asking
+        if asked is None or asked.meant != meant or asked.expires <= self._ticks():
+            session.asking = None
+            raise NoAccess("the code has expired: answer again")
+        asked.tries += 1
+        if hmac.compare_digest(asked.code, code.strip()):
+            session.asking = None
+            return
+        if asked.tries >= _CODE_TRIES:
+            session.asking = None
+        raise NoAccess("this is not the code that the terminal shows")

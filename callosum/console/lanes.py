@@ -1,0 +1,149 @@
+"""Lanes: time across, a lane a session, as rectangles that a template writes as SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from msgspec import Struct
+
+from callosum.console.picture import Bar
+from callosum.model import SECOND, State
+
+WIDTH: Final = 1000
+"""Units across."""
+ROW: Final = 24
+HEAD: Final = 20
+BARS: Final = 2000
+"""Above so many, neighbours in a lane become one bar with a count."""
+_LEAST: Final = 2.0
+"""Least width of a bar, in units."""
+_LANES: Final = 100
+_TIES: Final = 300
+_TICKS: Final = 8
+_STEPS: Final = (1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 10800, 21600)
+
+
+class Box(Struct):
+    """A bar as it is drawn: of one action, or of ``count`` neighbours; ``grave`` names how it is filled."""
+
+    x: float
+    width: float
+    y: int
+    tier: int
+    state: str
+    count: int
+    first: Bar
+
+
+class Tie(Struct, frozen=True):
+    """A line between two actions that met."""
+
+    x: float
+    y1: int
+    y2: int
+
+
+class Tick(Struct, frozen=True):
+    """A moment on the axis."""
+
+    x: float
+    label: str
+
+
+class Row(Struct, frozen=True):
+    """A session's lane."""
+
+    session: str
+    y: int
+    count: int
+
+
+class Lanes(Struct, frozen=True):
+    """Everything that is drawn. ``hidden`` is how many sessions did not fit."""
+
+    rows: tuple[Row, ...]
+    boxes: tuple[Box, ...]
+    ties: tuple[Tie, ...]
+    ticks: tuple[Tick, ...]
+    bars: tuple[Bar, ...]
+    count: int
+    width: int
+    height: int
+    hidden: int
+
+
+def draw(bars: Sequence[Bar], begin: int, end: int) -> Lanes:
+    """Place the actions of a span; moments in microseconds."""
+    counts: dict[str, int] = {}
+    for bar in bars:
+        counts[bar.session] = counts.get(bar.session, 0) + 1
+    names = sorted(counts, key=lambda name: -counts[name])[:_LANES]
+    rows = {name: HEAD + ROW * at for at, name in enumerate(sorted(names))}
+    scale = WIDTH / max(1, end - begin)
+    gap = 0.0 if len(bars) <= BARS else WIDTH * len(rows) / BARS
+    boxes: list[Box] = []
+    newest: dict[str, Box] = {}
+    places: dict[int, Box] = {}
+    for bar in bars:
+        y = rows.get(bar.session)
+        if y is None:
+            continue
+        x = max(0.0, (bar.begin - begin) * scale)
+        width = max(_LEAST, min(WIDTH, ((bar.end or end) - begin) * scale) - x)
+        last = newest.get(bar.session)
+        if gap and last is not None and x - (last.x + last.width) < gap:
+            last.width = max(last.width, x + width - last.x)
+            last.count += 1
+            if _gravity(bar) > (_gravity_of(last.state), last.tier):
+                last.tier, last.state = bar.tier, _word(bar)
+            places[bar.id] = last
+            continue
+        box = Box(x, width, y, bar.tier, _word(bar), 1, bar)
+        boxes.append(box)
+        newest[bar.session] = places[bar.id] = box
+    ties: list[Tie] = []
+    for bar in bars:
+        if bar.met and (here := places.get(bar.id)) is not None:
+            for other in bar.met:
+                there = places.get(other)
+                if there is not None and there.y != here.y and len(ties) < _TIES:
+                    ties.append(Tie(here.x, *sorted((here.y + ROW // 2 - 2, there.y + ROW // 2 - 2))))
+    return Lanes(
+        tuple(Row(name, y, counts[name]) for name, y in rows.items()),
+        tuple(boxes),
+        tuple(ties),
+        tuple(_ticks(begin, end, scale)),
+        tuple(bars[-200:]),
+        len(bars),
+        WIDTH,
+        HEAD + ROW * len(rows) + 4,
+        len(counts) - len(rows),
+    )
+
+
+def _word(bar: Bar) -> str:
+    """How a bar is filled: by what was decided, else by how it ended."""
+    return str(bar.verdict) if not bar.verdict.proceed else str(bar.state)
+
+
+def _gravity_of(state: str) -> int:
+    return {State.UNKNOWN.value: 3, State.FAILED.value: 2, "block": 2, "ask": 2, "confirm": 1}.get(state, 0)
+
+
+def _gravity(bar: Bar) -> tuple[int, int]:
+    return _gravity_of(_word(bar)), bar.tier
+
+
+def _ticks(begin: int, end: int, scale: float) -> list[Tick]:
+    span = (end - begin) / SECOND
+    step = next((one for one in _STEPS if span / one <= _TICKS), 86_400)
+    form = "%H:%M:%S" if step < 60 else "%H:%M"
+    at = (begin // SECOND // step + 1) * step
+    found = []
+    while at * SECOND < end:
+        local = datetime.fromtimestamp(at, UTC).astimezone()
+        found.append(Tick((at * SECOND - begin) * scale, local.strftime(form)))
+        at += step
+    return found

@@ -1,0 +1,130 @@
+"""Keeps open pages current: what changed of a page is rendered once, and sent to all who look at it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct, field
+
+from callosum.errors import StoreError
+
+logger = logging.getLogger("callosum")
+
+T = TypeVar("T")
+Read = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a function beside the loop."""
+
+EVERY: Final = 0.25
+"""A page is rendered at most so often, in seconds."""
+_LOOK: Final = 0.05
+"""How often it is looked whether there is something new, in seconds."""
+_ANYWAY: Final = 5.0
+"""After so many seconds it is rendered although nothing was journalled: leases run out by time alone."""
+_BEAT: Final = 15.0
+_SHARE: Final = 9.0
+"""Rendering rests so many times as long as it took: decisions come first."""
+_WAITING: Final = 8
+"""Most changes that a viewer who does not read is behind; then it is sent the whole page."""
+
+
+class Watched(Struct):
+    """A page that somebody looks at: how it is rendered, its parts as last sent, and who looks."""
+
+    show: Callable[[], Mapping[str, str]]
+    parts: Mapping[str, str] = field(default_factory=dict)
+    viewers: set[asyncio.Queue[bytes]] = field(default_factory=set)
+
+
+def tag_of(parts: Mapping[str, str]) -> str:
+    """Return what tells two states of a page apart."""
+    return hashlib.sha256("\0".join(f"{name}\0{parts[name]}" for name in sorted(parts)).encode()).hexdigest()[:16]
+
+
+class Live:
+    """The pages that somebody looks at. For one event loop.
+
+    ``read`` runs a function beside the loop; ``update`` takes in what came since and tells whether anything did.
+    """
+
+    def __init__(self, read: Read, update: Callable[[], bool]) -> None:
+        self._read = read
+        self._update = update
+        self._watched: dict[str, Watched] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def viewers(self) -> int:
+        """How many pages are open."""
+        return sum(len(one.viewers) for one in self._watched.values())
+
+    async def follow(self, name: str, show: Callable[[], Mapping[str, str]], tag: str) -> AsyncGenerator[bytes]:
+        """Yield what changes of a page, as server-sent events; ``tag`` is the state that the viewer has."""
+        lines: asyncio.Queue[bytes] = asyncio.Queue(_WAITING)
+        watched = self._watched.setdefault(name, Watched(show))
+        watched.viewers.add(lines)
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._work())
+        try:
+            yield b"retry: 1000\n\n"
+            parts = await self._read(show)
+            if tag_of(parts) != tag:
+                yield _event(parts)
+            while True:
+                try:
+                    async with asyncio.timeout(_BEAT):
+                        yield await lines.get()
+                except TimeoutError:
+                    yield b":\n\n"
+        finally:
+            watched.viewers.discard(lines)
+            if not watched.viewers and self._watched.get(name) is watched:
+                del self._watched[name]
+
+    async def close(self) -> None:
+        """End what keeps pages current."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _work(self) -> None:
+        due, fresh = 0.0, False
+        while self._watched:
+            began = time.monotonic()
+            try:
+                fresh = await self._read(self._update) or fresh
+                if (fresh and began >= due) or began >= due + _ANYWAY:
+                    fresh = False
+                    for watched in list(self._watched.values()):
+                        await self._refresh(watched)
+                    due = began + EVERY
+            except StoreError as error:
+                logger.warning("the console cannot read the journal: %s", error)
+            except Exception:
+                logger.exception("the console could not be brought up to date")
+            took = time.monotonic() - began
+            await asyncio.sleep(max(_LOOK, min(_SHARE * took, 2.0)))
+
+    async def _refresh(self, watched: Watched) -> None:
+        parts: Mapping[str, str] = await self._read(watched.show)
+        changed = {name: html for name, html in parts.items() if watched.parts.get(name) != html}
+        first, watched.parts = not watched.parts, parts
+        if not changed:
+            return
+        event = _event(parts if first else changed)
+        for lines in watched.viewers:
+            if lines.full():
+                while not lines.empty():
+                    lines.get_nowait()
+                lines.put_nowait(_event(parts))
+            else:
+                lines.put_nowait(event)
+
+
+def _event(parts: Mapping[str, str]) -> bytes:
+    return b"event: parts\ndata: %b\n\n" % msgspec.json.encode(parts)

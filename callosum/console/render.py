@@ -1,0 +1,99 @@
+"""Templates to HTML. What agents wrote is escaped, and its hidden characters are shown."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from callosum.characters import escaped
+from callosum.model import SECOND
+from callosum.pages.acts import without_spellings
+from callosum.policy.sentence import ago
+
+CSRF: Final = "callosum-csrf-of-this-session"
+"""Stands in what is rendered for all viewers, where each gets the token of its own session."""
+_TIERS: Final = ("no risk", "low risk", "medium risk", "high risk", "critical")
+_VERDICTS: Final = {
+    "allow": "ran",
+    "warn": "ran, with a warning",
+    "confirm": "paused",
+    "ask": "asks",
+    "block": "blocked",
+}
+_ENDINGS: Final = {
+    "confirmed": "repeated and ran",
+    "waited": "ran once the way was free",
+    "heeded": "given up",
+    "approved": "approved",
+    "denied": "refused",
+    "unanswered": "nobody answered",
+    "blocked": "stayed blocked",
+    "regretted": "repeated, and regretted",
+    "warned": "warned",
+}
+
+
+def _finalize(value: Any) -> Any:
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return escaped(value)
+    return "" if value is None else value
+
+
+def _short(text: str, limit: int = 160) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _lines(text: str) -> Markup:
+    return Markup("\n").join(Markup.escape(escaped(line)) for line in text.splitlines())
+
+
+def _time(unix: float) -> Markup:
+    """A moment that the page keeps current; without JavaScript it is the time of day."""
+    moment = datetime.fromtimestamp(unix, UTC)
+    local = moment.astimezone()
+    today = local.date() == datetime.now(UTC).astimezone().date()
+    shown = local.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M")
+    return Markup('<time datetime="{}">{}</time>').format(moment.isoformat(timespec="seconds"), shown)
+
+
+def _mark(text: str) -> str:
+    """A name as part of an element's id."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def _moment(microseconds: int) -> Markup:
+    return _time(microseconds / SECOND)
+
+
+_ENVIRONMENT: Final = Environment(
+    loader=PackageLoader("callosum.console"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_finalize,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    auto_reload=False,
+)
+_ENVIRONMENT.filters |= {
+    "short": _short,
+    "lines": _lines,
+    "time": _time,
+    "moment": _moment,
+    "mark": _mark,
+    "ago": ago,
+    "bare": without_spellings,
+    "tier": lambda tier: _TIERS[tier],
+    "verdict": lambda verdict: _VERDICTS.get(str(verdict), str(verdict)),
+    "ending": lambda how: _ENDINGS.get(how, how),
+}
+_ENVIRONMENT.globals |= {"csrf": CSRF}
+
+
+def render(template: str, shown: Mapping[str, Any]) -> str:
+    """Render a template of ``templates/``."""
+    return _ENVIRONMENT.get_template(template).render(shown)

@@ -1,0 +1,369 @@
+"""What each page shows: plain data for its template, read through the gate's own operations."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from callosum.console.coverage import Coverage
+from callosum.console.lanes import Lanes, draw
+from callosum.console.picture import Bar, Met, Picture, Seen
+from callosum.corpus.bus import Corpus
+from callosum.gate import LocalGate
+from callosum.gate.records import commitments_of
+from callosum.journal import Filter, Journal, shown_keys
+from callosum.model import HOUR, SECOND, Entry, Event, Holding, State, Status, Verdict
+from callosum.pages.acts import Act, begun, follow, without_spellings
+from callosum.policy.summary import kept_of, summary_of
+from callosum.regions.search import Cortex
+
+WEEK: Final = 7 * 24 * HOUR
+LATER: Final = 900.0
+"""For how many seconds a call that was put off stays folded away."""
+_LISTED: Final = 200
+_SCANNED: Final = 5000
+_HITS: Final = 50
+_SHOWN: Final = 50
+_SAYS: Final[Mapping[str, Mapping[str, str]]] = {
+    "ask": {"approve": "Approve", "deny": "Refuse"},
+    "block": {"approve": "Let it pass once", "deny": "Refuse"},
+    "confirm": {},
+    "unknown": {"happened": "It happened", "not": "It did not happen"},
+}
+_ACTING: Final = 20 * SECOND
+"""How long after its newest call a session counts as acting."""
+
+
+class Waiting(Struct, frozen=True, kw_only=True):
+    """Something that waits for a person. ``sort`` is ``ask``, ``block``, ``confirm`` or ``unknown``.
+
+    ``digest`` stands for all that is shown of it: an answer that carries another one is refused.
+    """
+
+    id: int
+    sort: str
+    session: str
+    tool: str
+    tier: int
+    at: float
+    keys: tuple[str, ...]
+    what: str
+    rule: str = ""
+    purpose: str = ""
+    warning: str = ""
+    params: str = ""
+    place: str = ""
+    conflicts: tuple[Mapping[str, Any], ...] = ()
+    digest: str = ""
+
+    @property
+    def says(self) -> Mapping[str, str]:
+        """What may be said to it, and how the button is called."""
+        return _SAYS[self.sort]
+
+
+class Lane(Struct, frozen=True, kw_only=True):
+    """A session as the list shows it. ``state`` is ``acting``, ``person``, ``queue`` or ``quiet``.
+
+    ``depth`` is 1 for a sub-agent, which stands below its parent.
+    """
+
+    name: str
+    state: str
+    last: float
+    calls: int
+    newest: Bar | None
+    holds: tuple[str, ...]
+    worktree: str
+    depth: int = 0
+
+
+class Group(Struct, frozen=True):
+    """Sessions that share a worktree."""
+
+    worktree: str
+    sessions: tuple[Lane, ...]
+
+
+class Views:
+    """The pages of one namespace. Each method reads, and is called in a thread."""
+
+    def __init__(self, gate: LocalGate, namespace: str, clock: Callable[[], float] = time.time) -> None:
+        self.namespace = namespace
+        self.gate = gate
+        self.journal = Journal(gate.store, gate.settings.state)
+        self.picture = Picture(self.journal, namespace)
+        self.later: dict[int, float] = {}
+        """The calls that a person put off, and until when in Unix seconds."""
+        self._coverage = Coverage(gate.settings)
+        self._parents: dict[str, str] = {}
+        self._clock = clock
+
+    def update(self) -> bool:
+        """Take in what came since; return whether anything did."""
+        return self.picture.update()
+
+    def put_off(self, id: int) -> None:
+        """Fold a call away for a quarter of an hour."""
+        now = self._clock()
+        self.later = {one: until for one, until in self.later.items() if until > now}
+        self.later[id] = now + LATER
+
+    # --- what waits --------------------------------------------------------------------------------
+
+    def waiting(self) -> Mapping[str, Any]:
+        """Everything that waits for a person, oldest first; what was put off by itself."""
+        found = self.all_waiting()
+        now = self._clock()
+        off = [one for one in found if self.later.get(one.id, 0) > now]
+        return {"waiting": [one for one in found if one not in off], "later": off}
+
+    def all_waiting(self) -> list[Waiting]:
+        """Everything that waits for a person, oldest first."""
+        status = self.status()
+        asked = {one.id for one in status.asked}
+        found = []
+        for id, entry in self.picture.held.items():
+            if entry.verdict is Verdict.ASK and id not in asked:
+                continue  # it was answered, or lapsed
+            if entry.verdict is Verdict.BLOCK and not self._is_open(id):
+                continue
+            found.append(self._held(id, entry))
+        found += [self._unknown(one) for one in status.unknown]
+        return sorted(found, key=lambda one: (one.at, one.id))
+
+    def find(self, id: int) -> Waiting | None:
+        """What waits under this id; None if nothing does any more."""
+        return next((one for one in self.all_waiting() if one.id == id), None)
+
+    def status(self) -> Status:
+        """The gate's own answer."""
+        return self.gate.status(namespace=self.namespace)
+
+    def _is_open(self, id: int) -> bool:
+        action = self.gate.store.action(self.namespace, id)
+        return action is not None and action.approved == 0 and action.state is State.ASKED
+
+    def _held(self, id: int, entry: Entry) -> Waiting:
+        body, keys = entry.body, shown_keys(entry)
+        kept = kept_of(body)
+        conflicts = body.get("conflicts") or ()
+        return _sealed(
+            Waiting(
+                id=id,
+                sort=str(entry.verdict or Verdict.ASK),
+                session=entry.session,
+                tool=entry.tool,
+                tier=entry.tier or 0,
+                at=entry.seq / SECOND,
+                keys=without_spellings(keys),
+                what=summary_of(kept, next(iter(keys), "")),
+                rule=entry.rule,
+                purpose=kept.purpose,
+                warning=f"{body.get('warning', '')}{body.get('details', '')}",
+                params=_params(body.get("params")),
+                place=_place(body),
+                conflicts=tuple(one for one in conflicts if isinstance(one, Mapping)),
+            )
+        )
+
+    def _unknown(self, held: Holding) -> Waiting:
+        entry = self.journal.entry(held.id)
+        if entry is None:
+            keys = (held.context_key,) if held.context_key else ()
+            return _sealed(
+                Waiting(
+                    id=held.id,
+                    sort="unknown",
+                    session=held.instance,
+                    tool=held.tool,
+                    tier=held.tier,
+                    at=held.at,
+                    keys=keys,
+                    what=held.summary,
+                )
+            )
+        return _sealed(msgspec.structs.replace(self._held(held.id, entry), sort="unknown", conflicts=(), warning=""))
+
+    # --- sessions ----------------------------------------------------------------------------------
+
+    def sessions(self) -> Mapping[str, Any]:
+        """All sessions of the last day by worktree, the newest first."""
+        status, now = self.status(), self._clock()
+        holds: dict[str, list[str]] = {}
+        for one in status.locks:
+            holds.setdefault(one.instance, []).append(one.context_key or one.tool)
+        person = {one.instance for one in status.asked} | {
+            entry.session for entry in self.picture.held.values() if entry.verdict is not Verdict.CONFIRM
+        }
+        queued = {one.instance for one in status.waiting}
+        groups: dict[str, list[Lane]] = {}
+        for seen, depth in self._by_parent():
+            state = _state(seen, seen.name in holds, seen.name in person, seen.name in queued, now)
+            lane = Lane(
+                name=seen.name,
+                state=state,
+                last=seen.last / SECOND,
+                calls=seen.calls,
+                newest=seen.newest,
+                holds=tuple(holds.get(seen.name, ())),
+                worktree=seen.worktree,
+                depth=depth,
+            )
+            groups.setdefault(seen.worktree, []).append(lane)
+        shared = [Group(tree, tuple(lanes)) for tree, lanes in groups.items() if tree and len(lanes) > 1]
+        alone = [lane for tree, lanes in groups.items() if not tree or len(lanes) == 1 for lane in lanes]
+        return {
+            "groups": shared,
+            "alone": alone,
+            "hosts": self._coverage.hosts(),
+            "states": Counter(lane.state for lanes in groups.values() for lane in lanes),
+        }
+
+    def _by_parent(self) -> list[tuple[Seen, int]]:
+        """The sessions, the newest first, each sub-agent below its parent."""
+        sessions = self.picture.sessions
+        below: dict[str, list[Seen]] = {}
+        for seen in reversed(sessions.values()):
+            if seen.name not in self._parents:
+                self._parents[seen.name] = self.gate.store.kin(self.namespace, seen.name).parent
+            parent = self._parents[seen.name]
+            below.setdefault(parent if parent in sessions else "", []).append(seen)
+        found: list[tuple[Seen, int]] = []
+
+        def add(parent: str, depth: int) -> None:
+            for seen in below.pop(parent, ()):
+                found.append((seen, depth))
+                add(seen.name, 1)
+
+        add("", 0)
+        for parent in list(below):  # parents in a ring stand by themselves
+            add(parent, 0)
+        return found
+
+    # --- lanes -------------------------------------------------------------------------------------
+
+    def lanes(self, span: float, end: float) -> Mapping[str, Any]:
+        """The lanes of a span of seconds that ends then (0: now), drawn."""
+        until = int((end or self._clock()) * SECOND)
+        begin = until - int(span * SECOND)
+        drawn: Lanes = draw(list(self.picture.between(begin, until)), begin, until)
+        return {"lanes": drawn, "span": span, "end": end, "begins": begin / SECOND, "ends": until / SECOND}
+
+    # --- conflicts ---------------------------------------------------------------------------------
+
+    def conflicts(self) -> Mapping[str, Any]:
+        """How conflicts of the last day ended, by rule and kind; the newest, and those still open, by themselves."""
+        since = int(self._clock() * SECOND) - 24 * HOUR
+        met: list[Met] = self.picture.met(since)
+        newest = [one for one in reversed(self.picture.endings) if one.at >= since and "." not in one.how]
+        held = (self._held(id, entry) for id, entry in self.picture.held.items())
+        return {"met": met, "newest": newest[:_SHOWN], "open": [one for one in held if one.conflicts]}
+
+    # --- one key, one action -----------------------------------------------------------------------
+
+    def key(self, name: str) -> Mapping[str, Any]:
+        """Who holds a key, who is committed on it, and what was done to it."""
+        status = self.gate.status(name, namespace=self.namespace)
+        commitments = commitments_of(self.gate.store, self.namespace, name)
+        entries = self.gate.entries(key=name, namespace=self.namespace, limit=_LISTED, newest=True)
+        return {"key": name, "status": status, "commitments": commitments, "acts": _acts(entries)}
+
+    def action(self, id: int) -> Mapping[str, Any] | None:
+        """The whole life of an action; None if there is none of this id."""
+        first = self.journal.entry(id)
+        if first is None or first.namespace != self.namespace:
+            return None
+        entries = [first]
+        wanted = Filter(namespace=self.namespace, session=first.session, since=id + 1)
+        for count, entry in enumerate(self.journal.read(wanted)):
+            if entry.action == id:
+                entries.append(entry)
+            if count > _SCANNED:
+                break
+        act = next(iter(_acts(entries)), None)
+        waiting = self.find(id)
+        return {
+            "act": act,
+            "first": first,
+            "id": id,
+            "keys": shown_keys(first),
+            "kept": kept_of(first.body),
+            "params": _params(first.body.get("params")),
+            "place": _place(first.body),
+            "warning": f"{first.body.get('warning', '')}{first.body.get('details', '')}",
+            "conflicts": first.body.get("conflicts") or (),
+            "entries": entries,
+            "waiting": waiting,
+        }
+
+    def search(self, words: str) -> Mapping[str, Any]:
+        """What fits the words, best first. Raises ``ConfigError`` for words that cannot be looked for."""
+        if not words.strip():
+            return {"words": "", "hits": ()}
+        with Corpus() as corpus:
+            cortex = Cortex(corpus, store=self.gate.store, state=self.gate.settings.state)
+            cortex.index()
+            hits = cortex.search(words, limit=_HITS, namespace=self.namespace)
+        return {"words": words, "hits": hits}
+
+    # --- the report --------------------------------------------------------------------------------
+
+    def report(self) -> Mapping[str, Any]:
+        """What was stopped in the last seven days, and what that cost."""
+        since = int(self._clock() * SECOND) - WEEK
+        counts: Counter[str] = Counter()
+        stopped: list[Entry] = []
+        for entry in self.journal.read(Filter(namespace=self.namespace, event="intercept", since=since)):
+            counts["calls"] += 1
+            verdict = str(entry.body.get("observed") or entry.verdict or "")
+            counts[verdict] += 1
+            if verdict in ("confirm", "ask", "block"):
+                stopped.append(entry)
+                del stopped[:-_LISTED]
+        heeded = [one for one in reversed(self.picture.endings) if one.how in ("heeded", "waited", "denied")]
+        return {"counts": counts, "stopped": _acts(list(reversed(stopped))), "heeded": heeded[:_SHOWN]}
+
+
+def _sealed(one: Waiting) -> Waiting:
+    seal = hashlib.sha256(msgspec.json.encode(one)).hexdigest()[:32]
+    return msgspec.structs.replace(one, digest=seal)
+
+
+def _params(params: Any) -> str:
+    if not params:
+        return ""
+    return msgspec.json.format(msgspec.json.encode(params), indent=2).decode()
+
+
+def _place(body: Mapping[str, Any]) -> str:
+    worktree = body.get("worktree")
+    root = worktree.get("root") if isinstance(worktree, Mapping) else None
+    place = root or body.get("cwd")
+    return place if isinstance(place, str) else ""
+
+
+def _state(seen: Seen, holds: bool, person: bool, queued: bool, now: float) -> str:
+    if person:
+        return "person"
+    if queued:
+        return "queue"
+    return "acting" if holds or now - seen.last / SECOND < _ACTING / SECOND else "quiet"
+
+
+def _acts(entries: list[Entry]) -> list[Act]:
+    """The actions that entries tell of, in their order."""
+    found: dict[int, Act] = {}
+    for entry in entries:
+        if entry.event in (Event.INTERCEPT, Event.LOCK, Event.LATE):
+            found[entry.seq] = begun(entry)
+            found[entry.seq].id = entry.seq
+        elif entry.action in found:
+            follow(found[entry.action], entry)
+    return list(found.values())

@@ -1,0 +1,446 @@
+"""The console's pages and forms as an ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from functools import partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route, Router
+
+from callosum import __version__, wire
+from callosum.console.access import COOKIE, SESSION_SECONDS, Access, NoAccess, Session
+from callosum.console.live import Live, Read, tag_of
+from callosum.console.render import CSRF, render
+from callosum.console.views import Views, Waiting
+from callosum.errors import CallosumError, ConfigError, StoreError
+from callosum.gate.check import check_name
+from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, GateRequest, Report
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+logger = logging.getLogger("callosum")
+
+PATH: Final = "/console"
+CHANNEL: Final = "console"
+"""Through what an answer came, for the journal."""
+_FORM: Final = 16_384
+"""Longest body of a form, in bytes."""
+_SPANS: Final = (300, 900, 3600, 4 * 3600, 24 * 3600)
+_LONGEST: Final = 24 * 3600.0
+_POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types callosum"
+)
+_HEADERS: Final = {
+    "Content-Security-Policy": _POLICY,
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_STATIC: Final = {
+    "console.css": "text/css; charset=utf-8",
+    "console.js": "text/javascript; charset=utf-8",
+    "icon.svg": "image/svg+xml",
+}
+_PAGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "": ("Waiting", ("waiting",)),
+    "sessions": ("Sessions", ("sessions",)),
+    "lanes": ("Lanes", ("lanes",)),
+    "conflicts": ("Conflicts", ("conflicts",)),
+    "report": ("Report", ("report",)),
+}
+"""Title and live parts of the pages that are kept current."""
+
+Admit = Callable[[str, Any], Session]
+"""Returns the session of a token's secret, for a request's scope. Raises ``NoAccess``."""
+Ask = Callable[[GateRequest[Report]], Awaitable[Report]]
+"""Has the gate carry out what a person answered."""
+
+
+class Refused(Exception):
+    """A page that is not shown, and why."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Console:
+    """The console of one server.
+
+    ``views`` gives the pages of a namespace, ``read`` runs a function beside the loop, ``ask`` carries out an answer.
+    ``admit`` lets in people with a token; without it only a link opens the console.
+    """
+
+    def __init__(
+        self, access: Access, views: Callable[[str], Views], read: Read, ask: Ask, admit: Admit | None = None
+    ) -> None:
+        self.access = access
+        self._views, self._read, self._ask, self._admit = views, read, ask, admit
+        self._live: dict[str, Live] = {}
+        self._static = {name: files(__package__).joinpath("static", name).read_bytes() for name in _STATIC}
+        get = ["GET"]
+        post = ["POST"]
+        self._router = Router(
+            [
+                Route(f"{PATH}/static/{{name}}", self._file, methods=get),
+                Route(f"{PATH}/open", self._door, methods=get),
+                Route(f"{PATH}/open", self._open, methods=post),
+                Route(f"{PATH}/terminal", self._terminal, methods=get),
+                Route(f"{PATH}/close", self._guarded(self._close), methods=post),
+                Route(f"{PATH}/answer", self._guarded(self._answer), methods=post),
+                Route(f"{PATH}/live", self._guarded(self._follow), methods=get),
+                Route(f"{PATH}/key", self._guarded(self._key), methods=get),
+                Route(f"{PATH}/search", self._guarded(self._search), methods=get),
+                Route(f"{PATH}/action/{{id:int}}", self._guarded(self._action), methods=get),
+                *(
+                    Route(f"{PATH}/{name}".rstrip("/"), self._guarded(partial(self._page, name)), methods=get)
+                    for name in _PAGES
+                ),
+            ]
+        )
+
+    @property
+    def viewers(self) -> int:
+        """How many pages are open."""
+        return sum(live.viewers for live in self._live.values())
+
+    async def close(self) -> None:
+        """End what keeps pages current."""
+        for live in self._live.values():
+            await live.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        try:
+            await self._router(scope, receive, send)
+        except Exception:
+            logger.exception("%s %s failed", scope.get("method"), scope["path"])
+            raise
+
+    # --- the way in --------------------------------------------------------------------------------
+
+    async def _file(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        content = self._static.get(name)
+        if content is None:
+            return _html("error.html", 404, why="There is no such page.")
+        headers = {**_HEADERS, "Cache-Control": "max-age=3600" if request.query_params.get("v") else "no-store"}
+        return Response(content, headers=headers, media_type=_STATIC[name])
+
+    async def _door(self, request: Request) -> Response:
+        if self._admit is not None:
+            return _html("login.html")
+        return _html("open.html", link=request.query_params.get("link", ""))
+
+    async def _open(self, request: Request) -> Response:
+        try:
+            _same_origin(request)
+            form = await _form(request)
+            if self._admit is not None:
+                value = self.access.admit(self._admit(form.get("token", "").strip(), request.scope))
+            else:
+                value = await self._read(partial(self.access.open, form.get("link", "")))
+        except (NoAccess, Refused) as error:
+            return _html("error.html", 403, why=_sentence(error))
+        answer = RedirectResponse(PATH, 303, _HEADERS)
+        answer.set_cookie(
+            COOKIE,
+            value,
+            max_age=int(SESSION_SECONDS),
+            path=PATH,
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+        return answer
+
+    async def _terminal(self, request: Request) -> Response:
+        """Keep the terminal that made a link; what it is to show goes to it, and with it its sessions end."""
+        secret = request.headers.get("x-callosum-terminal", "")
+        try:
+            name, lines = self.access.join(secret)
+        except NoAccess as error:
+            return Response(str(error), 403, _HEADERS, "text/plain")
+
+        async def shown() -> AsyncGenerator[bytes]:
+            try:
+                yield b"\n"
+                while True:
+                    yield (await lines.get()).encode() + b"\n"
+            finally:
+                self.access.leave(name)
+
+        return _Streamed(shown(), "text/plain; charset=utf-8")
+
+    def _guarded(self, page: Callable[[Request, Session, Views], Awaitable[Response]]) -> Any:
+        """A page that only a session sees, of a namespace that it may see."""
+
+        async def endpoint(request: Request) -> Response:
+            session = self.access.session(request.cookies.get(COOKIE))
+            if session is None and self._admit is not None:
+                return RedirectResponse(f"{PATH}/open", 303, _HEADERS)
+            if session is None:
+                return _html("error.html", 403, why="A link opens this page: run callosum console in a terminal.")
+            try:
+                namespace = request.query_params.get("namespace", DEFAULT_NAMESPACE)
+                check_name(namespace, "namespace")
+                session.check_sees(namespace)
+                if request.method == "POST":
+                    _same_origin(request)
+                return await page(request, session, self._views(namespace))
+            except Refused as error:
+                return _html("error.html", error.status, why=_sentence(error))
+            except NoAccess as error:
+                return _html("error.html", 403, why=_sentence(error))
+            except ConfigError as error:
+                return _html("error.html", 400, why=_sentence(error))
+            except StoreError as error:
+                return _html("error.html", 503, why=f"The store cannot be read now: {error}")
+
+        return endpoint
+
+    async def _close(self, request: Request, session: Session, _views: Views) -> Response:
+        _checked(await _form(request), session)
+        self.access.end(request.cookies[COOKIE])
+        return _html("error.html", why="The console is closed here. Run callosum console to open it again.")
+
+    # --- pages -------------------------------------------------------------------------------------
+
+    async def _page(self, name: str, request: Request, session: Session, views: Views) -> Response:
+        show = self._parts(name, request, session, views)
+        await self._read(views.update)
+        parts = await self._read(show)
+        title, _ = _PAGES[name]
+        live = urlencode({"page": name, "tag": tag_of(parts), **_kept(request)})
+        return _page(session, views, "page.html", title=title, page=name, parts=list(parts.values()), live=live)
+
+    def _parts(self, name: str, request: Request, session: Session, views: Views) -> Callable[[], Mapping[str, str]]:
+        """Return what renders the parts of a page that are kept current."""
+        _, names = _PAGES[name]
+        answers = session.answers
+        said: Mapping[str, Any] = {}
+        if name == "lanes":
+            span, end = _number(request, "span", 900.0), _number(request, "end", 0.0)
+            span = min(max(span, 1.0), _LONGEST)
+            said = {"span": span, "end": end}
+
+        def show() -> Mapping[str, str]:
+            find = {"": views.waiting, "sessions": views.sessions, "conflicts": views.conflicts, "report": views.report}
+            found = views.lanes(**said) if name == "lanes" else find[name]()
+            extra = {"answers": answers, "link": partial(_link, views.namespace), "spans": _SPANS}
+            return {part: render(f"parts/{part}.html", {**extra, **found}) for part in names}
+
+        return show
+
+    async def _follow(self, request: Request, session: Session, views: Views) -> Response:
+        name = request.query_params.get("page", "")
+        if name not in _PAGES:
+            raise Refused(404, "there is no such page")
+        live = self._live.get(views.namespace)
+        if live is None:
+            live = self._live[views.namespace] = Live(self._read, views.update)
+        known = urlencode({"page": name, "answers": session.answers, **_kept(request)})
+        show = self._parts(name, request, session, views)
+        cookie = request.cookies.get(COOKIE)
+        token = session.csrf.encode()
+
+        async def events() -> AsyncGenerator[bytes]:
+            async with aclosing(live.follow(known, show, request.query_params.get("tag", ""))) as found:
+                async for event in found:
+                    if self.access.session(cookie) is None:
+                        yield b"event: closed\ndata: {}\n\n"
+                        return
+                    yield event.replace(CSRF.encode(), token)
+
+        return _Streamed(events(), "text/event-stream")
+
+    async def _key(self, request: Request, session: Session, views: Views) -> Response:
+        name = request.query_params.get("name", "")
+        if not 0 < len(name) <= MAX_KEY:
+            raise Refused(400, "name a key")
+        found = await self._read(partial(views.key, name))
+        return _page(session, views, "key.html", title=f"Key {name}", **found)
+
+    async def _action(self, request: Request, session: Session, views: Views) -> Response:
+        await self._read(views.update)
+        found = await self._read(partial(views.action, request.path_params["id"]))
+        if found is None:
+            raise Refused(404, "there is no such action in this namespace, or none any more")
+        return _page(session, views, "action.html", title="Action", **found)
+
+    async def _search(self, request: Request, session: Session, views: Views) -> Response:
+        found = await self._read(partial(views.search, request.query_params.get("q", "")[:500]))
+        return _page(session, views, "search.html", title="Search", **found)
+
+    # --- answers -----------------------------------------------------------------------------------
+
+    async def _answer(self, request: Request, session: Session, views: Views) -> Response:
+        """Take an answer: once to show what it would do, once more to do it. Putting off and refusing need one step."""
+        form = _checked(await _form(request), session)
+        if not session.answers:
+            raise Refused(403, "you may look here, and not answer")
+        say = form.get("say", "")
+        id = int(form["id"]) if form.get("id", "").isdecimal() and len(form["id"]) < 20 else 0
+        await self._read(views.update)
+        waiting: Waiting | None = await self._read(partial(views.find, id))
+        if waiting is None:
+            return _page(session, views, "gone.html", title="Answered already", id=id)
+        if form.get("digest") != waiting.digest:
+            return _page(session, views, "answer.html", title="It has changed", one=waiting, say="", why="changed")
+        if say == "later":
+            views.put_off(id)
+            return _back(views)
+        if say not in waiting.says:
+            raise Refused(400, "this is no answer to that")
+        meant = f"{id} {waiting.digest} {say}"
+        if say != "deny" and not form.get("sure"):
+            told = ""
+            if waiting.tier >= 4 and not self.access.ask(session, meant, f"{waiting.says[say]} {waiting.tool}"):
+                told = "terminal"
+            return _page(session, views, "answer.html", title=waiting.says[say], one=waiting, say=say, why=told)
+        if waiting.tier >= 4 and say != "deny":
+            try:
+                self.access.confirm(session, meant, form.get("code", ""))
+            except NoAccess as error:
+                return _page(session, views, "answer.html", title="Not confirmed", one=waiting, say=say, why=str(error))
+        client = request.client.host if request.client is not None else ""
+        by = f"{session.by} at {client}" if client not in ("", "127.0.0.1", "::1") else session.by
+        note = form.get("note", "").strip()
+        try:
+            report = await self._ask(_request(say, id, by, note, views.namespace))
+        except CallosumError as error:
+            raise Refused(409, str(error)) from None
+        if not report.ok:
+            raise Refused(409, report.note or "nothing was changed")
+        return _back(views)
+
+
+def _request(say: str, id: int, by: str, note: str, namespace: str) -> GateRequest[Report]:
+    if say in ("happened", "not"):
+        return wire.Resolve(id=id, happened=say == "happened", by=by, note=note, namespace=namespace)
+    kind = wire.Approve if say == "approve" else wire.Deny
+    return kind(id=id, by=by, channel=CHANNEL, note=note, namespace=namespace)
+
+
+def _same_origin(request: Request) -> None:
+    """Refuse a form of another page."""
+    own = f"{request.url.scheme}://{request.headers.get('host', '')}"
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    if request.headers.get("origin", own) != own or site != "same-origin":
+        raise Refused(403, "this form is of another page")
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+class _Streamed(Response):
+    """An answer that goes on until who reads it has gone, or there is no more."""
+
+    def __init__(self, pieces: AsyncGenerator[bytes], media_type: str) -> None:
+        super().__init__(headers=_HEADERS, media_type=media_type)
+        del self.headers["content-length"]
+        self._pieces = pieces
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
+        """Send it."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        told = [asyncio.ensure_future(self._feed(send)), asyncio.ensure_future(_gone(receive))]
+        try:
+            await asyncio.wait(told, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in told:
+                task.cancel()
+            await asyncio.gather(*told, return_exceptions=True)
+            await self._pieces.aclose()
+
+    async def _feed(self, send: Send) -> None:
+        async for piece in self._pieces:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _gone(receive: Receive) -> None:
+    """Return once the browser has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _form(request: Request) -> dict[str, str]:
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _FORM:
+            raise Refused(413, "the form is too large")
+    try:
+        return dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=20))
+    except ValueError:
+        raise Refused(400, "the form cannot be read") from None
+
+
+def _checked(form: dict[str, str], session: Session) -> dict[str, str]:
+    """Return the form if it is of a page of this session."""
+    if form.get("csrf") != session.csrf:
+        raise Refused(403, "this form is of another session: load the page again")
+    return form
+
+
+def _kept(request: Request) -> dict[str, str]:
+    """What of the address says which page it is."""
+    return {name: request.query_params[name] for name in ("namespace", "span", "end") if name in request.query_params}
+
+
+def _number(request: Request, name: str, default: float) -> float:
+    try:
+        number = float(request.query_params.get(name, default))
+    except ValueError:
+        raise Refused(400, f"{name} is no number") from None
+    if not 0 <= number < 1e11:
+        raise Refused(400, f"{name} is out of range")
+    return number
+
+
+def _page(session: Session, views: Views, template: str, **shown: Any) -> Response:
+    nav = [(name, title) for name, (title, _) in _PAGES.items()]
+    common = {
+        "nav": nav,
+        "page": None,
+        "live": "",
+        "by": session.by,
+        "answers": session.answers,
+        "namespace": views.namespace,
+        "version": __version__,
+        "link": partial(_link, views.namespace),
+        "now": time.time(),
+    }
+    text = render(template, {**common, **shown}).replace(CSRF, session.csrf)
+    return Response(text, headers=_HEADERS, media_type="text/html; charset=utf-8")
+
+
+def _link(namespace: str, path: str, **query: object) -> str:
+    said = {name: str(value) for name, value in query.items()}
+    if namespace != DEFAULT_NAMESPACE:
+        said["namespace"] = namespace
+    return f"{PATH}/{path}".rstrip("/") + (f"?{urlencode(said, quote_via=quote)}" if said else "")
+
+
+def _back(views: Views) -> Response:
+    return RedirectResponse(_link(views.namespace, ""), 303, _HEADERS)
+
+
+def _html(template: str, status: int = 200, **shown: Any) -> Response:
+    return Response(render(template, {"version": __version__, **shown}), status, _HEADERS, "text/html; charset=utf-8")

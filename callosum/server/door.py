@@ -1,0 +1,181 @@
+"""The way to the console: an address of its own on this machine, opened when somebody asks for it.
+
+Cookies are not kept apart by port, so the console has a random host name: what an agent serves at ``localhost`` never
+receives the console's cookie. Names below ``localhost`` lead browsers to this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import uvicorn
+
+from callosum.errors import ConfigError
+from callosum.gate.course import SERVED, Caller
+from callosum.model import GateRequest, Report
+from callosum.server.place import listen
+from callosum.server.served import ServedGate
+from callosum.server.tokens import Role, Tokens
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from callosum.console.access import Access, Session
+    from callosum.console.views import Views
+    from callosum.console.web import Console
+    from callosum.server.security import OnRefused
+    from callosum.server.stream import Stream
+
+_NAMESPACES: Final = 8
+"""Most namespaces that are followed at once."""
+
+
+class _Beside(uvicorn.Server):
+    """A server beside the main one, which handles the signals."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave them."""
+        yield
+
+
+class Door:
+    """Opens a server's console. For one event loop."""
+
+    def __init__(self, served: ServedGate, stream: Stream) -> None:
+        self._served, self._stream = served, stream
+        self._access: Access | None = None
+        self._views: dict[str, Views] = {}
+        self._address = ""
+        self._server: _Beside | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
+
+    @property
+    def used(self) -> bool:
+        """Whether somebody keeps the console open."""
+        return self._access is not None and self._access.used
+
+    async def address(self) -> str:
+        """Return the console's address, which is opened if need be.
+
+        Raises ``ConfigError`` where a package is missing or no address can be had.
+        """
+        async with self._opening:
+            if not self._address:
+                await self._open()
+        return self._address
+
+    def beside(self, app: ASGIApp, address: str, tokens: Tokens, on_refused: OnRefused) -> ASGIApp:
+        """Serve the console at a public address, to people with a token, and ``app`` to all who call another name."""
+        public = self._console(lambda secret, scope: _let_in(tokens, secret, partial(on_refused, "wrong", scope)))
+        wanted = address.removeprefix("https://").encode()
+
+        async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+            here = scope["type"] == "http" and scope["path"].startswith("/console") and _names(scope) == [wanted]
+            await (public({**scope, "scheme": "https"}, receive, send) if here else app(scope, receive, send))
+
+        return serve
+
+    async def close(self) -> None:
+        """Close the address, if it was opened."""
+        if self._server is not None and self._task is not None:
+            self._server.should_exit = self._server.force_exit = True
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _open(self) -> None:
+        console = self._console(None)
+        opened = listen("127.0.0.1", 0)
+        name = f"callosum-{secrets.token_hex(8)}.localhost:{opened.getsockname()[1]}"
+        config = uvicorn.Config(
+            _named(console, name),
+            ws="none",
+            lifespan="off",
+            loop="none",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = _Beside(config)
+        self._task = asyncio.ensure_future(self._serve(self._server, opened, console))
+        self._address = f"http://{name}"
+
+    def _console(self, admit: Callable[[str, Scope], Session] | None) -> Console:
+        try:
+            from callosum.console.access import Access  # noqa: PLC0415 - for who opens the console alone
+            from callosum.console.web import Console  # noqa: PLC0415
+        except ImportError as missing:
+            raise ConfigError(
+                f"{missing.name} is not installed: pip install 'callosum-protocol[server]'", at="console"
+            ) from None
+        if self._access is None:
+            self._access = Access(self._served.gate.settings.state)
+        return Console(self._access, self._views_of, self._served.read, self._ask, admit)
+
+    async def _serve(self, server: _Beside, opened: Any, console: Any) -> None:
+        try:
+            await server.serve(sockets=[opened])
+        finally:
+            await console.close()
+            opened.close()
+
+    def _views_of(self, namespace: str) -> Views:
+        from callosum.console.views import Views  # noqa: PLC0415
+
+        found = self._views.get(namespace)
+        if found is None:
+            while len(self._views) >= _NAMESPACES:
+                del self._views[next(iter(self._views))]
+            found = self._views[namespace] = Views(self._served.gate, namespace)
+        return found
+
+    async def _ask(self, request: GateRequest[Report]) -> Report:
+        course = SERVED[request.operation](self._served.courses, request, Caller(person=True))
+        report: Report = await self._served.drive(course)
+        self._stream.wake()
+        return report
+
+
+def _let_in(tokens: Tokens, secret: str, refused: Callable[[Mapping[str, Any]], None]) -> Session:
+    """Return the session of a person's token. Raises ``NoAccess``."""
+    from callosum.console.access import SESSION_SECONDS, NoAccess, Session  # noqa: PLC0415
+
+    token = tokens.find(secret)
+    if token is None or token.role is Role.ACTOR:
+        refused({"status": 403, "error": "no person's token", "at": "console", "holder": tokens.named(secret)})
+        raise NoAccess("this is no token of a person: callosum token add NAME --role approver (or reader)")
+    return Session(
+        by=token.name,
+        answers=token.role is Role.APPROVER,
+        ends=time.monotonic() + SESSION_SECONDS,
+        namespaces=token.namespaces,
+        holds=partial(tokens.holds, token),
+    )
+
+
+def _names(scope: Scope) -> list[bytes]:
+    return [value for header, value in scope["headers"] if header == b"host"]
+
+
+def _named(app: ASGIApp, name: str) -> ASGIApp:
+    """Serve only who calls the console by its own name: a page elsewhere cannot make its name lead here."""
+    wanted = name.encode()
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        if _names(scope) != [wanted]:
+            await send({"type": "http.response.start", "status": 421, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await app(scope, receive, send)
+
+    return serve

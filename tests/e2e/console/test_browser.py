@@ -1,0 +1,220 @@
+"""The console in a real browser: Chromium of the distribution, driven by Playwright, and looked over by axe-core.
+
+With ``CALLOSUM_SCREENS=FOLDER`` each page is photographed, light, dark and as wide as a phone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pytest
+
+from tests.e2e.hosts import installed
+from tests.support.serving import Server, serving, until
+from tests.support.visiting import Visitor, linked
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+if CHROMIUM is None and os.environ.get("CALLOSUM_BROWSER") == "required":
+    raise AssertionError("Chromium is not here, and its tests must run")
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(CHROMIUM is None, reason="the console is NOT looked at: Chromium is not installed"),
+]
+RULES = {
+    "rules": [
+        {"name": "pay", "tool": "pay", "tier": 4, "verdict": "ask", "contextKey": "account:{params.to}"},
+        {"name": "refund", "tool": "refund", "tier": 3, "verdict": "ask", "contextKey": "account:{params.to}"},
+        {"name": "deploy", "tool": "deploy", "tier": 3, "verdict": "block", "contextKey": "env:{params.env}"},
+    ]
+}
+PAGES = {
+    "waiting": "",
+    "sessions": "/sessions",
+    "lanes": "/lanes?span=20",
+    "conflicts": "/conflicts",
+    "report": "/report",
+}
+MAIL = {"to": "alice@example.com", "subject": "Invoice for May", "body": "Dear Alice, the invoice of May is paid."}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    state = tmp_path_factory.mktemp("console") / "state"
+    state.mkdir()
+    (state / "tiers.json").write_text(json.dumps(RULES))
+    with serving(state) as running:
+        _live_through_a_morning(running)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    return (installed("console") / "node_modules" / "axe-core" / "axe.min.js").read_text()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright  # noqa: PLC0415 - where there is a browser
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def ask(server: Server, session: str, tool: str, purpose: str = "", **params: Any) -> Any:
+    call = {"instance": "claude-code", "session": session, "tool": tool, "params": params, "pause": True}
+    call["cwd"] = "/home/anna/shop"
+    return server.post("/intercept", {**call, **({"purpose": purpose} if purpose else {})})
+
+
+def _live_through_a_morning(server: Server) -> None:
+    """Three sessions in one folder, and what they leave for a person."""
+
+    def done(call: Any, session: str, **more: Any) -> None:
+        server.post("/complete", {"instance": "claude-code", "session": session, "id": call["id"], **more})
+
+    for name in ("cart.py", "pay.py", "mail.py"):
+        ask(server, "chat", "read_file", path=f"/home/anna/shop/{name}")
+    done(ask(server, "chat", "send_email", "answer Alice about the invoice", **MAIL), "chat")
+    ask(server, "heartbeat", "send_email", **MAIL)
+    ask(server, "worker", "write_file", "ship the new checkout", path="/home/anna/shop/pay.py", content="total = 0\n")
+    ask(server, "chat", "write_file", path="/home/anna/shop/pay.py", content="total = 1\n")
+    ask(server, "worker", "deploy", "ship the new checkout", env="production", version="1.4")
+    ask(server, "chat", "pay", "settle what is due", to="ACME", amount="120.00", currency="EUR")
+    ask(server, "worker", "refund", to="Bob", amount="20.00", currency="EUR")
+    done(ask(server, "nightly", "bash", command="make test"), "nightly", outcome="failed", result={"error": "exit 2"})
+    done(
+        ask(server, "nightly", "create_event", title="Standup", start="2026-12-01T10:00:00Z"),
+        "nightly",
+        outcome="unknown",
+    )
+
+
+@contextmanager
+def opened(
+    server: Server, browser: Browser, *, scheme: Literal["light", "dark"] = "light", width: int = 1200
+) -> Iterator[tuple[Page, Visitor]]:
+    """The console's first page, opened by its link, and what the terminal shows."""
+    visitor = Visitor(server.post("/console")["address"])
+    with linked(server, visitor) as (secret, _):
+        context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+        page = context.new_page()
+        faults: list[str] = []
+        page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
+        page.on("pageerror", lambda fault: faults.append(str(fault)))
+        page.goto(f"{visitor.address}/console/open?link={secret}")
+        page.get_by_role("button", name="Open").click()
+        page.get_by_role("heading", name="Waiting", exact=True).wait_for()
+        yield page, visitor
+        context.close()
+        assert faults == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nobody_is_kept_out_of_any_page(
+    server: Server, browser: Browser, axe: str, scheme: Literal["light", "dark"]
+) -> None:
+    with opened(server, browser, scheme=scheme) as (page, visitor):
+        first = page.locator(".card a.open").first.get_attribute("href")
+        key = page.locator(".card a.key").first.get_attribute("href")
+        for path in (*(f"/console{path}" for path in PAGES.values()), first, key, "/console/search?q=invoice"):
+            page.goto(f"{visitor.address}{path}")
+            page.evaluate(axe)
+            found = page.evaluate(
+                "axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})"
+            )
+            told = [(one["id"], [node["html"][:200] for node in one["nodes"]]) for one in found["violations"]]
+            assert told == [], (path, told)
+
+
+def test_every_page_fits_a_phone_and_twice_the_size(server: Server, browser: Browser) -> None:
+    with opened(server, browser, width=360) as (page, visitor):
+        for path in PAGES.values():
+            page.goto(f"{visitor.address}/console{path}")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 360, path
+
+
+def test_a_question_is_answered_by_keyboard_alone(server: Server, browser: Browser) -> None:
+    asked = ask(server, "keys", "refund", to="Kim", amount="3.00")
+    with opened(server, browser) as (page, _):
+        for _ in range(30):
+            page.keyboard.press("j")
+            if page.evaluate("document.activeElement.id") == f"w{asked['id']}":
+                break
+        page.keyboard.press("a")
+        page.get_by_role("button", name="Approve: yes, do it").wait_for()
+        assert not ask(server, "keys", "refund", to="Kim", amount="3.00")["proceed"], "one key approves nothing"
+        page.keyboard.press("Enter")
+        page.get_by_role("heading", name="Waiting", exact=True).wait_for()
+        assert page.locator(f"#w{asked['id']}").count() == 0
+    assert ask(server, "keys", "refund", to="Kim", amount="3.00")["proceed"]
+
+
+def test_a_page_stays_as_the_reader_has_it_while_others_act(server: Server, browser: Browser) -> None:
+    with opened(server, browser) as (page, _):
+        before = [one.get_attribute("id") for one in page.locator("#waiting > .cards > .card").all()]
+        card = page.locator("#waiting > .cards > .card").first
+        card.focus()
+        held = page.evaluate("document.activeElement.id")
+        page.locator(f"#{held} summary").first.click()
+        page.locator(f"#{held}").focus()
+        asked = ask(server, "live", "refund", to="Livia", amount="9.00")
+        page.locator(f"#w{asked['id']}").wait_for()
+        after = [one.get_attribute("id") for one in page.locator("#waiting > .cards > .card").all()]
+        assert after == [*before, f"w{asked['id']}"], "what is new comes last, and nothing changes its place"
+        assert page.evaluate("document.activeElement.id") == held
+        assert page.locator(f"#{held} details").first.get_attribute("open") is not None
+
+        page.locator(".menu summary").click()
+        page.get_by_role("button", name="Pause updates").click()
+        another = ask(server, "live", "refund", to="Paul", amount="9.00")
+        page.get_by_role("button", name="Pause updates").click()
+        page.locator(f"#w{another['id']}").wait_for()
+
+
+def test_keys_can_be_switched_off(server: Server, browser: Browser) -> None:
+    with opened(server, browser) as (page, _):
+        page.locator(".menu summary").click()
+        page.get_by_label("Keyboard keys").uncheck()
+        page.locator("h1").click()
+        page.keyboard.press("j")
+        assert page.evaluate("document.activeElement.className") != "card ask"
+        page.reload()
+        page.locator(".menu summary").click()
+        assert not page.get_by_label("Keyboard keys").is_checked()
+
+
+def test_tier_4_takes_the_terminals_code(server: Server, browser: Browser) -> None:
+    with opened(server, browser) as (page, visitor):
+        page.locator(".card", has_text="ACME").get_by_role("button", name="Approve").click()
+        code = until(lambda: next((line.split()[0] for line in visitor.lines if line[:6].isdecimal()), ""))
+        page.get_by_label("Code that the terminal shows").fill(code)
+        page.get_by_role("button", name="Approve: yes, do it").click()
+        page.get_by_role("heading", name="Waiting", exact=True).wait_for()
+    assert ask(server, "chat", "pay", to="ACME", amount="120.00", currency="EUR")["proceed"]
+
+
+@pytest.mark.skipif("CALLOSUM_SCREENS" not in os.environ, reason="photographs are taken for the docs alone")
+def test_photographs(server: Server, browser: Browser) -> None:
+    folder = Path(os.environ["CALLOSUM_SCREENS"])
+    looks: tuple[tuple[str, Literal["light", "dark"], int], ...] = (
+        ("light", "light", 1200),
+        ("dark", "dark", 1200),
+        ("phone", "light", 360),
+    )
+    for look, scheme, width in looks:
+        with opened(server, browser, scheme=scheme, width=width) as (page, visitor):
+            for name, path in PAGES.items():
+                page.goto(f"{visitor.address}/console{path}")
+                page.screenshot(path=folder / f"{name}-{look}.png")
