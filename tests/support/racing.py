@@ -49,7 +49,7 @@ class Torn:
             transact([(scope, look)])
             os.sched_yield()
             try:
-                change = step(replace(seen[-1], bodies=None))  # there is no transaction any more that could fetch them
+                change = step(replace(seen[-1], bodies=None, lately=None))  # nothing can be fetched any more
             except Exception as error:  # noqa: BLE001
                 answers.append(error)
                 continue
