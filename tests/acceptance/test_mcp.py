@@ -276,6 +276,22 @@ def test_a_cancelled_call_is_of_unknown_outcome_until_it_is_answered(
     assert outcomes(gate, tmp_path) == ["unknown", "done"]
 
 
+def test_over_standard_input_an_equal_request_is_a_call_of_its_own(
+    start: Callable[..., Wrapped], gate: Server, tmp_path: Path
+) -> None:
+    client = start(modern=True)
+    note = {"act": "wait", "as": "w"}
+    first = client.send("tools/call", client.params("read_note", note))
+    until(client.calls)
+    client.notify("notifications/cancelled", requestId=first)  # a client that gave up has lost no answer
+    second = client.send("tools/call", client.params("read_note", note))
+    until(lambda: len(client.calls()) == 2)
+    client.notify("test/release", **{"as": "w"})
+    assert said(client.answer(second)["result"]) == "released"
+    assert said(client.call("read_note", {"path": "/a"})) == said(client.call("read_note", {"path": "/a"}))
+    assert len(client.calls()) == len(opened(gate, tmp_path)) == 4
+
+
 def test_a_call_without_an_id_is_gated_too(start: Callable[..., Wrapped], gate: Server, tmp_path: Path) -> None:
     one, other = start(session="a"), start(session="b")
     one.notify("tools/call", name="delete_database", arguments={"name": "prod", "act": "wait"})

@@ -179,9 +179,11 @@ def test_each_request_of_the_newer_era_names_itself(start: Callable[..., Wrapped
         client = start(peer.url, modern=True)
         client.call("read_näte")
         client.ask("resources/read", {"uri": "file:///a b"})
+        client.ask("tasks/get", {"taskId": "t-1"})
         named = [(each.headers.get("mcp-method"), each.headers.get("mcp-name")) for each in peer.seen]
         assert ("tools/call", "=?base64?cmVhZF9uw6R0ZQ==?=") in named
         assert ("resources/read", "file:///a b") in named
+        assert ("tasks/get", "t-1") in named
         assert {each.headers["mcp-protocol-version"] for each in peer.seen} == {"2026-07-28"}
 
 

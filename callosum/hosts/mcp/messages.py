@@ -280,7 +280,7 @@ def first_round(message: bytes) -> bytes:
     for name in ("inputResponses", "requestState"):
         params.pop(name, None)
     top["params"] = Raw(_joined(params))
-    return _joined(top) + b"\n"
+    return _joined(top)
 
 
 def replaced(message: bytes, params: Mapping[str, Any], by: Mapping[str, Any]) -> bytes | None:
@@ -296,7 +296,7 @@ def replaced(message: bytes, params: Mapping[str, Any], by: Mapping[str, Any]) -
         return None
     inner["arguments"] = Raw(_joined(arguments | {name: Raw(encode(value)) for name, value in changed.items()}))
     top["params"] = Raw(_joined(inner))
-    return _joined(top) + b"\n"
+    return _joined(top)
 
 
 def fault(id: bytes, code: int, text: str) -> bytes:

@@ -191,7 +191,7 @@ class Tap:
             flight = self._flight_of(found)
             if flight is not None:
                 if flight.answer is not None:
-                    line = messages.first_round(line)
+                    line = messages.first_round(line) + b"\n"
                 self._begin(partial(self._send, line, flight))
                 return
             if found.method == messages.CANCELLED and self._withdraw(found):
@@ -345,7 +345,8 @@ class Tap:
         for raw, message, flight, found_ruling in zip(parts, found, flights, rulings, strict=True):
             part, ruling = raw, found_ruling
             if flight is not None and ruling is not None:
-                part, ruling = self._rewritten(raw, flight, ruling)
+                part = raw if flight.answer is None else messages.first_round(raw)
+                part, ruling = self._rewritten(part, flight, ruling)
             if flight is None or ruling is None or self._lets_go(flight, ruling, refusals):
                 kept.append(part)
                 if message.key is not None and not isinstance(message.method, UnsetType):
@@ -404,7 +405,7 @@ class Tap:
             return line, ruling
         other = messages.replaced(line, flight.call.params, ruling.decision.params)
         if other is not None:
-            return other, ruling
+            return other + line[len(line.rstrip()) :], ruling
         self._report(flight, Ended(None, Outcome.CANCELLED))
         flight.ruling = Ruling(False, _NOT_WRITTEN)
         return line, flight.ruling

@@ -176,4 +176,4 @@ def test_arguments_that_cannot_be_replaced(arguments: bytes, by: dict[str, Any])
 def test_the_first_round_of_a_call_is_the_call_without_what_was_answered() -> None:
     params = b'{"name":"deploy","inputResponses":{"a":{}},"arguments":{"host":1.0},"requestState":"s"}'
     line = messages.first_round(b'{"id":7,"method":"tools/call","params":%s}' % params)
-    assert line == b'{"id":7,"method":"tools/call","params":{"name":"deploy","arguments":{"host":1.0}}}\n'
+    assert line == b'{"id":7,"method":"tools/call","params":{"name":"deploy","arguments":{"host":1.0}}}'

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
 from pathlib import Path
+from typing import Any
 
 from callosum.client.client import CallosumClient
 from callosum.hosts.mcp.identity import Names, tool_name
 from callosum.hosts.mcp.keeper import Keeper, Ruling
 from callosum.hosts.mcp.tap import Tap, Wrapped
-from callosum.model import Call
+from callosum.model import Call, Decision, Verdict
 
 FIRST, SECOND, THIRD = (tool_name("server", name) for name in ("first", "second", "third"))
 
@@ -65,3 +67,35 @@ def test_a_refused_call_lets_none_overtake_the_one_before_it(tmp_path: Path) -> 
         keeper.go.set()
         tap.close()
         keeper.close()
+
+
+class Rewriting(Keeper):
+    """Lets every call run with another text."""
+
+    def ask(self, call: Call, size: int) -> Ruling:
+        params = {**call.params, "content": "merged\ntext"}
+        return Ruling(True, "", Decision(True, 1, None, 1, Verdict.ALLOW, (), "", params=params))
+
+    def report(self, *_: Any, **__: Any) -> None:
+        pass
+
+
+def test_a_batch_of_calls_with_other_arguments_stays_one_line(tmp_path: Path) -> None:
+    keeper = Rewriting(lambda: CallosumClient(f"unix:{tmp_path}/none.sock", state=tmp_path), lambda _: (1, "write"))
+    sent: queue.Queue[bytes] = queue.Queue()
+    wrapped = Wrapped(names=Names(given_instance="me", given_session="s"), started_by="s", server="server", cwd="/")
+    tap = Tap(keeper, wrapped, to_client=lambda _: None, to_server=sent.put)
+    tap._listed = True
+    params = {"name": "write_file", "arguments": {"path": "/a", "content": "mine"}}
+    calls = [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params} for id in (1, 2)]
+    try:
+        tap.up(json.dumps(calls).encode() + b"\n")
+        tap.up(json.dumps(calls[0]).encode() + b"\n")
+        tap.finish()
+        batch, single = sent.get(timeout=10), sent.get(timeout=10)
+    finally:
+        tap.close()
+        keeper.close()
+    assert (batch.count(b"\n"), single.count(b"\n"), single[-1:]) == (1, 1, b"\n")
+    for call in (*json.loads(batch), json.loads(single)):
+        assert call["params"]["arguments"] == {"path": "/a", "content": "merged\ntext"}
