@@ -82,9 +82,9 @@ def draw(bars: Sequence[Bar], begin: int, end: int) -> Lanes:
     names = sorted(counts, key=lambda name: -counts[name])[:_LANES]
     rows = {name: HEAD + ROW * at for at, name in enumerate(sorted(names))}
     scale = WIDTH / max(1, end - begin)
-    gap = 0.0 if len(bars) <= BARS else WIDTH * len(rows) / BARS
+    cell = WIDTH * len(rows) / BARS if len(bars) > BARS else 0.0
     boxes: list[Box] = []
-    newest: dict[str, Box] = {}
+    cells: dict[tuple[str, int], Box] = {}
     places: dict[int, Box] = {}
     for bar in bars:
         y = rows.get(bar.session)
@@ -92,17 +92,17 @@ def draw(bars: Sequence[Bar], begin: int, end: int) -> Lanes:
             continue
         x = max(0.0, (bar.begin - begin) * scale)
         width = max(_LEAST, min(WIDTH, ((bar.end or end) - begin) * scale) - x)
-        last = newest.get(bar.session)
-        if gap and last is not None and x - (last.x + last.width) < gap:
-            last.width = max(last.width, x + width - last.x)
-            last.count += 1
-            if _gravity(bar) > (_gravity_of(last.state), last.tier):
-                last.tier, last.state = bar.tier, _word(bar)
-            places[bar.id] = last
-            continue
-        box = Box(x, width, y, bar.tier, _word(bar), 1, bar)
-        boxes.append(box)
-        newest[bar.session] = places[bar.id] = box
+        place = (bar.session, int(x / cell) if cell else len(boxes))
+        box = cells.get(place)
+        if box is None:
+            box = cells[place] = Box(x, width, y, bar.tier, _word(bar), 1, bar)
+            boxes.append(box)
+        else:
+            box.width = max(box.width, x + width - box.x)
+            box.count += 1
+            if _gravity(bar) > (_gravity_of(box.state), box.tier):
+                box.tier, box.state = bar.tier, _word(bar)
+        places[bar.id] = box
     ties: list[Tie] = []
     for bar in bars:
         if bar.met and (here := places.get(bar.id)) is not None:

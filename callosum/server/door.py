@@ -56,6 +56,8 @@ class Door:
         self._server: _Beside | None = None
         self._task: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
+        self._first: asyncio.Future[bool] | None = None
+        """The last day is read while the person goes to the browser."""
 
     @property
     def used(self) -> bool:
@@ -107,6 +109,8 @@ class Door:
         self._server = _Beside(config)
         self._task = asyncio.ensure_future(self._serve(self._server, opened, console))
         self._address = f"http://{name}"
+        settings = self._served.gate.settings
+        self._first = asyncio.ensure_future(self._served.read(self._views_of(settings.namespace).update))
 
     def _console(self, admit: Callable[[str, Scope], Session] | None) -> Console:
         try:
