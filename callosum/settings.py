@@ -42,6 +42,7 @@ A setting is looked for in four places, the first that has it wins:
     size = "64MB"                 # ... or larger
     purposes = "auto"             # whether it keeps what a session was asked: on a gate of one machine; or "on", "off"
     share_purposes = false        # whether sessions of other instances are shown it too
+    hunks = false                 # whether it keeps lines that a write changes, for sessions on other machines
 
     [server]
     host = "127.0.0.1"
@@ -107,6 +108,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     seconds) and ``journal_size`` (in bytes): what the live journal keeps before it is rotated. ``journal_purposes``:
     whether the prompt that a call serves is kept; ``auto`` keeps it in a store of this machine, and never in a server
     that others can reach. ``journal_share_purposes``: whether sessions of other instances are shown it too.
+    ``journal_hunks``: whether the journal keeps lines that a write of a file changes.
     ``snapshots``: whether writes over unread changes are compared and merged, for which copies of files are kept for a
     day.
     ``shell``: what of ``ShellPolicy`` is set, by the names of its fields. ``keys_fold_plus_tags``: whether addresses
@@ -134,6 +136,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     journal_size: int = 64_000_000
     journal_purposes: Literal["auto", "on", "off"] = "auto"
     journal_share_purposes: bool = False
+    journal_hunks: bool = False
     snapshots: bool = True
     shell: Mapping[str, int | tuple[str, ...]] = {}
     keys_fold_plus_tags: bool = False
@@ -465,6 +468,7 @@ _READ: Final[Mapping[str, _Reader]] = {
     "journal_size": _bytes(1_000_000),
     "journal_purposes": _one_of("auto", "on", "off"),
     "journal_share_purposes": _switch,
+    "journal_hunks": _switch,
     "snapshots": _switch,
     **{f"shell_{name}": reader for name, reader in _SHELL.items()},
     "keys_fold_plus_tags": _switch,

@@ -93,7 +93,11 @@ def briefs_of(gate: LocalGate, corpus: Corpus | None = None) -> Briefs:
     """Return what makes briefs for an embedded gate. ``corpus`` is told of them."""
     corpus = corpus if corpus is not None else Corpus()
     prefrontal = Prefrontal(
-        corpus, store=gate.store, secrets=gate.rules.secrets, shares=gate.settings.journal_share_purposes
+        corpus,
+        store=gate.store,
+        secrets=gate.rules.secrets,
+        shares=gate.settings.journal_share_purposes,
+        merges=gate.courses.writers.merges.heads if gate.courses.writers is not None else tuple,
     )
     ras = RAS(corpus, gate.settings.brief_budget)
 

@@ -58,6 +58,8 @@ def brief(  # noqa: PLR0917  typer names them all
     made = Brief()
     if exists(settings):
         from callosum.corpus.bus import Corpus
+        from callosum.merging.kept import Merges
+        from callosum.merging.writers import MERGES
         from callosum.redact import SecretDigests
         from callosum.regions.budget import RAS
         from callosum.regions.context import Prefrontal
@@ -68,7 +70,13 @@ def brief(  # noqa: PLR0917  typer names them all
         store, corpus = open_store(settings), Corpus()
         try:
             prefrontal, ras = (
-                Prefrontal(corpus, store=store, secrets=secrets, shares=settings.journal_share_purposes),
+                Prefrontal(
+                    corpus,
+                    store=store,
+                    secrets=secrets,
+                    shares=settings.journal_share_purposes,
+                    merges=Merges(settings.state / MERGES).heads,
+                ),
                 RAS(corpus, settings.brief_budget),
             )
             found = prefrontal.brief(who, session, namespace=settings.namespace, keys=key or (), cwd=cwd, prompt=prompt)

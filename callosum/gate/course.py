@@ -177,6 +177,7 @@ class Courses:
         self._observes = settings.mode == "observe"
         self._full = settings.journal_params == "full"
         self._shares = settings.journal_share_purposes
+        self._keeps_hunks = settings.journal_hunks and settings.journal_params != "none"
         is_here = settings.store.partition(":")[0] in ("", "sqlite", "memory")
         self.keeps_purposes = settings.journal_purposes == "on" or (settings.journal_purposes == "auto" and is_here)
         """Whether the journal keeps what sessions were asked to do."""
@@ -255,8 +256,11 @@ class Courses:
             call = looked_into(call, params)
         rules = self.rules.current()
         found = rules.classify(call)
+        hunk = ""
         if here and found.effect != "read":
             found = guarded(rules, call, found, self._writes)
+            if self._keeps_hunks and self.writers is not None:
+                hunk = self.writers.hunk(call, found)
         elif here and found.keys and self.writers is not None:
             self.writers.read(call, found)
         shown = call.params
@@ -287,6 +291,7 @@ class Courses:
                 self._full,
                 self._shares,
                 here,
+                hunk=hunk,
             ),
             identity,
         )

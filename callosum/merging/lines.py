@@ -7,7 +7,7 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from callosum.characters import escaped
+from callosum.characters import SIXTHS, escaped, measure
 from callosum.merging.writes import Edit
 
 APART: Final = 3
@@ -16,8 +16,8 @@ _MOST_WORK: Final = 1_000_000
 """Product of the numbers of lines up to which the middle of two texts is compared line by line."""
 _SHOWN_LINES: Final = 20
 _SHOWN_WIDTH: Final = 160
-_SHOWN: Final = 1_200
-"""Most lines, characters of a line and characters in all that a session is shown of a file."""
+_SHOWN: Final = 400
+"""Most lines, characters of a line and tokens in all that a session is shown of a file."""
 
 
 class Hunk(NamedTuple):
@@ -79,10 +79,10 @@ def shown(old: str, new: str) -> str:
         out += [f"-{line}" for line in before[one.start : one.end]]
         out += [f"+{line}" for line in after[one.new_start : one.new_end]]
     cut: list[str] = []
-    left = _SHOWN
+    left = _SHOWN * SIXTHS
     for line in out if len(out) <= _SHOWN_LINES else out[: _SHOWN_LINES - 1]:
         cut.append(escaped(line.rstrip("\n"))[:_SHOWN_WIDTH])
-        left -= len(cut[-1]) + 3
+        left -= measure(f"| {cut[-1]}\n")
         if left < 0:
             cut.pop()
             break

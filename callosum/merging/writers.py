@@ -24,6 +24,7 @@ from callosum.model import Action, Call, Classification, Event, Key, Mode, State
 from callosum.policy.ask import Ask, Ruling
 from callosum.policy.sentence import name
 from callosum.policy.unread import Prepared
+from callosum.redact import redact_text
 from callosum.rulebook import Rulebook
 from callosum.stores.base import Store
 
@@ -65,6 +66,16 @@ class Writers:
         if write is not None:
             digest = found.content.digest
             self.snapshots.proposed(call.namespace, call.actor, key.name[len(FILE) :], digest, write)
+
+    def hunk(self, call: Call, found: Classification) -> str:
+        """Return the lines that a call is about to change in a file, redacted; "" where that is not known exactly."""
+        key = next((one.name for one in found.keys if one.mode is not Mode.READ), "")
+        write, path = written(call, found, key), key[len(FILE) :]
+        disk = copy_of(path) if write is not None else None
+        after = write.applied(disk.text) if write is not None and disk is not None else None
+        if disk is None or after is None or looks_secret(path, disk.text) or looks_secret(path, after):
+            return ""
+        return redact_text(shown(disk.text, after))
 
     def close(self) -> None:
         """Keep what is still to be kept."""

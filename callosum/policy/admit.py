@@ -222,8 +222,8 @@ def _judged(
     if shown:
         by_place = sorted(map(_first, shown), key=_place)
         items = tuple(sorted(sorted(by_place, key=_action_id, reverse=True), key=_kind_gravity, reverse=True))
-        compared = prepared is not None and bool(prepared.shown)  # which is more than the journal has
-        conflicts, details = told_of(view, items[:MOST_CONFLICTS], ask, lines=not compared)
+        compared = prepared.shown if prepared is not None else ""  # which is more than the journal has
+        conflicts, details = told_of(view, items[:MOST_CONFLICTS], ask, compared)
     passed = None
     if prepared is not None:
         note = " ".join(filter(None, (note, prepared.note)))

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from callosum.characters import measure
 from callosum.model import (
     MINUTE,
     NO_KEY,
@@ -122,12 +123,10 @@ def _warning(sentence: str | None, details: str) -> str | None:
     return sentence and sentence + details
 
 
-def told_of(
-    view: View, items: tuple[Evidence, ...], ask: Ask, *, lines: bool = True
-) -> tuple[tuple[Conflict, ...], str]:
+def told_of(view: View, items: tuple[Evidence, ...], ask: Ask, compared: str = "") -> tuple[tuple[Conflict, ...], str]:
     """Return evidence as it is shown, in its order, and what is told of it below the sentence.
 
-    ``lines``: the lines of a change that the journal has are among it.
+    ``compared`` are lines of a change that are shown below all that; without any, those that the journal has are told.
     """
     if not items:
         return (), ""
@@ -136,9 +135,9 @@ def told_of(
     conflicts = tuple([_conflict(item, view.now, ask, bodies.get(item.action.id, b"")) for item in items])
     purpose = kept_in(bodies.get(items[0].action.id, b"{}")).purpose
     beside = _beside(view, items, ask, purpose)
-    changed = [item.action for item in items if lines and item.kind is Kind.STALE and item.action.id in bodies]
+    changed = [item.action for item in items if not compared and item.kind is Kind.STALE and item.action.id in bodies]
     hunks = ((action.session, hunk_of(kept_in(bodies[action.id]))) for action in changed)
-    return conflicts, details_of(conflicts, next((hunk for hunk in hunks if hunk[1]), None), beside)
+    return conflicts, details_of(conflicts, next((hunk for hunk in hunks if hunk[1]), None), beside, measure(compared))
 
 
 def _beside(view: View, items: tuple[Evidence, ...], ask: Ask, purpose: str) -> list[Beside]:
@@ -262,6 +261,8 @@ def body_of(ask: Ask, decision: Decision, details: str = "") -> dict[str, Any]:
         body["origin"] = ask.found.content.origin.hex()
     if ask.call.pause:
         body["pause"] = True
+    if ask.hunk:
+        body["hunk"] = ask.hunk
     if ask.full:
         known = {name: said for name in _KNOWN if (said := getattr(ask.call, name)) is not None}
         if known:

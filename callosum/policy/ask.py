@@ -40,7 +40,8 @@ class Ask(Struct, frozen=True, gc=False):
     ``ttl`` is the lease's length in microseconds. ``waits``: the caller would still wait;
     ``waiter`` is its place in the queue. ``full``: the journal keeps all that is known of the call.
     ``shares``: purposes are shown to sessions of other instances too. ``here``: its files are this machine's, and
-    ``prepared`` is what was found out about its write over unread changes.
+    ``prepared`` is what was found out about its write over unread changes. ``hunk``: the lines of a file that it
+    changes, where the journal keeps them.
     """
 
     call: Call
@@ -58,6 +59,7 @@ class Ask(Struct, frozen=True, gc=False):
     shares: bool = False
     here: bool = False
     prepared: Prepared | None = None
+    hunk: str = ""
 
 
 class Case(Struct, frozen=True, gc=False):

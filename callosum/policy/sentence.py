@@ -231,15 +231,18 @@ class Beside(NamedTuple):
 
 
 def details_of(
-    conflicts: Sequence[Conflict], change: tuple[str, Sequence[str]] | None = None, beside: Sequence[Beside] = ()
+    conflicts: Sequence[Conflict],
+    change: tuple[str, Sequence[str]] | None = None,
+    beside: Sequence[Beside] = (),
+    taken: int = 0,
 ) -> str:
     """Return what follows the paragraph: what others did, and the lines of a change; ``""`` if that is not known.
 
     All of it comes from other sessions. ``change`` is who changed what is ``stale``, and the lines of that. ``beside``
     are other actions of the first conflict's session. What comes to more than ``DETAILS`` is left out: those first,
-    then the end of the change.
+    then the end of the change. ``taken`` is how much of that something else takes, as ``measure`` counts.
     """
-    room = DETAILS * SIXTHS
+    room = DETAILS * SIXTHS - taken
     told = ""
     for conflict in _shown(conflicts):
         for line in (did(conflict), did(conflict, why=False)):

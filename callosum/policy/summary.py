@@ -77,6 +77,7 @@ class Kept(Struct, frozen=True, gc=False):
     params: Any = None
     summary: str = ""
     purpose: str = ""
+    hunk: str = ""
 
 
 NOTHING_KEPT: Final = Kept()
@@ -140,7 +141,7 @@ def shown(text: str, limit: int) -> str:
     return quote(escaped(" ".join(text[: 8 * limit].split())), limit)
 
 
-_SAID: Final = ("summary", "purpose", "details")
+_SAID: Final = ("summary", "purpose", "details", "hunk")
 
 
 def forgetting(entry: Entry) -> Entry:
@@ -381,6 +382,8 @@ def hunk_of(kept: Kept) -> tuple[str, ...]:
 
     Each begins with ``| ``, so that no line of a file is taken for one of the gate's.
     """
+    if kept.hunk:
+        return tuple(kept.hunk.split("\n"))
     edits = changes_in(kept.params) if isinstance(kept.params, Mapping) else []
     lines: list[str] = []
     for edit, following in zip_longest(edits, edits[1:]):

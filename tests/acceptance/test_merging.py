@@ -209,6 +209,25 @@ def test_file_that_was_read_in_part_has_no_base(gate: LocalGate, file: Path) -> 
     assert "doug's" not in file.read_text()
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_journal_keeps_lines_of_a_write_only_if_it_is_told_to(tmp_path: Path, file: Path, keeps: bool) -> None:
+    with LocalGate(settings=Settings(state=tmp_path / "state", journal_hunks=keeps)) as gate:
+        mira, doug = Session(gate, "mira"), Session(gate, "doug")
+        part = gate.intercept(Call("mira", "read_file", {"path": str(file)}, session="mira"))
+        gate.complete("mira", id=part.id, session="mira", result="a part of it")
+        theirs = doug.read(str(file)).replace("line 18\n", "doug's\ntoken = ghp_0123456789abcdefghijABCDEFGHIJ012345\n")
+        doug.write(str(file), theirs)
+        doug.write(str(file), theirs.replace("line 7\n", "doug's again\n"))
+        file.write_text(TEXT)
+        doug.write(str(file), TEXT.replace("line 7\n", "doug's third\n"))
+        mira.write(str(file), TEXT)
+        assert ("| +doug's third" in mira.told[-1]) is keeps
+        kept = [entry.body["hunk"] for entry in gate.entries() if "hunk" in entry.body]
+        assert [hunk.splitlines()[-1] for hunk in kept[:1]] == ["| +doug's third"] * keeps, (
+            "the file held a secret before"
+        )
+
+
 def test_file_that_changed_while_it_was_read_has_no_base(gate: LocalGate, file: Path) -> None:
     doug = Session(gate, "doug")
     look = gate.intercept(Call("mira", "read_file", {"path": str(file)}, session="mira"))
