@@ -2,6 +2,7 @@
 //
 //     PLAY:[[{"name":"write","arguments":{...}}, ...], ...]     one list of tool calls for each turn of the model
 //     SAY:text that ends at the end of the line                 what it answers when the turns are played
+//     FAIL:400                                                  the status with which it fails instead
 //
 // Every request is kept: GET /seen gives them, oldest first, as {id, text, system, calls, results, at, answered}, the
 // last two in milliseconds. The first line on standard output is the port.
@@ -93,6 +94,11 @@ const server = http.createServer(async (request, response) => {
         return json({ object: "list", data: [{ id: "fake-1", object: "model" }] });
     const id = seen.length + 1;
     const { kept, delta, finish } = answerTo(body.messages ?? [], id, at);
+    const status = /FAIL:(\d+)/.exec(kept.text)?.[1];
+    if (status) {
+        response.writeHead(Number(status), { "content-type": "application/json" });
+        return response.end(JSON.stringify({ error: { message: "the model is out of order", type: "test" } }));
+    }
     const usage = { prompt_tokens: 100, completion_tokens: 20, total_tokens: 120 };
     const head = { id: `chat-${id}`, created: 1, model: body.model };
     if (!body.stream) {

@@ -1,0 +1,35 @@
+"""What the corpus tells of a real OpenClaw: all that the docs say its plugin tells, and nothing that they say it cannot."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.e2e.openclaw.house import INSTANCE, PATIENCE, Fake, Gateway, House, call, play, until
+from tests.e2e.told import claimed, come, told
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+
+
+def test_every_event_that_the_docs_name_comes_out_of_real_sessions(
+    house: House, gateway: Gateway, telegram: Fake
+) -> None:
+    until(lambda: any(one["method"] == "setMyCommands" for one in telegram.seen()), "the channel is ready")
+    works = (
+        [call("exec", command="echo a")],
+        [call("read", path="nowhere.txt")],
+        [call("exec", command="echo b", background=True)],
+    )
+    house.turn("alpha", play(*works, say="alpha-turn")).communicate(timeout=300)
+    house.turn("beta", "FAIL:400").communicate(timeout=300)
+    for number in range(3):
+        telegram.push(f"Tell me more. SAY:This is part {number}, and it is long. {'So it goes. ' * 200}")
+        until(lambda: f"part {number}," in str(telegram.seen()), "the reply")  # noqa: B023 - asked at once
+    telegram.push("/compact")
+
+    column = claimed("OpenClaw")
+    come(house.state, {name for name, cell in column.items() if cell.startswith("plugin")}, PATIENCE)
+    for name, cell in column.items():
+        if cell.startswith("no"):
+            assert told(house.state, name) == [], name
+    (failed, *_) = (payload for _, payload in told(house.state, "llm.error"))
+    assert failed["instance"] == f"{INSTANCE}/agent:main:beta"
