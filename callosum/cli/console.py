@@ -39,11 +39,18 @@ def console(
 
     An answer to a call of tier 4 asks for a code, which is shown here.
     """
+    keep_open(settings_of(state, None, config), browser=browser)
+
+
+def keep_open(settings: Settings, *, browser: bool = True) -> None:
+    """Open the console of a state folder, and keep it open until Ctrl-C or the server's end.
+
+    Raises ``NotAPerson``, and ``ConfigError`` where it cannot be opened.
+    """
     from callosum.cli import show
     from callosum.cli.person import require_person
     from callosum.cli.text import clean
 
-    settings = settings_of(state, None, config)
     with open_gate(settings, create=True) as gate:
         by = require_person(gate.store, "open the console")
     try:

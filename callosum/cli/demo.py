@@ -26,6 +26,9 @@ def demo(
             "--state", metavar="DIR", help="Keep the gate's state in this new folder, to look at.", show_default=False
         ),
     ] = None,
+    console: Annotated[
+        bool, typer.Option("--console", help="Then open the console on what happened, until Ctrl-C.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Run one agent's sessions as real processes, without the gate and with it (some seconds).
@@ -41,16 +44,31 @@ def demo(
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="callosum-demo-") as made:
         folder = Path(made)
-        halves = _play(folder, state or folder / "state", quiet=json)
-    took = time.monotonic() - began
-    without, gated = halves
-    right = gated.right and _told_right(gated)
-    if json:
-        show.json({"right": right, "seconds": round(took, 2), "without": without, "with": gated})
-    else:
-        _report(without, gated, took, right=right)
+        kept = state or folder / "state"
+        without, gated = _play(folder, kept, quiet=json)
+        took = time.monotonic() - began
+        right = gated.right and _told_right(gated)
+        if json:
+            show.json({"right": right, "seconds": round(took, 2), "without": without, "with": gated})
+        else:
+            _report(without, gated, took, right=right)
+        if console:
+            _show_console(kept.absolute())
     if not right:
         raise typer.Exit(NO)
+
+
+def _show_console(state: Path) -> None:
+    """Open the console on the demo's data; the server that it needs ends with it."""
+    from callosum.cli.console import keep_open
+    from callosum.cli.options import settings_of
+    from callosum.cli.serve import end
+
+    settings = settings_of(state, project=False)
+    try:
+        keep_open(settings)
+    finally:
+        end(settings)
 
 
 def _check(state: Path | None) -> None:

@@ -19,6 +19,7 @@ from callosum.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from callosum.server.place import Running
     from callosum.settings import Settings
 
 START_SECONDS = 15.0
@@ -198,21 +199,9 @@ def _in_background(settings: Settings) -> None:
 
 def stop(state: State = None, config: Config = None, json: Json = False) -> None:
     """Stop the servers of this state folder; they answer what they have taken first."""
-    import signal
-
     from callosum.cli import show
-    from callosum.process import alive
-    from callosum.server.place import running
 
-    settings = settings_of(state, None, config)
-    found = [one for one in running(settings.state) if alive(one.process)]
-    for one in found:
-        os.kill(one.process.pid, signal.SIGTERM)
-    patience = STOP_SECONDS + max((one.drain for one in found), default=0.0)
-    ends = time.monotonic() + patience
-    while any(alive(one.process) for one in found) and time.monotonic() < ends:
-        time.sleep(0.02)
-    left = [one for one in found if alive(one.process)]
+    found, left, patience = end(settings_of(state, None, config))
     if json:
         told: list[dict[str, Any]] = [
             {"address": one.address, "pid": one.process.pid, "stopped": one not in left} for one in found
@@ -227,3 +216,20 @@ def stop(state: State = None, config: Config = None, json: Json = False) -> None
         show.line("no server runs over this state folder")
     if left or not found:
         raise typer.Exit(NO)
+
+
+def end(settings: Settings) -> tuple[list[Running], list[Running], float]:
+    """Stop the servers of a state folder; return them, those that still answer, and the longest wait in seconds."""
+    import signal
+
+    from callosum.process import alive
+    from callosum.server.place import running
+
+    found = [one for one in running(settings.state) if alive(one.process)]
+    for one in found:
+        os.kill(one.process.pid, signal.SIGTERM)
+    patience = STOP_SECONDS + max((one.drain for one in found), default=0.0)
+    ends = time.monotonic() + patience
+    while any(alive(one.process) for one in found) and time.monotonic() < ends:
+        time.sleep(0.02)
+    return found, [one for one in found if alive(one.process)], patience

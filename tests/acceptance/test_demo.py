@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ pytest.importorskip("aiosmtpd", reason="the demo's mail server is the extra `dem
 
 from callosum.cli.stage.play import Half, perform
 from tests.acceptance.command import STARTED, at_terminal, run
+from tests.support.serving import until
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +61,15 @@ def test_the_check_fails_a_half_without_a_gate(tmp_path: Path) -> None:
 
 
 def test_people_see_it_side_by_side(tmp_path: Path) -> None:
-    shown = at_terminal(tmp_path / "state", "demo", "--state", str(tmp_path / "kept"))
+    kept = tmp_path / "kept"
+    command = ("demo", "--state", str(kept), "--console")
+    with ThreadPoolExecutor() as pool:
+        playing = pool.submit(at_terminal, tmp_path / "state", *command, env={"BROWSER": "true"})
+        until(lambda: playing.done() or list((kept / "console").glob("open-*.html")), 60)
+        run(kept, "stop")
+        shown = playing.result()
     assert shown.code == 0, shown
+    assert "The console is open in your browser." in shown.text
     for words in (
         "without the gate",
         "with the gate",
