@@ -6,7 +6,9 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from functools import wraps
+from threading import RLock
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +24,9 @@ from callosum.model import HOUR, SECOND, Entry, Event, Holding, State, Status, V
 from callosum.pages.acts import Act, begun, follow, without_spellings
 from callosum.policy.summary import kept_of, summary_of
 from callosum.regions.search import Cortex
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 WEEK: Final = 7 * 24 * HOUR
 LATER: Final = 900.0
@@ -91,8 +96,19 @@ class Group(Struct, frozen=True):
     sessions: tuple[Lane, ...]
 
 
+def _in_turn(look: Callable[Concatenate[Views, P], R]) -> Callable[Concatenate[Views, P], R]:
+    """Let one thread at a time look at the picture, or bring it up to date."""
+
+    @wraps(look)
+    def looked(self: Views, /, *arguments: P.args, **named: P.kwargs) -> R:
+        with self._turn:
+            return look(self, *arguments, **named)
+
+    return looked
+
+
 class Views:
-    """The pages of one namespace. Each method reads, and is called in a thread."""
+    """The pages of one namespace. Each method reads, and is called in a thread beside the loop."""
 
     def __init__(self, gate: LocalGate, namespace: str, clock: Callable[[], float] = time.time) -> None:
         self.namespace = namespace
@@ -104,7 +120,9 @@ class Views:
         self._coverage = Coverage(gate.settings)
         self._parents: dict[str, str] = {}
         self._clock = clock
+        self._turn = RLock()
 
+    @_in_turn
     def update(self) -> bool:
         """Take in what came since; return whether anything did."""
         return self.picture.update()
@@ -117,6 +135,7 @@ class Views:
 
     # --- what waits --------------------------------------------------------------------------------
 
+    @_in_turn
     def waiting(self) -> Mapping[str, Any]:
         """Everything that waits for a person, oldest first; what was put off by itself."""
         found = self.all_waiting()
@@ -138,6 +157,7 @@ class Views:
         found += [self._unknown(one) for one in status.unknown]
         return sorted(found, key=lambda one: (one.at, one.id))
 
+    @_in_turn
     def find(self, id: int) -> Waiting | None:
         """What waits under this id; None if nothing does any more."""
         return next((one for one in self.all_waiting() if one.id == id), None)
@@ -193,6 +213,7 @@ class Views:
 
     # --- sessions ----------------------------------------------------------------------------------
 
+    @_in_turn
     def sessions(self) -> Mapping[str, Any]:
         """All sessions of the last day by worktree, the newest first."""
         status, now = self.status(), self._clock()
@@ -249,6 +270,7 @@ class Views:
 
     # --- lanes -------------------------------------------------------------------------------------
 
+    @_in_turn
     def lanes(self, span: float, end: float) -> Mapping[str, Any]:
         """The lanes of a span of seconds that ends then (0: now), drawn."""
         until = int((end or self._clock()) * SECOND)
@@ -258,6 +280,7 @@ class Views:
 
     # --- conflicts ---------------------------------------------------------------------------------
 
+    @_in_turn
     def conflicts(self) -> Mapping[str, Any]:
         """How conflicts of the last day ended, by rule and kind; the newest, and those still open, by themselves."""
         since = int(self._clock() * SECOND) - 24 * HOUR
@@ -275,6 +298,7 @@ class Views:
         entries = self.gate.entries(key=name, namespace=self.namespace, limit=_LISTED, newest=True)
         return {"key": name, "status": status, "commitments": commitments, "acts": _acts(entries)}
 
+    @_in_turn
     def action(self, id: int) -> Mapping[str, Any] | None:
         """The whole life of an action; None if there is none of this id."""
         first = self.journal.entry(id)
@@ -327,7 +351,8 @@ class Views:
             if verdict in ("confirm", "ask", "block"):
                 stopped.append(entry)
                 del stopped[:-_LISTED]
-        heeded = [one for one in reversed(self.picture.endings) if one.how in ("heeded", "waited", "denied")]
+        with self._turn:
+            heeded = [one for one in reversed(self.picture.endings) if one.how in ("heeded", "waited", "denied")]
         return {"counts": counts, "stopped": _acts(list(reversed(stopped))), "heeded": heeded[:_SHOWN]}
 
 

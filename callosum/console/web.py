@@ -54,14 +54,16 @@ _STATIC: Final = {
     "console.js": "text/javascript; charset=utf-8",
     "icon.svg": "image/svg+xml",
 }
-_PAGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "": ("Waiting", ("waiting",)),
-    "sessions": ("Sessions", ("sessions",)),
-    "lanes": ("Lanes", ("lanes",)),
-    "conflicts": ("Conflicts", ("conflicts",)),
-    "report": ("Report", ("report",)),
+_PAGES: Final[Mapping[str, tuple[str, str]]] = {
+    "": ("Waiting", "waiting"),
+    "sessions": ("Sessions", "sessions"),
+    "lanes": ("Lanes", "lanes"),
+    "conflicts": ("Conflicts", "conflicts"),
+    "report": ("Report", "report"),
 }
-"""Title and live parts of the pages that are kept current."""
+"""Title of each page, and the part of it that may be kept current."""
+_STILL: Final = frozenset({"report"})
+"""Pages that look back so far that they are made when they are opened, and then stand."""
 
 Admit = Callable[[str, Any], Session]
 """Returns the session of a token's secret, for a request's scope. Raises ``NoAccess``."""
@@ -224,12 +226,12 @@ class Console:
         await self._read(views.update)
         parts = await self._read(show)
         title, _ = _PAGES[name]
-        live = urlencode({"page": name, "tag": tag_of(parts), **_kept(request)})
+        live = "" if name in _STILL else urlencode({"page": name, "tag": tag_of(parts), **_kept(request)})
         return _page(session, views, "page.html", title=title, page=name, parts=list(parts.values()), live=live)
 
     def _parts(self, name: str, request: Request, session: Session, views: Views) -> Callable[[], Mapping[str, str]]:
         """Return what renders the parts of a page that are kept current."""
-        _, names = _PAGES[name]
+        _, part = _PAGES[name]
         answers = session.answers
         said: Mapping[str, Any] = {}
         if name == "lanes":
@@ -241,13 +243,13 @@ class Console:
             find = {"": views.waiting, "sessions": views.sessions, "conflicts": views.conflicts, "report": views.report}
             found = views.lanes(**said) if name == "lanes" else find[name]()
             extra = {"answers": answers, "link": partial(_link, views.namespace), "spans": _SPANS}
-            return {part: render(f"parts/{part}.html", {**extra, **found}) for part in names}
+            return {part: render(f"parts/{part}.html", {**extra, **found})}
 
         return show
 
     async def _follow(self, request: Request, session: Session, views: Views) -> Response:
         name = request.query_params.get("page", "")
-        if name not in _PAGES:
+        if name not in _PAGES or name in _STILL:
             raise Refused(404, "there is no such page")
         live = self._live.get(views.namespace)
         if live is None:
