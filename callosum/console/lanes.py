@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from html import escape
 from typing import Final
 
+from markupsafe import Markup
 from msgspec import Struct
 
+from callosum.characters import escaped
 from callosum.console.picture import Bar
 from callosum.model import SECOND, State
 
@@ -121,6 +124,30 @@ def draw(bars: Sequence[Bar], begin: int, end: int) -> Lanes:
         HEAD + ROW * len(rows) + 4,
         len(counts) - len(rows),
     )
+
+
+def boxes(drawn: Lanes, action: str, zoomed: Callable[[Box], str]) -> Markup:
+    """The bars as SVG: a link each, to ``action`` with its id in the place of the 0, or for several to ``zoomed``.
+
+    Written here and not in a template, which takes ten times as long for two thousand of them.
+    """
+    found = []
+    for box in drawn.boxes:
+        bar = box.first
+        if box.count == 1:
+            said, to = (
+                f"{bar.tool[:40]} {bar.key[:60]}, tier {box.tier}, {box.state}",
+                action.replace("0", str(bar.id), 1),
+            )
+        else:
+            said, to = f"{box.count} actions", zoomed(box)
+        said = escape(escaped(said))
+        found.append(
+            f'<a tabindex="-1" aria-label="{said}" href="{escape(to)}"><rect class="t{box.tier} {box.state}" '
+            f'x="{box.x:.1f}" y="{box.y + 2}" width="{box.width:.1f}" height="16" rx="2">'
+            f"<title>{said}</title></rect></a>"
+        )
+    return Markup("".join(found))  # noqa: S704 - all that comes from elsewhere is escaped
 
 
 def _word(bar: Bar) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -15,8 +16,12 @@ from callosum.model import SECOND
 from callosum.pages.acts import without_spellings
 from callosum.policy.sentence import ago
 
-CSRF: Final = "callosum-csrf-of-this-session"
+CSRF: Final = f"csrf-{secrets.token_hex(16)}"
 """Stands in what is rendered for all viewers, where each gets the token of its own session."""
+BODY: Final = f"body-{secrets.token_hex(16)}"
+"""Stands in a page where its body comes, which is read while the browser has the head."""
+LIVE: Final = f"live-{secrets.token_hex(16)}"
+"""Stands in a page where the state that was shown is named."""
 _TIERS: Final = ("no risk", "low risk", "medium risk", "high risk", "critical")
 _VERDICTS: Final = {
     "allow": "ran",
@@ -91,7 +96,7 @@ _ENVIRONMENT.filters |= {
     "verdict": lambda verdict: _VERDICTS.get(str(verdict), str(verdict)),
     "ending": lambda how: _ENDINGS.get(how, how),
 }
-_ENVIRONMENT.globals |= {"csrf": CSRF}
+_ENVIRONMENT.globals |= {"csrf": CSRF, "body": BODY, "live": LIVE}
 
 
 def render(template: str, shown: Mapping[str, Any]) -> str:

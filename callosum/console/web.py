@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from functools import partial
+from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, urlencode
@@ -17,12 +18,13 @@ from starlette.routing import Route, Router
 
 from callosum import __version__, wire
 from callosum.console.access import COOKIE, SESSION_SECONDS, Access, NoAccess, Session
+from callosum.console.lanes import Box, boxes
 from callosum.console.live import Live, Read, tag_of
-from callosum.console.render import CSRF, render
+from callosum.console.render import BODY, CSRF, LIVE, render
 from callosum.console.views import Views, Waiting
 from callosum.errors import CallosumError, ConfigError, StoreError
 from callosum.gate.check import check_name
-from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, GateRequest, Report
+from callosum.model import DEFAULT_NAMESPACE, MAX_KEY, SECOND, GateRequest, Report
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -223,11 +225,24 @@ class Console:
 
     async def _page(self, name: str, request: Request, session: Session, views: Views) -> Response:
         show = self._parts(name, request, session, views)
-        await self._read(views.update)
-        parts = await self._read(show)
         title, _ = _PAGES[name]
-        live = "" if name in _STILL else urlencode({"page": name, "tag": tag_of(parts), **_kept(request)})
-        return _page(session, views, "page.html", title=title, page=name, parts=list(parts.values()), live=live)
+        frame = _framed(session, views, "page.html", title=title, page=name, follows=name not in _STILL)
+        head, _, foot = frame.partition(BODY)
+
+        async def pieces() -> AsyncGenerator[bytes]:
+            """The page's head at once, and its body when it has been read."""
+            yield head.encode()
+            try:
+                await self._read(views.update)
+                parts = await self._read(show)
+            except StoreError as error:
+                yield f'<p role="alert">{escape(f"The store cannot be read now: {error}")}</p>{foot}'.encode()
+                return
+            live = urlencode({"page": name, "tag": tag_of(parts), **_kept(request)})
+            body = "".join(parts.values()).replace(CSRF, session.csrf)
+            yield (body + foot.replace(LIVE, escape(live))).encode()
+
+        return _Streamed(pieces(), "text/html; charset=utf-8")
 
     def _parts(self, name: str, request: Request, session: Session, views: Views) -> Callable[[], Mapping[str, str]]:
         """Return what renders the parts of a page that are kept current."""
@@ -242,7 +257,11 @@ class Console:
         def show() -> Mapping[str, str]:
             find = {"": views.waiting, "sessions": views.sessions, "conflicts": views.conflicts, "report": views.report}
             found = views.lanes(**said) if name == "lanes" else find[name]()
-            extra = {"answers": answers, "link": partial(_link, views.namespace), "spans": _SPANS}
+            link = partial(_link, views.namespace)
+            extra = {"answers": answers, "link": link, "spans": _SPANS}
+            if name == "lanes":
+                near = partial(_zoomed, link, found["span"])
+                extra["boxes"] = boxes(found["lanes"], link("action/0"), near)
             return {part: render(f"parts/{part}.html", {**extra, **found})}
 
         return show
@@ -417,11 +436,15 @@ def _number(request: Request, name: str, default: float) -> float:
 
 
 def _page(session: Session, views: Views, template: str, **shown: Any) -> Response:
+    return Response(_framed(session, views, template, **shown), headers=_HEADERS, media_type="text/html; charset=utf-8")
+
+
+def _framed(session: Session, views: Views, template: str, **shown: Any) -> str:
     nav = [(name, title) for name, (title, _) in _PAGES.items()]
     common = {
         "nav": nav,
         "page": None,
-        "live": "",
+        "follows": False,
         "by": session.by,
         "answers": session.answers,
         "namespace": views.namespace,
@@ -429,8 +452,7 @@ def _page(session: Session, views: Views, template: str, **shown: Any) -> Respon
         "link": partial(_link, views.namespace),
         "now": time.time(),
     }
-    text = render(template, {**common, **shown}).replace(CSRF, session.csrf)
-    return Response(text, headers=_HEADERS, media_type="text/html; charset=utf-8")
+    return render(template, {**common, **shown}).replace(CSRF, session.csrf)
 
 
 def _link(namespace: str, path: str, **query: object) -> str:
@@ -438,6 +460,12 @@ def _link(namespace: str, path: str, **query: object) -> str:
     if namespace != DEFAULT_NAMESPACE:
         said["namespace"] = namespace
     return f"{PATH}/{path}".rstrip("/") + (f"?{urlencode(said, quote_via=quote)}" if said else "")
+
+
+def _zoomed(link: Callable[..., str], span: float, box: Box) -> str:
+    """The address of a tenth of the span, around the first of a bar's actions."""
+    nearer = max(span / 10, 1)
+    return link("lanes", span=nearer, end=box.first.begin / SECOND + nearer / 2)
 
 
 def _back(views: Views) -> Response:

@@ -1,7 +1,7 @@
 // @ts-check
 // Keeps the page current and adds keys. The page works without it.
 
-const main = /** @type {HTMLElement} */ (document.querySelector("main"));
+const live = document.getElementById("live")?.dataset.live;
 const policy = /** @type {any} */ (globalThis).trustedTypes?.createPolicy("callosum", { createHTML: (/** @type {string} */ text) => text });
 
 /** @param {string} html @returns {Element | null} */
@@ -86,8 +86,8 @@ function tell(text) {
 }
 
 function listen() {
-  if (!main.dataset.live) return;
-  source = new EventSource(main.dataset.live);
+  if (!live) return;
+  source = new EventSource(live);
   source.onopen = () => tell("");
   source.onerror = () => tell("Not connected: what you see may be old.");
   source.addEventListener("closed", () => { source?.close(); tell("The console was closed. Run callosum console again."); });
