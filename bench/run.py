@@ -23,6 +23,7 @@ from rich.table import Table
 from bench.cases import (
     adapters,
     brief,
+    console,
     corpus,
     crowd,
     endurance,
@@ -54,6 +55,7 @@ CASES: Mapping[str, Callable[[Path, int], Report]] = {
     "server": server.run,
     "endurance": endurance.run,
     "stream": stream.run,
+    "console": console.run,
     "transport": transport.run,
     "corpus": corpus.run,
     "brief": brief.run,

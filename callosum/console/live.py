@@ -27,18 +27,23 @@ _LOOK: Final = 0.05
 _ANYWAY: Final = 5.0
 """After so many seconds it is rendered although nothing was journalled: leases run out by time alone."""
 _BEAT: Final = 15.0
-_SHARE: Final = 9.0
-"""Rendering rests so many times as long as it took: decisions come first."""
+_SHARE: Final = 30.0
+"""A page rests so many times as long as its rendering took: decisions come first."""
 _WAITING: Final = 8
 """Most changes that a viewer who does not read is behind; then it is sent the whole page."""
 
 
 class Watched(Struct):
-    """A page that somebody looks at: how it is rendered, its parts as last sent, and who looks."""
+    """A page that somebody looks at: how it is rendered, its parts as last sent, and who looks.
+
+    ``fresh``: something came since it was rendered; ``due`` is when it may be rendered again.
+    """
 
     show: Callable[[], Mapping[str, str]]
     parts: Mapping[str, str] = field(default_factory=dict)
     viewers: set[asyncio.Queue[bytes]] = field(default_factory=set)
+    fresh: bool = False
+    due: float = 0.0
 
 
 def tag_of(parts: Mapping[str, str]) -> str:
@@ -93,22 +98,21 @@ class Live:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _work(self) -> None:
-        due, fresh = 0.0, False
         while self._watched:
-            began = time.monotonic()
             try:
-                fresh = await self._read(self._update) or fresh
-                if (fresh and began >= due) or began >= due + _ANYWAY:
-                    fresh = False
-                    for watched in list(self._watched.values()):
+                changed = await self._read(self._update)
+                for watched in list(self._watched.values()):
+                    watched.fresh |= changed
+                    began = time.monotonic()
+                    if (watched.fresh and began >= watched.due) or began >= watched.due + _ANYWAY:
+                        watched.fresh = False
                         await self._refresh(watched)
-                    due = began + EVERY
+                        watched.due = began + max(EVERY, _SHARE * (time.monotonic() - began))
             except StoreError as error:
                 logger.warning("the console cannot read the journal: %s", error)
             except Exception:
                 logger.exception("the console could not be brought up to date")
-            took = time.monotonic() - began
-            await asyncio.sleep(max(_LOOK, min(_SHARE * took, 2.0)))
+            await asyncio.sleep(_LOOK)
 
     async def _refresh(self, watched: Watched) -> None:
         parts: Mapping[str, str] = await self._read(watched.show)

@@ -35,6 +35,8 @@ _LISTED: Final = 200
 _SCANNED: Final = 5000
 _HITS: Final = 50
 _SHOWN: Final = 50
+_SHARED: Final = 1.0
+"""For how many seconds the gate's answer holds while nothing is journalled: leases run out by time alone."""
 _SAYS: Final[Mapping[str, Mapping[str, str]]] = {
     "ask": {"approve": "Approve", "deny": "Refuse"},
     "block": {"approve": "Let it pass once", "deny": "Refuse"},
@@ -121,6 +123,10 @@ class Views:
         self._parents: dict[str, str] = {}
         self._clock = clock
         self._turn = RLock()
+        self._kept: dict[int, Waiting] = {}
+        """What waits, as it was read: the entries that say it never change."""
+        self._asked = (-1, 0.0)
+        self._status: Status
 
     @_in_turn
     def update(self) -> bool:
@@ -151,20 +157,24 @@ class Views:
         for id, entry in self.picture.held.items():
             if entry.verdict is Verdict.ASK and id not in asked:
                 continue  # it was answered, or lapsed
-            if entry.verdict is Verdict.BLOCK and not self._is_open(id):
-                continue
-            found.append(self._held(id, entry))
-        found += [self._unknown(one) for one in status.unknown]
+            found.append(self._kept.get(id) or self._held(id, entry))
+        found += [self._kept.get(one.id) or self._unknown(one) for one in status.unknown]
+        self._kept = {one.id: one for one in found}
         return sorted(found, key=lambda one: (one.at, one.id))
 
     @_in_turn
     def find(self, id: int) -> Waiting | None:
         """What waits under this id; None if nothing does any more."""
-        return next((one for one in self.all_waiting() if one.id == id), None)
+        one = next((one for one in self.all_waiting() if one.id == id), None)
+        return None if one is None or (one.sort == "block" and not self._is_open(id)) else one
 
     def status(self) -> Status:
-        """The gate's own answer."""
-        return self.gate.status(namespace=self.namespace)
+        """The gate's own answer; pages that are made of the same moment share one."""
+        now = self._clock()
+        if self._asked[0] != self.picture.upto or now - self._asked[1] > _SHARED:
+            self._asked = (self.picture.upto, now)
+            self._status = self.gate.status(namespace=self.namespace)
+        return self._status
 
     def _is_open(self, id: int) -> bool:
         action = self.gate.store.action(self.namespace, id)

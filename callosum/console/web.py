@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl, quote, urlencode
 
+from markupsafe import Markup
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route, Router
 
@@ -38,6 +39,8 @@ CHANNEL: Final = "console"
 _FORM: Final = 16_384
 """Longest body of a form, in bytes."""
 _SPANS: Final = (300, 900, 3600, 4 * 3600, 24 * 3600)
+_CARDS: Final = 2000
+"""Most cards that are kept as HTML."""
 _LONGEST: Final = 24 * 3600.0
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -94,6 +97,7 @@ class Console:
         self.access = access
         self._views, self._read, self._ask, self._admit = views, read, ask, admit
         self._live: dict[str, Live] = {}
+        self._cards: dict[tuple[str, bool, str], Markup] = {}
         self._static = {name: files(__package__).joinpath("static", name).read_bytes() for name in _STATIC}
         get = ["GET"]
         post = ["POST"]
@@ -259,12 +263,25 @@ class Console:
             found = views.lanes(**said) if name == "lanes" else find[name]()
             link = partial(_link, views.namespace)
             extra = {"answers": answers, "link": link, "spans": _SPANS}
+            if not name:
+                extra["card"] = partial(self._card, views.namespace, answers)
             if name == "lanes":
                 near = partial(_zoomed, link, found["span"])
                 extra["boxes"] = boxes(found["lanes"], link("action/0"), near)
             return {part: render(f"parts/{part}.html", {**extra, **found})}
 
         return show
+
+    def _card(self, namespace: str, answers: bool, one: Waiting) -> Markup:
+        """What waits, as HTML: made once, since what is shown of it never changes."""
+        place = (one.digest, answers, namespace)
+        card = self._cards.get(place)
+        if card is None:
+            shown = {"one": one, "answers": answers, "link": partial(_link, namespace)}
+            card = self._cards[place] = Markup(render("parts/card.html", shown))  # noqa: S704 - of a template
+            if len(self._cards) > _CARDS:
+                self._cards.pop(next(iter(self._cards)), None)
+        return card
 
     async def _follow(self, request: Request, session: Session, views: Views) -> Response:
         name = request.query_params.get("page", "")

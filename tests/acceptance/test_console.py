@@ -57,7 +57,7 @@ def ask(server: Server, session: str, tool: str, **params: Any) -> Any:
 
 def test_a_link_opens_the_console_once(server: Server) -> None:
     visitor = Visitor(server.post("/console")["address"])
-    with linked(server, visitor) as (secret, _):
+    with linked(server.state, visitor) as (secret, _):
         door = visitor.get(f"/console/open?link={secret}")
         assert door.forms[0].fields == {"link": secret}, "a preview of the page spends nothing"
         assert visitor.post("/console/open", {"link": secret}).status == 200
@@ -72,7 +72,7 @@ def test_a_link_ends_with_its_time_and_its_terminal(server: Server) -> None:
     visitor = Visitor(server.post("/console")["address"])
 
     def has_ended() -> bool:
-        with linked(server, visitor) as (secret, _):
+        with linked(server.state, visitor) as (secret, _):
             pass
         return "has ended" in visitor.post("/console/open", {"link": secret}).text
 

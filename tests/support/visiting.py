@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 
@@ -105,11 +106,9 @@ class Visitor:
 
 
 @contextmanager
-def linked(
-    server: Server, visitor: Visitor, *, by: str = "anna", now: float | None = None
-) -> Iterator[tuple[str, Stream]]:
+def linked(state: Path, visitor: Visitor, *, by: str = "anna") -> Iterator[tuple[str, Stream]]:
     """A link's secret, and the connection of the terminal that made it."""
-    secret, terminal = leave_link(server.state, by, time.time() if now is None else now)
+    secret, terminal = leave_link(state, by, time.time())
     stream = Transport(visitor.address).open(
         "/console/terminal", [f"X-Callosum-Terminal: {terminal}"], deadline=time.monotonic() + 10
     )
@@ -136,7 +135,7 @@ def linked(
 def visiting(server: Server, by: str = "anna") -> Iterator[Visitor]:
     """Somebody who has opened the console of a server."""
     visitor = Visitor(server.post("/console")["address"])
-    with linked(server, visitor, by=by) as (secret, _):
+    with linked(server.state, visitor, by=by) as (secret, _):
         page = visitor.post("/console/open", {"link": secret})
         assert page.status == 200, page.text
         yield visitor

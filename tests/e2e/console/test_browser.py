@@ -107,7 +107,7 @@ def opened(
 ) -> Iterator[tuple[Page, Visitor]]:
     """The console's first page, opened by its link, and what the terminal shows."""
     visitor = Visitor(server.post("/console")["address"])
-    with linked(server, visitor) as (secret, _):
+    with linked(server.state, visitor) as (secret, _):
         context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
         page = context.new_page()
         faults: list[str] = []
