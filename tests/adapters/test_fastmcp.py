@@ -430,10 +430,11 @@ def test_a_call_that_nobody_comes_for_is_cancelled_in_the_end() -> None:
     async def whole() -> list[str]:
         lost: Lost[str] = Lost(len, seconds=0.05)
         told: list[str] = []
-        over = asyncio.Event()
+        started, over = asyncio.Event(), asyncio.Event()
 
         async def tool(began: Callable[[], None]) -> str:
             began()
+            started.set()
             try:
                 await asyncio.Event().wait()
             finally:
@@ -442,8 +443,7 @@ def test_a_call_that_nobody_comes_for_is_cancelled_in_the_end() -> None:
             return ""
 
         running = asyncio.create_task(lost.run("same", tool, _yes))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await started.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -458,11 +458,12 @@ def test_a_call_that_nobody_comes_for_is_cancelled_in_the_end() -> None:
 def test_what_was_cancelled_or_only_being_decided_ends_at_once(begins: bool, cut: Any) -> None:
     async def whole() -> None:
         lost: Lost[str] = Lost(len)
-        over = asyncio.Event()
+        started, over = asyncio.Event(), asyncio.Event()
 
         async def tool(began: Callable[[], None]) -> str:
             if begins:
                 began()
+            started.set()
             try:
                 await asyncio.Event().wait()
             finally:
@@ -470,8 +471,7 @@ def test_what_was_cancelled_or_only_being_decided_ends_at_once(begins: bool, cut
             return ""
 
         running = asyncio.create_task(lost.run("same", tool, cut))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await started.wait()
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
