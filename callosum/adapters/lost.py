@@ -1,7 +1,7 @@
 """Answers that did not reach their client, and the request that comes again for them.
 
-From 2026 on a client of MCP sends a request again under a new id when the connection broke before the answer came. Only
-who saw the connection break can tell that from a second, equal wish::
+From 2026 on an MCP client sends a request again, under a new id, if the connection broke before the answer came. Only a
+server that saw the connection break can tell such a request from a second, equal call::
 
     call ── tool runs ── connection cut                       the tool goes on, for a minute
     the same again ── waits for that tool, or gets its result
@@ -11,7 +11,6 @@ who saw the connection break can tell that from a second, equal wish::
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Final, Generic, TypeVar
 
@@ -45,7 +44,7 @@ class Lost(Generic[R]):
     def __init__(self, size: Callable[[R], int], seconds: float = KEPT_SECONDS) -> None:
         self._size = size
         self._seconds = seconds
-        self._lost: OrderedDict[Hashable, _Going[R]] = OrderedDict()
+        self._lost: dict[_Going[R], Hashable] = {}
 
     async def run(
         self,
@@ -81,37 +80,41 @@ class Lost(Generic[R]):
         return result
 
     def _taken(self, same: Hashable) -> _Going[R] | None:
-        going = self._lost.pop(same, None)
-        if going is not None and going.expires is not None:
-            going.expires.cancel()
+        """Take the oldest kept call that equals this one: equal calls may be cut together."""
+        going = next((one for one, kept in self._lost.items() if kept == same), None)
+        if going is not None:
+            self._drop(going)
         return going
+
+    def _drop(self, going: _Going[R]) -> None:
+        del self._lost[going]
+        if going.expires is not None:
+            going.expires.cancel()
 
     def _keep(self, same: Hashable, going: _Going[R]) -> None:
         task = going.task
         if task is None:
             return
-        self._give_up(self._taken(same))
-        self._lost[same] = going
-        going.expires = task.get_loop().call_later(self._seconds, self._expire, same, going)
-        task.add_done_callback(lambda _: self._weigh(same, going))
+        self._lost[going] = same
+        going.expires = task.get_loop().call_later(self._seconds, self._expire, going)
+        task.add_done_callback(lambda _: self._weigh(going))
         while len(self._lost) > MOST:
-            self._expire(*next(iter(self._lost.items())))
+            self._expire(next(iter(self._lost)))
 
-    def _weigh(self, same: Hashable, going: _Going[R]) -> None:
+    def _weigh(self, going: _Going[R]) -> None:
         """Keep no result that is too long; and hear what the tool raised, which nobody may come for."""
         task = going.task
         if task is None or task.cancelled():
             return
         if task.exception() is None and self._size(task.result()) > KEPT_BYTES:
-            self._expire(same, going)
+            self._expire(going)
 
-    def _expire(self, same: Hashable, going: _Going[R]) -> None:
-        if self._lost.get(same) is going:
-            self._give_up(self._taken(same))
-
-    def _give_up(self, going: _Going[R] | None) -> None:
+    def _expire(self, going: _Going[R]) -> None:
         """End a call that nobody came for: a cut connection cancels it, which was only put off."""
-        if going is not None and going.task is not None and not going.task.done():
+        if going not in self._lost:
+            return
+        self._drop(going)
+        if going.task is not None and not going.task.done():
             going.task.cancel()
 
 

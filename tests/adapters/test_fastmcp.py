@@ -454,6 +454,34 @@ def test_a_call_that_nobody_comes_for_is_cancelled_in_the_end() -> None:
     assert asyncio.run(whole()) == ["cancelled"]
 
 
+def test_two_equal_calls_that_are_both_cut_are_both_kept_and_each_is_taken_up_once() -> None:
+    async def whole() -> list[str]:
+        lost: Lost[str] = Lost(len)
+        began: asyncio.Queue[int] = asyncio.Queue()
+        go = asyncio.Event()
+        count = 0
+
+        async def tool(begin: Callable[[], None]) -> str:
+            nonlocal count
+            begin()
+            count = number = count + 1
+            began.put_nowait(number)
+            await go.wait()
+            return f"result {number}"
+
+        running = [asyncio.create_task(lost.run("same", tool, _yes)) for _ in range(2)]
+        for one in running:
+            await began.get()
+        for one in running:
+            one.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        again = [asyncio.create_task(lost.run("same", tool, _no)) for _ in range(2)]
+        go.set()
+        return await asyncio.wait_for(asyncio.gather(*again), LIMIT)
+
+    assert asyncio.run(whole()) == ["result 1", "result 2"]
+
+
 @pytest.mark.parametrize(("begins", "cut"), [(True, _no), (False, _yes)], ids=["a client that cancels", "undecided"])
 def test_what_was_cancelled_or_only_being_decided_ends_at_once(begins: bool, cut: Any) -> None:
     async def whole() -> None:
