@@ -63,6 +63,7 @@ class _Flight:
 
     __slots__ = (
         "answer",
+        "asked",
         "began",
         "call",
         "heard",
@@ -90,6 +91,8 @@ class _Flight:
         self.state = ""
         """The ``requestState`` of the question that the client is answered with."""
         self.ruling: Ruling | None = None
+        self.asked: Id | None = None
+        """The wrap's last question about the status of the task that the call became."""
         self.sent = False
         self.withdrawn = False
         self.began = self.heard = time.monotonic()
@@ -486,6 +489,8 @@ class Tap:
         if own is not None:
             own.set_result(answer)
             return
+        if isinstance(key, str) and key.startswith(f"callosum-{self._nonce}-"):
+            return  # it answers a question that the wrap has asked again since
         if asked is not None:
             self._learn(asked, answer)
         if flight is None:
@@ -624,9 +629,18 @@ class Tap:
                 quiet = [(task, flight) for task, flight in self._tasks.items() if flight.heard <= late]
             for task, flight in quiet:
                 flight.heard = time.monotonic()
-                self._request("tasks/get", {"taskId": task}, flight.meta).add_done_callback(
-                    partial(self._status_came, task)
-                )
+                try:
+                    self._ask_status(task, flight)
+                except Exception:  # the other tasks, and later rounds, must still be asked about
+                    logger.exception("the status of the task %s could not be asked for", task)
+
+    def _ask_status(self, task: str, flight: _Flight) -> None:
+        """Ask the server for a task's status; an earlier question that it has left open counts no more."""
+        with self._lock:
+            if flight.asked is not None:
+                self._own.pop(flight.asked, None)
+        flight.asked, answer = self._request("tasks/get", {"taskId": task}, flight.meta)
+        answer.add_done_callback(partial(self._status_came, task))
 
     def _status_came(self, task: str, answer: Future[Message]) -> None:
         if not answer.cancelled():
@@ -668,7 +682,7 @@ class Tap:
         ends = time.monotonic() + LIST_SECONDS
         cursor: str | None = None
         for _ in range(MAX_PAGES):
-            answer = self._request(messages.LIST, {} if cursor is None else {"cursor": cursor}, meta)
+            _, answer = self._request(messages.LIST, {} if cursor is None else {"cursor": cursor}, meta)
             try:
                 result = answer.result(max(0.0, ends - time.monotonic())).result
             except (TimeoutError, CancelledError):
@@ -677,16 +691,21 @@ class Tap:
             if cursor is None:
                 return
 
-    def _request(self, method: str, params: dict[str, Any], meta: dict[str, Raw] | None) -> Future[Message]:
-        """Send the server a request of the wrap's own, as the client with this ``_meta`` would."""
+    def _request(self, method: str, params: dict[str, Any], meta: dict[str, Raw] | None) -> tuple[Id, Future[Message]]:
+        """Send the server a request of the wrap's own, as the client with this ``_meta`` would; return its id too."""
         own = {name: raw for name, raw in (meta or {}).items() if name in messages.REQUEST_META}
         id = f"callosum-{self._nonce}-{time.monotonic_ns()}"
         answer: Future[Message] = Future()
         with self._lock:
             self._own[id] = answer
         sent = {**({"_meta": own} if own else {}), **params}
-        self._to_server(messages.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": sent}) + b"\n")
-        return answer
+        try:
+            self._to_server(messages.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": sent}) + b"\n")
+        except BaseException:
+            with self._lock:
+                self._own.pop(id, None)
+            raise
+        return id, answer
 
     # --- the end ---------------------------------------------------------------------------------
 

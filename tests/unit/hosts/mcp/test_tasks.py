@@ -133,6 +133,28 @@ def test_of_a_task_that_its_client_has_left_the_wrap_asks_itself(desks: Callable
     assert desk.client.empty(), "what the wrap asked is not the client's"
 
 
+def test_wrap_keeps_only_its_last_question_about_a_task_and_asks_again_after_a_fault(
+    desks: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = desks(0.05)
+    write, faults = desk.tap._to_server, iter([BrokenPipeError()])
+
+    def to_server(line: bytes) -> None:
+        if b"tasks/get" in line and (fault := next(faults, None)) is not None:
+            raise fault
+        write(line)
+
+    monkeypatch.setattr(desk.tap, "_to_server", to_server)
+    desk.begin()
+    for _ in range(4):
+        assert desk.server.get(timeout=LIMIT)["method"] == "tasks/get"
+    assert len(desk.tap._own) <= 1
+    while desk.tap._tasks:  # a late answer, whose question was asked again, counts for nothing
+        desk.answer({"resultType": "complete", **TASK, **DONE})
+    assert desk.told.get(timeout=LIMIT) == (Outcome.DONE, {"text": "indexed"})
+    assert desk.client.empty()
+
+
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/result"])
 def test_a_task_that_the_server_has_forgotten_has_an_unknown_end(desks: Callable[..., Desk], method: str) -> None:
     desk = desks()
