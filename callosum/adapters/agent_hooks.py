@@ -89,7 +89,8 @@ class CallosumInterceptor:
             session.read, session.turn = tuple(session.made), str(context["sequence"])
         elif point is InterceptionPoint.AGENT_SHUTDOWN:
             await self._settle(self._sessions.pop(session.id))
-        await asyncio.to_thread(self._tell, session, context, point)
+        if point in _TOLD:
+            await asyncio.to_thread(self._tell, session, context, point)
         return ALLOW
 
     def told(self, session: str, call_id: str) -> str | None:
@@ -116,7 +117,10 @@ class CallosumInterceptor:
             while len(session.told) > _MOST_CALLS:
                 session.told.popitem(last=False)
             return verdict
+        older = session.running.pop(call["id"], None)
         session.running[call["id"]] = begun
+        if older is not None:  # the host uses the id anew: it will not report the older call any more
+            await older.afail(asyncio.CancelledError())
         if begun.params is not None:
             return Verdict(Decision.TRANSFORM, transform=Transform("$target", dict(begun.params)))
         return Verdict.warn(reason="callosum:warn", message=begun.warning) if begun.warning else ALLOW
@@ -158,9 +162,9 @@ class CallosumInterceptor:
 
     def _tell(self, session: _Session, context: AgentContext, point: InterceptionPoint) -> None:
         """Hand on what is no tool call. What goes wrong with it decides nothing."""
-        actor = self._adapter.call_of(session.seen({"name": point.value, "args": {}}))
-        gate, event = self._adapter.gate, _event_of(context, point)
         try:
+            actor = self._adapter.call_of(session.seen({"name": point.value, "args": {}}))
+            gate, event = self._adapter.gate, _event_of(context, point)
             if point.value in _EDGES and isinstance(gate, LocalGate):
                 what, details = _EDGES[point.value]
                 gate.heard(actor.instance, what, context[details], session=actor.session, namespace=actor.namespace)
@@ -173,6 +177,8 @@ class CallosumInterceptor:
                     gate.emit({"type": name, **told})
         except CallosumError as error:
             logger.warning("%s could not be told: %s", point.value, error)
+        except Exception:  # what is raised here would be the host's verdict on its input or its model
+            logger.exception("%s could not be told", point.value)
 
 
 _EDGES: Mapping[str, tuple[str, str]] = {
@@ -180,6 +186,15 @@ _EDGES: Mapping[str, tuple[str, str]] = {
     "agent_shutdown": ("SessionEnd", "summary"),
 }
 """How the journal names the points at which a session begins and ends, and where the context says more."""
+_TOLD = frozenset(
+    (
+        InterceptionPoint.AGENT_STARTUP,
+        InterceptionPoint.AGENT_SHUTDOWN,
+        InterceptionPoint.INPUT,
+        InterceptionPoint.POST_MODEL_CALL,
+    )
+)
+"""The points of which the gate or the corpus is told."""
 
 
 class _Session:
@@ -246,5 +261,5 @@ def _event_of(context: AgentContext, point: InterceptionPoint) -> tuple[str, dic
 
 def _kept(content: Any) -> str:
     """Return a content as a text that may be kept: shortened, without secrets."""
-    text = content if isinstance(content, str) else json.encode(content).decode()
+    text = content if isinstance(content, str) else json.encode(content, enc_hook=str).decode()
     return str(summarise({"text": text})["text"])

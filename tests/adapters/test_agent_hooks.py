@@ -318,6 +318,42 @@ def test_what_was_never_reported_is_unknown_when_the_session_ends(gate: LocalGat
     assert [entry.body["what"] for entry in of(gate, Event.HOST)] == ["SessionEnd"]
 
 
+def test_call_id_that_recurs_ends_the_older_call_as_unknown(gate: LocalGate) -> None:
+    async def whole() -> None:
+        host = Host(CallosumInterceptor(gate, instance="mira"))
+        await host.turn()
+        await host.before("send_email", MAIL)
+        await host.turn()
+        other = {**MAIL, "to": "b@example.com"}
+        await host.before("send_email", other)
+        assert [entry.outcome for entry in of(gate, Event.COMPLETE)] == [Outcome.UNKNOWN]
+        await host.after("send_email", other)
+
+    asyncio.run(whole())
+    assert [entry.outcome for entry in of(gate, Event.COMPLETE)] == [Outcome.UNKNOWN, Outcome.DONE]
+
+
+@pytest.mark.parametrize("fault", [False, True])
+def test_what_cannot_be_encoded_or_told_decides_nothing(gate: LocalGate, *, fault: bool) -> None:
+    class Faulty:
+        def emit(self, _event: str, payload: Mapping[str, Any]) -> None:
+            told.append(payload["content"])
+            if fault:
+                raise TypeError
+
+    told: list[str] = []
+
+    async def whole() -> Verdict:
+        interceptor = CallosumInterceptor(gate, instance="mira", corpus=Faulty())
+        context = Host(interceptor).build.input(content="hello")
+        context["input"]["content"] = [object()]
+        return await interceptor.intercept(context)
+
+    assert asyncio.run(whole()).decision.permits
+    assert len(told) == 1
+    assert "object object" in told[0]
+
+
 def test_inputs_and_models_are_told_to_the_corpus_and_decide_nothing(gate: LocalGate) -> None:
     told: list[CorpusEvent] = []
     corpus = Corpus()
