@@ -49,7 +49,7 @@ _SHOWN: Final = 2000
 """Most characters of a call's arguments that a form shows."""
 
 _Same: TypeAlias = tuple[str, str, str, str]
-"""Agent, session, tool and arguments, by which a call that comes again is known."""
+"""Instance, session, tool and arguments, by which a call that comes again is known."""
 Context: TypeAlias = MiddlewareContext[CallToolRequestParams]
 Next: TypeAlias = CallNext[CallToolRequestParams, ToolResult]
 
@@ -61,12 +61,12 @@ class _GoesOn(Exception):
 class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is not looked into
     """Puts the gate around every tool of a server.
 
-    ``options`` are those of ``callosum.adapters.core.Options``. Who acts, each the first that says something:
-    ``instance``, ``_meta`` of the call (``io.callosum/agent``), the client's name; ``session``, ``_meta``
-    (``io.callosum/session``), over HTTP the protocol's session (up to 2025), the access token's client, the client's
-    address; else the process. ``name`` is the server's in the names of its tools, by default the one it has.
-    ``host_approvals``: a call that a person must decide is put to the client as a form, if that shows forms (from 2026
-    on). The gate must have been told the same, else the call is refused.
+    ``options`` are those of ``callosum.adapters.core.Options``. The acting instance is the first of these known:
+    the option ``instance``, ``io.callosum/agent`` in the call's ``_meta``, the client's name. The session is the first
+    of these: the option ``session``, ``io.callosum/session`` in ``_meta``, over HTTP the protocol's session (up to
+    2025), the access token's client, the client's address; else the process. ``name`` is the server's in the names of
+    its tools, by default the one it has. ``host_approvals``: a call that a person must decide is put to the client as a
+    form, if that shows forms (from 2026 on). The gate must have been told the same, else the call is refused.
 
     Put it first: what other middleware does to a call is then done with the gate's leave.
     """
@@ -191,7 +191,9 @@ class _ToolCall(Attempt[ToolResult]):
         self.named = _said(meta, "session")
         self.agent = _said(meta, "agent")
         self.thread = self.named or _thread(found, modern=self.modern)
-        self.same: _Same = (self.agent or "", self.thread or "", message.name, _written(self.params))
+        client = meta.get(_CLIENT)
+        self.instance = self.agent or _fit(client.get("name") if isinstance(client, Mapping) else None)
+        self.same: _Same = (self.instance or "", self.thread or "", message.name, _written(self.params))
         self.description: str | None = None
         self.schema: Mapping[str, Any] | None = None
         self.annotations: Mapping[str, bool] | None = None
@@ -201,8 +203,6 @@ class _ToolCall(Attempt[ToolResult]):
         self.answer: bool | None = None
 
     def seen(self) -> Seen:
-        client = self.meta.get(_CLIENT)
-        name = client.get("name") if isinstance(client, Mapping) else None
         trace = {one: self.meta[one] for one in TRACE if isinstance(self.meta.get(one), str)}
         return Seen(
             tool=self.tool[:MAX_NAME],
@@ -210,7 +210,7 @@ class _ToolCall(Attempt[ToolResult]):
             call_id=self.call_id,
             thread=self.thread,
             run=_said(self.meta, "run"),
-            instance=self.agent or _fit(name),
+            instance=self.instance,
             meta=trace if TRACE[0] in trace else None,
             description=self.description,
             schema=self.schema,

@@ -19,7 +19,7 @@ import uvicorn
 from fastmcp import Client, Context, FastMCP
 from fastmcp.client.elicitation import ElicitResult
 from fastmcp.server import create_proxy
-from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
+from mcp_types import ElicitRequest, ElicitRequestFormParams, Implementation, InputRequiredResult
 
 import callosum.adapters.fastmcp as fastmcp_adapter
 from callosum import CallosumClient, LocalGate
@@ -264,6 +264,37 @@ def test_a_tool_that_asks_for_input_is_one_call_until_it_has_it(
     assert len(desk.entries()) == (1 if comes_back else 2)
 
 
+def test_clients_of_one_address_do_not_go_on_with_each_others_open_calls(desk: Desk) -> None:
+    server = desk.server()
+    asked = ElicitRequest(
+        params=ElicitRequestFormParams(message="Which part?", requested_schema={"type": "object", "properties": {}})
+    )
+
+    @server.tool
+    def read_part(path: str, ctx: Context) -> str | InputRequiredResult:
+        """Read a part of a file."""
+        if not ctx.input_responses:
+            return InputRequiredResult(input_requests={"part": asked}, request_state="round 1")
+        return f"part of {path}"
+
+    async def read(client: Any) -> Any:
+        return await client.call_tool("read_part", {"path": "/a"}, **as_session("shared"))
+
+    async def answer(*_: Any) -> Any:
+        return ElicitResult(action="accept", content={})
+
+    async def other_reads_too(*_: Any) -> Any:
+        async with Client(
+            server, client_info=Implementation(name="b", version="1"), elicitation_handler=answer
+        ) as other:
+            await read(other)
+        return await answer()
+
+    mine = Implementation(name="a", version="1")
+    assert not use(server, read, client_info=mine, elicitation_handler=other_reads_too).is_error
+    assert [entry.session for entry in desk.entries()] == ["a/shared", "b/shared"]
+
+
 def test_without_a_gate_reading_goes_on_and_a_grave_call_does_not(desk: Desk) -> None:
     async def calls(client: Any) -> list[Any]:
         return [
@@ -470,8 +501,7 @@ def test_two_equal_calls_that_are_both_cut_are_both_kept_and_each_is_taken_up_on
             return f"result {number}"
 
         running = [asyncio.create_task(lost.run("same", tool, _yes)) for _ in range(2)]
-        for one in running:
-            await began.get()
+        assert [await began.get() for _ in running] == [1, 2]
         for one in running:
             one.cancel()
         await asyncio.gather(*running, return_exceptions=True)
