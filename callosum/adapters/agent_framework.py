@@ -119,8 +119,11 @@ class _Functions(FunctionMiddleware):  # type: ignore[misc]
                 raise _Asked
             return context.result
 
-        with suppress(_Asked):
-            context.result = await self._adapter.arun(_FunctionCall(context, asks=self._asks), tool)
+        try:
+            with suppress(_Asked):
+                context.result = await self._adapter.arun(_FunctionCall(context, asks=self._asks), tool)
+        finally:
+            context.metadata.pop(_GATED, None)  # who runs the function once more asks the gate once more
         for error in ended:
             raise error
 

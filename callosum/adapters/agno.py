@@ -165,6 +165,7 @@ def _noting(run: Callable[..., Any], raised: list[BaseException]) -> Callable[..
 
         @functools.wraps(run)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
+            raised.clear()  # a hook of the tool has it run once more: the last time counts
             try:
                 return await run(*args, **kwargs)
             except BaseException as error:
@@ -175,6 +176,7 @@ def _noting(run: Callable[..., Any], raised: list[BaseException]) -> Callable[..
 
     @functools.wraps(run)
     def called(*args: Any, **kwargs: Any) -> Any:
+        raised.clear()
         try:
             return run(*args, **kwargs)
         except BaseException as error:

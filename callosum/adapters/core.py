@@ -217,10 +217,10 @@ class Adapter:
         self._namespace = options.get("namespace", DEFAULT_NAMESPACE)
         self._wait = options.get("wait", 0)
         self._kept: OrderedDict[int, Any] = OrderedDict()
-        self._told: OrderedDict[str, int] = OrderedDict()
-        """The decisions that refused calls, by the calls' identities."""
-        self._said: OrderedDict[str, int] = OrderedDict()
-        """The decisions that refused calls, by their sentences."""
+        self._told: OrderedDict[tuple[str, str], int] = OrderedDict()
+        """The decisions that refused calls, by session and the calls' identities."""
+        self._said: OrderedDict[tuple[str, str], int] = OrderedDict()
+        """The decisions that refused calls, by session and their sentences."""
         self._guard = threading.Lock()
 
     def call_of(self, seen: Seen) -> Call:
@@ -240,7 +240,7 @@ class Adapter:
             session=session,
             namespace=self._namespace,
             call_id=identity_of(seen.turn, seen.call_id),
-            after=self._newest(seen),
+            after=self._newest(seen, session),
             pause=True,
             wait=self._wait,
             description=seen.description,
@@ -312,15 +312,16 @@ class Adapter:
             return None
         return decision.verdict
 
-    def _newest(self, seen: Seen) -> int | None:
+    def _newest(self, seen: Seen, session: str) -> int | None:
         """The newest refusal that the model has read of; 0 for none, None where the framework does not tell."""
         with self._guard:
             if seen.read is not None:
-                return max((self._told[one] for one in seen.read if one in self._told), default=0)
+                return max((self._told.get((session, one), 0) for one in seen.read), default=0)
             if seen.texts is None:
                 return None
             texts = [text for text in seen.texts if _MARK in text]
-            return max((id for said, id in self._said.items() if any(said in text for text in texts)), default=0)
+            own = ((said, id) for (whose, said), id in self._said.items() if whose == session)
+            return max((id for said, id in own if any(said in text for text in texts)), default=0)
 
     def _answered(self, no: Refused, *, agreed: bool) -> Call:
         """Enter a person's answer; return the call to ask the gate for once more."""
@@ -336,9 +337,10 @@ class Adapter:
             with self._guard:
                 if isinstance(no, Repeated) and decision.state is State.DONE and decision.id in self._kept:
                     return Kept(self._kept[decision.id])
+                session = call.session or ""
                 if call.call_id is not None:
-                    _put(self._told, call.call_id, decision.id)
-                _put(self._said, str(no), decision.id)
+                    _put(self._told, (session, call.call_id), decision.id)
+                _put(self._said, (session, str(no)), decision.id)
         return Refused(str(no) if decision is not None else f"{_MARK} {no}", call, decision)
 
     def keep(self, decision: Decision, result: Any) -> None:
@@ -369,7 +371,11 @@ class Running(Generic[R]):
     def finished(self, result: R) -> R:
         """Return the result as the model reads it: with the warning behind it, if there is one."""
         running, attempt = self._guard, self._attempt
-        running.result = attempt.said(result)
+        try:
+            running.result = attempt.said(result)
+        except Exception:  # the tool has acted: what cannot be journalled makes no failure of it
+            logger.exception("a tool's result cannot be journalled")
+            running.result = {"type": type(result).__name__}
         if attempt.failed(result):
             running.outcome = Outcome.FAILED
         decision = running.decision

@@ -62,7 +62,12 @@ class _Hooks:
         if result.startswith(_BLOCKED):  # by another hook
             begun.cancel()
             return None
-        read = begun.end(result)
+        try:
+            read = begun.end(result)
+        except Exception:  # CrewAI would say nothing of it, and the lease would be renewed without end
+            logger.exception("how %s ended cannot be reported", context.tool_name)
+            begun.fail(RuntimeError("how it ended cannot be reported"))
+            return None
         return read if read != result else None
 
     def _begun(self, context: ToolCallHookContext) -> Running[str] | str:

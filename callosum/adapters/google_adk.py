@@ -27,6 +27,8 @@ from callosum.gate import Gate
 
 _OWN = frozenset({"set_model_response", "transfer_to_agent"})
 """Tools by which ADK itself hands an agent's answer or its turn on."""
+_MOST_ASKED = 1000
+"""Most questions that are remembered until somebody answers; the oldest are forgotten."""
 _LOOKED_BACK = 80
 """How many events of a session are looked back over."""
 _nested: ContextVar[bool] = ContextVar("callosum_adk_nested", default=False)
@@ -48,7 +50,7 @@ class CallosumPlugin(BasePlugin):  # type: ignore[misc]  # the framework is not 
         self._host_approvals = host_approvals
         self._running: dict[int, tuple[Any, Running[Any]]] = {}
         """What runs, by its tool context, which is the same before and after a tool."""
-        self._asked: set[tuple[str, str]] = set()
+        self._asked: dict[tuple[str, str], None] = {}
         """The calls whose confirmation was asked for, by session and id: a tool may ask for one on its own account."""
 
     async def before_tool_callback(
@@ -59,12 +61,14 @@ class CallosumPlugin(BasePlugin):  # type: ignore[misc]  # the framework is not 
             return None
         name = (tool_context.session.id, tool_context.function_call_id or "")
         confirmation = tool_context.tool_confirmation if name in self._asked else None
-        self._asked.discard(name)
+        self._asked.pop(name, None)
         attempt = _ToolCall(tool, tool_args, tool_context, confirmation.confirmed if confirmation is not None else None)
         begun = await self._adapter.abegin(attempt)
         if isinstance(begun, Refused):
             if begun.asks and confirmation is None and self._host_approvals and tool_context.function_call_id:
-                self._asked.add(name)
+                self._asked[name] = None
+                while len(self._asked) > _MOST_ASKED:
+                    self._asked.pop(next(iter(self._asked)), None)
                 tool_context.request_confirmation(hint=begun.sentence)
                 tool_context.actions.skip_summarization = True  # the model is not asked again before the person
             return attempt.refused(begun)
@@ -98,7 +102,9 @@ class CallosumPlugin(BasePlugin):  # type: ignore[misc]  # the framework is not 
 
     async def after_run_callback(self, *, invocation_context: Any) -> None:
         """End what ADK has paused before it ran a tool: nothing else tells of it."""
-        over = [key for key, (at, _) in self._running.items() if at.invocation_id == invocation_context.invocation_id]
+        over = [
+            key for key, (at, _) in list(self._running.items()) if at.invocation_id == invocation_context.invocation_id
+        ]
         for key in over:
             await asyncio.to_thread(self._running.pop(key)[1].cancel)
 

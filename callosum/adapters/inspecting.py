@@ -17,6 +17,7 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from callosum.adapters.installing import SEAMS
 from callosum.errors import ConfigError
 
 OURS: Final = "callosum.adapters"
@@ -48,7 +49,7 @@ AGENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "strands": ("strands.Agent", "strands.agent.Agent"),
 }
 """What builds an agent, or what runs its tools, by the adapter that gates it."""
-PER_CALL: Final = frozenset({"agno", "crewai", "llama_index", "openai_agents", "smolagents"})
+PER_CALL: Final = frozenset({"agno", "crewai", "openai_agents", "smolagents"})
 """The adapters whose ``install`` also gates agents that were built before it."""
 HOSTED: Final = frozenset(
     {
@@ -99,6 +100,7 @@ TOOLS: Final = frozenset(
 """What makes a tool of a function."""
 DIRECT: Final = frozenset({"ainvoke", "arun", "forward", "invoke", "on_invoke_tool", "run"})
 """Methods of tools that run them past the agent."""
+_INSTALLED: Final = frozenset({"site-packages", "node_modules", "__pycache__"})
 LARGEST: Final = 2_000
 """Files of a program that are read at most."""
 
@@ -196,8 +198,10 @@ def inspect(program: str, folder: Path) -> list[Spot]:
     files: list[_File] = []
     program_files: dict[str, list[_File]] = {}
     waiting, met = list(first), set(first)
-    while waiting and len(met) < LARGEST:
+    read = 0
+    while waiting and read < LARGEST:
         path = waiting.pop(0)
+        read += 1
         shown = str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
         try:
             with warnings.catch_warnings(action="ignore"):
@@ -211,6 +215,9 @@ def inspect(program: str, folder: Path) -> list[Spot]:
         more = [one for one in _imported(file, root) if one not in met]
         met.update(more)
         waiting += more
+    if waiting:
+        why = f"{len(waiting):,} more files are not read: name a part of the program"
+        spots.append(Spot(program, 1, "unread", "this program", gated=False, why=why))
     installed = _installed(files)
     for file in files:
         shown = str(file.path.relative_to(root)) if file.path.is_relative_to(root) else str(file.path)
@@ -225,7 +232,7 @@ def _found(program: str, folder: Path) -> tuple[list[Path], Path]:
     """The files of a program, and the folder whose modules belong to it."""
     path = folder / program
     if path.is_dir():
-        return sorted(path.rglob("*.py")), path.parent
+        return _sources(path), path.parent
     if path.is_file():
         outside = path.parent
         while (outside / "__init__.py").is_file() and outside != outside.parent:
@@ -244,11 +251,20 @@ def _found(program: str, folder: Path) -> tuple[list[Path], Path]:
             )
         where = spec.submodule_search_locations or []
     if where:
-        return sorted(found for one in where for found in Path(one).rglob("*.py")), Path(where[0]).parent
+        return [found for one in where for found in _sources(Path(one))], Path(where[0]).parent
     if spec is None or not (spec.origin or "").endswith(".py"):
         raise ConfigError(f"{program}: this module has no Python source that could be read", at="python")
     own = Path(str(spec.origin))
     return [own], own.parents[program.count(".")]
+
+
+def _sources(folder: Path) -> list[Path]:
+    """The Python files below a folder, without hidden folders and those of installed packages."""
+    return sorted(
+        found
+        for found in folder.rglob("*.py")
+        if not any(part.startswith(".") or part in _INSTALLED for part in found.relative_to(folder).parts)
+    )
 
 
 def _path() -> list[str]:
@@ -323,7 +339,7 @@ def _gated(
         if file.means(other.func).startswith(prefix) and any(_has(one, call, names) for one in given):
             return True, "it is handed to the adapter"
     late = ""
-    for where, made in (*installed.get(adapter, ()), *installed.get("", ())):
+    for where, made in (*installed.get(adapter, ()), *(installed.get("", ()) if adapter in SEAMS else ())):
         before = where is file and {id(call), id(made)} <= file.top and call.lineno < made.lineno
         if before and adapter not in PER_CALL:
             late = f"install() comes after it, in line {made.lineno}"

@@ -61,6 +61,9 @@ def install(gate: Gate, **options: Unpack[Options]) -> Installed:
             undo[name] = import_module(f"callosum.adapters.{name}").install(gate, **options)
         except (ImportError, AttributeError) as error:
             failed[name] = str(error)
+        except BaseException:
+            Installed(undo, failed).uninstall()
+            raise
     installed = Installed(undo, failed)
     logger.log(logging.WARNING if failed or not undo else logging.INFO, "%s", installed)
     return installed

@@ -124,6 +124,11 @@ class _Turn(NamedTuple):
         )
 
 
+_questions: dict[str, None] = {}
+"""The identities of calls about which the gate has put a question."""
+_MOST_QUESTIONS = 1000
+_NONE = "callosum: no call"
+"""What no call's id is: a tool that is approved for it is approved for good."""
 _made: WeakKeyDictionary[Any, list[str]] = WeakKeyDictionary()
 """The identities of a run's calls."""
 
@@ -159,23 +164,29 @@ class _Invoke:
 
     async def __call__(self, context: Any, given: str) -> Any:
         seen = self._turn.seen(self._tool.name, _read(given), context.tool_call_id, context, self._tool)
-        attempt = _FunctionCall(
-            seen, approved=self._turn.asks and context.is_tool_approved(self._tool.name, seen.call_id)
-        )
+        attempt = _FunctionCall(seen, approved=self._turn.asks and self._is_answered(context, seen))
 
         def tool(params: Mapping[str, Any] | None) -> Awaitable[Any]:
             return self._inner(context, given if params is None else json.dumps(params))  # type: ignore[no-any-return]
 
         return await self._turn.adapter.arun(attempt, tool)
 
+    def _is_answered(self, context: Any, seen: Seen) -> bool:
+        """Whether a person has said yes to the gate's question about this call: not to the tool's own, nor for good."""
+        put = self._tool.needs_approval is False or identity_of(seen.turn, seen.call_id) in _questions
+        name = self._tool.name
+        return put and bool(context.is_tool_approved(name, seen.call_id)) and not context.is_tool_approved(name, _NONE)
+
     async def needs_approval(self, context: Any, params: dict[str, Any], call_id: str) -> bool:
         """Whether the tool itself asks for an approval, or the gate has a person decide."""
-        own = self._tool.needs_approval
-        needed = await own(context, params, call_id) if callable(own) else own
-        if needed:
-            return True
         seen = self._turn.seen(self._tool.name, params, call_id, context, self._tool)
-        return await self._turn.adapter.verdict(seen) is Verdict.ASK
+        asks = await self._turn.adapter.verdict(seen) is Verdict.ASK
+        if asks and (identity := identity_of(seen.turn, seen.call_id)) is not None:
+            _questions[identity] = None
+            while len(_questions) > _MOST_QUESTIONS:
+                _questions.pop(next(iter(_questions)), None)
+        own = self._tool.needs_approval
+        return asks or bool(await own(context, params, call_id) if callable(own) else own)
 
 
 @dataclass

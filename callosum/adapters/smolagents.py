@@ -76,7 +76,7 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
     @functools.wraps(_agent_call)
     def call_agent(self: MultiStepAgent, task: str, **kwargs: Any) -> Any:
         given = {"task": task, **kwargs}
-        seen = Seen(tool=self.name, params=given, texts=_read(), description=self.description)
+        seen = Seen(tool=self.name or type(self).__name__, params=given, texts=_read(), description=self.description)
         step = _step.get()
         try:
             return adapter.run(_Call(seen), lambda params: _agent_call(self, **(given if params is None else params)))

@@ -127,11 +127,11 @@ class CallosumIntervention(InterventionHandler):  # type: ignore[misc]  # the fr
     async def _after_tools(self, event: AfterToolsEvent) -> None:
         """What has a result while it still runs is a background task."""
         results = {block["toolResult"]["toolUseId"] for block in event.message["content"] if "toolResult" in block}
-        self._background |= {name for name in self._calls if name[0] == id(event.agent) and name[1] in results}
+        self._background |= {name for name in list(self._calls) if name[0] == id(event.agent) and name[1] in results}
 
     async def _after_invocation(self, event: AfterInvocationEvent) -> None:
         interrupted = event.result is not None and event.result.stop_reason == "interrupt"
-        for name in [name for name in self._calls if name[0] == id(event.agent) and name not in self._background]:
+        for name in [name for name in list(self._calls) if name[0] == id(event.agent) and name not in self._background]:
             begun = self._calls.pop(name)
             if not isinstance(begun, Running):
                 continue

@@ -87,7 +87,7 @@ def noted(script: Script, **more: Any) -> tuple[View, int]:
 
 
 def without_now(view: View) -> Any:
-    return [getattr(view, name) for name in View.__struct_fields__ if name not in ("now", "bodies")]
+    return [getattr(view, name) for name in View.__struct_fields__ if name not in ("now", "bodies", "lately")]
 
 
 @pytest.mark.parametrize("what", CHANGES)

@@ -65,6 +65,7 @@ AT_TERMINAL = {
 ELSEWHERE = {
     "mcp", "stdio",  # below
     "serve", "stop",  # test_local.py
+    "console",  # test_console.py
     "demo",  # test_demo.py
     "store accept", "store restore",  # test_store_changed.py
 }  # fmt: skip

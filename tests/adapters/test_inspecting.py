@@ -123,7 +123,7 @@ def test_what_is_not_there_is_an_error_that_names_it(program: str, tmp_path: Pat
 
 def test_every_agent_is_of_an_adapter_that_exists_or_is_planned() -> None:
     folder = Path(inspecting.__file__).parent
-    adapters = {path.stem for path in folder.glob("*.py")} - {"__init__", "core", "installing", "inspecting"}
+    adapters = {path.stem for path in folder.glob("*.py")} - {"__init__", "core", "installing", "inspecting", "lost"}
     assert adapters - {"agent_hooks", "fastmcp"} <= inspecting.AGENTS.keys()
 
 
@@ -136,3 +136,16 @@ def test_the_command_exits_with_1_and_runs_nothing(tmp_path: Path) -> None:
     told = subprocess.run([*command, "--json"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     (finding,) = json.loads(told.stdout)["findings"]
     assert (finding["check"], finding["level"]) == ("program.py:11", "wrong")
+
+
+def test_a_program_larger_than_can_be_read_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inspecting, "LARGEST", 3)
+    for number in range(5):
+        (tmp_path / f"a{number}.py").write_text("")
+    hidden = tmp_path / ".venv" / "lib"
+    hidden.mkdir(parents=True)
+    (hidden / "agent.py").write_text(IMPORTS + "Agent(name='a', tools=[send])")
+    (spot,) = inspecting.inspect(".", tmp_path)
+    assert (spot.sort, spot.gated, "2 more files are not read" in spot.why) == ("unread", False, True)
+    monkeypatch.setattr(inspecting, "LARGEST", 5)
+    assert inspecting.inspect(".", tmp_path) == []

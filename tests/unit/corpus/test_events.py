@@ -56,6 +56,7 @@ FURTHER = {
     "llm.response": "context window",
     "safety.allowed": "verdict reason",
     "safety.blocked": "verdict",
+    "tool.called": "traceparent tracestate",
 }
 """Fields behind the seed's."""
 BESIDE = {

@@ -18,6 +18,7 @@ MODELS: Final = "names a family of models, or who makes it, not the host that is
 ALLOWED: Final = {
     "programs/__init__.py": "the one line by which a description is known",
     "client/fallback.py": "says whose tools stand in the table that clients without a description have too",
+    "adapters/inspecting.py": "names the packages of frameworks, and one is of a host's name",
     "answers.py": MODELS,
     "corpus/events.py": MODELS,
     "regions/models.py": MODELS,

@@ -1,0 +1,57 @@
+"""What all adapters share, driven as a framework of one function would."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from callosum import LocalGate
+from callosum.adapters.core import Adapter, Attempt, Refused, Seen
+from callosum.model import Outcome
+from callosum.settings import Settings
+
+MAIL = {"to": "alice@example.com", "subject": "Invoice", "body": "Dear Alice, the invoice is paid."}
+
+
+class Mail(Attempt[str]):
+    def __init__(self, thread: str, call_id: str, read: tuple[str, ...] = ()) -> None:
+        self._seen = Seen(tool="send_email", params=MAIL, call_id=call_id, read=read, thread=thread)
+
+    def seen(self) -> Seen:
+        return self._seen
+
+    def refused(self, no: Refused) -> str:
+        return no.sentence
+
+    def warned(self, result: str, sentence: str) -> str:
+        return f"{result}\n\n{sentence}"
+
+
+class Unspeakable(Mail):
+    def said(self, _result: str) -> Any:
+        raise ValueError("a ring")
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[LocalGate]:
+    with LocalGate(settings=Settings(state=tmp_path / "state")) as gate:
+        yield gate
+
+
+def test_a_result_that_cannot_be_journalled_is_the_result_all_the_same(gate: LocalGate) -> None:
+    assert Adapter(gate).run(Unspeakable("chat", "c1"), lambda _params: "sent") == "sent"
+    (ended,) = [entry for entry in gate.entries() if entry.outcome is not None]
+    assert ended.outcome is Outcome.DONE
+
+
+def test_what_one_conversation_has_read_confirms_nothing_of_another(gate: LocalGate) -> None:
+    """The ids of calls come again in every conversation: ``c2`` is refused in both."""
+    adapter = Adapter(gate)
+    assert adapter.run(Mail("chat", "c1"), lambda _params: "sent") == "sent"
+    assert "already did the same" in adapter.run(Mail("evening", "c2"), lambda _params: "sent")
+    assert "already did the same" in adapter.run(Mail("night", "c3", read=("c2",)), lambda _params: "sent")
+    assert "already did the same" in adapter.run(Mail("night", "c4", read=("c2",)), lambda _params: "sent")
+    assert adapter.run(Mail("evening", "c5", read=("c2",)), lambda _params: "sent").startswith("sent")
