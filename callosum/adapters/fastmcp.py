@@ -169,8 +169,15 @@ class CallosumMiddleware(Middleware):  # type: ignore[misc]  # the framework is 
         self._questions[state] = call.same, call.call_id
         while len(self._questions) > _MOST:
             self._questions.popitem(last=False)
-        shown = call.same[3] if len(call.same[3]) <= _SHOWN else f"{call.same[3][:_SHOWN]}…"
-        approve = {"type": "boolean", "title": "Let this call run", "description": "Once, as it is shown."}
+        shown = call.same[3]
+        if len(shown) > _SHOWN:
+            shown = f"{shown[:_SHOWN]}… ({len(shown)} characters)"
+        approve = {
+            "type": "boolean",
+            "title": "Let this call run",
+            "description": "Once, as it is shown.",
+            "default": False,
+        }
         params = ElicitRequestFormParams(
             message=f"{call.tool} {shown}\n\n{no.sentence}",
             requested_schema={"type": "object", "properties": {"approve": approve}, "required": ["approve"]},
