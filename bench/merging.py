@@ -25,8 +25,8 @@ from statistics import median
 from typing import Final, NamedTuple
 
 from callosum import Call, LocalGate, Verdict
-from callosum.merging.merge import merge
 from callosum.merging.snapshots import Snapshots
+from callosum.merging.three_way import merge
 from callosum.settings import Settings
 
 SIZES: Final = (1_000, 16_000, 64_000)

@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple
 from bench import secrets_fourth, secrets_independent, secrets_third
 from callosum import Call
 from callosum.redact import redact_text, summarise
-from callosum.redact.names import Cover, cover
+from callosum.redact.secret_names import Concealment, cover
 from callosum.rules.ruleset import RuleSet
 
 DATA: Final = Path(__file__).parents[2] / "shared" / "data"
@@ -404,7 +404,7 @@ def of_harmless() -> Tally:
 def _leaves(value: Any, shown: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(value, dict) and isinstance(shown, dict):
         for (name, inner), other in zip(value.items(), shown.values(), strict=True):
-            if cover(name) is Cover.NOTHING:
+            if cover(name) is Concealment.NOTHING:
                 yield from _leaves(inner, other)
     elif isinstance(value, list) and isinstance(shown, list):
         for inner, other in zip(value, shown, strict=True):

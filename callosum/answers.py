@@ -31,7 +31,7 @@ _MOST: Final = 1000
 """Most choices, blocks or calls of a streamed answer that are told apart."""
 
 
-class Shape(StrEnum):
+class AnswerShape(StrEnum):
     """Whose form an answer has."""
 
     CHAT = "chat"
@@ -43,12 +43,12 @@ class Shape(StrEnum):
     ERROR = "error"
 
 
-PROVIDERS: Final[Mapping[Shape, str]] = {
-    Shape.CHAT: "openai",
-    Shape.RESPONSES: "openai",
-    Shape.MESSAGES: "anthropic",
-    Shape.GEMINI: "google",
-    Shape.OLLAMA: "ollama",
+PROVIDERS: Final[Mapping[AnswerShape, str]] = {
+    AnswerShape.CHAT: "openai",
+    AnswerShape.RESPONSES: "openai",
+    AnswerShape.MESSAGES: "anthropic",
+    AnswerShape.GEMINI: "google",
+    AnswerShape.OLLAMA: "ollama",
 }
 """Who speaks a shape, where the host does not say it better."""
 
@@ -70,7 +70,7 @@ def plain(answer: object, at: str = "answer") -> Mapping[str, Any]:
     raise ConfigError(f"expected an object of decoded JSON, got {type(answer).__name__}", at=at)
 
 
-def shape_of(answer: Mapping[str, Any], at: str = "answer") -> Shape:
+def shape_of(answer: Mapping[str, Any], at: str = "answer") -> AnswerShape:
     """Returns whose form an answer has. Raises ``ConfigError`` at ``at`` if it has none that is known."""
     found = _shape_of(answer)
     if found is None:
@@ -79,24 +79,24 @@ def shape_of(answer: Mapping[str, Any], at: str = "answer") -> Shape:
     return found
 
 
-def _shape_of(answer: Mapping[str, Any]) -> Shape | None:
+def _shape_of(answer: Mapping[str, Any]) -> AnswerShape | None:
     if answer.get("error"):
-        return Shape.ERROR
+        return AnswerShape.ERROR
     if isinstance(answer.get("choices"), list):
-        return Shape.CHAT
+        return AnswerShape.CHAT
     if isinstance(answer.get("output"), list):
-        return Shape.RESPONSES
+        return AnswerShape.RESPONSES
     if isinstance(answer.get("content"), list) and (
         answer.get("type") == "message" or answer.get("role") == "assistant"
     ):
-        return Shape.MESSAGES
+        return AnswerShape.MESSAGES
     if isinstance(answer.get("candidates"), list) or any(
         isinstance(either(answer, name), Mapping) for name in ("promptFeedback", "usageMetadata")
     ):
-        return Shape.GEMINI
+        return AnswerShape.GEMINI
     if "done" in answer and (isinstance(answer.get("message"), Mapping) or isinstance(answer.get("response"), str)):
-        return Shape.OLLAMA
-    return Shape.MCP if answer.get("method") == "tools/call" else None
+        return AnswerShape.OLLAMA
+    return AnswerShape.MCP if answer.get("method") == "tools/call" else None
 
 
 _UPPER: Final = re.compile(r"[A-Z]")
@@ -121,7 +121,7 @@ def mappings(value: Any) -> list[Mapping[str, Any]]:
 # --- streams --------------------------------------------------------------------------------------------
 
 
-class Assembly:
+class AnswerAssembly:
     """Puts the pieces of a streamed answer together: what it says of model and usage, and its tool calls.
 
     ::
@@ -135,7 +135,7 @@ class Assembly:
     """
 
     def __init__(self) -> None:
-        self._shape: Shape | None = None
+        self._shape: AnswerShape | None = None
         self._facts: dict[str, Any] = {}
         """Model, usage and whatever else the answer says of itself."""
         self._parts: dict[tuple[int, int], dict[str, Any]] = {}
@@ -149,18 +149,18 @@ class Assembly:
         """The answer as far as it is known; None before the first chunk of a known API."""
         parts = [(choice, part) for (choice, _), part in sorted(self._parts.items(), key=lambda item: item[0])]
         match self._shape:
-            case Shape.CHAT:
+            case AnswerShape.CHAT:
                 calls: dict[int, list[Any]] = {}
                 for choice, call in parts:
                     calls.setdefault(choice, []).append(call)
                 return {**self._facts, "choices": [{"message": {"tool_calls": found}} for found in calls.values()]}
-            case Shape.MESSAGES:
+            case AnswerShape.MESSAGES:
                 return {**self._facts, "type": "message", "content": [block for _, block in parts]}
-            case Shape.RESPONSES:
+            case AnswerShape.RESPONSES:
                 return {**self._facts, "output": self._facts.get("output") or self._items}
-            case Shape.GEMINI:
+            case AnswerShape.GEMINI:
                 return {**self._facts, "candidates": [{"content": {"parts": self._items}}]}
-            case Shape.OLLAMA:
+            case AnswerShape.OLLAMA:
                 return {**self._facts, "done": True, "message": {"tool_calls": self._items}}
         return self._facts or None
 
@@ -173,19 +173,19 @@ class Assembly:
         kind = found.get("type")
         if isinstance(kind, str) and kind != "error":
             return self._response(kind, found) if kind.startswith("response.") else self._message(kind, found)
-        shape = Shape.ERROR if kind == "error" else _shape_of(found)
-        if shape is Shape.ERROR:
+        shape = AnswerShape.ERROR if kind == "error" else _shape_of(found)
+        if shape is AnswerShape.ERROR:
             self._begin(shape)
             self._facts["error"] = found.get("error") or found.get("message") or "no reason was given"
-        elif shape is Shape.CHAT:
+        elif shape is AnswerShape.CHAT:
             return self._chat(found)
-        elif shape is Shape.GEMINI:
+        elif shape is AnswerShape.GEMINI:
             return self._gemini(found)
-        elif shape is Shape.OLLAMA:
+        elif shape is AnswerShape.OLLAMA:
             return self._ollama(found)
         return ""
 
-    def _begin(self, shape: Shape) -> None:
+    def _begin(self, shape: AnswerShape) -> None:
         """From here on it is an answer of this shape; what was taken as another's is dropped."""
         if self._shape is not shape:
             self._shape = shape
@@ -196,7 +196,7 @@ class Assembly:
         self._facts.update({name: said for name in names if (said := either(found, name)) is not None})
 
     def _chat(self, found: Mapping[str, Any]) -> str:
-        self._begin(Shape.CHAT)
+        self._begin(AnswerShape.CHAT)
         self._note(found, "model", "usage", "provider")
         texts = []
         for choice in mappings(found["choices"]):
@@ -220,10 +220,10 @@ class Assembly:
         """An event of the Messages API."""
         place = _place(0, found.get("index"))
         if kind == "message_start":
-            self._begin(Shape.MESSAGES)
+            self._begin(AnswerShape.MESSAGES)
             self._note(mapping(found.get("message")), "model")
             self._facts["usage"] = dict(mapping(mapping(found.get("message")).get("usage")))
-        elif self._shape is not Shape.MESSAGES:
+        elif self._shape is not AnswerShape.MESSAGES:
             return ""
         elif kind == "message_delta":
             # these counts are of the whole answer, but need not be all of them
@@ -243,7 +243,7 @@ class Assembly:
 
     def _response(self, kind: str, found: Mapping[str, Any]) -> str:
         """An event of the Responses API; the last ones hold the whole answer."""
-        self._begin(Shape.RESPONSES)
+        self._begin(AnswerShape.RESPONSES)
         if kind == "response.output_text.delta":
             return _text(found.get("delta"))
         if kind == "response.output_item.done" and len(self._items) < _MOST:
@@ -253,7 +253,7 @@ class Assembly:
         return ""
 
     def _gemini(self, found: Mapping[str, Any]) -> str:
-        self._begin(Shape.GEMINI)
+        self._begin(AnswerShape.GEMINI)
         self._note(found, "usageMetadata", "modelVersion")
         texts = []
         for candidate in mappings(either(found, "candidates")):
@@ -265,7 +265,7 @@ class Assembly:
         return "".join(texts)
 
     def _ollama(self, found: Mapping[str, Any]) -> str:
-        self._begin(Shape.OLLAMA)
+        self._begin(AnswerShape.OLLAMA)
         self._note(found, "model", "prompt_eval_count", "eval_count")
         message = mapping(found.get("message"))
         self._items += mappings(message.get("tool_calls"))[: _MOST - len(self._items)]

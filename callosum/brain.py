@@ -34,9 +34,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
 from callosum.corpus.bus import STUCK, Corpus
-from callosum.corpus.calls import KnownCalls
+from callosum.corpus.daily_log import DailyLog
 from callosum.corpus.events import CorpusEvent, HealthWarning, ParsedCall
-from callosum.corpus.log import DailyLog
+from callosum.corpus.opening_calls import OpeningCalls
 from callosum.errors import ConfigError
 from callosum.gate import LocalGate, Observer
 from callosum.journal import Journal
@@ -99,7 +99,7 @@ class Brain:
         """Makes what is switched on; returns who is to be handed what the gate journals, in order."""
         gate, corpus, state = self.gate, self.corpus, Path(self.settings.state)
         takers: list[Observer] = []
-        calls = KnownCalls(Journal(gate.store, state).entry)
+        calls = OpeningCalls(Journal(gate.store, state).entry)
         self.motor: Motor | None = None
         self.thalamus: Thalamus | None = None
         self.wernicke: Wernicke | None = None
@@ -121,10 +121,10 @@ class Brain:
 
             takers.append(self._keep(BasalGanglia(corpus, kept=self.folder / LEARNED)).observe)
         if self._on("health"):
-            from callosum.regions.health import Hypothalamus, Limits
+            from callosum.regions.health import HealthLimits, Hypothalamus
 
             had = self.settings
-            limits = Limits(memory=had.health_memory, disk=had.health_disk, free=had.health_free)
+            limits = HealthLimits(memory=had.health_memory, disk=had.health_disk, free=had.health_free)
             self._keep(Hypothalamus(corpus, store=gate.store, state=state, limits=limits))
         if self._on("episodes"):
             from callosum.regions.episodes import Hippocampus

@@ -19,8 +19,8 @@ import psutil
 from bench.harness import Case, Operation, Report, percentile, side_by_side
 from bench.peers import Missing, installed
 from callosum.corpus.bus import Corpus
+from callosum.corpus.daily_log import DailyLog
 from callosum.corpus.events import ToolCompleted
-from callosum.corpus.log import DailyLog
 
 SECONDS = 5.0
 TIMED = 1_000_000

@@ -58,8 +58,8 @@ def brief(  # noqa: PLR0917  typer names them all
     made = Brief()
     if exists(settings):
         from callosum.corpus.bus import Corpus
-        from callosum.merging.kept import Merges
-        from callosum.merging.writers import MERGES
+        from callosum.merging.merge_store import MergeStore
+        from callosum.merging.write_merger import MERGES
         from callosum.redact import SecretDigests
         from callosum.regions.budget import RAS
         from callosum.regions.context import Prefrontal
@@ -75,7 +75,7 @@ def brief(  # noqa: PLR0917  typer names them all
                     store=store,
                     secrets=secrets,
                     shares=settings.journal_share_purposes,
-                    merges=Merges(settings.state / MERGES).heads,
+                    merges=MergeStore(settings.state / MERGES).heads,
                 ),
                 RAS(corpus, settings.brief_budget),
             )

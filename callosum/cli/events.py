@@ -68,7 +68,7 @@ def events(  # noqa: PLR0917  typer names them all
     from callosum.cli import show
     from callosum.cli.eventsource import JOURNALLED, Wanted, coming, coming_from, past, past_elsewhere
     from callosum.cli.times import moment
-    from callosum.corpus.log import FOLDER
+    from callosum.corpus.daily_log import FOLDER
     from callosum.journal import Journal
 
     settings = settings_of(state, namespace, config)

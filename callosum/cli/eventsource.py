@@ -26,13 +26,13 @@ from callosum.client.errors import BadAnswer, TransportError
 from callosum.client.messages import fault_of, quoted
 from callosum.client.sse import Events
 from callosum.client.transport import Stream, Transport
-from callosum.corpus import derive
-from callosum.corpus.calls import KnownCalls
-from callosum.corpus.derive import events_of
+from callosum.corpus import entry_events
+from callosum.corpus.entry_events import events_of
 from callosum.corpus.events import (
     CorpusEvent,
     encode,
 )
+from callosum.corpus.opening_calls import OpeningCalls
 from callosum.errors import ConfigError, GateUnavailable
 from callosum.journal import Filter, fits
 from callosum.model import SECOND, Entry
@@ -43,7 +43,7 @@ from callosum.wire import BadRequest
 if TYPE_CHECKING:
     from callosum.journal import Journal
 
-JOURNALLED: Final = frozenset(kind.dotted for kind in derive.JOURNALLED)
+JOURNALLED: Final = frozenset(kind.dotted for kind in entry_events.JOURNALLED)
 """The names of the events that entries of the journal stand for."""
 DROPPED: Final = "stream.dropped"
 """What a server says to a reader that was too slow or away: ``count`` events are missing here (``atLeast``)."""
@@ -94,7 +94,7 @@ class Wanted(Filter, frozen=True, kw_only=True):
             self.types is None or event.dotted in self.types for event in events_of(entry)
         )
 
-    def of(self, entry: Entry, calls: KnownCalls) -> list[Seen]:
+    def of(self, entry: Entry, calls: OpeningCalls) -> list[Seen]:
         """The wanted events that the entry stands for. Raises what ``calls`` raises."""
         if not Filter.passes(self, entry):
             return []
@@ -126,7 +126,7 @@ def past(book: Journal, log: Path, wanted: Wanted, count: int) -> Iterable[Seen]
     """
     journalled = wanted.types is None or not JOURNALLED.isdisjoint(wanted.types)
     logged = wanted.types is None or not wanted.types <= JOURNALLED
-    calls = KnownCalls(book.entry)
+    calls = OpeningCalls(book.entry)
     if not count:
         every = (seen for entry in book.read(wanted) for seen in wanted.of(entry, calls)) if journalled else iter(())
         return heapq.merge(every, _logged(log, wanted, newest=False) if logged else (), key=_second)
@@ -197,7 +197,7 @@ def past_elsewhere(url: str, token: str | None, wanted: Wanted, count: int) -> t
             entries = client.journal(newest=True, limit=PAGE, namespace=wanted.namespace).entries
     except ConfigError as error:
         raise refusal(error, url) from None
-    calls = KnownCalls({entry.seq: entry for entry in entries}.get)
+    calls = OpeningCalls({entry.seq: entry for entry in entries}.get)
     found = [seen for entry in entries for seen in wanted.of(entry, calls)]
     return found[-count:] if count else found, entries[-1].seq if entries else 0
 
@@ -292,7 +292,7 @@ def _journalled(book: Journal, wanted: Wanted, last_id: str, stop: Callable[[], 
     """Follows the journal until ``stop()``."""
     position = position_of(last_id)
     seq, place = position
-    calls = KnownCalls(book.entry)
+    calls = OpeningCalls(book.entry)
     for entry in book.follow(after=seq - (place < PUBLISHED), stop=stop):
         for n, event in enumerate(calls.events_of(entry)):
             if (entry.seq, n) > position:

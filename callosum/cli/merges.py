@@ -10,7 +10,7 @@ from callosum.cli.codes import EPILOG, NO
 from callosum.cli.options import Config, Json, State, open_gate, settings_of
 
 if TYPE_CHECKING:
-    from callosum.merging.kept import Merged, Merges
+    from callosum.merging.merge_store import MergeRecord, MergeStore
     from callosum.settings import Settings
 
 app = typer.Typer(help="Writes that were merged with another session's changes.", epilog=EPILOG)
@@ -93,7 +93,7 @@ def undo(
     from callosum.cli import show
     from callosum.cli.text import clean
     from callosum.errors import ConfigError
-    from callosum.merging.kept import WHICH, bring_back
+    from callosum.merging.merge_store import WHICH, bring_back
 
     if to not in WHICH:
         raise ConfigError(f"expected one of {', '.join(WHICH)}, got {to!r:.60}", at="--to")
@@ -108,14 +108,14 @@ def undo(
         show.line(f"{clean(merged.path, 500)} holds the text of `{to}` again. Open sessions have not read it.", "green")
 
 
-def _merges(settings: Settings) -> Merges:
-    from callosum.merging.kept import Merges
-    from callosum.merging.writers import MERGES
+def _merges(settings: Settings) -> MergeStore:
+    from callosum.merging.merge_store import MergeStore
+    from callosum.merging.write_merger import MERGES
 
-    return Merges(settings.state / MERGES)
+    return MergeStore(settings.state / MERGES)
 
 
-def _of(merges: Merges, id: int) -> Merged:
+def _of(merges: MergeStore, id: int) -> MergeRecord:
     """Return the merge of this id; where there is none, the command ends with a "no"."""
     merged = merges.get(id)
     if merged is not None:
@@ -124,7 +124,7 @@ def _of(merges: Merges, id: int) -> Merged:
     raise typer.Exit(NO)
 
 
-def _facts(merged: Merged) -> dict[str, object]:
+def _facts(merged: MergeRecord) -> dict[str, object]:
     return {
         "id": merged.id,
         "at": merged.at,

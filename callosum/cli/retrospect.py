@@ -11,7 +11,7 @@ import msgspec
 from callosum.cli import show
 from callosum.cli.text import harmless
 from callosum.cli.times import clock
-from callosum.retrospect import Gaps, Tool, Trial
+from callosum.retrospect import BlindTool, Gaps, Trial
 
 _SHOWN: Final = 15
 """Rows of a table."""
@@ -61,7 +61,7 @@ def show_gaps(found: Gaps) -> None:
         show.line(f"{found.left_out} calls of further tools and keys were not told apart.", "dim")
 
 
-def _print_tools(title: str, note: str, tools: tuple[Tool, ...]) -> None:
+def _print_tools(title: str, note: str, tools: tuple[BlindTool, ...]) -> None:
     rows = [
         (
             show.cell(one.tool, limit=60),
@@ -79,7 +79,7 @@ def _more(found: tuple[Any, ...]) -> str:
     return f"; {len(found) - _SHOWN} more with --json" if len(found) > _SHOWN else ""
 
 
-def _print_rule(tool: Tool) -> None:
+def _print_rule(tool: BlindTool) -> None:
     from callosum.cli import show
 
     show.line(indent(json.dumps(harmless(dict(tool.rule)), indent=2), "    "), "cyan")

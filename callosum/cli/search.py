@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from callosum.errors import StoreError
-    from callosum.regions.search import Cortex, Hit
+    from callosum.regions.search import Cortex, SearchHit
     from callosum.settings import Settings
     from callosum.stores.base import Store
 
@@ -144,7 +144,7 @@ def _bring_up_to_date(cortex: Cortex, fault: StoreError | None) -> None:
     sys.stderr.flush()
 
 
-def _print(found: Sequence[Hit], *, more: bool) -> None:
+def _print(found: Sequence[SearchHit], *, more: bool) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
@@ -164,7 +164,7 @@ def _print(found: Sequence[Hit], *, more: bool) -> None:
     show.line(f"The best {len(found)}; --limit shows more." if more else f"{count}.", "dim")
 
 
-def _head(hit: Hit) -> Text:
+def _head(hit: SearchHit) -> Text:
     """When, who, what and where."""
     from rich.text import Text
 
@@ -188,7 +188,7 @@ def _head(hit: Hit) -> Text:
     return row
 
 
-def _answer(hit: Hit) -> Text:
+def _answer(hit: SearchHit) -> Text:
     """How an entry was answered; what sort of entry it is where that says more."""
     from rich.text import Text
 
@@ -200,7 +200,7 @@ def _answer(hit: Hit) -> Text:
     return Text(" ").join(show.cell(word, styles.get(word, "")) for word in shown)
 
 
-def _marked(hit: Hit, field: str, limit: int) -> Text:
+def _marked(hit: SearchHit, field: str, limit: int) -> Text:
     """A field's text with what matched in it, harmless and cut to ``limit``."""
     from rich.text import Text
 

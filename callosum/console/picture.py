@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from callosum.journal import ENDS, Filter, Journal, shown_keys
 from callosum.model import HOUR, MINUTE, SECOND, Entry, Event, Outcome, State, Verdict
-from callosum.regions.learning.endings import Ending, Endings
+from callosum.regions.learning.endings import Ending, EndingTracker
 
 BACK: Final = 24 * HOUR
 """How far back a picture goes."""
@@ -75,7 +75,7 @@ class Picture:
         """Calls that did not run and were not made good since: by the id of their entry."""
         self.endings: deque[Ending] = deque(maxlen=_ENDINGS)
         self._journal = journal
-        self._endings = Endings()
+        self._endings = EndingTracker()
         self._places: dict[tuple[str, str, str], int] = {}
         self._names: dict[str, str] = {}
         self.upto = 0

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from callosum.characters import escaped
 from callosum.model import SECOND
-from callosum.pages.acts import without_spellings
+from callosum.pages.action_lines import without_spellings
 from callosum.policy.sentence import ago
 
 CSRF: Final = f"csrf-{secrets.token_hex(16)}"

@@ -21,7 +21,7 @@ from callosum.gate import LocalGate
 from callosum.gate.records import commitments_of
 from callosum.journal import Filter, Journal, shown_keys
 from callosum.model import HOUR, SECOND, Entry, Event, Holding, State, Status, Verdict
-from callosum.pages.acts import Act, begun, follow, without_spellings
+from callosum.pages.action_lines import ActionLine, begun, follow, without_spellings
 from callosum.policy.summary import kept_of, summary_of
 from callosum.regions.search import Cortex
 
@@ -392,9 +392,9 @@ def _state(seen: Seen, holds: bool, person: bool, queued: bool, now: float) -> s
     return "acting" if holds or now - seen.last / SECOND < _ACTING / SECOND else "quiet"
 
 
-def _acts(entries: list[Entry]) -> list[Act]:
+def _acts(entries: list[Entry]) -> list[ActionLine]:
     """The actions that entries tell of, in their order."""
-    found: dict[int, Act] = {}
+    found: dict[int, ActionLine] = {}
     for entry in entries:
         if entry.event in (Event.INTERCEPT, Event.LOCK, Event.LATE):
             found[entry.seq] = begun(entry)

@@ -45,8 +45,19 @@ from typing import Any, Final, Self, TypeVar, overload
 from weakref import WeakSet
 
 from callosum.corpus.events import CATALOGUE, CorpusEvent, named, unknown
-from callosum.corpus.faults import Faults
-from callosum.corpus.handlers import DEPTH, Call, Lane, Nesting, Once, OwnLoop, Scheduled, Subscription, Timed, name_of
+from callosum.corpus.fault_reports import FaultReporter
+from callosum.corpus.handlers import (
+    DEPTH,
+    CallOnce,
+    EventCall,
+    HandlerThread,
+    LoopQueue,
+    LoopThread,
+    Nesting,
+    Subscription,
+    TimedCall,
+    name_of,
+)
 from callosum.errors import ConfigError
 
 SLOW: Final = 0.1
@@ -75,7 +86,7 @@ class Corpus:
         self._subscriptions: list[Subscription] = []
         self._leaving: list[Subscription] = []
         """Those that have ended and may still be at what they were given."""
-        self._plans: dict[type[CorpusEvent], tuple[Call, ...]] = {}
+        self._plans: dict[type[CorpusEvent], tuple[EventCall, ...]] = {}
         """What is called for an event. Thrown away whole when the subscriptions change."""
         self._guard = threading.RLock()
         self._inside: CorpusEvent | None = None
@@ -84,8 +95,8 @@ class Corpus:
         """Classes whose emits the clock times, because an event of theirs came long after its ``at``."""
         self._watched: tuple[CorpusEvent | None, float] = (None, 0.0)
         self._nesting = Nesting()
-        self._faults = Faults(self._tell)
-        self._loop: OwnLoop | None = None
+        self._faults = FaultReporter(self._tell)
+        self._loop: LoopThread | None = None
         self._closed = False
         _ALL.add(self)
 
@@ -148,7 +159,7 @@ class Corpus:
                 self._unsubscribe(one)
         return len(gone)
 
-    def scope(self) -> Scope:
+    def scope(self) -> SubscriptionScope:
         """Returns a place for subscriptions that end together.
 
         ::
@@ -157,7 +168,7 @@ class Corpus:
                 turn.on(ToolCalled, calls.append)
                 ...  # however the block ends, the handler is called no more
         """
-        return Scope(self)
+        return SubscriptionScope(self)
 
     def handlers(self, kind: type[CorpusEvent]) -> int:
         """How many handlers an event of this class has."""
@@ -299,7 +310,7 @@ class Corpus:
             if self._closed:
                 raise RuntimeError("the corpus is closed")
             if deferred and not one.asynchronous:
-                one.lane = Lane(one)
+                one.lane = HandlerThread(one)
             place = sum(other.ahead for other in self._subscriptions) if ahead else len(self._subscriptions)
             self._subscriptions.insert(place, one)
             self._plans = {}
@@ -324,7 +335,7 @@ class Corpus:
     def begin_anew(self) -> None:
         """In a forked child: nobody is in ``emit``, there are no threads, and what waited is the parent's."""
         self._guard = threading.RLock()
-        self._faults = Faults(self._tell)
+        self._faults = FaultReporter(self._tell)
         self._inside = None
         self._loop = None
         self._leaving = []
@@ -339,10 +350,10 @@ class Corpus:
             if self._closed:
                 raise RuntimeError("the corpus is closed")
             if self._loop is None:
-                self._loop = OwnLoop()
+                self._loop = LoopThread()
             return self._loop.loop
 
-    def _plan(self, event: CorpusEvent) -> tuple[Call, ...]:
+    def _plan(self, event: CorpusEvent) -> tuple[EventCall, ...]:
         """Works out what is called for events of this class, and remembers it."""
         if not isinstance(event, CorpusEvent):
             raise TypeError(f"expected an event of the corpus, got {type(event).__name__}")
@@ -352,11 +363,11 @@ class Corpus:
             plan = self._plans[kind] = plan or _NOBODY
         return plan
 
-    def _owner(self, call: Call, kind: type[CorpusEvent]) -> Subscription | None:
+    def _owner(self, call: EventCall, kind: type[CorpusEvent]) -> Subscription | None:
         """Whose call it is, for events of this class; None if that subscription has ended."""
-        while isinstance(call, Timed):
+        while isinstance(call, TimedCall):
             call = call.call
-        if isinstance(call, Lane | Scheduled | Once):
+        if isinstance(call, HandlerThread | LoopQueue | CallOnce):
             return call.one
         for one in tuple(self._subscriptions):
             if one.wants(kind) and (one.handler is call or (isinstance(call, partial) and one.handler is call.func)):
@@ -365,7 +376,7 @@ class Corpus:
 
     # --- inside: faults ------------------------------------------------------------------------------
 
-    def _failed(self, call: Call, event: CorpusEvent, error: BaseException) -> None:
+    def _failed(self, call: EventCall, event: CorpusEvent, error: BaseException) -> None:
         """A handler raised."""
         one = self._owner(call, event.__class__)
         name = one.name if one is not None else name_of(call)
@@ -385,18 +396,18 @@ class Corpus:
         """Time each handler of the class for a while, because an emit was slow."""
         with self._guard:
             plan = self._plans.get(kind, ())
-            inline = [call for call in plan if not isinstance(call, Lane | Scheduled | Timed | Once)]
+            inline = [call for call in plan if not isinstance(call, HandlerThread | LoopQueue | TimedCall | CallOnce)]
             if inline:
                 strike = partial(self._strike, kind)
                 self._plans[kind] = tuple(
-                    Timed(call, self._clock, self._slow, strike, self._forget) if call in inline else call
+                    TimedCall(call, self._clock, self._slow, strike, self._forget) if call in inline else call
                     for call in plan
                 )
 
     def _forget(self) -> None:
         self._plans = {}
 
-    def _strike(self, kind: type[CorpusEvent], call: Call, took: float) -> None:
+    def _strike(self, kind: type[CorpusEvent], call: EventCall, took: float) -> None:
         """A handler was slow; the second time it gets a thread."""
         self._nesting.blamed = self._clock()
         one = self._owner(call, kind)
@@ -421,20 +432,20 @@ class Corpus:
         self._faults.report("handler", inside.dotted, f"{STUCK:.0f} s", "one of its handlers does not return")
         return True
 
-    def _beside(self, call: Call, kind: type[CorpusEvent]) -> Call:
+    def _beside(self, call: EventCall, kind: type[CorpusEvent]) -> EventCall:
         """The handler's own thread, in case it is the one that is stuck."""
         one = self._owner(call, kind)
         return call if one is None or one.inline or one.asynchronous else self._lane_of(one)
 
-    def _lane_of(self, one: Subscription) -> Lane:
+    def _lane_of(self, one: Subscription) -> HandlerThread:
         with self._guard:
             if one.lane is None:
-                one.lane = Lane(one)
+                one.lane = HandlerThread(one)
                 self._plans = {}
             return one.lane
 
 
-class Scope:
+class SubscriptionScope:
     """Subscriptions that end with a ``with`` (or ``async with``) block, or with ``close``."""
 
     def __init__(self, corpus: Corpus) -> None:

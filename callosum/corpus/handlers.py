@@ -12,9 +12,9 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from callosum.corpus.events import CorpusEvent
-from callosum.corpus.faults import Faults
+from callosum.corpus.fault_reports import FaultReporter
 
-Call = Callable[[CorpusEvent], object]
+EventCall = Callable[[CorpusEvent], object]
 
 DEPTH: Final = 32
 """So deep may events answer one another."""
@@ -51,7 +51,7 @@ class Subscription:
         self,
         what: type[CorpusEvent] | str,
         handler: Callable[..., Any],
-        faults: Faults,
+        faults: FaultReporter,
         own_loop: Callable[[], asyncio.AbstractEventLoop],
         nesting: Nesting,
         finish: Callable[[Subscription], bool] | None = None,
@@ -65,8 +65,8 @@ class Subscription:
         self.names = isinstance(what, str) and what.endswith("*")
         self.asynchronous = _is_async(handler)
         self.home = _running_loop() if self.asynchronous else None
-        self.scheduled = Scheduled(self)
-        self.lane: Lane | None = None
+        self.scheduled = LoopQueue(self)
+        self.lane: HandlerThread | None = None
         self.inline = False
         self.ahead = False
         self.strikes = 0
@@ -83,15 +83,15 @@ class Subscription:
             return what in ("*", kind.dotted) or (what.endswith(".*") and kind.dotted.startswith(what[:-1]))
         return issubclass(kind, what)
 
-    def call_for(self, kind: type[CorpusEvent]) -> Call:
+    def call_for(self, kind: type[CorpusEvent]) -> EventCall:
         """What ``emit`` calls for an event of this class."""
-        return Once(self) if self.finish is not None else self.way(kind)
+        return CallOnce(self) if self.finish is not None else self.way(kind)
 
-    def way(self, kind: type[CorpusEvent]) -> Call:
+    def way(self, kind: type[CorpusEvent]) -> EventCall:
         """The thread, the loop, or the handler itself."""
         return self.lane or (self.scheduled if self.asynchronous else self.direct(kind))
 
-    def direct(self, kind: type[CorpusEvent]) -> Call:
+    def direct(self, kind: type[CorpusEvent]) -> EventCall:
         """The handler itself with nothing in between, and the dotted name where it wants that."""
         return partial(self.handler, kind.dotted) if self.names else self.handler
 
@@ -101,8 +101,8 @@ class Subscription:
 
     def begin_anew(self) -> None:
         """In a forked child: there are no threads, and what waited is the parent's."""
-        self.scheduled = Scheduled(self)
-        self.lane = Lane(self) if self.lane is not None else None
+        self.scheduled = LoopQueue(self)
+        self.lane = HandlerThread(self) if self.lane is not None else None
 
     def idle(self) -> bool:
         """Whether it is done with all that it was given."""
@@ -115,7 +115,7 @@ class Subscription:
         return self.scheduled.flush(seconds) and (self.lane is None or self.lane.flush(seconds))
 
 
-class Once:
+class CallOnce:
     """Calls a handler the first time alone."""
 
     __slots__ = ("one",)
@@ -131,17 +131,17 @@ class Once:
                 one.lane.end()
 
 
-class Timed:
+class TimedCall:
     """Calls a handler and tells if it was slow; ``finished`` is called when that was done often enough."""
 
     __slots__ = ("call", "clock", "finished", "left", "limit", "slow")
 
     def __init__(
         self,
-        call: Call,
+        call: EventCall,
         clock: Callable[[], float],
         limit: float,
-        slow: Callable[[Call, float], None],
+        slow: Callable[[EventCall, float], None],
         finished: Callable[[], None],
     ) -> None:
         self.call = call
@@ -164,7 +164,7 @@ class Timed:
                 self.finished()
 
 
-class Waiting:
+class HandlerQueue:
     """What was given to a handler and is not done yet, in order."""
 
     def __init__(self, one: Subscription) -> None:
@@ -221,7 +221,7 @@ class Waiting:
             return self.change.wait_for(lambda: not (self.events or self.busy), seconds)
 
 
-class Lane(Waiting):
+class HandlerThread(HandlerQueue):
     """A thread for one handler, while there is something to do for it."""
 
     def __init__(self, one: Subscription) -> None:
@@ -264,7 +264,7 @@ class Lane(Waiting):
                 self.done()
 
 
-class Scheduled(Waiting):
+class LoopQueue(HandlerQueue):
     """Runs a coroutine function on the loop where it belongs, one event after another."""
 
     def __init__(self, one: Subscription) -> None:
@@ -344,7 +344,7 @@ class Scheduled(Waiting):
             )
 
 
-class OwnLoop:
+class LoopThread:
     """An event loop in a thread, for coroutine functions that have no loop of their own."""
 
     def __init__(self) -> None:

@@ -49,7 +49,7 @@ from callosum.gate.check import (
 )
 from callosum.gate.links import Writes, guarded
 from callosum.gate.records import approvals_of, page_of, status_of
-from callosum.merging.writers import Writers
+from callosum.merging.write_merger import WriteMerger
 from callosum.model import (
     DEFAULT_NAMESPACE,
     MAX_SUMMARY,
@@ -167,7 +167,7 @@ class Courses:
         self.store = store
         self.rules = rules
         self.observers: tuple[Observer, ...] = (observer,) if observer is not None else ()
-        self.writers: Writers | None = None
+        self.writers: WriteMerger | None = None
         """Compares and merges writes of files of this machine, where the gate does that."""
         self._writes: Writes | None = None
         self.tail: Tail | None = None
@@ -182,7 +182,7 @@ class Courses:
         self.keeps_purposes = settings.journal_purposes == "on" or (settings.journal_purposes == "auto" and is_here)
         """Whether the journal keeps what sessions were asked to do."""
 
-    def merge_with(self, writers: Writers) -> None:
+    def merge_with(self, writers: WriteMerger) -> None:
         """Compare writes over unread changes from now on, and merge them where their callers can replace params."""
         self.writers, self._writes = writers, writers.writes
 
@@ -345,7 +345,7 @@ class Courses:
             return (yield from self._with_merge(ask, ask.prepared, applied, self.writers))
         return applied
 
-    def _with_merge(self, ask: Ask, prepared: Prepared, applied: Applied, writers: Writers) -> Course[Applied]:
+    def _with_merge(self, ask: Ask, prepared: Prepared, applied: Applied, writers: WriteMerger) -> Course[Applied]:
         """Keep the merge that a decision lets run, and show its session what was compared; the journal has no texts."""
         ruling: Ruling = applied.change.answer
         decision = ruling.decision

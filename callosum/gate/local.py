@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Final, Self, TypeVar
 from msgspec.structs import replace
 
 from callosum import wire
-from callosum.corpus.daily import DailyCalls
+from callosum.corpus.embedded_log import EmbeddedLog
 from callosum.errors import CallosumError, ConfigError, GateUnavailable, NotAPerson, StoreError, StoreUnavailable
 from callosum.gate import intake
 from callosum.gate.check import outcome_of
 from callosum.gate.course import SERVED, UNKNOWN, Caller, Course, Courses, Look, Observer, Pause
 from callosum.journal import Journal, Rotation
-from callosum.merging.writers import Writers
+from callosum.merging.write_merger import WriteMerger
 from callosum.model import (
     DEFAULT_NAMESPACE,
     Applied,
@@ -99,14 +99,14 @@ class LocalGate(Gate):
         self.courses = Courses(settings, self.store, rules, observer)
         self.courses.refused = Refusals()
         if settings.snapshots and not isinstance(self.store, Fleeting):
-            self.courses.merge_with(Writers(folder, self.store, rules))
+            self.courses.merge_with(WriteMerger(folder, self.store, rules))
         self._rotation = Rotation(self.store, folder, age=settings.journal_age, size=settings.journal_size)
         self.spool = Spool(str(folder))
         """What hooks, clients and this gate could not tell a gate; taken in before each decision."""
         self._backlog: deque[bytes] = deque(maxlen=_BACKLOG)
         """Records for which the spool had no room."""
         self._told_of_keys = False
-        self._daily: DailyCalls | None = None
+        self._daily: EmbeddedLog | None = None
         self._keep_log()
 
     def __enter__(self) -> Self:
@@ -145,7 +145,7 @@ class LocalGate(Gate):
         settings = self.settings
         if self._daily is None and settings.corpus_log and not isinstance(self.store, Fleeting):
             state = Path(settings.state)
-            self._daily = DailyCalls(Journal(self.store, state).entry, state, size=settings.corpus_size)
+            self._daily = EmbeddedLog(Journal(self.store, state).entry, state, size=settings.corpus_size)
             self.courses.tail = self._daily.take
 
     def _end_log(self) -> None:

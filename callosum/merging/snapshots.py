@@ -28,27 +28,27 @@ from typing import Any, Final
 import msgspec
 
 from callosum.characters import escaped
-from callosum.merging.folder import MAX_FILE, Folder
-from callosum.merging.later import Later
-from callosum.merging.secrets import looks_secret
-from callosum.merging.writes import Written
+from callosum.merging.background import BackgroundQueue
+from callosum.merging.private_files import MAX_FILE, PrivateFiles
+from callosum.merging.proposed_writes import ProposedWrite
+from callosum.merging.secret_check import looks_secret
 
 _OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0)
 _DEEP: Final = 8
 _REMEMBERED: Final = 4096
 _MOST_BEGUN: Final = 8_000_000
 """Characters of the copies of reads whose results are not there yet; the oldest give way."""
-_written: Final = msgspec.msgpack.Decoder(Written).decode
+_written: Final = msgspec.msgpack.Decoder(ProposedWrite).decode
 
 
-class Copy(msgspec.Struct, frozen=True):
+class FileCopy(msgspec.Struct, frozen=True):
     """A text file as it was on the disk, with what tells whether it has changed since."""
 
     text: str
     facts: bytes
 
 
-def copy_of(path: str) -> Copy | None:
+def copy_of(path: str) -> FileCopy | None:
     """Return a regular text file, reached without a link at its end; None for anything else or larger."""
     try:
         handle = os.open(path, _OPEN)
@@ -61,7 +61,7 @@ def copy_of(path: str) -> Copy | None:
         data = os.read(handle, MAX_FILE + 1)
         if len(data) != facts.st_size or b"\0" in data:
             return None
-        return Copy(data.decode(), _facts(facts))
+        return FileCopy(data.decode(), _facts(facts))
     except (OSError, UnicodeDecodeError):
         return None
     finally:
@@ -78,10 +78,10 @@ class _Looking:
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._copies: OrderedDict[str, Copy] = OrderedDict()
+        self._copies: OrderedDict[str, FileCopy] = OrderedDict()
         self._size = 0
 
-    def put(self, pair: str, copy: Copy | None) -> None:
+    def put(self, pair: str, copy: FileCopy | None) -> None:
         """Keep the newest copy of a pair; None: there is none."""
         with self._guard:
             self._forget(pair)
@@ -91,12 +91,12 @@ class _Looking:
             while self._size > _MOST_BEGUN:
                 self._forget(next(iter(self._copies)))
 
-    def take(self, pair: str) -> Copy | None:
+    def take(self, pair: str) -> FileCopy | None:
         """Return the copy of a pair, once."""
         with self._guard:
             return self._forget(pair)
 
-    def _forget(self, pair: str) -> Copy | None:
+    def _forget(self, pair: str) -> FileCopy | None:
         copy = self._copies.pop(pair, None)
         self._size -= len(copy.text) if copy is not None else 0
         return copy
@@ -106,8 +106,8 @@ class Snapshots:
     """The copies in one folder. Nothing here raises: what cannot be copied has no base."""
 
     def __init__(self, path: Path) -> None:
-        self.folder = Folder(path)
-        self.later = Later()
+        self.folder = PrivateFiles(path)
+        self.later = BackgroundQueue()
         self._looking = _Looking()
         self._plain: dict[str, bytes] = {}
         """Files in which no secret was found, with what tells whether they have changed since."""
@@ -130,7 +130,7 @@ class Snapshots:
         said = tuple(_texts(result, _DEEP))
         self.later.do(partial(self._saw, pair, path, id, begun, said), len(begun.text) + sum(map(len, said)))
 
-    def _saw(self, pair: str, path: str, id: int, copy: Copy, said: tuple[str, ...]) -> None:
+    def _saw(self, pair: str, path: str, id: int, copy: FileCopy, said: tuple[str, ...]) -> None:
         if not shows(said, copy.text) or not self._is_plain(path, copy):
             return
         older = [name for name in self.folder.names(pair) if name.endswith(".seen")]
@@ -138,7 +138,7 @@ class Snapshots:
             for name in older:
                 self.folder.remove(name)
 
-    def _is_plain(self, path: str, copy: Copy) -> bool:
+    def _is_plain(self, path: str, copy: FileCopy) -> bool:
         if self._plain.get(path) == copy.facts:
             return True
         if looks_secret(path, copy.text):
@@ -148,7 +148,7 @@ class Snapshots:
         self._plain[path] = copy.facts
         return True
 
-    def proposed(self, namespace: str, session: str, path: str, digest: bytes, write: Written) -> None:
+    def proposed(self, namespace: str, session: str, path: str, digest: bytes, write: ProposedWrite) -> None:
         """Keep what a call of this content writes; it is not waited for."""
         texts = (write.whole or "", *[edit.new for edit in write.edits])
         size = sum(map(len, texts))
@@ -156,7 +156,7 @@ class Snapshots:
             self.later.do(partial(self._keep, namespace, session, path, digest, write, texts), size)
 
     def _keep(
-        self, namespace: str, session: str, path: str, digest: bytes, write: Written, texts: tuple[str, ...]
+        self, namespace: str, session: str, path: str, digest: bytes, write: ProposedWrite, texts: tuple[str, ...]
     ) -> None:
         if any(looks_secret(path, text) for text in texts):
             return
@@ -173,7 +173,7 @@ class Snapshots:
                 return int(name.split(".")[1]), data.decode()
         return None
 
-    def write_of(self, namespace: str, session: str, path: str, digest: bytes) -> Written | None:
+    def write_of(self, namespace: str, session: str, path: str, digest: bytes) -> ProposedWrite | None:
         """Return what the session's call of this content wrote, None if that was not kept."""
         self.later.finish()
         data = self.folder.read(f"{_pair(namespace, session, path)}.{digest.hex()}.write")
@@ -183,7 +183,7 @@ class Snapshots:
             return None
 
 
-def base_of(seen: str | None, done: Iterable[Written | None]) -> str | None:
+def base_of(seen: str | None, done: Iterable[ProposedWrite | None]) -> str | None:
     """Return what a session knows the file to be: what it read, with its own writes since in order; None if unproven.
 
     A write that is not known (None) leaves nothing proven, until the next one that replaces the whole file.

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 
 from callosum.journal import Filter, Journal
 from callosum.model import Entry
-from callosum.pages.calendar import ONE_DAY, day_of, monday_of, start_of
-from callosum.pages.folder import Folder
-from callosum.pages.topic import WINDOW, Name, Returns, Topic
-from callosum.pages.week import Week
+from callosum.pages.dates import ONE_DAY, day_of, monday_of, start_of
+from callosum.pages.page_folder import PageFolder
+from callosum.pages.topic_page import WINDOW, Name, TopicFinder, TopicPage
+from callosum.pages.week_page import WeekPage
 from callosum.stores.base import Store
 
 BUDGET: Final = 300_000
@@ -23,11 +23,11 @@ _LOOK_UP: Final = 1000
 """After so many entries a long read looks whether it is to end."""
 
 
-class Closed(Exception):
+class ConsolidationStopped(Exception):
     """The work was given up, for its owner is being closed. What was written until then stands."""
 
 
-class Digest(NamedTuple):
+class WrittenDigest(NamedTuple):
     """A digest that was written: its week (``2026-W20``), its path, and how many days it tells of."""
 
     week: str
@@ -35,7 +35,7 @@ class Digest(NamedTuple):
     episodes: int
 
 
-class Promoted(NamedTuple):
+class NewTopic(NamedTuple):
     """A topic whose page is new."""
 
     key: str
@@ -53,28 +53,28 @@ class Consolidation:
 
     def __init__(self, store: Store, state: Path, *, now: Callable[[], int], closed: threading.Event) -> None:
         self._journal = Journal(store, state)
-        self._folder = Folder(state)
+        self._folder = PageFolder(state)
         self._now = now
         self._closed = closed
         self._turn = threading.Lock()
         self._empty: date | None = None
         """The Monday of a week in which nothing happened."""
-        self._returns = Returns()
-        self._topics: dict[Name, Topic] = {}
+        self._returns = TopicFinder()
+        self._topics: dict[Name, TopicPage] = {}
         self._read_to = 0
-        self._new: dict[Name, Topic] = {}
+        self._new: dict[Name, TopicPage] = {}
         """Topics that have not been told all of the window yet."""
         self._new_to = 0
 
     # --- weeks -----------------------------------------------------------------------------------------------
 
-    def digest(self) -> Digest | None:
+    def digest(self) -> WrittenDigest | None:
         """Writes ``digests/YYYY-Www.md`` for the last complete ISO week, unless there is one.
 
         None where nothing happened in it, and while another process is at it. Raises ``StoreError`` if the
         journal cannot be read or the page not be written, ``Closed`` if it was given up.
         """
-        week = Week(monday_of(day_of(self._now())) - WINDOW * ONE_DAY)
+        week = WeekPage(monday_of(day_of(self._now())) - WINDOW * ONE_DAY)
         path = f"digests/{week.name}.md"
         with self._turn, self._folder.alone("digests") as alone:
             if not alone or week.monday == self._empty or self._folder.has(path):
@@ -86,12 +86,12 @@ class Consolidation:
                 self._empty = week.monday
                 return None
             self._folder.write(path, week.page(days))
-        return Digest(week.name, path, len({*week.told, *days}))
+        return WrittenDigest(week.name, path, len({*week.told, *days}))
 
     def due(self) -> bool:
         """Whether the digest of the last complete week is missing."""
         monday = monday_of(day_of(self._now())) - WINDOW * ONE_DAY
-        return monday != self._empty and not self._folder.has(f"digests/{Week(monday).name}.md")
+        return monday != self._empty and not self._folder.has(f"digests/{WeekPage(monday).name}.md")
 
     def _totals(self, day: date) -> str:
         """The line of totals on a day's page."""
@@ -100,7 +100,7 @@ class Consolidation:
 
     # --- topics ----------------------------------------------------------------------------------------------
 
-    def topics(self) -> list[Promoted]:
+    def topics(self) -> list[NewTopic]:
         """Writes the pages of topics that are new or have more to tell; returns the new ones.
 
         Reads no more than ``BUDGET`` entries. None are written while more than that is still to be read, and while
@@ -138,7 +138,7 @@ class Consolidation:
         self._new = {known: topic for known, topic in self._new.items() if known in wanted}
         while budget:
             if not self._new:
-                self._new = {known: Topic(*known) for known in found if known not in self._topics}
+                self._new = {known: TopicPage(*known) for known in found if known not in self._topics}
                 self._new_to = 0
             if not self._new:
                 return
@@ -153,14 +153,14 @@ class Consolidation:
                 self._topics |= self._new
                 self._new = {}
 
-    def _write(self, topic: Topic) -> Promoted | None:
+    def _write(self, topic: TopicPage) -> NewTopic | None:
         """Writes a page if there is more to tell."""
         if not topic.changed:
             return None
         known = self._folder.has(topic.path)
         self._folder.write(topic.path, topic.page())
         topic.changed = False
-        return None if known else Promoted(topic.key, topic.namespace, topic.path)
+        return None if known else NewTopic(topic.key, topic.namespace, topic.path)
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -170,11 +170,11 @@ class Consolidation:
             if end is not None and entry.seq >= end:
                 return
             if number % _LOOK_UP == 0 and self._closed.is_set():
-                raise Closed
+                raise ConsolidationStopped
             yield entry
 
 
-def _tell(topics: Mapping[Name, Topic], entry: Entry) -> None:
+def _tell(topics: Mapping[Name, TopicPage], entry: Entry) -> None:
     """Hands an entry to the topics that it speaks of: a report has the keys of its action."""
     for key in entry.keys:
         if (topic := topics.get((key.name, entry.namespace))) is not None:

@@ -6,9 +6,9 @@ key). What is found is over-cautious on purpose: a word too many costs nothing.
 """
 
 from callosum.redact.digests import SecretDigests
-from callosum.redact.quoting import quote
-from callosum.redact.saying import said
-from callosum.redact.shapes import MARKER, redact_text
-from callosum.redact.summary import secrets_in, summarise
+from callosum.redact.kept_params import secrets_in, summarise
+from callosum.redact.one_line import said
+from callosum.redact.quotes import quote
+from callosum.redact.secret_shapes import MARKER, redact_text
 
 __all__ = ["MARKER", "SecretDigests", "quote", "redact_text", "said", "secrets_in", "summarise"]

@@ -35,7 +35,7 @@ from callosum.corpus.events import (
 )
 from callosum.errors import ConfigError
 from callosum.gate.check import check_name, key_of
-from callosum.merging.kept import Merged, told_of
+from callosum.merging.merge_store import MergeRecord, merge_sentence
 from callosum.model import DAY, DEFAULT_NAMESPACE, HOUR, NO_KEY, SECOND, Action, Commitment, Entry, State, Tier
 from callosum.policy.commitments import found_on
 from callosum.policy.evidence import lapsed, leased, lost, moment, unreported
@@ -94,7 +94,7 @@ class Prefrontal:
         store: Store,
         secrets: SecretDigests | None = None,
         shares: bool = False,
-        merges: Callable[[], Sequence[Merged]] = tuple,
+        merges: Callable[[], Sequence[MergeRecord]] = tuple,
     ) -> None:
         """``secrets`` replaces secrets in keys and names, as the gate of this store does.
 
@@ -261,7 +261,7 @@ class _Looked:
         actor: str,
         *,
         shares: bool = False,
-        merges: Callable[[], Sequence[Merged]] = tuple,
+        merges: Callable[[], Sequence[MergeRecord]] = tuple,
     ) -> None:
         self._merges = merges
         self._store = store
@@ -363,7 +363,7 @@ class _Looked:
         ]
         return self._together(fresh)
 
-    def _merged(self, near: Iterable[Nearby]) -> list[Merged]:
+    def _merged(self, near: Iterable[Nearby]) -> list[MergeRecord]:
         """Writes that ran merged with a change of this session's, at whose file it has not looked since."""
         looked: dict[str, int] = {}
         for one in near:
@@ -381,8 +381,8 @@ class _Looked:
         self._told.update(merged.id for merged in found)
         return found
 
-    def _merge(self, merged: Merged) -> str:
-        return told_of(merged, next(one for one in self._mine if one in merged.others))
+    def _merge(self, merged: MergeRecord) -> str:
+        return merge_sentence(merged, next(one for one in self._mine if one in merged.others))
 
     def _committed(self, keys: Collection[str]) -> list[Action]:
         """Others' commitments on these keys, the newest first."""

@@ -10,12 +10,12 @@ from typing import Final, Self
 
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import MemorySaved, SchedulerTick
-from callosum.corpus.faults import report_job
+from callosum.corpus.fault_reports import report_failed_job
 from callosum.journal import Filter, Journal
 from callosum.model import MINUTE
-from callosum.pages.calendar import ONE_DAY, day_of
-from callosum.pages.day import SO_FAR, Day
-from callosum.pages.folder import Folder
+from callosum.pages.dates import ONE_DAY, day_of
+from callosum.pages.day_page import SO_FAR, DayPage
+from callosum.pages.page_folder import PageFolder
 from callosum.stores.base import Store
 
 JOB: Final = "episodes"
@@ -43,10 +43,10 @@ class Hippocampus:
         self._corpus = corpus
         self._store = store
         self._journal = Journal(store, state)
-        self._folder = Folder(state)
+        self._folder = PageFolder(state)
         self._now = now or store.now
         self._turn = threading.Lock()
-        self._day: Day | None = None
+        self._day: DayPage | None = None
         self._over: set[date] = set()
         """Days about whose page nothing is left to do."""
         self._closed = threading.Event()
@@ -88,7 +88,7 @@ class Hippocampus:
         try:
             self.catch_up()
         except Exception as fault:  # noqa: BLE001 - reported, and the next one is tried
-            report_job(self._corpus.emit, JOB, fault)
+            report_failed_job(self._corpus.emit, JOB, fault)
 
     def _write(self, day: date, now: int) -> Path | None:
         path = f"episodes/{day.isoformat()}.md"
@@ -111,7 +111,7 @@ class Hippocampus:
     def _make(self, path: str, day: date, now: int) -> bool:
         """Writes the page from what is new; whether it changed."""
         kept = self._day if self._day is not None and self._day.day == day else None
-        page = kept or Day(day)
+        page = kept or DayPage(day)
         so_far = now < page.end + _GRACE
         if kept is not None and so_far and self._newest() <= kept.last and self._folder.has(path):
             return False
@@ -128,7 +128,7 @@ class Hippocampus:
         newest = self._store.entries(limit=1, newest=True)
         return newest[-1].seq if newest else 0
 
-    def _read(self, page: Day) -> bool:
+    def _read(self, page: DayPage) -> bool:
         """Feeds the page what it has not seen; False if the region was closed meanwhile."""
         for number, entry in enumerate(self._journal.read(Filter(since=page.start), after=page.last)):
             if entry.seq >= page.end:

@@ -36,7 +36,6 @@ from tenacity import (
 )
 
 from callosum.corpus.bus import Corpus
-from callosum.corpus.calls import KnownCalls
 from callosum.corpus.events import (
     CorpusEvent,
     TaskCompleted,
@@ -49,6 +48,7 @@ from callosum.corpus.events import (
     ToolCompleted,
     ToolFailed,
 )
+from callosum.corpus.opening_calls import OpeningCalls
 from callosum.errors import Blocked, CallosumError, ConfigError, GateUnavailable
 from callosum.gate import Gate
 from callosum.guards import guard, outcome_of_error
@@ -136,11 +136,11 @@ class Motor:
     In a host whose tools run elsewhere it runs nothing and only tells: ``gate.add_observer(Motor(corpus).observe)``.
     """
 
-    def __init__(self, corpus: Corpus, gate: Gate | None = None, *, calls: KnownCalls | None = None) -> None:
+    def __init__(self, corpus: Corpus, gate: Gate | None = None, *, calls: OpeningCalls | None = None) -> None:
         """``calls`` knows the calls of earlier actions; without it those that this object has told of are known."""
         self._corpus = corpus
         self._gate = gate
-        self._calls = calls or KnownCalls()
+        self._calls = calls or OpeningCalls()
         self._tasks: dict[str, Task] = {}
         self._guard = threading.RLock()
 

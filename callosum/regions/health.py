@@ -73,7 +73,7 @@ Number = float | int | str
 T = TypeVar("T")
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class HealthLimits(Struct, frozen=True, kw_only=True):
     """From where on something is wrong.
 
     ``errors``: model errors in a row. ``tokens`` of ``context`` tokens, or that share of a known window.
@@ -94,7 +94,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     patience: float = 60.0
 
 
-class Space(NamedTuple):
+class DiskSpace(NamedTuple):
     """How much of something is used, in bytes."""
 
     used: int
@@ -121,10 +121,10 @@ _Who = tuple[str | None, str]
 """A namespace and a session's or a host's name in it."""
 
 
-def memory_now() -> Space:
+def memory_now() -> DiskSpace:
     """The machine's memory."""
     found = psutil.virtual_memory()
-    return Space(found.total - found.available, found.total)
+    return DiskSpace(found.total - found.available, found.total)
 
 
 def is_read_only(folder: Path) -> bool:
@@ -132,14 +132,14 @@ def is_read_only(folder: Path) -> bool:
     return hasattr(os, "statvfs") and bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
 
 
-def disk_now(folder: Path) -> Space:
+def disk_now(folder: Path) -> DiskSpace:
     """The disk of a folder, or of the nearest one above it that exists. Raises ``OSError``, also if it is read-only."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     if is_read_only(folder):  # its room says nothing: many such file systems have none that is free
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(folder))
     found = shutil.disk_usage(folder)
-    return Space(found.total - found.free, found.total)
+    return DiskSpace(found.total - found.free, found.total)
 
 
 class Hypothalamus:
@@ -155,15 +155,15 @@ class Hypothalamus:
         *,
         store: Store | None = None,
         state: Path | None = None,
-        limits: Limits | None = None,
+        limits: HealthLimits | None = None,
         now: Callable[[], float] = time.time,
-        memory: Callable[[], Space] = memory_now,
-        disk: Callable[[Path], Space] = disk_now,
+        memory: Callable[[], DiskSpace] = memory_now,
+        disk: Callable[[Path], DiskSpace] = disk_now,
     ) -> None:
         self._corpus = corpus
         self._store = store
         self._state = state
-        self._limits = limits or Limits()
+        self._limits = limits or HealthLimits()
         self._now = now
         self._memory = memory
         self._disk = disk

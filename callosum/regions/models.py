@@ -23,7 +23,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from callosum.answers import PROVIDERS, Assembly, Shape, either, mapping, plain, shape_of
+from callosum.answers import PROVIDERS, AnswerAssembly, AnswerShape, either, mapping, plain, shape_of
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import LlmError, LlmResponse, LlmToken
 from callosum.errors import ConfigError
@@ -48,21 +48,21 @@ class _Usage(Struct, frozen=True):
     parts: tuple[str, ...]
 
 
-_USAGE: Final[Mapping[Shape, _Usage]] = {
-    Shape.CHAT: _Usage("usage", "total_tokens", ("prompt_tokens", "completion_tokens")),
-    Shape.RESPONSES: _Usage("usage", "total_tokens", ("input_tokens", "output_tokens")),
-    Shape.MESSAGES: _Usage(
+_USAGE: Final[Mapping[AnswerShape, _Usage]] = {
+    AnswerShape.CHAT: _Usage("usage", "total_tokens", ("prompt_tokens", "completion_tokens")),
+    AnswerShape.RESPONSES: _Usage("usage", "total_tokens", ("input_tokens", "output_tokens")),
+    AnswerShape.MESSAGES: _Usage(
         # what was read from the cache or put into it is input too, and not in input_tokens
         "usage",
         "",
         ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens"),
     ),
-    Shape.GEMINI: _Usage(
+    AnswerShape.GEMINI: _Usage(
         "usageMetadata",
         "totalTokenCount",
         ("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"),
     ),
-    Shape.OLLAMA: _Usage("", "", ("prompt_eval_count", "eval_count")),
+    AnswerShape.OLLAMA: _Usage("", "", ("prompt_eval_count", "eval_count")),
 }
 
 
@@ -101,9 +101,9 @@ class Thalamus:
             check_name(provider, "provider")
         found = plain(answer)
         shape = shape_of(found)
-        if shape is Shape.ERROR:
+        if shape is AnswerShape.ERROR:
             return self.error(provider or "unknown", found, **facts)
-        if shape is Shape.MCP:
+        if shape is AnswerShape.MCP:
             raise ConfigError("a request of MCP is no answer of a model", at="answer")
         event = LlmResponse(provider or PROVIDERS[shape], _model_of(found), _tokens_of(found, shape), **facts)
         self._corpus.emit(event)
@@ -157,7 +157,7 @@ class Thalamus:
         instance: str | None = None,
         namespace: str | None = None,
         call_id: str | None = None,
-        assembly: Assembly | None = None,
+        assembly: AnswerAssembly | None = None,
     ) -> Iterator[T]:
         """Yields the chunks as they come, telling of each text and, at the end, of the answer.
 
@@ -166,7 +166,7 @@ class Thalamus:
         With an ``assembly`` of the host's own, its ``answer`` has the tool calls once the stream has ended.
         """
         facts = _facts(instance, namespace, call_id)
-        whole = assembly if assembly is not None else Assembly()
+        whole = assembly if assembly is not None else AnswerAssembly()
         with self._telling(whole, provider, facts):
             for chunk in chunks:
                 self.token(whole.take(chunk), **facts)
@@ -180,18 +180,18 @@ class Thalamus:
         instance: str | None = None,
         namespace: str | None = None,
         call_id: str | None = None,
-        assembly: Assembly | None = None,
+        assembly: AnswerAssembly | None = None,
     ) -> AsyncIterator[T]:
         """``stream`` for an asynchronous one. Where the task is cancelled the host has stopped early, too."""
         facts = _facts(instance, namespace, call_id)
-        whole = assembly if assembly is not None else Assembly()
+        whole = assembly if assembly is not None else AnswerAssembly()
         with self._telling(whole, provider, facts):
             async for chunk in chunks:
                 self.token(whole.take(chunk), **facts)
                 yield chunk
 
     @contextmanager
-    def _telling(self, whole: Assembly, provider: str | None, facts: dict[str, Any]) -> Iterator[None]:
+    def _telling(self, whole: AnswerAssembly, provider: str | None, facts: dict[str, Any]) -> Iterator[None]:
         """Tells how a stream ended: with its answer, as far as it came, or by an error."""
         try:
             yield
@@ -203,7 +203,7 @@ class Thalamus:
             raise
         self._end(whole, provider, facts)
 
-    def _end(self, whole: Assembly, provider: str | None, facts: dict[str, Any]) -> None:
+    def _end(self, whole: AnswerAssembly, provider: str | None, facts: dict[str, Any]) -> None:
         """Tells of a streamed answer. What is wrong with it is logged: the host has its chunks already."""
         answer = whole.answer
         if answer is None:
@@ -222,7 +222,7 @@ def _facts(instance: str | None, namespace: str | None, call_id: str | None) -> 
     return facts
 
 
-def _provider_of(whole: Assembly) -> str:
+def _provider_of(whole: AnswerAssembly) -> str:
     answer = whole.answer
     return PROVIDERS.get(shape_of(answer), "unknown") if answer is not None else "unknown"
 
@@ -237,7 +237,7 @@ def _model_of(answer: Mapping[str, Any]) -> str:
     return ""
 
 
-def _tokens_of(answer: Mapping[str, Any], shape: Shape) -> int:
+def _tokens_of(answer: Mapping[str, Any], shape: AnswerShape) -> int:
     usage, place = answer, "answer"
     where = _USAGE[shape]
     if where.under:

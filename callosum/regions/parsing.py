@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from callosum.answers import Shape, either, mapping, mappings, plain, shape_of
+from callosum.answers import AnswerShape, either, mapping, mappings, plain, shape_of
 from callosum.characters import is_shown
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import ParsedCall, ToolParsed
@@ -91,27 +91,27 @@ class Wernicke:
 # --- the calls of each shape ----------------------------------------------------------------------------
 
 
-def _calls_of(answer: Mapping[str, Any], shape: Shape) -> Iterator[ParsedCall]:
+def _calls_of(answer: Mapping[str, Any], shape: AnswerShape) -> Iterator[ParsedCall]:
     match shape:
-        case Shape.CHAT:
+        case AnswerShape.CHAT:
             for choice in mappings(answer["choices"]):
                 yield from _of_message(mapping(choice.get("message")))
-        case Shape.OLLAMA:
+        case AnswerShape.OLLAMA:
             yield from _of_message(mapping(answer.get("message")))
-        case Shape.RESPONSES:
+        case AnswerShape.RESPONSES:
             for item in mappings(answer["output"]):
                 yield from _of_item(item)
-        case Shape.MESSAGES:
+        case AnswerShape.MESSAGES:
             for block in mappings(answer["content"]):
                 if block.get("type") == "tool_use":
                     yield _call(block.get("name"), block.get("input"), block.get("id"))
-        case Shape.GEMINI:
+        case AnswerShape.GEMINI:
             for candidate in mappings(answer.get("candidates")):
                 for part in mappings(mapping(candidate.get("content")).get("parts")):
                     function = either(part, "functionCall")
                     if isinstance(function, Mapping):
                         yield _call(function.get("name"), function.get("args"), function.get("id"))
-        case Shape.MCP:
+        case AnswerShape.MCP:
             params = mapping(answer.get("params"))
             yield _call(params.get("name"), params.get("arguments"), answer.get("id"))
 

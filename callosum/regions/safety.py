@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from callosum.corpus.bus import Corpus
-from callosum.corpus.calls import KnownCalls
+from callosum.corpus.opening_calls import OpeningCalls
 from callosum.model import Entry, Observation
 
 
@@ -13,10 +13,10 @@ class Amygdala:
     Alone: ``gate.add_observer(Amygdala(corpus).observe)``.
     """
 
-    def __init__(self, corpus: Corpus, *, calls: KnownCalls | None = None) -> None:
+    def __init__(self, corpus: Corpus, *, calls: OpeningCalls | None = None) -> None:
         """``calls`` knows the calls that people's answers speak of; without it those told of by this object."""
         self._corpus = corpus
-        self._calls = calls or KnownCalls()
+        self._calls = calls or OpeningCalls()
 
     def observe(self, seen: Observation) -> None:
         """Takes what the gate's observer is handed."""

@@ -27,11 +27,11 @@ from callosum.corpus.events import (
     SchedulerTick,
     WatcherChanged,
 )
-from callosum.corpus.faults import report_job
+from callosum.corpus.fault_reports import report_failed_job
 from callosum.errors import CallosumError, ConfigError
 from callosum.gate import LocalGate
 from callosum.model import SECOND
-from callosum.pages.consolidation import Closed, Consolidation
+from callosum.pages.consolidation import Consolidation, ConsolidationStopped
 from callosum.redact import quote, said
 
 logger = logging.getLogger("callosum")
@@ -53,7 +53,7 @@ _SET_BACK: Final = 5 * SECOND
 """A clock that went back by more than this has been set."""
 
 
-class Job(Struct, frozen=True):
+class ScheduledJob(Struct, frozen=True):
     """A job: its name, and either ``every`` so many seconds or ``daily`` at a local time (``00:10``).
 
     ``first`` is how many seconds after the start it is done first (default: ``every``). Raises ``ConfigError``.
@@ -83,13 +83,13 @@ class Job(Struct, frozen=True):
 
 
 JOBS: Final = (
-    Job("health", every=30),
-    Job("sweep", every=30),
-    Job("retention", every=600),
-    Job("episodes", every=300),
-    Job("index", every=60),
-    Job("digest", daily="00:10"),
-    Job("topics", every=3600, first=300),
+    ScheduledJob("health", every=30),
+    ScheduledJob("sweep", every=30),
+    ScheduledJob("retention", every=600),
+    ScheduledJob("episodes", every=300),
+    ScheduledJob("index", every=60),
+    ScheduledJob("digest", daily="00:10"),
+    ScheduledJob("topics", every=3600, first=300),
 )
 """The schedule. What a job does that is not Brainstem's own is done by the region that hears its tick."""
 
@@ -125,7 +125,7 @@ class Brainstem:
         gate: LocalGate,
         state: Path,
         watch: Sequence[Path] = (),
-        jobs: Sequence[Job] = JOBS,
+        jobs: Sequence[ScheduledJob] = JOBS,
         now: Callable[[], int] | None = None,
     ) -> None:
         self._corpus = corpus
@@ -144,7 +144,7 @@ class Brainstem:
         self._schedule: BackgroundScheduler | None = None
         self._running: dict[str, threading.Thread] = {}
         """The thread of each job's last run by the schedule."""
-        self._files = Files(watch, busy=state)
+        self._files = WatchedFiles(watch, busy=state)
         self._watcher: threading.Thread | None = None
         self._latest = 0
 
@@ -186,13 +186,13 @@ class Brainstem:
             self._corpus.emit(SchedulerTick(name, job.schedule))
             if (own := self._own.get(name)) is not None:
                 own()
-        except Closed:
+        except ConsolidationStopped:
             pass
         except Exception as fault:  # noqa: BLE001 - reported, and the schedule goes on
             if self._closed.is_set():  # what it needs is closed too
                 logger.info("the job %r was given up: %s", name, said(fault))
             else:
-                report_job(self._corpus.emit, name, fault)
+                report_failed_job(self._corpus.emit, name, fault)
         finally:
             self._busy[name].release()
         return True
@@ -238,7 +238,7 @@ class Brainstem:
             )
             run.start()
 
-    def _first(self, job: Job) -> dict[str, Any]:
+    def _first(self, job: ScheduledJob) -> dict[str, Any]:
         """When a job is done first, where that is not what its trigger says."""
         delay = job.first
         if job.name == "digest" and job.daily is not None and self._digest_missing():
@@ -300,7 +300,7 @@ class Brainstem:
             self._corpus.emit(HealthWarning("rules", said(rules.error), "valid"))
 
 
-class Files:
+class WatchedFiles:
     """Named files and what became of them since the last look. They and their folders need not exist.
 
     What changed is told by comparing, not by what the system reports: a file that an editor replaced was changed,
@@ -397,7 +397,7 @@ class _Interval(IntervalTrigger):  # type: ignore[misc]  # the library has no ty
         return found
 
 
-def _trigger(job: Job) -> CronTrigger | _Interval:
+def _trigger(job: ScheduledJob) -> CronTrigger | _Interval:
     if job.every is not None:
         return _Interval(seconds=job.every, timezone=_zone())
     hour, minute = (job.daily or "").split(":")

@@ -28,11 +28,11 @@ from msgspec import Struct, field
 
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import CortexReindexed, SchedulerTick
-from callosum.corpus.faults import report_job
+from callosum.corpus.fault_reports import report_failed_job
 from callosum.errors import ConfigError
 from callosum.journal import Journal, shown_keys
 from callosum.model import MINUTE, SECOND, Entry
-from callosum.regions.search_file import COLUMNS, IndexFile, begin, commits
+from callosum.regions.search_index import COLUMNS, IndexFile, begin, commits
 from callosum.regions.search_query import match_of, plain
 from callosum.stores.base import Store
 
@@ -69,7 +69,7 @@ _ON, _OFF = "\x02", "\x03"
 """Around what matched; no text in the index has these characters."""
 
 
-class Hit(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+class SearchHit(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
     """An entry of the journal, or a page, in which the words were found.
 
     ``at`` is in Unix seconds: of an entry its moment, of a page when it was last written. ``kind`` is ``entry``,
@@ -172,7 +172,7 @@ class Cortex:
         try:
             self.index(BUDGET)
         except Exception as fault:  # noqa: BLE001 - reported, and the next one is tried
-            report_job(self._corpus.emit, JOB, fault)
+            report_failed_job(self._corpus.emit, JOB, fault)
 
     def _upto(self) -> int:
         with self._file.reading() as db:
@@ -288,7 +288,7 @@ class Cortex:
         namespace: str | None = None,
         session: str | None = None,
         since: int | None = None,
-    ) -> list[Hit]:
+    ) -> list[SearchHit]:
         """Returns what fits the query best, and the newest first where it fits equally well.
 
         The query is as the module says; ``limit`` is at most ``MAX_HITS``. ``session`` takes ``*`` for anything;
@@ -307,7 +307,7 @@ class Cortex:
 
     def _search(
         self, wanted: str, limit: int, namespace: str | None, session: str | None, since: int | None
-    ) -> list[Hit]:
+    ) -> list[SearchHit]:
         end, where = _END, "doc.at >= ?"
         values: list[object] = [since or 0]
         if namespace is not None or session is not None:
@@ -343,7 +343,7 @@ def _best(
     return dict(db.execute(best, (wanted, *ids, *values, limit)).fetchall())
 
 
-def _hits(db: sqlite3.Connection, wanted: str, best: Mapping[int, float]) -> list[Hit]:
+def _hits(db: sqlite3.Connection, wanted: str, best: Mapping[int, float]) -> list[SearchHit]:
     """The rows as they are shown, with what matched in them, in the same order."""
     if not best:
         return []
@@ -360,7 +360,7 @@ def _hits(db: sqlite3.Connection, wanted: str, best: Mapping[int, float]) -> lis
     return [found[id] for id in best]
 
 
-def _hit(row: Sequence[Any], score: float) -> Hit:
+def _hit(row: Sequence[Any], score: float) -> SearchHit:
     id, at, namespace, path, session, tool, keys, answer, text = row
     key = next((key for key in keys.split("\n") if _ON in key), keys.partition("\n")[0])
     kind = _KINDS[path.partition("/")[0]] if path is not None else "entry"
@@ -370,7 +370,7 @@ def _hit(row: Sequence[Any], score: float) -> Hit:
         facts[name], spans = _unmarked(value)
         if spans:
             marks[name] = spans
-    return Hit(at=at / SECOND, kind=kind, score=round(-score, 3), marks=marks, **facts)
+    return SearchHit(at=at / SECOND, kind=kind, score=round(-score, 3), marks=marks, **facts)
 
 
 def _unmarked(text: str) -> tuple[str, tuple[tuple[int, int], ...]]:

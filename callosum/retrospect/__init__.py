@@ -5,22 +5,22 @@ the recorded calls once more, under the rules in force and under others, and tel
 proposes rules from how pauses ended. All of them read recorded calls, and count them in groups, by ``recorded``.
 """
 
-from callosum.retrospect.gaps import Family, Gaps, Tool, find_gaps
+from callosum.retrospect.classification_changes import ClassificationChange
+from callosum.retrospect.gaps import BlindTool, Gaps, UnsharedFamily, find_gaps
 from callosum.retrospect.suggestions import Evidence, Examined, Suggestion, examine, suggest
-from callosum.retrospect.survey import Shift
 from callosum.retrospect.trial import MOST, Difference, Trial, try_rules
 
 __all__ = [
     "MOST",
+    "BlindTool",
+    "ClassificationChange",
     "Difference",
     "Evidence",
     "Examined",
-    "Family",
     "Gaps",
-    "Shift",
     "Suggestion",
-    "Tool",
     "Trial",
+    "UnsharedFamily",
     "examine",
     "find_gaps",
     "suggest",

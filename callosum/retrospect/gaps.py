@@ -21,7 +21,7 @@ from callosum.journal import shown_keys
 from callosum.model import NO_KEY, SECOND, Entry, Mode, Tier
 from callosum.redact import summarise
 from callosum.regions.learning.counts import family
-from callosum.retrospect.recorded import Groups, is_call
+from callosum.retrospect.recorded_calls import CallGroups, is_call
 
 MOST_TOOLS: Final = 2_000
 MOST_FAMILIES: Final = 500
@@ -37,7 +37,7 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _ID_END: Final = re.compile(r"[_-]?(id|ids|key|ref|number|name|uuid|slug)$|(?<=[a-z])(Id|Key|Ref|Number|Name)$")
 
 
-class Tool(Struct, frozen=True, rename="camel"):
+class BlindTool(Struct, frozen=True, rename="camel"):
     """A tool whose calls have no key, or that no rule names.
 
     ``tiers`` is how many calls got which tier. ``examples`` are params as the journal has them, cut and redacted.
@@ -52,7 +52,7 @@ class Tool(Struct, frozen=True, rename="camel"):
     rule: Mapping[str, Any]
 
 
-class Family(Struct, frozen=True, rename="camel"):
+class UnsharedFamily(Struct, frozen=True, rename="camel"):
     """Keys of one sort, of which no two sessions ever touched the same.
 
     ``keys`` is how many were followed; ``sampled`` tells that there are more. ``sessions`` stops at 64.
@@ -79,9 +79,9 @@ class Gaps(Struct, frozen=True, rename="camel"):
     last: float | None
     keyless_calls: int
     judged_calls: int
-    keyless: tuple[Tool, ...]
-    judged: tuple[Tool, ...]
-    unshared: tuple[Family, ...]
+    keyless: tuple[BlindTool, ...]
+    judged: tuple[BlindTool, ...]
+    unshared: tuple[UnsharedFamily, ...]
     left_out: int
 
     @property
@@ -127,9 +127,9 @@ class _Seen(Struct, gc=False):
             self.shapes.add(shape)
             self.examples.append(summarise(params))
 
-    def tool(self, name: str) -> Tool:
+    def tool(self, name: str) -> BlindTool:
         tiers = {str(tier): count for tier, count in sorted(self.tiers.items())}
-        return Tool(name, self.calls, len(self.sessions), tiers, tuple(self.examples), self._rule(name))
+        return BlindTool(name, self.calls, len(self.sessions), tiers, tuple(self.examples), self._rule(name))
 
     def _rule(self, tool: str) -> dict[str, Any]:
         """A rule to begin with: the gravest tier that was given, and the params that most calls have as a key."""
@@ -203,9 +203,9 @@ class _Keys(Struct, gc=False):
 class _Tally:
     def __init__(self) -> None:
         self._calls = self._first = self._last = 0
-        self._keyless: Groups[str, _Seen] = Groups(_Seen, MOST_TOOLS)
-        self._judged: Groups[str, _Seen] = Groups(_Seen, MOST_TOOLS)
-        self._families: Groups[tuple[str, str], _Keys] = Groups(_Keys, MOST_FAMILIES)
+        self._keyless: CallGroups[str, _Seen] = CallGroups(_Seen, MOST_TOOLS)
+        self._judged: CallGroups[str, _Seen] = CallGroups(_Seen, MOST_TOOLS)
+        self._families: CallGroups[tuple[str, str], _Keys] = CallGroups(_Keys, MOST_FAMILIES)
 
     def add(self, entry: Entry) -> None:
         self._calls += 1
@@ -229,7 +229,7 @@ class _Tally:
         keyless = sorted(self._keyless.items(), key=lambda pair: (-max(pair[1].tiers), -pair[1].calls, pair[0]))
         judged = sorted(self._judged.items(), key=lambda pair: (-pair[1].calls, pair[0]))
         unshared = [
-            Family(name, one.calls, len(one.whose), one.sampled, len(one.sessions), tuple(one.examples))
+            UnsharedFamily(name, one.calls, len(one.whose), one.sampled, len(one.sessions), tuple(one.examples))
             for (_, name), one in sorted(self._families.items(), key=lambda pair: (-pair[1].calls, pair[0]))
             if one.never_shared
         ]

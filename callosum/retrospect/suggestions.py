@@ -38,10 +38,10 @@ from callosum.model import HOUR, SECOND, Call, Entry, Kind, Tier, Verdict
 from callosum.policy.sentence import name as shown
 from callosum.policy.table import cell
 from callosum.redact import MARKER
-from callosum.regions.learning.counts import LEAST, MILD, MOST_NAMED, Count, convinces, covered, joined, learnable
-from callosum.regions.learning.endings import Case, Ending, Endings
-from callosum.retrospect.reasons import Reasons, Why
-from callosum.retrospect.recorded import Groups
+from callosum.regions.learning.counts import LEAST, MILD, MOST_NAMED, EndingCount, convinces, covered, joined, learnable
+from callosum.regions.learning.endings import Ending, EndingTracker, StoppedCall
+from callosum.retrospect.no_rule_reasons import NoRuleReason, NoRuleReasons
+from callosum.retrospect.recorded_calls import CallGroups
 from callosum.rules import KeyTemplate, Rule, RuleSet
 from callosum.rules.match import Index, scalar
 from callosum.rules.parse import parse_rules
@@ -116,7 +116,7 @@ def examine(entries: Iterable[Entry], rules: RuleSet, *, least: int = LEAST, now
     ``now`` is the moment of asking: a pause that was not repeated by then was heeded, though no entry says so.
     """
     tally = _Tally(rules)
-    endings = Endings()
+    endings = EndingTracker()
     paused = False
     for entry in entries:
         paused = paused or (entry.verdict is not None and not entry.verdict.proceed)
@@ -141,10 +141,10 @@ class _Group(Struct, gc=False):
     tier: int = 0
     base: int | None = None
     """The place of the rule among those in force, once a pause was found that it still decides."""
-    pauses: dict[frozenset[Kind], Count] = msgspec.field(default_factory=dict)
-    values: dict[tuple[frozenset[Kind], str, bytes], Count] = msgspec.field(default_factory=dict)
+    pauses: dict[frozenset[Kind], EndingCount] = msgspec.field(default_factory=dict)
+    values: dict[tuple[frozenset[Kind], str, bytes], EndingCount] = msgspec.field(default_factory=dict)
     """By kinds, param and value."""
-    questions: dict[tuple[frozenset[Kind], bytes], Count] = msgspec.field(default_factory=dict)
+    questions: dict[tuple[frozenset[Kind], bytes], EndingCount] = msgspec.field(default_factory=dict)
     """By kinds and all params."""
 
 
@@ -155,8 +155,8 @@ class _Tally:
         self._rules = rules.rules
         self._classify = rules.classify
         self._index = Index(rules.rules)
-        self.groups: Groups[tuple[str, str, int], _Group] = Groups(_Group, MOST_GROUPS)
-        self._reasons = Reasons()
+        self.groups: CallGroups[tuple[str, str, int], _Group] = CallGroups(_Group, MOST_GROUPS)
+        self._reasons = NoRuleReasons()
         self._cells = 0
         self._params: dict[str, set[str]] = {}
         """Of each rule the params that its keys are made of, or that it asks for."""
@@ -170,7 +170,13 @@ class _Tally:
         case = ending.case
         asked = case.verdict is Verdict.ASK and case.kinds <= MILD and bool(case.rule)
         if not (asked or learnable(ending)) or case.rule not in self._params:
-            why = Why.NAMELESS if not case.rule else Why.CHANGED if case.rule not in self._params else Why.GRAVE
+            why = (
+                NoRuleReason.NAMELESS
+                if not case.rule
+                else NoRuleReason.CHANGED
+                if case.rule not in self._params
+                else NoRuleReason.GRAVE
+            )
             self._reasons.add(why, ending)
             return
         group = self.groups.of((case.rule, case.tool, case.tier))
@@ -184,37 +190,37 @@ class _Tally:
             exact = _exact(case.params, "description" if self._runs_commands(case.rule) else None)
             self._cell(group.questions, (case.kinds, exact)).add(ending)
             return
-        group.pauses.setdefault(case.kinds, Count()).add(ending)
+        group.pauses.setdefault(case.kinds, EndingCount()).add(ending)
         for name in self._params[case.rule]:
             value = _value(case.params.get(name)) if isinstance(case.params, Mapping) else _OTHER
             self._cell(group.values, (case.kinds, name, value), (case.kinds, name, _OTHER)).add(ending)
 
-    def _cell(self, cells: dict[Any, Count], place: Any, rest: Any = None) -> Count:
+    def _cell(self, cells: dict[Any, EndingCount], place: Any, rest: Any = None) -> EndingCount:
         """The count of a place; where there are too many already, that of the rest."""
         found = cells.get(place)
         if found is None:
             if self._cells >= MOST_CELLS:
-                return cells.setdefault(rest, Count()) if rest is not None else Count()
+                return cells.setdefault(rest, EndingCount()) if rest is not None else EndingCount()
             self._cells += 1
-            found = cells[place] = Count()
+            found = cells[place] = EndingCount()
         return found
 
-    def _changed(self, group: _Group, case: Case) -> Why | None:
+    def _changed(self, group: _Group, case: StoppedCall) -> NoRuleReason | None:
         """Why the call proves nothing of the rules in force; None if they treat it as it was treated. Notes which."""
         params = case.params if isinstance(case.params, Mapping) else {}
         found = self._classify(Call(case.session, case.tool, params))
         if (found.rule, found.tier) != (case.rule, case.tier):
-            return Why.CHANGED
+            return NoRuleReason.CHANGED
         today: set[Verdict | None] = {cell(found.tier, kind, 0, found.cells) for kind in case.kinds} or {found.verdict}
         if not today <= ({Verdict.ASK} if case.verdict is Verdict.ASK else {Verdict.WARN, Verdict.CONFIRM}):
-            return Why.CHANGED
+            return NoRuleReason.CHANGED
         if group.base is None:
             group.base = self._place_of(case)
         if group.base is not None:
             return None
-        return Why.NAMELESS if not self._index.naming(case.tool) else Why.UNWRITTEN
+        return NoRuleReason.NAMELESS if not self._index.naming(case.tool) else NoRuleReason.UNWRITTEN
 
-    def _place_of(self, case: Case) -> int | None:
+    def _place_of(self, case: StoppedCall) -> int | None:
         """The place of the case's rule; None where two have its name, or it names no tool."""
         named = self._index.naming(case.tool)
         places = [
@@ -282,16 +288,16 @@ class _Tally:
         name, good = best
         return self._made(group, kinds, joined(values[name][value] for value in good), {name: good}, among=True)
 
-    def _values(self, group: _Group, passing: list[frozenset[Kind]]) -> dict[str, dict[bytes, Count]]:
+    def _values(self, group: _Group, passing: list[frozenset[Kind]]) -> dict[str, dict[bytes, EndingCount]]:
         """The counts of each value of each param, over these kinds."""
-        found: dict[str, dict[bytes, Count]] = {}
+        found: dict[str, dict[bytes, EndingCount]] = {}
         for (kinds, name, value), count in group.values.items():
             if kinds in passing:
-                found.setdefault(name, {}).setdefault(value, Count()).join(count)
+                found.setdefault(name, {}).setdefault(value, EndingCount()).join(count)
         return dict(sorted(found.items()))
 
     def _question(
-        self, group: _Group, kinds: frozenset[Kind], exact: bytes, count: Count, least: int
+        self, group: _Group, kinds: frozenset[Kind], exact: bytes, count: EndingCount, least: int
     ) -> Suggestion | None:
         """A rule that lets the session confirm what a person agreed to each time."""
         base = self._base(group)
@@ -311,7 +317,7 @@ class _Tally:
         self,
         group: _Group,
         kinds: frozenset[Kind],
-        count: Count,
+        count: EndingCount,
         named: Mapping[str, list[bytes]],
         *,
         among: bool = False,
@@ -453,7 +459,7 @@ def _named(rule: Rule) -> str:
     return rule.tools[0] if _PLACE.fullmatch(rule.name) else rule.name
 
 
-def _why(group: _Group, what: str, count: Count, params: Mapping[str, tuple[Any, ...]], *, asked: bool) -> str:
+def _why(group: _Group, what: str, count: EndingCount, params: Mapping[str, tuple[Any, ...]], *, asked: bool) -> str:
     keys = ", ".join(map(shown, sorted(count.families)))
     days = sorted({datetime.fromtimestamp(at / SECOND, UTC).strftime("%Y-%m-%d") for at in (count.first, count.last)})
     number = len(count.sessions)

@@ -30,9 +30,14 @@ from msgspec import Struct, field
 
 from callosum.journal import shown_keys
 from callosum.model import DAY, SECOND, Decision, Entry, Event, Verdict
-from callosum.retrospect.recorded import Groups, call_of, example, is_call
-from callosum.retrospect.survey import EXAMPLES, MOST_GROUPS, Shift, Survey
-from callosum.retrospect.world import SPARED, World
+from callosum.retrospect.classification_changes import (
+    EXAMPLES,
+    MOST_GROUPS,
+    ClassificationChange,
+    ClassificationChanges,
+)
+from callosum.retrospect.recorded_calls import CallGroups, call_of, example, is_call
+from callosum.retrospect.world import SPARED, ReplayGate
 from callosum.rules import RuleSet
 
 MOST: Final = 20_000
@@ -81,7 +86,7 @@ class Trial(Struct, frozen=True, rename="camel"):
     first: float | None
     last: float | None
     differences: tuple[Difference, ...]
-    shifts: tuple[Shift, ...]
+    shifts: tuple[ClassificationChange, ...]
 
     @property
     def nothing(self) -> bool:
@@ -103,7 +108,7 @@ def try_rules(
     What comes before the moment ``since`` is played, but not counted: acts that calls were compared with. ``progress``
     is called with the number of calls played. Raises ``StoreError`` where the temporary folder cannot be used.
     """
-    survey = Survey(before, after, since)
+    survey = ClassificationChanges(before, after, since)
     for entry in read():
         if is_call(entry):
             survey.add(entry)
@@ -117,7 +122,7 @@ def try_rules(
             touched += entry.seq >= since
     played = _Played(since)
     with tempfile.TemporaryDirectory(prefix="callosum-try-") as folder:
-        old, new = World(Path(folder) / "before", before), World(Path(folder) / "after", after)
+        old, new = ReplayGate(Path(folder) / "before", before), ReplayGate(Path(folder) / "after", after)
         try:
             _play(read, set(chosen), old, new, played, survey, progress)
         finally:
@@ -126,7 +131,7 @@ def try_rules(
     return _trial(survey, touched, played)
 
 
-def _trial(survey: Survey, touched: int, played: _Played) -> Trial:
+def _trial(survey: ClassificationChanges, touched: int, played: _Played) -> Trial:
     differences = played.differences()
     return Trial(
         survey.calls,
@@ -148,10 +153,10 @@ def _trial(survey: Survey, touched: int, played: _Played) -> Trial:
 def _play(
     read: Read,
     chosen: set[int],
-    old: World,
-    new: World,
+    old: ReplayGate,
+    new: ReplayGate,
     played: _Played,
-    survey: Survey,
+    survey: ClassificationChanges,
     progress: Callable[[int], None],
 ) -> None:
     first = min(chosen, default=0) - DAY  # no lease is older that still holds
@@ -202,7 +207,7 @@ class _Played:
         self._since = since
         self.calls = 0
         self._same = 0
-        self._parted: Groups[_Place, _Parted] = Groups(_Parted, MOST_GROUPS)
+        self._parted: CallGroups[_Place, _Parted] = CallGroups(_Parted, MOST_GROUPS)
 
     def add(self, entry: Entry, one: Decision, other: Decision) -> None:
         if entry.seq < self._since:

@@ -57,7 +57,7 @@ class _Gate(LocalGate):
         self.store.maintain(horizon(self.store.now(), self.rules.current().longest_window))
 
 
-class World:
+class ReplayGate:
     """A gate under one set of rules in which the recorded calls are made."""
 
     def __init__(self, folder: Path, rules: RuleSet) -> None:

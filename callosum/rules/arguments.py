@@ -13,7 +13,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from callosum.redact.names import Cover, cover
+from callosum.redact.secret_names import Concealment, cover
 from callosum.rules import keys
 from callosum.rules import lexicon as lex
 from callosum.rules.name import singular, words
@@ -154,7 +154,7 @@ def _role(name: str) -> tuple[int, str]:
         return _LOGIN, plain
     if plain in _SENDERS:
         return _STATE, plain
-    if found and found[-1] not in _REAL_IDS and cover(name) > Cover.RANDOM:
+    if found and found[-1] not in _REAL_IDS and cover(name) > Concealment.RANDOM:
         return _SHAPE if found[-1] in _SECRETS else _STATE, ""  # the id of a secret may name one; the secret may not
     if plain in _PLAIN:
         return _PLAIN[plain], plain
@@ -200,7 +200,7 @@ def _identified(found: list[str]) -> tuple[int, str]:
 @lru_cache(maxsize=1024)
 def _reference(name: str) -> int:
     """Tells whether a param names what is paid or taken back: 2 by its own id (``charge_id``), 1 maybe (``charge``)."""
-    found = words(name) if cover(name) <= Cover.RANDOM else []
+    found = words(name) if cover(name) <= Concealment.RANDOM else []
     ends = len(found) > 1 and found[-1] in _ID_ENDS
     if ends:
         found.pop()

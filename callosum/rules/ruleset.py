@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from callosum.budget import UNREAD, unread
 from callosum.model import HOUR, Call, Classification, Content, Key, Mode, Tier, Verdict
 from callosum.redact import SecretDigests, secrets_in
-from callosum.redact.lines import is_harmless
-from callosum.redact.shapes import is_plain
+from callosum.redact.json_lines import is_harmless
+from callosum.redact.secret_shapes import is_plain
 from callosum.rules import acts, commitments, keys, shell
 from callosum.rules import lexicon as lex
 from callosum.rules import shape as shapes

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from callosum.redact.names import Cover, cover
+from callosum.redact.secret_names import Concealment, cover
 from callosum.rules import acts, command, described, money, normal, opaque, opposites, tables
 from callosum.rules import lexicon as lex
 from callosum.rules.arguments import Role, roles
@@ -66,7 +66,7 @@ class Shape:
         self.said = normal.said(names)
         # True asks for a look at the values, which is bounded; so many names are not looked at one by one.
         self.secret = len(names) > _MOST or any(
-            isinstance(name, str) and cover(name) is not Cover.NOTHING for name in names
+            isinstance(name, str) and cover(name) is not Concealment.NOTHING for name in names
         )
 
 

@@ -20,8 +20,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from callosum.corpus.calls import KnownCalls
 from callosum.corpus.events import CorpusEvent, encode
+from callosum.corpus.opening_calls import OpeningCalls
 from callosum.model import Entry
 from callosum.wire import BadRequest
 
@@ -78,7 +78,7 @@ class Item(Struct, frozen=True, gc=False):
     safe: bool
 
 
-def items_of(entry: Entry, calls: KnownCalls) -> list[Item]:
+def items_of(entry: Entry, calls: OpeningCalls) -> list[Item]:
     """Return the events of an entry of the journal, ready to be sent. Raises what ``calls`` raises."""
     seq, namespace = entry.seq, entry.namespace
     items = []

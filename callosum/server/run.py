@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from callosum import __version__
 from callosum.brain import Brain
-from callosum.corpus.derive import JOURNALLED
+from callosum.corpus.entry_events import JOURNALLED
 from callosum.corpus.events import CorpusEvent
 from callosum.errors import ConfigError, StoreError
 from callosum.gate import LocalGate

@@ -41,8 +41,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from msgspec import Struct
 
 from callosum import wire
-from callosum.corpus.calls import KnownCalls
 from callosum.corpus.events import CorpusEvent, select
+from callosum.corpus.opening_calls import OpeningCalls
 from callosum.errors import StoreError
 from callosum.journal import FOLDER, Journal, entry_at
 from callosum.model import Entry
@@ -154,7 +154,7 @@ class Past:
         self._journal = Journal(store, state) if state is not None else None
         self._folder = state / FOLDER if state is not None else None
         self._rotated = (0, 0)
-        self._calls = KnownCalls(self._entry)
+        self._calls = OpeningCalls(self._entry)
 
     def items(self, entry: Entry) -> list[Item]:
         """Return the events of an entry, ready to be sent. Raises ``StoreError``."""

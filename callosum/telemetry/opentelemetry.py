@@ -49,8 +49,8 @@ from callosum.corpus.events import (
 )
 from callosum.errors import ConfigError
 from callosum.redact import summarise
-from callosum.telemetry.measures import Measures
-from callosum.telemetry.names import error_type, line
+from callosum.telemetry.labels import error_type, line
+from callosum.telemetry.metrics import EventMetrics
 
 MISSING: Final = "opentelemetry is not installed: pip install 'callosum-protocol[opentelemetry]'"
 AT: Final = "telemetry.opentelemetry"
@@ -121,7 +121,7 @@ class OpenTelemetry:
     ) -> None:
         self.evicted = 0
         self._tracer = trace.get_tracer("callosum", __version__, tracer_provider)
-        self._measures = Measures(metrics.get_meter("callosum", __version__, meter_provider))
+        self._measures = EventMetrics(metrics.get_meter("callosum", __version__, meter_provider))
         self._content = content
         self._guard = threading.RLock()
         self._calls: OrderedDict[_Key, _Call] = OrderedDict()

@@ -123,7 +123,7 @@ class _Sending(OpenTelemetry):
         self._tracers = tracers
         self._exporter = exporter
         self._meters = meters
-        self._seldom = Seldom()
+        self._seldom = RateLimitedFilter()
         self._closing = threading.Event()
         self._closer = threading.Thread(target=self._end_spans, name="callosum-telemetry", daemon=True)
         self._closer.start()
@@ -151,7 +151,7 @@ class _Sending(OpenTelemetry):
         self._seldom.close()
 
 
-class Seldom(logging.Filter):
+class RateLimitedFilter(logging.Filter):
     """Lets each message of the exporters through once in ``SELDOM`` seconds, whatever its values.
 
     It is put on their loggers when it is made, until ``close``. ``clock`` is for tests.

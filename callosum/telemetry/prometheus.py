@@ -49,7 +49,7 @@ from callosum.corpus.events import (
     ToolFailed,
 )
 from callosum.errors import ConfigError
-from callosum.telemetry.names import FEWER, Few, error_type
+from callosum.telemetry.labels import FEWER, LabelLimit, error_type
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -90,8 +90,8 @@ class Prometheus:
             "callosum_health_problems", "What was beyond its threshold.", ("resource", "level"), registry=None
         )
         self._health = Gauge("callosum_health_value", "What the last check measured.", ("name",), registry=None)
-        self._tool, self._model, self._resource, self._name = Few(), Few(), Few(), Few()
-        self._error, self._provider = Few(FEWER), Few(FEWER)
+        self._tool, self._model, self._resource, self._name = LabelLimit(), LabelLimit(), LabelLimit(), LabelLimit()
+        self._error, self._provider = LabelLimit(FEWER), LabelLimit(FEWER)
         self._register()
         self._scope = corpus.scope()
         on = self._scope.on

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from callosum.redact import MARKER, quote, redact_text, said, summarise
-from callosum.redact.lines import suspects
+from callosum.redact.json_lines import suspects
 from fuzz import make
 from fuzz.check import check
 from fuzz.source import Source

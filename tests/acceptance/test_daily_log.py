@@ -20,9 +20,9 @@ START = """
 import os, sys, threading, time
 from pathlib import Path
 from callosum.corpus.bus import Corpus
-from callosum.corpus.dayfiles import DayFiles
+from callosum.corpus.day_files import DayFiles
 from callosum.corpus.events import *
-from callosum.corpus.log import DailyLog
+from callosum.corpus.daily_log import DailyLog
 folder, corpus = Path(sys.argv[1]), Corpus(slow=60)
 """
 
@@ -231,7 +231,7 @@ def test_a_process_that_ends_loses_nothing(tmp_path: Path, how: str) -> None:
         atexit._clear()
         atexit.register(lambda: [corpus.emit(TaskStopped(f"late {{n}}", "x")) for n in range(3)])
         atexit.register(lambda: corpus.emit(LlmToken("late")))
-        from callosum.corpus import log as log_module
+        from callosum.corpus import daily_log as log_module
         atexit.register(log_module._finish_all)
     log = DailyLog(corpus, folder, every=3600)
     for number in range(3000):
@@ -325,7 +325,7 @@ def test_children_of_multiprocessing(tmp_path: Path, method: str) -> None:
         "from pathlib import Path\n"
         "from callosum.corpus.bus import Corpus\n"
         "from callosum.corpus.events import TaskStopped\n"
-        "from callosum.corpus.log import DailyLog\n"
+        "from callosum.corpus.daily_log import DailyLog\n"
         "corpus = Corpus()\n"
         "log = DailyLog(corpus, Path(sys.argv[1]), every=3600)\n"
         "def work(number):\n"

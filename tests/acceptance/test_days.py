@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from callosum.model import Entry, Event, Outcome, Verdict
-from callosum.pages.calendar import clock, day_of
+from callosum.pages.dates import clock, day_of
 from tests.support.days import SHOP, Lived, held_back, live
 
 SEEDS = (1, 2, 3)

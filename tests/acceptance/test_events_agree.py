@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from callosum.brain import Brain
-from callosum.corpus.log import FOLDER
+from callosum.corpus.daily_log import FOLDER
 from callosum.gate import LocalGate
 from callosum.model import Call
 from callosum.stores.memory import MemoryStore

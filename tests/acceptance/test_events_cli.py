@@ -19,8 +19,8 @@ from msgspec import structs
 
 from callosum.cli.eventsource import JOURNALLED
 from callosum.corpus.bus import Corpus
+from callosum.corpus.daily_log import FOLDER, DailyLog
 from callosum.corpus.events import CATALOGUE
-from callosum.corpus.log import FOLDER, DailyLog
 from callosum.corpus.page import example
 from callosum.gate import LocalGate
 from callosum.model import Call

@@ -18,7 +18,7 @@ from typing import Any, cast
 import pytest
 
 from callosum.client import CallosumClient
-from callosum.corpus.calls import KnownCalls
+from callosum.corpus.opening_calls import OpeningCalls
 from callosum.gate import LocalGate
 from callosum.model import Call
 from callosum.server.ring import id_of, items_of
@@ -259,7 +259,7 @@ def journalled(server: Server) -> list[str]:
     """The ids of the safety events of the whole journal."""
     with CallosumClient(server.address) as client:
         entries = client.journal(limit=500).entries
-    calls = KnownCalls()
+    calls = OpeningCalls()
     return [id_of(item.position) for entry in entries for item in items_of(entry, calls) if item.safe]
 
 

@@ -18,7 +18,7 @@ from callosum.errors import ConfigError
 from callosum.gate import LocalGate
 from callosum.hosts.script import script_of
 from callosum.model import Call, Decision
-from callosum.retrospect.recorded import call_of
+from callosum.retrospect.recorded_calls import call_of
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings
 from callosum.sockets import socket_path

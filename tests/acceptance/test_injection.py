@@ -14,10 +14,10 @@ from callosum.characters import is_shown
 from callosum.gate import LocalGate
 from callosum.hosts.adapters import ADAPTERS
 from callosum.hosts.claude_code.transcript import Reader
-from callosum.pages.calendar import day_of, monday_of
-from callosum.pages.day import Day
-from callosum.pages.topic import Topic
-from callosum.pages.week import Week
+from callosum.pages.dates import day_of, monday_of
+from callosum.pages.day_page import DayPage
+from callosum.pages.topic_page import TopicPage
+from callosum.pages.week_page import WeekPage
 from callosum.settings import load
 from callosum.testing import ManualClock
 from callosum.wire import MAX_BUDGET
@@ -126,8 +126,8 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
                 brain.corpus.emit(event)
         assert brain.feed.flush(30)
         entries = gate.store.entries(limit=100_000)
-        day, week = Day(day_of(entries[-1].seq)), Week(monday_of(day_of(entries[-1].seq)))
-        topics = [Topic(f"file:/r/{number}.py") for number in range(len(SPEAKING))]
+        day, week = DayPage(day_of(entries[-1].seq)), WeekPage(monday_of(day_of(entries[-1].seq)))
+        topics = [TopicPage(f"file:/r/{number}.py") for number in range(len(SPEAKING))]
         for entry in entries:
             day.add(entry)
             week.add(entry)

@@ -15,7 +15,7 @@ import pytest
 from callosum import Blocked, Call, LocalGate, State, Verdict, gated
 from callosum.brain import Brain
 from callosum.hosts.adapters import ADAPTERS
-from callosum.merging.kept import bring_back
+from callosum.merging.merge_store import bring_back
 from callosum.model import Decision
 from callosum.process import this_process
 from callosum.server.tokens import FILE as TOKENS

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from callosum.answers import Assembly
+from callosum.answers import AnswerAssembly
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import CorpusEvent, LlmResponse, LlmToken, ToolParsed
 from callosum.regions.models import Thalamus
@@ -78,7 +78,7 @@ def test_what_a_provider_answers_is_told(asks: Any, stream: bool, provider: str)
             answer = json.loads(data)
             thalamus.response(answer, instance="mira")
             return wernicke.read(answer, instance="mira")
-        whole = Assembly()
+        whole = AnswerAssembly()
         assert list(thalamus.stream(events_of(data), instance="mira", assembly=whole))
         return wernicke.read(whole.answer, instance="mira")
 

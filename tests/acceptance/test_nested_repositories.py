@@ -19,7 +19,7 @@ from callosum.client import CallosumClient
 from callosum.gate import LocalGate
 from callosum.model import Call, Worktree
 from callosum.process import this_process
-from callosum.retrospect.recorded import call_of
+from callosum.retrospect.recorded_calls import call_of
 from callosum.sockets import socket_path
 from callosum.worktree import located, worktree_of
 from tests.acceptance.test_hooks import Hook

@@ -28,7 +28,7 @@ from callosum.model import Call
 from callosum.regions.execution import Task
 from callosum.settings import Settings
 from callosum.telemetry import otlp
-from callosum.telemetry.otlp import Seldom, from_environment
+from callosum.telemetry.otlp import RateLimitedFilter, from_environment
 from tests.support.mcpwrap import META, wrapped
 from tests.support.peer import free_port
 from tests.support.serving import serving, until
@@ -315,8 +315,8 @@ def test_a_receiver_that_fails_is_told_of_once(
 
 def test_each_line_of_the_exporters_comes_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now = [100.0]
-    seldom = Seldom(clock=lambda: now[0])
-    exporter = logging.getLogger(Seldom.LOGGERS[0])
+    seldom = RateLimitedFilter(clock=lambda: now[0])
+    exporter = logging.getLogger(RateLimitedFilter.LOGGERS[0])
     for now[0] in (100.0, 130.0, 159.9, 160.0, 161.0, 161.5):
         exporter.error("cannot send to %s", now[0])
         if now[0] == 161.0:

@@ -23,16 +23,16 @@ import pytest
 from callosum.corpus.bus import Corpus
 from callosum.gate import LocalGate
 from callosum.model import SECOND, Call
-from callosum.pages.calendar import day_of, monday_of, start_of, week_of
+from callosum.pages.dates import day_of, monday_of, start_of, week_of
 from callosum.regions.episodes import Hippocampus
-from callosum.regions.scheduler import Brainstem, Job
+from callosum.regions.scheduler import Brainstem, ScheduledJob
 from callosum.settings import Settings
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
 from tests.acceptance.command import run
 
 ROOT = Path(__file__).resolve().parents[2]
-JOBS = [Job(name, every=0.05) for name in ("sweep", "retention", "episodes", "digest", "topics")]
+JOBS = [ScheduledJob(name, every=0.05) for name in ("sweep", "retention", "episodes", "digest", "topics")]
 _SAYING = threading.Lock()
 WAIT = 60.0
 """What is waited for comes within a second or two; so long until a test fails, in seconds."""

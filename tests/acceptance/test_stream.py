@@ -19,7 +19,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from callosum.corpus.derive import events_of
+from callosum.corpus.entry_events import events_of
 from callosum.corpus.events import LlmToken
 from callosum.gate import DATABASE, LocalGate
 from callosum.model import Call

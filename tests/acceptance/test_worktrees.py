@@ -16,7 +16,7 @@ from callosum.client import CallosumClient
 from callosum.errors import ConfigError
 from callosum.gate import LocalGate
 from callosum.model import Call, Decision, Worktree
-from callosum.retrospect.recorded import call_of
+from callosum.retrospect.recorded_calls import call_of
 from callosum.worktree import located, worktree_of
 from tests.support.serving import serving
 

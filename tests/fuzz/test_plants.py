@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import callosum.gate.check
-import callosum.redact.summary
+import callosum.redact.kept_params
 import callosum.rules.fields
 import callosum.rules.judge
 import callosum.rules.keys
@@ -90,7 +90,7 @@ PLANTS = [
     ("shell", SHELL, "_dispatch", _no_rm(SHELL._dispatch), "grave stays grave|dangerous command counts"),
     ("shell", SHELL, "parse", wrapped(callosum.rules.shell.parser.parse, _never_odd), "what no shell would take counts as a write"),
     ("structured", SQL, "_STARTS", re.compile(r"\s*(?:select|drop|delete|insert)\s", re.IGNORECASE), "case, space and comments|as grave as|every statement"),
-    ("redaction", callosum.redact.summary, "REDACTOR", SimpleNamespace(redact=lambda text, *_: text), "a planted secret is not kept"),
+    ("redaction", callosum.redact.kept_params, "REDACTOR", SimpleNamespace(redact=lambda text, *_: text), "a planted secret is not kept"),
     ("classify", callosum.rules.ruleset, "judge", wrapped(callosum.rules.judge.judge, _believes), "no hint lowers a tier"),
     ("rules", callosum.rules.fields, "compile_pattern", _raises(LookupError), "LookupError"),
     ("wire", callosum.gate.check, "is_shown", _raises(TypeError), "TypeError"),

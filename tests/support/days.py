@@ -17,10 +17,10 @@ from typing import Any, Final, NamedTuple
 
 from callosum.hosts.adapters import ADAPTERS
 from callosum.model import SECOND, Entry, Event, Verdict
-from callosum.pages.calendar import ONE_DAY, day_of, monday_of, start_of
-from callosum.pages.day import Day
-from callosum.pages.topic import Returns, Topic
-from callosum.pages.week import Week
+from callosum.pages.dates import ONE_DAY, day_of, monday_of, start_of
+from callosum.pages.day_page import DayPage
+from callosum.pages.topic_page import TopicFinder, TopicPage
+from callosum.pages.week_page import WeekPage
 from tests.support.hooked import Hooked, hooked
 
 FIRST: Final = date(2027, 3, 16)
@@ -232,9 +232,9 @@ def _answer(hosts: Hooked, chance: random.Random, answered: set[int]) -> None:
 def pages_of(entries: list[Entry]) -> dict[str, str]:
     """Return the pages that tell of a journal, by their names."""
     pages: dict[str, str] = {}
-    week, returns = Week(monday_of(FIRST)), Returns()
+    week, returns = WeekPage(monday_of(FIRST)), TopicFinder()
     for number in range(DAYS):
-        day = Day(FIRST + timedelta(days=number))
+        day = DayPage(FIRST + timedelta(days=number))
         for entry in entries:
             if day_of(entry.seq) == day.day:
                 day.add(entry)
@@ -245,7 +245,7 @@ def pages_of(entries: list[Entry]) -> dict[str, str]:
     heads = {date.fromisoformat(name): text.splitlines()[2] for name, text in pages.items()}
     pages[week.name] = week.page(heads)
     for key, namespace in returns.topics(FIRST + (DAYS - 1) * ONE_DAY):
-        topic = Topic(key, namespace)
+        topic = TopicPage(key, namespace)
         for entry in entries:
             topic.add(entry)
         pages[topic.path] = topic.page()

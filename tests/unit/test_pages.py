@@ -14,18 +14,18 @@ import pytest
 from msgspec import structs
 
 from callosum.cli import show
-from callosum.corpus.derive import events_of
+from callosum.corpus.entry_events import events_of
 from callosum.corpus.events import SafetyBlocked
 from callosum.errors import StoreError
 from callosum.model import MINUTE, SECOND, Conflict, Entry, Event, Key, Kind, Mode, Outcome, State, Verdict
-from callosum.pages.acts import without_spellings
-from callosum.pages.calendar import clock, day_of, monday_of, start_of, week_of
-from callosum.pages.counts import UNKNOWNS, Counts, Top
-from callosum.pages.day import FIRST, LAST, OTHERS, SESSIONS, Day
-from callosum.pages.folder import Folder
+from callosum.pages.action_lines import without_spellings
+from callosum.pages.dates import clock, day_of, monday_of, start_of, week_of
+from callosum.pages.day_page import FIRST, LAST, OTHERS, SESSIONS, DayPage
 from callosum.pages.markdown import code
-from callosum.pages.topic import ACTS, Returns, Topic, slug_of
-from callosum.pages.week import Week
+from callosum.pages.page_folder import PageFolder
+from callosum.pages.topic_page import ACTS, TopicFinder, TopicPage, slug_of
+from callosum.pages.totals import UNKNOWNS, JournalTotals, MostFrequent
+from callosum.pages.week_page import WeekPage
 from tests.support.speaking import SPEAKING
 
 DAY = date(2027, 3, 16)
@@ -51,7 +51,7 @@ def report(
 
 
 def page(*entries: Entry, so_far: bool = False) -> str:
-    day = Day(DAY)
+    day = DayPage(DAY)
     for entry in entries:
         day.add(entry)
     return day.page(so_far=so_far)
@@ -332,7 +332,7 @@ def test_entries_of_other_days_and_repeated_ones_are_passed_over() -> None:
 
 def test_a_day_fed_in_two_parts_makes_the_same_page() -> None:
     entries = [call(NINE + n * SECOND, f"s{n % 5}", tier=n % 5) for n in range(200)]
-    day = Day(DAY)
+    day = DayPage(DAY)
     for entry in entries[:100]:
         day.add(entry)
     day.page(so_far=True)
@@ -358,7 +358,7 @@ def test_a_page_stays_small_and_says_what_it_left_out() -> None:
 
 
 def test_a_hostile_day_keeps_memory_bounded() -> None:
-    day = Day(DAY)
+    day = DayPage(DAY)
     for n in range(30_000):
         act = call(NINE + 2 * n, f"s{n % 15_000}", tier=3, key=f"k:{n}")
         day.add(act)
@@ -375,7 +375,7 @@ def test_a_hostile_day_keeps_memory_bounded() -> None:
 
 
 def test_the_most_frequent_survive_when_there_is_no_room() -> None:
-    top = Top(10)
+    top = MostFrequent(10)
     for n in range(1000):
         top.add(f"rare{n}")
         top.add("often")
@@ -385,7 +385,7 @@ def test_the_most_frequent_survive_when_there_is_no_room() -> None:
 
 
 def test_an_open_lease_of_an_earlier_day_is_not_counted_twice() -> None:
-    counts = Counts(NINE)
+    counts = JournalTotals(NINE)
     counts.add(report(NINE + 1, call(NINE - 5, tier=3)))
     assert counts.open == 0
     act = call(NINE + 2, tier=3)
@@ -400,7 +400,7 @@ def test_an_open_lease_of_an_earlier_day_is_not_counted_twice() -> None:
 
 
 def test_a_digest_counts_sessions_tools_keys_and_conflicts() -> None:
-    week = Week(monday_of(DAY))
+    week = WeekPage(monday_of(DAY))
     for n in range(3):
         week.add(call(NINE + n, "mira"))
     week.add(
@@ -427,7 +427,7 @@ def test_a_digest_counts_sessions_tools_keys_and_conflicts() -> None:
 
 
 def test_a_digest_says_what_came_of_what_was_asked_and_what_is_open() -> None:
-    week = Week(monday_of(DAY))
+    week = WeekPage(monday_of(DAY))
     asked = {"purpose": "answer Alice"}
     mailed = call(NINE, "mira", "email", 3, "email:a@example.com", body={**asked, "summary": "Invoice: paid"})
     held = call(NINE + 3, "mira", "pay", 4, "account:acme", body=asked)
@@ -446,8 +446,8 @@ def test_a_digest_says_what_came_of_what_was_asked_and_what_is_open() -> None:
 # --- topics -------------------------------------------------------------------------------------------------
 
 
-def returns(*acts: tuple[int, str, str]) -> Returns:
-    found = Returns()
+def returns(*acts: tuple[int, str, str]) -> TopicFinder:
+    found = TopicFinder()
     for day, session, key in acts:
         found.add(call(NINE + day * 86_400 * SECOND + len(acts), session, key=key))
     return found
@@ -467,7 +467,7 @@ def test_a_folder_that_commands_run_in_is_no_topic() -> None:
 
 
 def test_reads_and_other_namespaces_make_no_topic() -> None:
-    found = Returns()
+    found = TopicFinder()
     for n, session in enumerate("abc"):
         found.add(call(NINE + n * 86_400 * SECOND, session, tier=1, key="k", mode=Mode.READ))
         found.add(call(NINE + n * 86_400 * SECOND + 1, session, key="k", namespace=session))
@@ -479,7 +479,7 @@ def test_what_ran_while_the_gate_was_away_counts_for_a_topic() -> None:
         structs.replace(call(NINE + day * 86_400 * SECOND + n, who, key="k"), event=Event.LATE, outcome=Outcome.DONE)
         for n, (day, who) in enumerate(((0, "a"), (0, "b"), (1, "c")))
     ]
-    found, topic = Returns(), Topic("k")
+    found, topic = TopicFinder(), TopicPage("k")
     for entry in entries:
         found.add(entry)
         topic.add(entry)
@@ -488,7 +488,7 @@ def test_what_ran_while_the_gate_was_away_counts_for_a_topic() -> None:
 
 
 def test_a_topic_forgets_what_is_before_its_window() -> None:
-    topic = Topic("k")
+    topic = TopicPage("k")
     first = call(NINE, "a", key="k")
     topic.add(first)
     topic.add(call(NINE + 86_400 * SECOND, "b", key="k"))
@@ -503,7 +503,7 @@ def test_a_topic_forgets_what_is_before_its_window() -> None:
 
 
 def test_a_topic_tells_who_did_what_newest_first() -> None:
-    topic = Topic("k")
+    topic = TopicPage("k")
     first = call(NINE, "a", "message", 3, "k")
     topic.add(first)
     topic.add(call(NINE + 86_400 * SECOND, "b", key="k", verdict=Verdict.BLOCK))
@@ -518,7 +518,7 @@ def test_a_topic_tells_who_did_what_newest_first() -> None:
 
 
 def test_a_topics_page_is_bounded() -> None:
-    topic = Topic("k")
+    topic = TopicPage("k")
     for n in range(ACTS + 50):
         topic.add(call(NINE + n, f"s{n}", key="k"))
     assert topic.page().count("\n- 2027") == ACTS
@@ -579,7 +579,7 @@ def test_weeks_are_iso_weeks_at_the_turn_of_the_year_too() -> None:
 
 
 def test_a_page_is_written_for_its_owner_alone_and_only_when_it_changed(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "deep" / "state")
+    folder = PageFolder(tmp_path / "deep" / "state")
     with folder.alone("episodes") as alone:
         assert alone
         assert folder.write("episodes/x.md", "one")
@@ -593,20 +593,20 @@ def test_a_page_is_written_for_its_owner_alone_and_only_when_it_changed(tmp_path
 
 
 def test_only_one_holds_the_lock(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
-    with folder.alone("a") as first, Folder(tmp_path).alone("a") as second, folder.alone("b") as other:
+    folder = PageFolder(tmp_path)
+    with folder.alone("a") as first, PageFolder(tmp_path).alone("a") as second, folder.alone("b") as other:
         assert (first, second, other) == (True, False, True)
     with folder.alone("a") as again:
         assert again
 
 
 def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = PageFolder(tmp_path)
     folder.write("episodes/x.md", "one")
     (folder.root / "episodes" / ".x.md.part").mkdir()  # where the draft would be written
     with pytest.raises(StoreError, match=r"x\.md cannot be written"):
         folder.write("episodes/x.md", "two")
     assert folder.read("episodes/x.md") == "one"
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="cannot be used"), Folder(tmp_path / "file").alone("a"):
+    with pytest.raises(StoreError, match="cannot be used"), PageFolder(tmp_path / "file").alone("a"):
         pass

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 from bench import redaction
 from callosum.redact import MARKER, quote, redact_text, said, summarise
-from callosum.redact.lines import is_harmless
-from callosum.redact.shapes import REDACTOR, Redactor, marker
+from callosum.redact.json_lines import is_harmless
+from callosum.redact.secret_shapes import REDACTOR, Redactor, marker
 from tests.support.cpu import cpu_within
 
 ROOT = Path(__file__).parents[2]

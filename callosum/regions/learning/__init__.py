@@ -5,7 +5,7 @@ tells of it on the corpus. What the whole journal speaks for is in ``callosum.re
 rule: what is proposed is for a person to read and to paste.
 """
 
-from callosum.regions.learning.kept import FILE as LEARNED
+from callosum.regions.learning.learned_file import FILE as LEARNED
 from callosum.regions.learning.region import BasalGanglia
 
 __all__ = ["LEARNED", "BasalGanglia"]

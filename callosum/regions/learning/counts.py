@@ -22,7 +22,7 @@ MOST_NAMED: Final = 64
 """Most sessions and key families that are told apart."""
 
 
-class Count(Struct, gc=False):
+class EndingCount(Struct, gc=False):
     """How one sort of pause ended, how often. ``first`` and ``last`` are moments of confirmations or approvals."""
 
     confirmed: int = 0
@@ -52,7 +52,7 @@ class Count(Struct, gc=False):
                 self.sessions.add(case.session)
             self.families |= {family(key) for key in case.keys[: MOST_NAMED - len(self.families)]}
 
-    def join(self, other: Count) -> None:
+    def join(self, other: EndingCount) -> None:
         """Takes another count into this one."""
         for name in dict.fromkeys(_COUNTED.values()):
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -91,20 +91,20 @@ def family(key: str) -> str:
     return f"{entity}:*" if colon else key
 
 
-def covered(pauses: Mapping[frozenset[Kind], Count], kinds: frozenset[Kind]) -> list[frozenset[Kind]]:
+def covered(pauses: Mapping[frozenset[Kind], EndingCount], kinds: frozenset[Kind]) -> list[frozenset[Kind]]:
     """Returns which pauses a rule would let pass that lets these kinds pass: those for fewer of them too."""
     return [one for one in pauses if one == kinds or (one and one < kinds)]
 
 
-def joined(counts: Iterable[Count]) -> Count:
+def joined(counts: Iterable[EndingCount]) -> EndingCount:
     """Returns the counts as one."""
-    whole = Count()
+    whole = EndingCount()
     for count in counts:
         whole.join(count)
     return whole
 
 
-def convinces(count: Count, least: int) -> bool:
+def convinces(count: EndingCount, least: int) -> bool:
     """Whether pauses that ended so speak for a rule: confirmed often enough, and nothing against it."""
     return count.confirmed >= least and not count.against
 

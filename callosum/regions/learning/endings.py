@@ -43,7 +43,7 @@ _Place = tuple[str, str, str, str, str]
 """Where a repeat is known by: namespace, session, tool, rule, key."""
 
 
-class Case(Struct, gc=False):
+class StoppedCall(Struct, gc=False):
     """A call that was not simply let through.
 
     ``seq`` is its entry's, ``action`` that of the action once it ran (0 before). ``verdict`` is what it was
@@ -73,23 +73,23 @@ class Ending(Struct, frozen=True, gc=False):
 
     how: str
     at: int
-    case: Case
+    case: StoppedCall
 
 
-class Endings:
+class EndingTracker:
     """Follows entries. ``feed`` them in order, without gaps; not for several threads at once."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._paused: OrderedDict[int, Case] = OrderedDict()
-        self._asked: OrderedDict[int, Case] = OrderedDict()
-        self._approved: OrderedDict[int, Case] = OrderedDict()
-        self._places: dict[_Place, Case] = {}
+        self._paused: OrderedDict[int, StoppedCall] = OrderedDict()
+        self._asked: OrderedDict[int, StoppedCall] = OrderedDict()
+        self._approved: OrderedDict[int, StoppedCall] = OrderedDict()
+        self._places: dict[_Place, StoppedCall] = {}
         """The newest open case of each place."""
         self._holders: dict[int, set[int]] = {}
         """The paused cases that an action holds up."""
-        self._running: OrderedDict[int, tuple[str, Case]] = OrderedDict()
-        self._ran: OrderedDict[int, tuple[int, Case]] = OrderedDict()
+        self._running: OrderedDict[int, tuple[str, StoppedCall]] = OrderedDict()
+        self._ran: OrderedDict[int, tuple[int, StoppedCall]] = OrderedDict()
         """What was confirmed within the hour, by its action."""
 
     def feed(self, entry: Entry) -> list[Ending]:
@@ -173,14 +173,14 @@ class Endings:
             _keep(self._ran, entry.action, (entry.seq, case), self._most)
         return [Ending(how, entry.seq, case)]
 
-    def _matching(self, entry: Entry) -> Case | None:
+    def _matching(self, entry: Entry) -> StoppedCall | None:
         for name in _changed(entry):
             case = self._places.get((entry.namespace, entry.session, entry.tool, entry.rule, name))
             if case is not None:
                 return case
         return None
 
-    def _run(self, how: str, case: Case, entry: Entry) -> None:
+    def _run(self, how: str, case: StoppedCall, entry: Entry) -> None:
         case.action = entry.action
         if entry.action:
             _keep(self._running, entry.action, (how, case), self._most)
@@ -219,7 +219,7 @@ class Endings:
         _keep(self._approved, case.seq, case, self._most, self._close)
         return [Ending("approved", entry.seq, case)]
 
-    def _close(self, case: Case) -> None:
+    def _close(self, case: StoppedCall) -> None:
         for open_ in (self._paused, self._asked, self._approved):
             open_.pop(case.seq, None)
         for place in _places(case):
@@ -233,11 +233,11 @@ class Endings:
                     del self._holders[holder]
 
 
-def _case(entry: Entry, verdict: Verdict) -> Case:
+def _case(entry: Entry, verdict: Verdict) -> StoppedCall:
     body = entry.body
     found = list(_conflicts(body.get("conflicts") or ()))
     call_id = body.get("callId")
-    return Case(
+    return StoppedCall(
         entry.seq,
         entry.namespace,
         entry.session,
@@ -270,11 +270,11 @@ def _changed(entry: Entry) -> list[str]:
     return [key.name for key in entry.keys if key.mode is not Mode.READ]
 
 
-def _places(case: Case) -> list[_Place]:
+def _places(case: StoppedCall) -> list[_Place]:
     return [(case.namespace, case.session, case.tool, case.rule, name) for name in case.keys]
 
 
-def _oldest(cases: OrderedDict[int, Case]) -> Case:
+def _oldest(cases: OrderedDict[int, StoppedCall]) -> StoppedCall:
     return next(iter(cases.values()))
 
 

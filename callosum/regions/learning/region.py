@@ -13,9 +13,9 @@ from callosum.corpus.bus import Corpus
 from callosum.corpus.events import OutcomeRecorded, PreferenceLearned, SchedulerTick
 from callosum.model import SECOND, Kind, Observation
 from callosum.policy.sentence import name
-from callosum.regions.learning.counts import LEAST, Count, convinces, covered, joined, learnable
-from callosum.regions.learning.endings import Ending, Endings
-from callosum.regions.learning.kept import MOST_PATTERNS, Group, Record, Sort, add, load
+from callosum.regions.learning.counts import LEAST, EndingCount, convinces, covered, joined, learnable
+from callosum.regions.learning.endings import Ending, EndingTracker
+from callosum.regions.learning.learned_file import MOST_PATTERNS, Group, LearnedRecord, Sort, add, load
 
 _JOB: Final = "sweep"
 _LAG: Final = 5 * SECOND
@@ -48,13 +48,13 @@ class BasalGanglia:
         now: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         self._kept = kept
-        self._fresh: dict[Sort, Record] = {}
+        self._fresh: dict[Sort, LearnedRecord] = {}
         """What this process counted and the file does not have yet."""
         self._corpus = corpus
         self._least = least
         self._now = now
-        self._endings = Endings()
-        self._counts: OrderedDict[Group, dict[frozenset[Kind], Count]] = OrderedDict()
+        self._endings = EndingTracker()
+        self._counts: OrderedDict[Group, dict[frozenset[Kind], EndingCount]] = OrderedDict()
         self._known: OrderedDict[Sort, None] = OrderedDict()
         self._guard = threading.RLock()
         if kept is not None:
@@ -102,9 +102,9 @@ class BasalGanglia:
                 return
             self._take_over(known)
             for (group, kinds), record in self._fresh.items():  # counted while the file was written
-                self._counts.setdefault(group, {}).setdefault(kinds, Count()).join(record.count)
+                self._counts.setdefault(group, {}).setdefault(kinds, EndingCount()).join(record.count)
 
-    def _take_over(self, known: Mapping[Sort, Record]) -> None:
+    def _take_over(self, known: Mapping[Sort, LearnedRecord]) -> None:
         self._counts.clear()
         for (group, kinds), record in known.items():
             self._counts.setdefault(group, {})[kinds] = record.count
@@ -129,7 +129,7 @@ class BasalGanglia:
             self._counts.move_to_end(group)
             if len(self._counts) > MOST_PATTERNS:
                 self._counts.popitem(last=False)
-            pauses.setdefault(case.kinds, Count()).add(ending)
+            pauses.setdefault(case.kinds, EndingCount()).add(ending)
             fresh = _record(self._fresh, (group, case.kinds))
             fresh.count.add(ending)
             if (group, case.kinds) in self._known:
@@ -144,10 +144,10 @@ class BasalGanglia:
             return _preference(whole, ending)
 
 
-def _record(records: dict[Sort, Record], sort: Sort) -> Record:
+def _record(records: dict[Sort, LearnedRecord], sort: Sort) -> LearnedRecord:
     """The record of a sort of pause, made if it is not there."""
     group, kinds = sort
-    return records.setdefault(sort, Record(*group, kinds))
+    return records.setdefault(sort, LearnedRecord(*group, kinds))
 
 
 _INNER: Final = frozenset({"confirmed", "waited", "approved", "regretted"})
@@ -169,7 +169,7 @@ def _outcome(ending: Ending) -> OutcomeRecorded:
     )
 
 
-def _preference(count: Count, ending: Ending) -> PreferenceLearned:
+def _preference(count: EndingCount, ending: Ending) -> PreferenceLearned:
     case = ending.case
     what = " and ".join(sorted(case.kinds)) or "the rule's own pause"
     where = ", ".join(sorted(name(one) for one in count.families))

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callosum.corpus import bus, faults, handlers
+from callosum.corpus import bus, fault_reports, handlers
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import (
     CATALOGUE,
@@ -380,12 +380,12 @@ def test_the_faults_that_were_not_told_are_counted(
     corpus: Corpus, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = Clock()
-    monkeypatch.setattr("callosum.corpus.faults.time.monotonic", clock)
+    monkeypatch.setattr("callosum.corpus.fault_reports.time.monotonic", clock)
     corpus.on(ToolCompleted, lambda event: 1 / 0)
     with caplog.at_level(logging.WARNING, "callosum"):
         for _ in range(5):
             corpus.emit(DONE)
-        clock.now += faults.REPORT_EVERY
+        clock.now += fault_reports.REPORT_EVERY
         corpus.emit(DONE)
     assert "(4 more since the last report)" in caplog.text
 

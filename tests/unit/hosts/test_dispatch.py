@@ -16,9 +16,9 @@ from callosum.corpus.events import HealthWarning, ToolFailed, ToolParsed, encode
 from callosum.errors import StoreUnavailable
 from callosum.hosts.adapters import ADAPTERS
 from callosum.hosts.told import Place
-from callosum.pages.calendar import day_of, monday_of
-from callosum.pages.day import Day
-from callosum.pages.week import Week
+from callosum.pages.dates import day_of, monday_of
+from callosum.pages.day_page import DayPage
+from callosum.pages.week_page import WeekPage
 from tests.support.hooked import Hooked, hooked
 
 claude_code = ADAPTERS["claude-code"]
@@ -412,7 +412,7 @@ def test_the_last_answer_of_a_session_that_ended_is_shown(host: Hooked) -> None:
     ]
     entries = host.gate.store.entries()
     today = day_of(entries[0].seq)
-    day, week = Day(today), Week(monday_of(today))
+    day, week = DayPage(today), WeekPage(monday_of(today))
     for entry in entries:
         day.add(entry)
         week.add(entry)

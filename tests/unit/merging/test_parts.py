@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from callosum.merging import folder as folders
-from callosum.merging.folder import Folder
-from callosum.merging.lines import Hunk, are_apart, hunks, shown, split
-from callosum.merging.merge import merge, parses
-from callosum.merging.secrets import looks_secret
+from callosum.merging import private_files as folders
+from callosum.merging.hunks import Hunk, are_apart, hunks, shown, split
+from callosum.merging.private_files import PrivateFiles
+from callosum.merging.proposed_writes import ProposedWrite, TextEdit, proposed_write, rewritten
+from callosum.merging.secret_check import looks_secret
 from callosum.merging.snapshots import base_of, copy_of, shows
-from callosum.merging.writes import Edit, Written, rewritten, written
+from callosum.merging.three_way import merge, parses
 from callosum.model import Call
 from callosum.rules import RuleSet
 
@@ -22,27 +22,31 @@ RULES = RuleSet.parse(None)
 TEXT = "".join(f"{number}\n" for number in range(20))
 
 
-def read(tool: str, **params: object) -> Written | None:
+def read(tool: str, **params: object) -> ProposedWrite | None:
     call = Call("mira", tool, params, cwd="/p")
     found = RULES.classify(call)
-    return written(call, found, found.keys[0].name)
+    return proposed_write(call, found, found.keys[0].name)
 
 
 @pytest.mark.parametrize(
     ("tool", "params", "expected"),
     [
-        ("Write", {"file_path": "/p/a", "content": "x"}, Written("x", "content")),
-        ("write", {"path": "a", "content": "x"}, Written("x", "content")),
+        ("Write", {"file_path": "/p/a", "content": "x"}, ProposedWrite("x", "content")),
+        ("write", {"path": "a", "content": "x"}, ProposedWrite("x", "content")),
         (
             "Edit",
             {"file_path": "/p/a", "old_string": "x", "new_string": "y", "replace_all": True},
-            Written(edits=(Edit("x", "y", everywhere=True),)),
+            ProposedWrite(edits=(TextEdit("x", "y", everywhere=True),)),
         ),
-        ("edit", {"path": "a", "edits": [{"oldText": "x", "newText": "y"}]}, Written(edits=(Edit("x", "y"),))),
+        (
+            "edit",
+            {"path": "a", "edits": [{"oldText": "x", "newText": "y"}]},
+            ProposedWrite(edits=(TextEdit("x", "y"),)),
+        ),
         (
             "apply_patch",
             {"input": "*** Begin Patch\n*** Update File: a\n@@ def f\n one\n-two\n+2\n@@\n-x\n+y\n*** End Patch\n"},
-            Written(param="input", edits=(Edit("one\ntwo\n", "one\n2\n"), Edit("x\n", "y\n"))),
+            ProposedWrite(param="input", edits=(TextEdit("one\ntwo\n", "one\n2\n"), TextEdit("x\n", "y\n"))),
         ),
         ("apply_patch", {"input": "*** Begin Patch\n*** Add File: a\n+x\n*** End Patch\n"}, None),
         (
@@ -54,7 +58,7 @@ def read(tool: str, **params: object) -> Written | None:
         ("Bash", {"command": "echo x > /p/a"}, None),
     ],
 )
-def test_what_a_call_writes(tool: str, params: dict[str, object], expected: Written | None) -> None:
+def test_what_a_call_writes(tool: str, params: dict[str, object], expected: ProposedWrite | None) -> None:
     assert read(tool, **params) == expected
 
 
@@ -64,12 +68,12 @@ def test_patch_is_written_anew_where_each_hunk_has_one_place() -> None:
     )
     call = Call("mira", "apply_patch", {"input": patch}, cwd="/p")
     found = RULES.classify(call)
-    write = written(call, found, "file:/p/a")
+    write = proposed_write(call, found, "file:/p/a")
     assert write is not None
     after = TEXT.replace("2\n", "two\n", 1).replace("15\n", "fifteen\n")
     params = rewritten(call.params, "/p/a", write, TEXT, after)
     assert params is not None
-    again = written(replace(call, params=params), RULES.classify(replace(call, params=params)), "file:/p/a")
+    again = proposed_write(replace(call, params=params), RULES.classify(replace(call, params=params)), "file:/p/a")
     assert again is not None
     assert again.applied(TEXT) == after
     assert [line for line in params["input"].splitlines() if line[:3] == "***"] == patch.splitlines()[:1] + [
@@ -89,12 +93,12 @@ def test_hunks_of_texts() -> None:
 def test_edit_is_apart_with_three_lines_between() -> None:
     base = "".join(f"{number}\n" for number in range(10, 30))
     disk = base.replace("17\n", "changed\n").replace("23\n", "")
-    assert are_apart([Edit("13\n", "x")], base, disk)
-    assert not are_apart([Edit("14\n", "x")], base, disk)
-    assert not are_apart([Edit("20\n", "x")], base, disk)
-    assert not are_apart([Edit("25\n", "x")], base, disk)
-    assert are_apart([Edit("27\n", "x")], base, disk)
-    assert not are_apart([Edit("1", "x")], base, disk)  # it occurs more than once
+    assert are_apart([TextEdit("13\n", "x")], base, disk)
+    assert not are_apart([TextEdit("14\n", "x")], base, disk)
+    assert not are_apart([TextEdit("20\n", "x")], base, disk)
+    assert not are_apart([TextEdit("25\n", "x")], base, disk)
+    assert are_apart([TextEdit("27\n", "x")], base, disk)
+    assert not are_apart([TextEdit("1", "x")], base, disk)  # it occurs more than once
 
 
 @pytest.mark.parametrize(
@@ -129,12 +133,14 @@ def test_plain_source_is_no_secret(path: str, text: str) -> None:
 
 def test_base_is_what_was_read_with_what_was_written_since() -> None:
     assert base_of("a b", []) == "a b"
-    assert base_of("a b", [Written(edits=(Edit("a", "c"),))]) == "c b"
-    assert base_of("a b", [Written("new", "content"), Written(edits=(Edit("new", "newer"),))]) == "newer"
+    assert base_of("a b", [ProposedWrite(edits=(TextEdit("a", "c"),))]) == "c b"
+    assert (
+        base_of("a b", [ProposedWrite("new", "content"), ProposedWrite(edits=(TextEdit("new", "newer"),))]) == "newer"
+    )
     assert base_of("a b", [None]) is None
-    assert base_of("a b", [None, Written("new", "content")]) == "new"
-    assert base_of("a a", [Written(edits=(Edit("a", "c"),))]) is None
-    assert base_of(None, [Written(edits=(Edit("a", "c"),))]) is None
+    assert base_of("a b", [None, ProposedWrite("new", "content")]) == "new"
+    assert base_of("a a", [ProposedWrite(edits=(TextEdit("a", "c"),))]) is None
+    assert base_of(None, [ProposedWrite(edits=(TextEdit("a", "c"),))]) is None
 
 
 def test_result_shows_a_text_with_numbers_and_words_around_it() -> None:
@@ -158,7 +164,7 @@ def test_copy_follows_no_link_and_takes_no_binary_or_long_file(tmp_path: Path) -
 
 
 def test_damaged_file_counts_as_none(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "kept")
+    folder = PrivateFiles(tmp_path / "kept")
     assert folder.write("a", b"content")
     assert folder.read("a") == b"content"
     (tmp_path / "kept" / "a").write_bytes((tmp_path / "kept" / "a").read_bytes()[:-1])
@@ -166,7 +172,7 @@ def test_damaged_file_counts_as_none(tmp_path: Path) -> None:
 
 
 def test_old_files_go_and_the_oldest_of_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = Folder(tmp_path / "kept")
+    folder = PrivateFiles(tmp_path / "kept")
     for name in ("old", "first", "second", "third"):
         folder.write(name, b"x" * 1000)
     os.utime(tmp_path / "kept" / "old", (0, 0))

@@ -16,8 +16,8 @@ from callosum.errors import StoreError
 from callosum.gate import LocalGate
 from callosum.journal import Rotation
 from callosum.model import MINUTE, SECOND, Call, Decision
-from callosum.pages.calendar import start_of
-from callosum.pages.folder import Folder
+from callosum.pages.dates import start_of
+from callosum.pages.page_folder import PageFolder
 from callosum.regions.episodes import Hippocampus
 from callosum.settings import Settings
 from callosum.stores.sqlite import SqliteStore
@@ -268,7 +268,7 @@ def test_two_on_one_folder_write_the_same_page_once(place: Place) -> None:
         assert other.write() is not None
         assert one.write() is None
         place.do("mira", "message", message("still more"))
-        with Folder(place.folder).alone("episodes"):
+        with PageFolder(place.folder).alone("episodes"):
             assert one.write() is None  # somebody is at it
         assert one.write() is not None
     assert len(place.saved()) == 3

@@ -35,12 +35,12 @@ from callosum.corpus.events import (
 from callosum.errors import StoreUnavailable
 from callosum.gate import LocalGate
 from callosum.model import Call
-from callosum.regions.health import REMIND, Hypothalamus, Space, disk_now
+from callosum.regions.health import REMIND, DiskSpace, Hypothalamus, disk_now
 from callosum.stores.memory import MemoryStore
 
 ERROR = LlmError("anthropic", "529", True)
 TICK = SchedulerTick("health", "every 30 s")
-GOOD = Space(10, 100)
+GOOD = DiskSpace(10, 100)
 
 
 class Bench:
@@ -50,7 +50,7 @@ class Bench:
         self.corpus = Corpus()
         self.told: list[CorpusEvent] = []
         self.memory = GOOD
-        self.disk: Space | OSError = Space(10**9, 10**10)
+        self.disk: DiskSpace | OSError = DiskSpace(10**9, 10**10)
         self.now = 1000.0
         self.region = Hypothalamus(
             self.corpus,
@@ -63,7 +63,7 @@ class Bench:
         for what in ("health.*", "resource.*"):
             self.corpus.on(what, lambda type, event: self.told.append(event))
 
-    def _disk(self, folder: Path) -> Space:
+    def _disk(self, folder: Path) -> DiskSpace:
         if isinstance(self.disk, OSError):
             raise self.disk
         return self.disk
@@ -177,11 +177,11 @@ def test_the_schedule_asks_for_it(bench: Bench) -> None:
 
 
 def test_low_memory_and_disk(bench: Bench) -> None:
-    bench.memory = Space(90, 100)
+    bench.memory = DiskSpace(90, 100)
     assert bench.check() == [("resource.low.memory", {"used": 90, "max": 100})]
-    bench.memory, bench.disk = GOOD, Space(95 * 10**9, 100 * 10**9)
+    bench.memory, bench.disk = GOOD, DiskSpace(95 * 10**9, 100 * 10**9)
     assert bench.check() == [("resource.low.disk", {"used": 95 * 10**9, "max": 100 * 10**9})]
-    bench.disk = Space(10**9, 10**9 + 1000)
+    bench.disk = DiskSpace(10**9, 10**9 + 1000)
     assert bench.check()[0] == ("health.critical", {"resource": "disk", "value": 1000, "threshold": 64_000_000})
     assert isinstance(bench.told[0], HealthCritical)
 
@@ -208,14 +208,14 @@ def test_a_disk_that_cannot_be_looked_at(bench: Bench) -> None:
 
 
 def test_what_lasts_is_told_when_it_begins_and_now_and_then(bench: Bench) -> None:
-    bench.memory = Space(95, 100)
+    bench.memory = DiskSpace(95, 100)
     assert bench.kinds() == ["resource.low.memory"]
     assert bench.kinds() == []
     bench.now += REMIND
     assert bench.kinds() == ["resource.low.memory"]
     bench.memory = GOOD
     assert bench.kinds() == ["health.ok"]
-    bench.memory = Space(95, 100)
+    bench.memory = DiskSpace(95, 100)
     assert bench.kinds() == ["resource.low.memory"], "it began anew"
 
 

@@ -19,7 +19,7 @@ from callosum.journal import line_of
 from callosum.model import HOUR, MINUTE, SECOND, Call, Entry, Event, Key, Kind, Mode, Observation, Outcome, Verdict
 from callosum.regions.learning import BasalGanglia
 from callosum.regions.learning.counts import family
-from callosum.regions.learning.endings import Case, Ending, Endings
+from callosum.regions.learning.endings import Ending, EndingTracker, StoppedCall
 from callosum.retrospect import Suggestion, examine, suggest, suggestions
 from callosum.retrospect.suggestions import written
 from callosum.rules import RuleSet
@@ -98,7 +98,7 @@ def stage(tmp_path: Path) -> Stage:
 
 
 def told(gate_entries: list[Entry], until: int | None = None) -> list[str]:
-    endings = Endings()
+    endings = EndingTracker()
     found = [ending.how for entry in gate_entries for ending in endings.feed(entry)]
     if until is not None:
         found += [ending.how for ending in endings.pass_time(until)]
@@ -246,7 +246,7 @@ def test_live_conflicts_and_those_of_the_journal_tell_the_same(stage: Stage) -> 
 
 
 def test_open_cases_are_bounded() -> None:
-    endings = Endings(most=10)
+    endings = EndingTracker(most=10)
     for number in range(1, 1000):
         key = (Key(f"thread:andy:{number}"),)
         body = {"conflicts": [{"kind": "held", "id": 10_000 + number}]}
@@ -625,7 +625,7 @@ def test_key_families(key: str, of: str) -> None:
 def test_memory_does_not_grow_with_the_journal() -> None:
     """Ever new targets, sessions and threads: values are counted together once there are too many."""
     made = suggestions._Tally(RuleSet.parse())
-    endings = Endings()
+    endings = EndingTracker()
     for number, entry in enumerate(_confirmations("recent", 12_000)):
         params = {"action": "send", "target": f"t{number // 2}", "replyTo": f"m{number // 2}"}
         for ending in endings.feed(replace(entry, session=f"s{number // 2}", body={**entry.body, "params": params})):
@@ -765,7 +765,9 @@ def test_of_two_kinds_at_once_nothing_is_learned_where_one_alone_was_right() -> 
     corpus.on("preference.*", lambda _, event: events.append(event))
 
     def tell(how: str, *kinds: Kind) -> None:
-        region._tell([Ending(how, 1, Case(1, "d", "mira", "t", "r", 3, Verdict.CONFIRM, frozenset(kinds), (), {}))])
+        region._tell(
+            [Ending(how, 1, StoppedCall(1, "d", "mira", "t", "r", 3, Verdict.CONFIRM, frozenset(kinds), (), {}))]
+        )
 
     tell("heeded", Kind.RECENT)
     for _ in range(6):
@@ -841,7 +843,7 @@ def test_closing_ends_the_subscription(stage: Stage) -> None:
     assert here.corpus.handlers(SchedulerTick) == 0
 
 
-class _Crowded(Endings):
+class _Crowded(EndingTracker):
     """Says how many threads were in it at once; each waits a moment for another to come."""
 
     def __init__(self) -> None:

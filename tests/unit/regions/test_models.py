@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callosum.answers import MAX_ARGUMENTS, Assembly
+from callosum.answers import MAX_ARGUMENTS, AnswerAssembly
 from callosum.corpus.bus import Corpus
 from callosum.corpus.events import CorpusEvent, LlmError, LlmResponse, LlmToken, encode
 from callosum.errors import ConfigError
@@ -267,7 +267,7 @@ def test_pieces_are_told_without_secrets(here: Here) -> None:
 @pytest.mark.parametrize("made", [dict, Model])
 def test_a_stream_is_told_piece_by_piece_and_as_an_answer(here: Here, shape: str, made: Any) -> None:
     chunks = [made(chunk) for chunk in STREAMS[shape]]
-    whole = Assembly()
+    whole = AnswerAssembly()
     assert list(here.thalamus.stream(iter(chunks), instance="mira", assembly=whole)) == chunks
     assert here.text() == "To both."
     last = here.events[-1]
@@ -380,14 +380,14 @@ def test_no_stream_breaks_it(chunks: list[Any], random: Any) -> None:
     for chunk in chunks:
         if isinstance(chunk, dict) and chunk and random.random() < 0.5:
             chunk[random.choice(sorted(chunk))] = random.choice([None, 5, "x", [], {}, [{}], {"x": [None]}])
-    here, whole = Here(), Assembly()
+    here, whole = Here(), AnswerAssembly()
     assert list(here.thalamus.stream(chunks, assembly=whole)) == chunks
     if whole.answer is not None:
         Wernicke(Corpus()).read(whole.answer)
 
 
 def test_a_stream_without_end_takes_no_more_memory() -> None:
-    whole = Assembly()
+    whole = AnswerAssembly()
     piece = {"index": 0, "function": {"name": "x", "arguments": "y" * 1000}}
     for index in range(5000):
         whole.take({"choices": [{"index": index, "delta": {"tool_calls": [{**piece, "index": index % 7}]}}]})

@@ -29,11 +29,11 @@ from callosum.errors import ConfigError, StoreError, StoreUnavailable
 from callosum.gate import LocalGate
 from callosum.model import SECOND, Call, Entry
 from callosum.pages import consolidation
-from callosum.pages.calendar import start_of
-from callosum.pages.folder import Folder
+from callosum.pages.dates import start_of
+from callosum.pages.page_folder import PageFolder
 from callosum.regions import scheduler
 from callosum.regions.episodes import Hippocampus
-from callosum.regions.scheduler import JOBS, Brainstem, Files, Job, _Interval
+from callosum.regions.scheduler import JOBS, Brainstem, ScheduledJob, WatchedFiles, _Interval
 from callosum.settings import Settings
 from callosum.stores.sqlite import SqliteStore
 from callosum.testing import ManualClock
@@ -111,9 +111,9 @@ def test_the_jobs_and_their_schedules_in_words() -> None:
         "digest": "daily at 00:10",
         "topics": "every 1 h",
     }
-    assert Job("x", every=0.5).schedule == "every 0.5 s"
-    assert Job("x", every=90).schedule == "every 90 s"
-    assert Job("x", every=2 * 86_400).schedule == "every 2 d"
+    assert ScheduledJob("x", every=0.5).schedule == "every 0.5 s"
+    assert ScheduledJob("x", every=90).schedule == "every 90 s"
+    assert ScheduledJob("x", every=2 * 86_400).schedule == "every 2 d"
 
 
 BAD = [({}, "job x: expected either"), ({"every": 1, "daily": "00:10"}, "expected either"), ({"every": 0}, "job x.every"), ({"every": -1}, "job x.every"),
@@ -124,7 +124,7 @@ BAD = [({}, "job x: expected either"), ({"every": 1, "daily": "00:10"}, "expecte
 @pytest.mark.parametrize(("given", "words"), BAD)
 def test_a_job_that_cannot_be_kept_to_is_refused_with_its_place(given: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        Job("x", **given)  # type: ignore[arg-type]
+        ScheduledJob("x", **given)  # type: ignore[arg-type]
 
 
 def test_the_next_times(place: Place) -> None:
@@ -161,7 +161,7 @@ def test_a_store_that_cannot_tell_keeps_no_schedule_from_starting(place: Place) 
 
 
 def test_jobs_run_at_their_times_without_being_asked(place: Place) -> None:
-    with place.brainstem(jobs=[Job("quick", every=0.02), Job("sweep", every=0.02)]):
+    with place.brainstem(jobs=[ScheduledJob("quick", every=0.02), ScheduledJob("sweep", every=0.02)]):
         for name in ("quick", "sweep"):
             place.until(lambda seen, name=name: sum(getattr(event, "job_name", "") == name for event in seen) >= 3)  # type: ignore[misc]
     assert {event.schedule for event in place.of(SchedulerTick)} == {"every 0.02 s"}  # type: ignore[attr-defined]
@@ -169,7 +169,7 @@ def test_jobs_run_at_their_times_without_being_asked(place: Place) -> None:
 
 
 def test_nothing_runs_before_the_start_nor_after_the_end(place: Place) -> None:
-    brainstem = place.brainstem(jobs=[Job("quick", every=0.01)])
+    brainstem = place.brainstem(jobs=[ScheduledJob("quick", every=0.01)])
     brainstem.close()
     brainstem.close()
     assert brainstem.run_job("quick") is False
@@ -180,7 +180,7 @@ def test_nothing_runs_before_the_start_nor_after_the_end(place: Place) -> None:
 
 def test_closing_ends_all_threads(place: Place) -> None:
     before = set(threading.enumerate())
-    brainstem = place.brainstem(watch=[place.rules], jobs=[Job("quick", every=0.01)])
+    brainstem = place.brainstem(watch=[place.rules], jobs=[ScheduledJob("quick", every=0.01)])
     brainstem.start()
     brainstem.start()
     place.until(lambda seen: seen)
@@ -196,7 +196,7 @@ def test_an_unknown_job_is_refused_with_the_ones_there_are(place: Place) -> None
 
 
 def test_a_job_that_fails_is_told_and_comes_again(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    brainstem = place.brainstem(jobs=[Job("sweep", every=0.02)])
+    brainstem = place.brainstem(jobs=[ScheduledJob("sweep", every=0.02)])
     calls = 0
 
     def away() -> int:
@@ -220,7 +220,7 @@ def test_a_job_that_fails_is_told_and_comes_again(place: Place, caplog: pytest.L
 
 
 def test_a_job_never_overlaps_itself_and_others_go_on(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    brainstem = place.brainstem(jobs=[Job("sweep", every=0.01), Job("other", every=0.01)])
+    brainstem = place.brainstem(jobs=[ScheduledJob("sweep", every=0.01), ScheduledJob("other", every=0.01)])
     inside, most = 0, 0
     go, entered = threading.Event(), threading.Event()
 
@@ -244,7 +244,7 @@ def test_a_job_never_overlaps_itself_and_others_go_on(place: Place, caplog: pyte
 
 
 def test_a_handler_may_close_from_within_a_job(place: Place) -> None:
-    brainstem = place.brainstem(jobs=[Job("quick", every=0.01)])
+    brainstem = place.brainstem(jobs=[ScheduledJob("quick", every=0.01)])
     place.corpus.on(SchedulerTick, lambda _: brainstem.close())
     brainstem.start()
     place.until(lambda seen: seen)
@@ -262,7 +262,9 @@ def test_closing_leaves_behind_what_blocks(
         go.wait(WAIT)
 
     place.corpus.on(SchedulerTick, stuck, inline=True)
-    brainstem = place.brainstem(jobs=[Job("quick", every=3600, first=0), Job("sweep", every=3600, first=0)])
+    brainstem = place.brainstem(
+        jobs=[ScheduledJob("quick", every=3600, first=0), ScheduledJob("sweep", every=3600, first=0)]
+    )
     try:
         brainstem.start()
         assert entered.wait(WAIT)
@@ -290,7 +292,7 @@ scheduler._PATIENCE = 0.05
 entered = threading.Event()
 corpus, gate = Corpus(), LocalGate(settings=Settings(state=Path(sys.argv[1])))
 corpus.on(SchedulerTick, lambda _: (entered.set(), threading.Event().wait()), inline=True)
-brainstem = scheduler.Brainstem(corpus, gate=gate, state=Path(sys.argv[1]), jobs=[scheduler.Job("x", every=9, first=0)])
+brainstem = scheduler.Brainstem(corpus, gate=gate, state=Path(sys.argv[1]), jobs=[scheduler.ScheduledJob("x", every=9, first=0)])
 brainstem.start()
 entered.wait()
 brainstem.close()
@@ -507,7 +509,7 @@ def test_topics_of_two_namespaces_are_two(place: Place) -> None:
 def test_while_another_process_writes_nothing_is_written(place: Place) -> None:
     three_days(place)
     brainstem = place.brainstem()
-    with Folder(place.folder).alone("topics"), Folder(place.folder).alone("digests"):
+    with PageFolder(place.folder).alone("topics"), PageFolder(place.folder).alone("digests"):
         brainstem.run_job("topics")
         brainstem.run_job("digest")
         assert not place.of(MemoryPromoted)
@@ -550,24 +552,24 @@ def test_of_two_at_once_one_writes(place: Place) -> None:
 
 def test_without_the_lock_both_would(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The negative control: without locks, and met at the worst moment, everything is told twice."""
-    has, met = Folder.has, {"digests": threading.Barrier(2), "topics": threading.Barrier(2)}
+    has, met = PageFolder.has, {"digests": threading.Barrier(2), "topics": threading.Barrier(2)}
 
     @contextmanager
-    def torn(self: Folder, what: str) -> Iterator[bool]:
+    def torn(self: PageFolder, what: str) -> Iterator[bool]:
         yield True
 
-    def late(self: Folder, path: str) -> bool:
+    def late(self: PageFolder, path: str) -> bool:
         found = has(self, path)
         if (sort := path.partition("/")[0]) in met:
             met[sort].wait(WAIT)
         return found
 
-    def own_draft(self: Folder, path: str, text: str) -> bool:
+    def own_draft(self: PageFolder, path: str, text: str) -> bool:
         return True  # two drafts of one name are what the lock prevents
 
-    monkeypatch.setattr(Folder, "alone", torn)
-    monkeypatch.setattr(Folder, "has", late)
-    monkeypatch.setattr(Folder, "write", own_draft)
+    monkeypatch.setattr(PageFolder, "alone", torn)
+    monkeypatch.setattr(PageFolder, "has", late)
+    monkeypatch.setattr(PageFolder, "write", own_draft)
     assert race(place) == 4
 
 
@@ -639,7 +641,7 @@ def test_other_files_of_the_folder_do_not_count(place: Place) -> None:
 
 
 def test_reports_of_other_files_wake_it_once_a_second(place: Place) -> None:
-    files = Files([place.rules])
+    files = WatchedFiles([place.rules])
     files._looked = time.monotonic() + 3600
     assert files._wakes(Change.modified, str(place.rules))
     assert not files._wakes(Change.modified, str(place.folder / "gate.db-wal"))
@@ -667,7 +669,7 @@ def test_a_file_behind_a_link_is_seen(place: Place, tmp_path: Path) -> None:
     real.write_text(rule("one"))
     link = place.folder / "linked.json"
     link.symlink_to(real)
-    files = Files([link])
+    files = WatchedFiles([link])
     assert files.changes() == []
     replace(real, rule("another"))
     assert files.changes() == [(link, "changed")]
@@ -679,7 +681,7 @@ def test_a_file_behind_a_link_is_seen(place: Place, tmp_path: Path) -> None:
 def test_the_folder_that_the_gate_writes_is_looked_at_without_reports(place: Place, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere" / "callosum.toml"
     elsewhere.parent.mkdir()
-    files = Files([place.rules, elsewhere], busy=place.folder)
+    files = WatchedFiles([place.rules, elsewhere], busy=place.folder)
     assert list(files._there()) == [str(elsewhere.parent)]
     replace(place.rules, rule("one"))
     assert files.changes() == [(place.rules, "created")]

@@ -22,7 +22,7 @@ from callosum.errors import ConfigError, StoreError
 from callosum.gate import LocalGate
 from callosum.journal import Rotation
 from callosum.model import DAY, Call, Outcome
-from callosum.regions import search, search_file
+from callosum.regions import search, search_index
 from callosum.regions.search import Cortex
 from callosum.regions.search_query import MAX_QUERY, MAX_WORDS, match_of
 
@@ -271,7 +271,7 @@ def test_nothing_that_is_typed_breaks_it(cortex: Cortex, gate: LocalGate, query:
 )
 def test_a_word_is_found_however_it_is_wrapped(word: str, wrapping: str) -> None:
     with closing(sqlite3.connect(":memory:")) as db:
-        db.executescript(search_file._MAKE)
+        db.executescript(search_index._MAKE)
         search._add(db, [search._Row(1, 1, text=wrapping.format(word))])
         for query in (word, wrapping.format(word), f"{word[:1]}*"):
             assert search._best(db, match_of(query), (0, 9), "1", (), 5), query
@@ -628,7 +628,7 @@ def test_a_newer_index_is_left_alone(cortex: Cortex, gate: LocalGate, state: Pat
 def test_without_full_text_search_it_says_so(
     corpus: Corpus, gate: LocalGate, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(search_file, "_MODULE", "fts0")
+    monkeypatch.setattr(search_index, "_MODULE", "fts0")
     with pytest.raises(ConfigError, match=r"^search: the SQLite .* has no full text search"):
         Cortex(corpus, store=gate.store, state=state)
 
@@ -639,7 +639,7 @@ def test_what_others_write_meanwhile_is_waited_for(
     write(gate, "mira", "/repo/a.py", "needle")
     cortex.index()
     write(gate, "mira", "/repo/b.py", "needle")
-    monkeypatch.setattr(search_file, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(search_index, "BUSY_SECONDS", 0.05)
     with closing(sqlite3.connect(state / "brain" / "search.db", isolation_level=None)) as other:
         other.execute("begin immediate")
         assert cortex.index() == 0

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.types import Message
 
-from callosum.corpus.derive import events_of
+from callosum.corpus.entry_events import events_of
 from callosum.corpus.events import CorpusEvent, LlmToken, TaskStopped, ToolCalled, encode
 from callosum.errors import StoreUnavailable
 from callosum.journal import Rotation

@@ -35,7 +35,7 @@ def test_its_code_runs(code: str, tmp_path: Path) -> None:
 
 
 def test_its_tables_name_every_attribute_and_metric_and_no_other() -> None:
-    sources = [ROOT / "callosum" / "telemetry" / f"{name}.py" for name in ("opentelemetry", "measures")]
+    sources = [ROOT / "callosum" / "telemetry" / f"{name}.py" for name in ("opentelemetry", "metrics")]
     nodes = [node for path in sources for node in ast.walk(ast.parse(path.read_text("utf-8")))]
     written = {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
     named = {name for row in TEXT.splitlines() if row.startswith("|") for name in re.findall(r"`([^`]+)`", row)}

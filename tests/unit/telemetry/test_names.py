@@ -6,20 +6,20 @@ import threading
 
 import pytest
 
-from callosum.corpus.derive import events_of
+from callosum.corpus.entry_events import events_of
 from callosum.corpus.events import ToolFailed
 from callosum.model import Entry, Event, Outcome
-from callosum.telemetry.names import OTHER, Few, error_type, line
+from callosum.telemetry.labels import OTHER, LabelLimit, error_type, line
 
 
 def test_few_names_keep_theirs_and_all_others_share_one() -> None:
-    few = Few(2)
+    few = LabelLimit(2)
     assert [few(name) for name in ("a", "b", "c", "a", "d", "b")] == ["a", "b", OTHER, "a", OTHER, "b"]
     assert few("") == few(None) == ""
 
 
 def test_threads_that_bring_new_names_at_once_stay_within_the_limit() -> None:
-    few = Few(50)
+    few = LabelLimit(50)
     seen: list[str] = []
     start = threading.Barrier(4)
 

@@ -21,7 +21,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 import callosum.telemetry.opentelemetry as module
 from callosum.corpus.bus import Corpus
-from callosum.corpus.derive import events_of
+from callosum.corpus.entry_events import events_of
 from callosum.corpus.events import (
     HealthCritical,
     HealthWarning,

@@ -1,0 +1,69 @@
+"""What an event looks like in the daily log: ``HH:MM:SS | type | {json}``, one line, without secrets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from callosum.characters import escaped, is_shown
+from callosum.redact import summarise
+from callosum.redact.json_lines import is_harmless, suspects
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder().decode
+
+AT: Final = b',"at":'
+_MOMENTS: Final = re.compile(rb',"id":1[0-9]{15}(?:,"cause":"1[0-9]{15}\.[0-9]{1,2}")?\}\n')
+"""The end of a line with places in the journal. They are no secrets, and are long enough to look like cards."""
+
+
+_KEYS: Final = b' | {"contextKeys":['
+"""How the lines of leases begin. Context keys hold no secrets, yet are called like what is one where it is random."""
+
+
+def without_moment(payload: bytes) -> bytes:
+    """Returns the rest of a line from an encoded event: its payload without ``at``, and the line's end.
+
+    ``at`` stands behind the event's own fields and before the other common ones, none of which is a structure. So
+    the last ``"at":`` is the one.
+    """
+    own, found, rest = payload.rpartition(AT)
+    comma = rest.find(b",")
+    if found:
+        return own + (b"}\n" if comma < 0 else rest[comma:] + b"\n")
+    if payload.startswith(b'{"at":'):  # no field of its own
+        return b"{}\n" if comma < 0 else b"{" + rest[comma + 1 :] + b"\n"
+    return payload + b"\n"
+
+
+def finished(lines: list[bytes]) -> list[bytes]:
+    """Returns the lines as they may be kept: secrets redacted, controls and unseen characters escaped.
+
+    Each ends in a newline, and none has one elsewhere.
+    """
+    data = b"".join(lines)
+    if data.count(b"\n") != len(lines):  # of a payload that was JSON already (msgspec.Raw)
+        lines = [line[:-1].replace(b"\n", b" ") + b"\n" for line in lines]
+        data = b"".join(lines)
+    if numbers := suspects(_MOMENTS.sub(b"}\n", data).replace(_KEYS, b' | {"":[')):
+        lines = list(lines)
+        for number in numbers:
+            lines[number] = _redacted(lines[number])
+        data = b"".join(lines)
+    if b"\x7f" in data or not data.isascii():
+        text = data.decode("utf-8", "replace")
+        if not is_shown(text.replace("\n", "")):
+            return [escaped(line).encode() + b"\n" for line in text.split("\n")[:-1]]
+    return lines
+
+
+def _redacted(line: bytes) -> bytes:
+    start = line.index(b"{")
+    try:
+        payload = _decode(line[start:])
+        return line if is_harmless(payload) else line[:start] + _encode(summarise(payload, mode="full")) + b"\n"
+    except (ValueError, RecursionError, msgspec.MsgspecError):  # a payload that was JSON already, or was to be
+        return line[:start] + b'{"unreadable":"%d bytes"}\n' % (len(line) - start)

@@ -1,0 +1,137 @@
+"""Merges that ran: the proposal, the file as it was and the merge, so that any of the three can be brought back."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from callosum.errors import ConfigError
+from callosum.merging.private_files import PrivateFiles
+from callosum.merging.snapshots import copy_of
+from callosum.policy.sentence import name
+
+Which = Literal["proposal", "before", "merge"]
+WHICH: Final[tuple[Which, ...]] = get_args(Which)
+_END: Final = ".merge"
+
+
+class MergeRecord(Struct, frozen=True, omit_defaults=True):
+    """One merge. ``id`` is its action's; ``at`` is in Unix seconds.
+
+    ``others`` are the sessions whose changes were merged into the ``proposal``, ``before`` is the file that it would
+    have replaced. ``lost`` says what was overwritten all the same, "" if nothing was.
+    """
+
+    session: str
+    tool: str
+    path: str
+    at: float
+    others: tuple[str, ...]
+    proposal: str
+    before: str
+    merge: str
+    namespace: str
+    id: int = 0
+    lost: str = ""
+
+    def text(self, which: Which) -> str:
+        """Return one of the three texts."""
+        return {"proposal": self.proposal, "before": self.before, "merge": self.merge}[which]
+
+
+_decode: Final = msgspec.msgpack.Decoder(MergeRecord).decode
+
+
+class MergeStore:
+    """The merges in one folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.folder = PrivateFiles(path)
+        self._heads: dict[str, tuple[int, MergeRecord]] = {}
+
+    def prepare(self, merged: MergeRecord) -> str:
+        """Keep a merge before its id is known; return the name for ``keep``, "" if it cannot be kept."""
+        name = f"{secrets.token_hex(8)}.prepared"
+        try:
+            return name if self.folder.write(name, msgspec.msgpack.encode(merged)) else ""
+        except UnicodeEncodeError:
+            return ""
+
+    def keep(self, name: str, id: int) -> bool:
+        """Give a prepared merge the id of its action; return whether it is kept."""
+        return self.folder.rename(name, f"{id:020d}{_END}")
+
+    def drop(self, name: str) -> None:
+        """Forget a prepared merge that did not come to pass."""
+        self.folder.remove(name)
+
+    def get(self, id: int) -> MergeRecord | None:
+        """Return a merge, None if it is not kept any more."""
+        data = self.folder.read(f"{id:020d}{_END}")
+        try:
+            return replace(_decode(data), id=id) if data is not None else None
+        except msgspec.DecodeError:
+            return None
+
+    def note_loss(self, merged: MergeRecord, lost: str) -> None:
+        """Note what a merge overwrote."""
+        self.folder.write(f"{merged.id:020d}{_END}", msgspec.msgpack.encode(replace(merged, lost=lost)))
+
+    def heads(self) -> list[MergeRecord]:
+        """Return the merges that are kept, newest first, without their texts. Of a file only changes are read."""
+        found: dict[str, tuple[int, MergeRecord]] = {}
+        for file, changed in self.folder.changed().items():
+            known = self._heads.get(file)
+            if known is not None and known[0] == changed:
+                found[file] = known
+            elif file.endswith(_END) and (merged := self.get(int(file.removesuffix(_END)))) is not None:
+                found[file] = changed, replace(merged, proposal="", before="", merge="")
+        self._heads = found
+        return [found[file][1] for file in sorted(found, reverse=True)]
+
+    def all(self) -> list[MergeRecord]:
+        """Return the merges that are kept, newest first."""
+        ids = [int(name.removesuffix(_END)) for name in self.folder.names() if name.endswith(_END)]
+        return [merged for id in reversed(ids) if (merged := self.get(id)) is not None]
+
+
+def merge_sentence(merged: MergeRecord, me: str) -> str:
+    """Return the sentence about a merge for another session whose change is in it."""
+    whose = "this session's change" if me in merged.others else "the change of another"
+    lost = " Something was overwritten then." if merged.lost else ""
+    return (
+        f"{name(merged.session)} wrote the file merged with {whose}: `callosum merges show {merged.id}` shows it.{lost}"
+    )
+
+
+def bring_back(merged: MergeRecord, which: Which, *, force: bool = False) -> None:
+    """Write one of a merge's texts into its file, as a whole.
+
+    Raises ``ConfigError`` if the file holds none of the three now, unless it is forced, and ``OSError``.
+    """
+    now = copy_of(merged.path)
+    if not force and (now is None or now.text not in (merged.proposal, merged.before, merged.merge)):
+        raise ConfigError(
+            "the file has changed since the merge, and what it holds now would be lost: "
+            f"compare it with `callosum merges show {merged.id}`, or add --force",
+            at=merged.path,
+        )
+    path = Path(merged.path)
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    mode = stat.S_IMODE(path.stat().st_mode) if now is not None else 0o644
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(handle, "wb") as file:  # noqa: PTH123
+            file.write(merged.text(which).encode())
+            os.fchmod(handle, mode)
+        fresh.replace(path)
+    except OSError:
+        fresh.unlink(missing_ok=True)
+        raise

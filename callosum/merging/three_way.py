@@ -1,0 +1,135 @@
+"""Merge three texts with ``git merge-file``, and parse what comes out.
+
+Neither program runs in a repository or reads anybody's settings: the folder is a fresh one of ours, git is kept from
+looking above it, and Python is started isolated. Nothing of the folder an agent works in is run.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+PARSING: Final = 0.2
+"""Seconds that parsing a merge may take."""
+_MERGING: Final = 2.0
+"""Seconds that git may take."""
+_KINDS: Final = {
+    ".py": "py",
+    ".pyi": "py",
+    ".json": "json",
+    ".toml": "toml",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+}
+_PARSER: Final = """
+import sys
+kind, text = sys.argv[1], sys.stdin.buffer.read().decode()
+try:
+    if kind == "py":
+        compile(text, "merge", "exec", 0x400, dont_inherit=True)
+    elif kind == "json":
+        import json
+        json.loads(text)
+    elif kind == "toml":
+        import tomllib
+        tomllib.loads(text)
+    else:
+        try:
+            from yaml import SafeLoader, compose_all
+        except ImportError:
+            sys.exit(0)
+        list(compose_all(text, SafeLoader))
+except Exception:
+    sys.exit(1)
+"""
+"""0x400 is ``ast.PyCF_ONLY_AST``: nothing is compiled, let alone run."""
+
+
+class MergeResult(NamedTuple):
+    """What came of a merge: ``text`` with markers where ``conflicts`` is not 0."""
+
+    text: str
+    conflicts: int
+
+
+def merge(mine: str, base: str, theirs: str, *, scratch: Path) -> MergeResult | None:
+    """Merge what ``mine`` and ``theirs`` have made of ``base``; None where git cannot tell.
+
+    ``scratch`` is a private folder in which the files lie while git reads them.
+    """
+    git = _git()
+    if git is None:
+        return None
+    try:
+        scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(dir=scratch, prefix="merge-") as folder:
+            for name, text in (("mine", mine), ("base", base), ("theirs", theirs)):
+                with open(f"{folder}/{name}", "wb", opener=_private) as file:
+                    file.write(text.encode())
+            done = subprocess.run(  # noqa: S603 - a program of the system
+                [git, "merge-file", "-p", "-q", "--diff3", "mine", "base", "theirs"],
+                cwd=folder,
+                env=_environment(folder),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_MERGING,
+                check=False,
+            )
+        if not 0 <= done.returncode < 128:  # more is an error; up to 127 is the number of conflicts
+            return None
+        return MergeResult(done.stdout.decode(), done.returncode)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _git() -> str | None:
+    """Return the path of git, never one in a relative folder of ``PATH``."""
+    folders = [one for one in os.environ.get("PATH", os.defpath).split(os.pathsep) if one[:1] == "/"]
+    return shutil.which("git", path=os.pathsep.join(folders)) if folders else None
+
+
+def _environment(folder: str) -> dict[str, str]:
+    return {
+        "PATH": os.defpath,
+        "HOME": folder,
+        "LC_ALL": "C",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_SYSTEM": os.devnull,
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_ATTR_NOSYSTEM": "1",
+        "GIT_CEILING_DIRECTORIES": os.path.dirname(folder),  # noqa: PTH120
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+
+
+def parses(path: str, text: str, seconds: float = PARSING) -> Literal["yes", "no", "late"]:
+    """Tell whether a file of this name may hold the text, as far as its language is known: ``late`` if in doubt."""
+    kind = _KINDS.get(os.path.splitext(path)[1].lower())  # noqa: PTH122
+    if kind is None:
+        return "yes"
+    isolated = ["-I", *(() if kind == "yaml" else ("-S",))]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own interpreter
+            [sys.executable, *isolated, "-c", _PARSER, kind],
+            cwd="/",
+            env={"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
+            input=text.encode(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return "late"
+    except (OSError, ValueError):
+        return "late"
+    return "yes" if done.returncode == 0 else "no"

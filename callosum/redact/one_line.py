@@ -1,0 +1,33 @@
+"""What somebody else's text or error says, fit to be shown: one harmless line without secrets."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from callosum.redact.quotes import quote, visible
+from callosum.redact.secret_shapes import redact_text
+
+_LIMIT: Final = 300
+_MARGIN: Final = 256
+"""A secret that is cut this close to the end of what is looked at may have lost its shape."""
+
+
+def said(what: str | BaseException, limit: int = _LIMIT) -> str:
+    """Return a text, or what an error says (its type where it says nothing), in at most ``limit`` characters.
+
+    One line as ``quote`` makes it, without the quotes, secrets redacted. Of a long text only the beginning is
+    looked at. An error that cannot even say itself is told by its type.
+    """
+    text = what if isinstance(what, str) else _of(what)
+    window = text[: 8 * limit + _MARGIN]
+    shown = redact_text(visible(window))
+    if len(window) < len(text):
+        shown = shown[:-_MARGIN] + "…"
+    return quote(shown, limit)[1:-1]
+
+
+def _of(error: BaseException) -> str:
+    try:
+        return str(error) or type(error).__name__
+    except Exception:  # noqa: BLE001  an error of somebody else's may fail at that too
+        return type(error).__name__

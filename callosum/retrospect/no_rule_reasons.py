@@ -1,0 +1,106 @@
+"""Why confirmed pauses speak for no rule: counted by reason, tool and rule, and told in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Final
+
+from callosum.policy.sentence import name as shown
+from callosum.regions.learning.counts import MILD, EndingCount, joined
+from callosum.regions.learning.endings import Ending
+from callosum.retrospect.recorded_calls import CallGroups
+
+MOST_TOLD: Final = 5
+_MOST: Final = 1000
+"""Most sorts of pauses that are counted apart."""
+
+
+class NoRuleReason(Enum):
+    """A reason, as a sentence. Where several hold, the first counts."""
+
+    NAMELESS = (
+        "No rule names {tool}: {good} of its {all} pauses {were} confirmed. Name it in a rule of its own; "
+        "what is paused then can be proposed."
+    )
+    GRAVE = "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed, at tier 4 or for {kinds}: such stay."
+    CHANGED = (
+        "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed, but the rules of today decide these calls "
+        "otherwise: perhaps the proposal is among them already."
+    )
+    AGAINST = (
+        "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed; the others did their work, or what was "
+        "confirmed went wrong."
+    )
+    FEW = "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed; it takes {least}."
+    DIFFERENT = "A person agreed to {tool} (rule {rule}) {good} of {all} times, but not {least} times to the same call."
+    UNWRITTEN = (
+        "{good} of {all} pauses of {tool} (rule {rule}) {were} confirmed, but no rule can be written that lets just "
+        "these pass."
+    )
+
+
+class NoRuleReasons:
+    """Counts the endings that cannot become a proposal. Memory is bounded."""
+
+    def __init__(self) -> None:
+        self._missed: CallGroups[tuple[NoRuleReason, str, str], tuple[EndingCount, set[str]]] = CallGroups(
+            lambda: (EndingCount(), set()), _MOST
+        )
+
+    def add(self, why: NoRuleReason, ending: Ending) -> None:
+        """Counts an ending that cannot become a proposal."""
+        case = ending.case
+        if (found := self._missed.of((why, case.tool, case.rule))) is not None:
+            found[0].add(ending)
+            found[1].update(case.kinds - MILD)
+
+    def left(
+        self, tool: str, rule: str, pauses: Iterable[EndingCount], questions: Sequence[EndingCount], least: int
+    ) -> None:
+        """Takes over what was counted for a proposal and led to none."""
+        for counts, questioned in ((list(pauses), False), (list(questions), True)):
+            whole = joined(counts)
+            if not _good(whole):
+                continue
+            enough = any(_good(count) >= least for count in counts)
+            few = NoRuleReason.DIFFERENT if questioned else NoRuleReason.FEW
+            against = whole.against or (questioned and whole.unanswered)
+            why = NoRuleReason.AGAINST if against else NoRuleReason.UNWRITTEN if enough else few
+            if (found := self._missed.of((why, tool, rule))) is not None and not _good(found[0]):
+                found[0].join(whole)
+
+    def sentences(self, least: int, *, paused: bool) -> list[str]:
+        """What there is to say, of most confirmations first; never nothing. ``paused``: there was a pause at all."""
+        found = sorted(
+            (-_good(count), place[0].name, *place[1:], place[0], count, kinds)
+            for place, (count, kinds) in self._missed.items()
+            if _good(count)
+        )
+        told = [
+            why.value.format(
+                tool=shown(tool),
+                rule=shown(rule),
+                good=_good(count),
+                all=_all(count),
+                were="was" if good == -1 else "were",
+                kinds=" or ".join(sorted(kinds)) or "what is not to be undone",
+                least=least,
+            )
+            for good, _, tool, rule, why, count, kinds in found[:MOST_TOLD]
+        ]
+        if len(found) > MOST_TOLD:
+            told.append(f"And so for {len(found) - MOST_TOLD} more.")
+        if told:
+            return told
+        if paused:
+            return ["Calls were paused, or put to a person, and none of them was confirmed or approved."]
+        return ["No call was paused, or put to a person, in that time."]
+
+
+def _good(count: EndingCount) -> int:
+    return count.confirmed + count.approved
+
+
+def _all(count: EndingCount) -> int:
+    return _good(count) + count.heeded + count.waited + count.denied + count.unanswered
