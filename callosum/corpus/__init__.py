@@ -1,5 +1,4 @@
 """The corpus: what happens at the gate and around it, as typed events.
 
-``events`` is the catalogue, one class an event; ``derive`` tells which events an entry of the journal
-stands for.
+``events`` is the catalogue, with one class for each event; ``entry_events`` derives events from journal entries.
 """

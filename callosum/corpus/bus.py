@@ -1,4 +1,4 @@
-"""The bus: parts of one process tell one another what happened, as typed events.
+"""The bus: components of one process publish typed events, and others subscribe to them.
 
 ::
 
@@ -13,21 +13,20 @@
     corpus.emit("tool.completed", {"name": "github_prs", "output": "3 open", "duration": 1204.0})   # the same
     off()
 
-``emit`` calls the handlers one after another, in the order of their subscription (those that are ``ahead`` first), and
-returns when they have.
-What one handler does harms neither the others nor the emitter:
+``emit`` calls the handlers one after another, in the order of their subscription (``ahead`` handlers first), and
+returns when all have run. A faulty handler harms neither the others nor the emitter:
 
-* One that raises is reported, and the next is called.
-* One that was slower than ``SLOW`` seconds twice, or than ``STUCK`` once, is reported and from then on called in a
-  thread of its own, in order. While one blocks for longer than ``STUCK``, the handlers of what other threads emit get
-  threads too, and that is reported: only the ``emit`` that met it waits.
-* A coroutine function is scheduled on the loop in which it was subscribed, else on the one that runs where the
-  event is emitted, else on one that the bus keeps in a thread. Its failure is reported.
-* Subscribing and unsubscribing take effect with the next ``emit``: one under way ends as it began.
-* Emitting from a handler is an ``emit`` like any other. Deeper than ``DEPTH``, also through threads and loops, or more
-  than ``NESTED`` events below one, are not emitted but reported: somebody answers himself without end.
+* A handler that raises is reported, and the next one is called.
+* A handler that takes longer than ``SLOW`` seconds twice, or than ``STUCK`` seconds once, is reported and from then on
+  runs in its own thread, in order. While a handler blocks longer than ``STUCK``, handlers of events that other threads
+  emit get their own threads too, and that is reported: only the ``emit`` that hit the block waits.
+* A coroutine function runs on the loop in which it was subscribed, else on the loop that is running where the event is
+  emitted, else on a loop that the bus keeps in a thread. Its errors are reported.
+* Subscribing and unsubscribing take effect with the next ``emit``; an ``emit`` in progress keeps its handlers.
+* A handler may emit. Events nested deeper than ``DEPTH``, also across threads and loops, or more than ``NESTED`` events
+  below one event, are not emitted but reported: handlers are answering each other without end.
 
-To report is to log and to emit ``health.warning`` with the handler's name, for one handler and one fault at most
+A report is a log line and a ``health.warning`` with the handler's name, at most one for the same handler and fault
 every ``REPORT_EVERY`` seconds.
 """
 
@@ -61,9 +60,9 @@ from callosum.corpus.handlers import (
 from callosum.errors import ConfigError
 
 SLOW: Final = 0.1
-"""A handler that takes longer twice gets a thread of its own, in seconds. Once may be the machine's fault."""
+"""Seconds after which a call counts as slow. A second slow call gives the handler its own thread."""
 STUCK: Final = 1.0
-"""A handler that takes longer gets a thread at once, in seconds."""
+"""Seconds after which a handler gets its own thread at once."""
 NESTED: Final = 10_000
 
 E = TypeVar("E", bound=CorpusEvent)
@@ -71,7 +70,7 @@ F = TypeVar("F", bound=Callable[..., object])
 R = TypeVar("R")
 Handler = Callable[[E], object]
 Off = Callable[[], None]
-"""Unsubscribes. May be called more than once."""
+"""A function that unsubscribes. It may be called more than once."""
 
 
 class Corpus:
@@ -85,14 +84,14 @@ class Corpus:
         self._clock = clock
         self._subscriptions: list[Subscription] = []
         self._leaving: list[Subscription] = []
-        """Those that have ended and may still be at what they were given."""
+        """Subscriptions that have ended and may still be working on earlier events."""
         self._plans: dict[type[CorpusEvent], tuple[EventCall, ...]] = {}
-        """What is called for an event. Thrown away whole when the subscriptions change."""
+        """The calls to make for each event class. Discarded as a whole when subscriptions change."""
         self._guard = threading.RLock()
         self._inside: CorpusEvent | None = None
-        """What some thread emits just now. A hint: it is set and read without a lock."""
+        """The event that some thread is emitting. A hint, read and written without a lock."""
         self._aged: frozenset[type[CorpusEvent]] = frozenset()
-        """Classes whose emits the clock times, because an event of theirs came long after its ``at``."""
+        """Event classes whose emits are timed, because one of their events arrived long after its ``at``."""
         self._watched: tuple[CorpusEvent | None, float] = (None, 0.0)
         self._nesting = Nesting()
         self._faults = FaultReporter(self._tell)
@@ -123,15 +122,16 @@ class Corpus:
     def on(
         self, what: Any, handler: Any = None, *, deferred: bool = False, inline: bool = False, ahead: bool = False
     ) -> Any:
-        """Has ``handler`` called for events; returns the function that ends it. Without a handler: a decorator.
+        """Subscribe ``handler`` to events; return the function that unsubscribes.
 
-        ``what`` is a class of events (``CorpusEvent`` means all), a dotted name, or a pattern: ``"tool.*"``,
-        ``"*"``. A handler for a pattern is called with the dotted name and the event, any other with the event.
-        ``deferred``: always in a thread of its own, for handlers that do slow work. ``inline``: never, however slow
-        it seems, for those that keep up by themselves and may lose nothing. ``ahead``: called before the handlers that
-        are not, for those that record: what a handler emits in answer to an event comes to them after that event.
+        Without a handler, return a decorator. ``what`` is an event class (``CorpusEvent`` means all), a dotted name, or
+        a pattern: ``"tool.*"``, ``"*"``. A handler for a pattern is called with the dotted name and the event, any
+        other handler with the event alone. ``deferred``: always run in its own thread, for handlers that do slow work.
+        ``inline``: never move to a thread, for handlers that keep up by themselves and must not lose events. ``ahead``:
+        call before handlers without it. Use it for handlers that record: an event that another handler emits in
+        response then arrives after the event that caused it.
 
-        Raises ``ConfigError`` at ``what`` for a name that stands for no event, with one that is near.
+        Raises ``ConfigError`` at ``what`` for a name that matches no event, with the closest name.
         """
         if handler is None:
             return partial(self._decorate, what, deferred=deferred, once=False)
@@ -146,33 +146,40 @@ class Corpus:
     @overload
     def once(self, what: str, *, deferred: bool = False) -> Callable[[F], F]: ...
     def once(self, what: Any, handler: Any = None, *, deferred: bool = False) -> Any:
-        """As ``on``, for the next event alone; two threads that emit at once call it once."""
+        """Subscribe as ``on`` does, for the next event only. Two threads that emit at once call the handler once."""
         if handler is None:
             return partial(self._decorate, what, deferred=deferred, once=True)
         return self._subscribe(what, handler, deferred=deferred, once=True)
 
     def off(self, what: type[CorpusEvent] | str, handler: Callable[..., object] | None = None) -> int:
-        """Ends ``handler``'s subscriptions to just this ``what``, without a handler all to it; returns how many."""
+        """End ``handler``'s subscriptions to exactly this ``what``; return how many ended.
+
+        Without a handler, all subscriptions to ``what`` end.
+        """
         with self._guard:
-            gone = [one for one in self._subscriptions if one.what == what and handler in (None, one.handler)]
-            for one in gone:
-                self._unsubscribe(one)
+            gone = [
+                subscription
+                for subscription in self._subscriptions
+                if subscription.what == what and handler in (None, subscription.handler)
+            ]
+            for subscription in gone:
+                self._unsubscribe(subscription)
         return len(gone)
 
     def scope(self) -> SubscriptionScope:
-        """Returns a place for subscriptions that end together.
+        """Return a scope: subscriptions that end together.
 
         ::
 
             with corpus.scope() as turn:
                 turn.on(ToolCalled, calls.append)
-                ...  # however the block ends, the handler is called no more
+                ...  # however the block ends, the handler is no longer called
         """
         return SubscriptionScope(self)
 
     def handlers(self, kind: type[CorpusEvent]) -> int:
-        """How many handlers an event of this class has."""
-        return sum(1 for one in tuple(self._subscriptions) if one.wants(kind))
+        """Return the number of handlers for an event class."""
+        return sum(1 for subscription in tuple(self._subscriptions) if subscription.wants(kind))
 
     # --- emitting ------------------------------------------------------------------------------------
 
@@ -183,16 +190,16 @@ class Corpus:
     def emit(self, event: Any, payload: Mapping[str, Any] | None = None) -> None:
         """Call the handlers of an event: an object of its class, or its dotted name with its payload.
 
-        ``payload`` has the fields in the spelling of the wire, as JSON would hold them::
+        ``payload`` holds the fields as the wire spells them and JSON represents them::
 
             corpus.emit("tool.called", {"name": "shell_exec", "args": {"command": "ls -la"}, "taskId": "TASK-42"})
 
-        Raises nothing that a handler raises. Raises ``TypeError`` for what is no event; ``ConfigError`` at ``type`` for
-        a name that stands for no event, else at the field of the payload that is wrong, missing or unknown.
+        Exceptions of handlers are not passed on. Raises ``TypeError`` if ``event`` is not an event; ``ConfigError`` at
+        ``type`` for an unknown name, else at the payload field that is wrong, missing or unknown.
         """
         if payload is not None:
             event = named(event, payload)
-        if self._inside is not None:  # this thread, from within a handler, or another one
+        if self._inside is not None:  # a handler of this thread is emitting, or another thread is
             self._emit_carefully(event)
             return
         began = self._clock() if self._aged and event.__class__ in self._aged else None
@@ -201,7 +208,7 @@ class Corpus:
             for call in self._plans.get(event.__class__) or self._plan(event):
                 try:
                     call(event)
-                except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
+                except Exception as error:  # noqa: BLE001 - every error is reported
                     self._failed(call, event, error)
         finally:
             self._inside = None
@@ -210,19 +217,19 @@ class Corpus:
                 self._suspect(event.__class__)
             return
         try:
-            if time() - event.at > self._slow:  # the emit was slow, or the event is an old one: the next ones are timed
+            if time() - event.at > self._slow:  # the emit was slow, or the event is old: time the next ones
                 self._aged |= {event.__class__}
-        except TypeError:  # `at` holds no number: no reason for the emitter to fail
+        except TypeError:  # `at` is not a number: no reason to fail the emitter
             pass
 
     def _emit_carefully(self, event: CorpusEvent) -> None:
-        """As ``emit``, where it matters how deep this thread is and whether others are stuck."""
-        here = self._nesting
-        if here.depth >= DEPTH or here.count >= NESTED:
+        """Emit as ``emit`` does, and check the nesting depth and whether another thread is stuck."""
+        nesting = self._nesting
+        if nesting.depth >= DEPTH or nesting.count >= NESTED:
             self._faults.report("recursion", event.dotted, f"{DEPTH} deep, {NESTED} in all", "it answers itself")
             return
-        here.depth += 1
-        here.count += 1
+        nesting.depth += 1
+        nesting.count += 1
         first = self._inside is None
         try:
             if first:
@@ -235,41 +242,42 @@ class Corpus:
                 except Exception as error:  # noqa: BLE001
                     self._failed(call, event, error)
                 took = self._clock() - began
-                if took > self._slow and here.blamed < began:
+                if took > self._slow and nesting.blamed < began:
                     self._strike(event.__class__, call, took)
         finally:
             if first:
                 self._inside = None
-            here.depth -= 1
-            if not here.depth:
-                here.count = 0
+            nesting.depth -= 1
+            if not nesting.depth:
+                nesting.count = 0
 
     # --- ending --------------------------------------------------------------------------------------
 
     def flush(self, seconds: float = 5.0) -> bool:
-        """Waits until deferred, slow and async handlers have had everything emitted before; False if that takes longer.
+        """Wait until deferred, slow and async handlers have handled everything emitted before.
 
-        Not to be called from an event loop whose own handlers it would wait for: see ``settle``.
+        Returns False if that takes longer than ``seconds``. Do not call it from an event loop whose own handlers it
+        would wait for: use ``settle``.
         """
         ends = monotonic() + seconds
         with self._guard:
             everybody = (*self._subscriptions, *self._leaving)
-        done = [one for one in everybody if one.flush(max(0.0, ends - monotonic()))]
+        done = [subscription for subscription in everybody if subscription.flush(max(0.0, ends - monotonic()))]
         with self._guard:
-            self._leaving = [one for one in self._leaving if one not in done]
+            self._leaving = [subscription for subscription in self._leaving if subscription not in done]
         return len(done) == len(everybody)
 
     async def settle(self, seconds: float = 5.0) -> bool:
-        """``flush`` for who runs on an event loop."""
+        """Flush without blocking the event loop."""
         return await asyncio.to_thread(self.flush, seconds)
 
     def close(self, seconds: float = 5.0) -> None:
-        """Flushes, and ends all subscriptions and the threads that served them. Idempotent."""
+        """Flush, then end all subscriptions and their threads. Idempotent."""
         self.flush(seconds)
         with self._guard:
             self._closed = True
-            for one in tuple(self._subscriptions):
-                self._unsubscribe(one)
+            for subscription in tuple(self._subscriptions):
+                self._unsubscribe(subscription)
             self._leaving = []
             loop, self._loop = self._loop, None
         if loop is not None:
@@ -301,51 +309,54 @@ class Corpus:
     ) -> Off:
         if not callable(handler):
             raise TypeError(f"expected a function to call, got {type(handler).__name__}")
-        one = Subscription(
+        subscription = Subscription(
             _checked(what), handler, self._faults, self._own_loop, self._nesting, self._finish if once else None
         )
-        one.inline = inline
-        one.ahead = ahead
+        subscription.inline = inline
+        subscription.ahead = ahead
         with self._guard:
             if self._closed:
                 raise RuntimeError("the corpus is closed")
-            if deferred and not one.asynchronous:
-                one.lane = HandlerThread(one)
-            place = sum(other.ahead for other in self._subscriptions) if ahead else len(self._subscriptions)
-            self._subscriptions.insert(place, one)
+            if deferred and not subscription.asynchronous:
+                subscription.lane = HandlerThread(subscription)
+            index = sum(other.ahead for other in self._subscriptions) if ahead else len(self._subscriptions)
+            self._subscriptions.insert(index, subscription)
             self._plans = {}
-        return partial(self._unsubscribe, one)
+        return partial(self._unsubscribe, subscription)
 
-    def _unsubscribe(self, one: Subscription) -> None:
-        if self._finish(one) and one.lane is not None:
-            one.lane.end()
+    def _unsubscribe(self, subscription: Subscription) -> None:
+        if self._finish(subscription) and subscription.lane is not None:
+            subscription.lane.end()
 
-    def _finish(self, one: Subscription) -> bool:
-        """Ends a subscription; whether this very call did."""
+    def _finish(self, subscription: Subscription) -> bool:
+        """End a subscription; return True if this call ended it."""
         with self._guard:
-            if one not in self._subscriptions:
+            if subscription not in self._subscriptions:
                 return False
-            self._subscriptions.remove(one)
+            self._subscriptions.remove(subscription)
             self._plans = {}
-            self._leaving = [left for left in self._leaving if not left.idle()]
-            if one.finish is not None or not one.idle():
-                self._leaving.append(one)
+            self._leaving = [leaving for leaving in self._leaving if not leaving.idle()]
+            if subscription.finish is not None or not subscription.idle():
+                self._leaving.append(subscription)
         return True
 
     def begin_anew(self) -> None:
-        """In a forked child: nobody is in ``emit``, there are no threads, and what waited is the parent's."""
+        """Reset in a forked child.
+
+        No ``emit`` is in progress there, no threads exist, and waiting events belong to the parent.
+        """
         self._guard = threading.RLock()
         self._faults = FaultReporter(self._tell)
         self._inside = None
         self._loop = None
         self._leaving = []
         self._plans = {}
-        for one in self._subscriptions:
-            one.faults = self._faults
-            one.begin_anew()
+        for subscription in self._subscriptions:
+            subscription.faults = self._faults
+            subscription.begin_anew()
 
     def _own_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop that the bus keeps in a thread, started when it is first needed."""
+        """Return the loop that the bus keeps in a thread; start it on first use."""
         with self._guard:
             if self._closed:
                 raise RuntimeError("the corpus is closed")
@@ -354,43 +365,47 @@ class Corpus:
             return self._loop.loop
 
     def _plan(self, event: CorpusEvent) -> tuple[EventCall, ...]:
-        """Works out what is called for events of this class, and remembers it."""
+        """Work out the calls for events of this class, and remember them."""
         if not isinstance(event, CorpusEvent):
             raise TypeError(f"expected an event of the corpus, got {type(event).__name__}")
         kind = event.__class__
         with self._guard:
-            plan = tuple(one.call_for(kind) for one in self._subscriptions if one.wants(kind))
+            plan = tuple(
+                subscription.call_for(kind) for subscription in self._subscriptions if subscription.wants(kind)
+            )
             plan = self._plans[kind] = plan or _NOBODY
         return plan
 
     def _owner(self, call: EventCall, kind: type[CorpusEvent]) -> Subscription | None:
-        """Whose call it is, for events of this class; None if that subscription has ended."""
+        """Return the subscription that a call belongs to, for events of this class; None if it has ended."""
         while isinstance(call, TimedCall):
             call = call.call
         if isinstance(call, HandlerThread | LoopQueue | CallOnce):
-            return call.one
-        for one in tuple(self._subscriptions):
-            if one.wants(kind) and (one.handler is call or (isinstance(call, partial) and one.handler is call.func)):
-                return one
+            return call.subscription
+        for subscription in tuple(self._subscriptions):
+            if subscription.wants(kind) and (
+                subscription.handler is call or (isinstance(call, partial) and subscription.handler is call.func)
+            ):
+                return subscription
         return None
 
     # --- inside: faults ------------------------------------------------------------------------------
 
     def _failed(self, call: EventCall, event: CorpusEvent, error: BaseException) -> None:
-        """A handler raised."""
-        one = self._owner(call, event.__class__)
-        name = one.name if one is not None else name_of(call)
+        """Report that a handler raised."""
+        subscription = self._owner(call, event.__class__)
+        name = subscription.name if subscription is not None else name_of(call)
         self._faults.report("handler", name, "no error", f"{event.dotted}: {error!r}", error)
 
     def _tell(self, warning: CorpusEvent) -> None:
-        """Emits what is reported, however deep the fault is."""
-        here = self._nesting
-        depth, count = here.depth, here.count
-        here.depth = here.count = 0
+        """Emit a report, however deep the fault is nested."""
+        nesting = self._nesting
+        depth, count = nesting.depth, nesting.count
+        nesting.depth = nesting.count = 0
         try:
             self._emit_carefully(warning)
         finally:
-            here.depth, here.count = depth, count
+            nesting.depth, nesting.count = depth, count
 
     def _suspect(self, kind: type[CorpusEvent]) -> None:
         """Time each handler of the class for a while, because an emit was slow."""
@@ -408,19 +423,19 @@ class Corpus:
         self._plans = {}
 
     def _strike(self, kind: type[CorpusEvent], call: EventCall, took: float) -> None:
-        """A handler was slow; the second time it gets a thread."""
+        """Count a slow call; the second one gives the handler its own thread."""
         self._nesting.blamed = self._clock()
-        one = self._owner(call, kind)
-        if one is None or one.inline or one.lane is not None or one.asynchronous:
+        subscription = self._owner(call, kind)
+        if subscription is None or subscription.inline or subscription.lane is not None or subscription.asynchronous:
             return
-        one.strikes += 1
-        if one.strikes >= 2 or took > STUCK:
-            self._lane_of(one)
+        subscription.strikes += 1
+        if subscription.strikes >= 2 or took > STUCK:
+            self._lane_of(subscription)
             limit, why = f"{self._slow * 1000:.0f} ms", f"it took {took * 1000:.0f} ms, and gets a thread of its own"
-            self._faults.report("handler", one.name, limit, why)
+            self._faults.report("handler", subscription.name, limit, why)
 
     def _others_are_stuck(self) -> bool:
-        """Whether another thread has been in one ``emit`` since somebody first saw it there, long ago."""
+        """Return True if another thread has been in the same ``emit`` for longer than ``STUCK`` seconds."""
         inside, (watched, since) = self._inside, self._watched
         if inside is None:
             return False
@@ -433,16 +448,20 @@ class Corpus:
         return True
 
     def _beside(self, call: EventCall, kind: type[CorpusEvent]) -> EventCall:
-        """The handler's own thread, in case it is the one that is stuck."""
-        one = self._owner(call, kind)
-        return call if one is None or one.inline or one.asynchronous else self._lane_of(one)
+        """Return the call in the handler's own thread, in case this handler is the stuck one."""
+        subscription = self._owner(call, kind)
+        return (
+            call
+            if subscription is None or subscription.inline or subscription.asynchronous
+            else self._lane_of(subscription)
+        )
 
-    def _lane_of(self, one: Subscription) -> HandlerThread:
+    def _lane_of(self, subscription: Subscription) -> HandlerThread:
         with self._guard:
-            if one.lane is None:
-                one.lane = HandlerThread(one)
+            if subscription.lane is None:
+                subscription.lane = HandlerThread(subscription)
                 self._plans = {}
-            return one.lane
+            return subscription.lane
 
 
 class SubscriptionScope:
@@ -457,7 +476,7 @@ class SubscriptionScope:
     @overload
     def on(self, what: str, handler: Callable[..., object], *, deferred: bool = False) -> Off: ...
     def on(self, what: Any, handler: Any, *, deferred: bool = False) -> Off:
-        """As ``Corpus.on``, until the scope ends."""
+        """Subscribe as ``Corpus.on`` does, until the scope ends."""
         off = self._corpus.on(what, handler, deferred=deferred)
         self._offs.append(off)
         return off
@@ -467,13 +486,13 @@ class SubscriptionScope:
     @overload
     def once(self, what: str, handler: Callable[..., object], *, deferred: bool = False) -> Off: ...
     def once(self, what: Any, handler: Any, *, deferred: bool = False) -> Off:
-        """As ``Corpus.once``, until the scope ends."""
+        """Subscribe as ``Corpus.once`` does, until the scope ends."""
         off = self._corpus.once(what, handler, deferred=deferred)
         self._offs.append(off)
         return off
 
     def close(self) -> None:
-        """Ends all of them. Idempotent."""
+        """End all its subscriptions. Idempotent."""
         while self._offs:
             self._offs.pop()()
 
@@ -507,8 +526,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def _emits_here(event: CorpusEvent) -> bool:
-    """Whether this thread is in the ``emit`` of this event, further up its stack."""
-    frame = sys._getframe(1).f_back  # noqa: SLF001 - asked seldom, and every emit would pay for another way
+    """Return True if this thread is inside the ``emit`` of this event, further up its stack."""
+    frame = sys._getframe(1).f_back  # noqa: SLF001 - called rarely; any other way would slow down every emit
     while frame is not None:
         if (
             frame.f_code in (Corpus.emit.__code__, Corpus._emit_carefully.__code__)  # noqa: SLF001
@@ -520,14 +539,14 @@ def _emits_here(event: CorpusEvent) -> bool:
 
 
 def _nobody(_: CorpusEvent) -> None:
-    """Stands where an event has no handler, so that this is remembered too."""
+    """Stand in where an event has no handler, so that this is remembered too."""
 
 
 _NOBODY: Final = (_nobody,)
 
 
 def _checked(what: Any) -> type[CorpusEvent] | str:
-    """Refuses what names no event."""
+    """Return ``what`` if it names an event; raise ``ConfigError`` otherwise."""
     if isinstance(what, type) and issubclass(what, CorpusEvent):
         return what
     if not isinstance(what, str):

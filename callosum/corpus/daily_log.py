@@ -1,4 +1,4 @@
-"""The daily log: every event of the bus as one line of a file, one file a day, for people to read.
+"""The daily log: one line for each event of the bus, one file a day, for people to read.
 
 ::
 
@@ -9,15 +9,17 @@
 
     09:15:06 | tool.completed | {"name":"github_prs","output":"3 open","duration":1204.0,"instance":"mira"}
 
-What the emitter does is to encode the event and to put the line into a queue. A thread redacts and writes::
+The emitting thread encodes the event and puts its line into a queue. A background thread redacts and writes::
 
-    emit ──> lines of the day ──32 KB, or flush──> Batch ──every 2 s, or at 1 MB──> redacted ──> DayFiles
+    emit ──> lines of the day ──32 KB, or flush──> LineBatch ──every 2 s, or at 1 MB──> redacted ──> DayFiles
 
-* Whoever emits never fails because of the log, takes no lock and never waits for the disk. What cannot be written
-  is kept, up to ``limit`` bytes; of more the oldest lines go, ``safety.*`` last. It is tried again every ``every``
-  seconds.
-* A file that reaches its size takes no more lines, ``safety.*`` last; the log itself says how many were dropped.
-* Whoever emits faster than one thread can redact helps: once in some hundred events he redacts a batch himself.
+* Emitting never fails because of the log, takes no lock and never waits for the disk. Lines that cannot be written are
+  kept, up to ``limit`` bytes, and tried again every ``every`` seconds. Beyond the limit the oldest lines are dropped,
+  ``safety.*`` last.
+* A file that reaches its size limit takes no more lines; ``safety.*`` is refused last. The log states how many lines
+  were dropped.
+* When events come faster than one thread can redact, emitting threads help: about once in a hundred events the emitter
+  redacts a batch itself.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ from callosum.errors import ConfigError
 logger = logging.getLogger("callosum")
 
 FOLDER: Final = Path("brain", "corpus")
-"""Where the files are, below the state folder."""
+"""Folder of the files, below the state folder."""
 KEEP: Final = 7
 EVERY: Final = 2.0
 LIMIT: Final = 32 * 1024 * 1024
@@ -59,16 +61,16 @@ SIZE: Final = 100_000_000
 
 _BATCH: Final = 32 * 1024
 _EARLY: Final = 1024 * 1024
-"""So much is written at once, without waiting for the two seconds to end."""
+"""Bytes that are written at once, before the two seconds are over."""
 _BEHIND: Final = 4 * 1024 * 1024
-"""When so much waits, emitters help; and so much is written at a time, at most."""
+"""Waiting bytes from which emitters help to redact; also the most bytes of one write."""
 _OVERHEAD: Final = 500
-"""What a batch takes, besides its lines."""
+"""Bytes that a batch takes in memory besides its lines."""
 _MAX_JOINED: Final = 10_000
-"""Characters of a streamed answer in one line; they stay below ``MAX_PAYLOAD`` however they are escaped."""
+"""Most characters of a streamed answer in one line. However they are escaped, they stay below ``MAX_PAYLOAD``."""
 _MAX_ANSWERS: Final = 1000
 _MORE: Final = 10
-"""The log says again how many lines a full file lost once they are this many times as many."""
+"""Factor by which the number of lines lost to a full file must grow before the log states it again."""
 
 _plain: Final = msgspec.json.Encoder().encode
 
@@ -76,7 +78,7 @@ _plain: Final = msgspec.json.Encoder().encode
 class LineBatch:
     """Lines of one day that wait to be written.
 
-    ``size`` is in bytes. ``lean``: there are only lines in it that are dropped last.
+    ``size`` is in bytes. ``lean`` is True if the batch holds only lines that are dropped last.
     """
 
     __slots__ = ("_finished", "day", "lean", "lines", "lock", "size")
@@ -90,54 +92,57 @@ class LineBatch:
         self._finished = False
 
     def take(self, lines: deque[bytes]) -> None:
-        """Takes lines out of a queue, all in one go: a signal comes before that or after it, and none is lost."""
+        """Move all lines out of a queue into this batch.
+
+        It happens in one step, so a signal handler runs before or after it and no line is lost.
+        """
         with suppress(IndexError):
             self.lines.extend(starmap(lines.popleft, repeat((), len(lines))))
         self.size = sum(map(len, self.lines)) + _OVERHEAD
 
     def finish(self) -> None:
-        """Redacts the lines, once; whoever comes second waits for the first."""
+        """Redact the lines, once. A second caller waits for the first."""
         with self.lock:
             if self._finished:
                 return
             try:
                 self.lines = finished(self.lines)
-            except Exception:  # what cannot be redacted is not written
+            except Exception:  # lines that cannot be redacted are not written
                 logger.exception("daily log: %d lines could not be redacted, and are left out", len(self.lines))
                 self.lines = []
             self._finished = True
 
 
 _Stamp = tuple[float, float, dict[type[CorpusEvent], bytes], Callable[[bytes], None]]
-"""One second: from when until when, how its lines begin for each sort of event, and what takes them."""
+"""One second of the log: start, end, the beginning of a line for each event class, and the function that takes a line.
+"""
 _NEVER: Final[_Stamp] = (math.inf, -math.inf, {}, deque[bytes]().append)
 
 
 class DailyLog:
-    """Writes every event of a bus into ``folder``, one file a day (``2026-05-16.log.md``).
+    """Write every event of a bus into ``folder``, one file a day (``2026-05-16.log.md``).
 
-    A line has the local time of the event (``at``), its dotted name and its payload in camelCase on one line: the
-    event's own fields first, then ``instance``, ``namespace``, ``callId``, ``id`` and ``cause`` as far as they are
-    known. It stands in the file of the event's own local date. An event that claims to be of a day that is no
-    longer kept, or of later than tomorrow, stands where it came in, with its ``at``.
+    A line has the local time of the event (``at``), its dotted name and its payload in camelCase: first the event's own
+    fields, then ``instance``, ``namespace``, ``callId``, ``id`` and ``cause`` where they are known. It is written to
+    the file of the event's own local date. If that day is no longer kept, or is later than tomorrow, the line goes to
+    the current file and carries its ``at``.
 
-    ``keep``: a file is removed when its day is more than so many days before today; so today's and those of the
-    ``keep`` days before it are there. That is looked at with the first batch and when the date changes.
-    ``every``: the longest an event waits to be written, in seconds; so much may be lost with ``kill -9``, and
-    nothing when the process ends by itself. ``limit``: how much text may wait, in bytes, while nothing can be written.
-    ``size``: most bytes of one file. ``now`` gives Unix seconds, for tests.
+    ``keep``: number of days before today whose files are kept. Older files are removed with the first batch and when
+    the date changes. ``every``: most seconds that an event waits to be written. ``kill -9`` loses at most these
+    seconds; a normal exit loses nothing. ``limit``: most bytes that wait while the file cannot be written. ``size``:
+    most bytes of one file. ``now`` returns Unix seconds; tests replace it.
 
-    Pieces of a streamed answer (``llm.token``) are joined: one line for an answer and batch. An event of more than
-    64 KB, or one that JSON cannot hold, is summarised. Secrets are redacted.
+    Pieces of a streamed answer (``llm.token``) are joined into one line per answer and batch. An event of more than 64
+    KB, or one that JSON cannot represent, is summarised. Secrets are redacted.
 
-    Several processes and several ``DailyLog`` may write to one folder. A child after ``fork`` begins with nothing to
-    write. When the file cannot be written, ``health.warning`` for ``log`` is emitted and logged, once until it can
-    be again; when lines had to be dropped, another one for ``log.dropped`` tells how many. When a file is full,
-    ``health.warning`` for ``log.full`` tells how many lines this process dropped: with the first, whenever they
-    are ten times as many, and when the day or the process ends.
+    Several processes and several ``DailyLog`` may write to one folder. After ``fork`` the child starts with nothing to
+    write. When the file cannot be written, ``health.warning`` for ``log`` is emitted and logged, once until writing
+    works again; if lines were dropped, a ``health.warning`` for ``log.dropped`` has their number. When a file is full,
+    ``health.warning`` for ``log.full`` has the number of lines that this process dropped: at the first drop, each time
+    the number is ten times as high, and when the day or the process ends.
 
-    Raises ``ConfigError`` at ``keep``, ``every``, ``limit`` or ``size``. Nothing is read or written
-    before the first event.
+    Raises ``ConfigError`` at ``keep``, ``every``, ``limit`` or ``size``. Nothing is read or written before the first
+    event.
     """
 
     def __init__(
@@ -170,33 +175,33 @@ class DailyLog:
         self._off = corpus.on(CorpusEvent, self.take, inline=True, ahead=True)
 
     def begin_anew(self) -> None:
-        """Forgets what waits, the thread and who holds the locks: all that is the parent's, in a child after fork."""
-        self._lock = threading.RLock()  # a signal's handler may emit while this thread is in here
+        """Reset in a forked child: waiting lines, the thread and the locks belong to the parent."""
+        self._lock = threading.RLock()  # reentrant: a signal handler may emit while this thread holds it
         self._changed = threading.Condition(self._lock)
         self._writing = threading.Lock()
         self._thread: threading.Thread | None = None
         self._idle = True
-        """Whether the thread (or that there is none) must be told when something comes."""
+        """True if the thread must be woken when a line arrives, or if there is no thread."""
         self._urgent = False
         self._days: dict[str, deque[bytes]] = {}
-        """The lines that are in no batch yet. Anybody may append at any time; to take out one holds the lock."""
+        """Lines that are in no batch yet, by day. Any thread may append; taking lines out needs the lock."""
         self._stamp = _NEVER
         self._room = _BATCH
-        """How many bytes until they are made a batch. Threads may miscount by a little."""
+        """Bytes left until the lines become a batch. Threads may miscount slightly."""
         self._batches: deque[LineBatch] = deque()
         self._waiting = 0
-        """The size of the batches, in bytes."""
+        """Bytes of all waiting batches."""
         self._answers: dict[tuple[str | None, str | None], _Answer] = {}
         self._dropped = 0
         self._overflow: dict[str, _Overflow] = {}
-        """For each day whose file is full, what this process dropped."""
+        """For each day whose file is full, the lines that this process dropped."""
         self._trouble: str | None = None
         self._files.after_fork()
 
     # --- writing -------------------------------------------------------------------------------------
 
     def flush(self) -> bool:
-        """Writes what was emitted before; False if it cannot be written now, and is kept."""
+        """Write everything that was emitted before this call. Return False if it cannot be written now; it is kept."""
         if not self._writing.acquire(timeout=2 * PATIENCE):
             return False
         fault: BaseException | None = None
@@ -204,9 +209,9 @@ class DailyLog:
             with self._lock:
                 self._end_answers()
                 self._seal()
-                left = len(self._batches)
-            while left > 0 and (batches := self._next()):
-                left -= len(batches)
+                unwritten = len(self._batches)
+            while unwritten > 0 and (batches := self._next()):
+                unwritten -= len(batches)
                 fault = self._write(batches)
                 if fault is not None:
                     break
@@ -217,14 +222,14 @@ class DailyLog:
         return fault is None
 
     def close(self) -> None:
-        """Writes what is left and ends. Idempotent."""
+        """Write the remaining lines and stop. Idempotent."""
         with self._changed:
             if self._closed:
                 return
             self._closed = True
             self._changed.notify_all()
         self._corpus.flush(PATIENCE)
-        self.flush()  # what it has to tell about itself comes in while it still listens
+        self.flush()  # warnings about the log itself are emitted here, while it still listens
         self._tell_overflow(ended=True)
         self._off()
         self.finish()
@@ -234,7 +239,10 @@ class DailyLog:
             thread.join(2 * PATIENCE)
 
     def finish(self) -> None:
-        """Writes what is left and, from here on, each event at once: the process is ending, its threads may be gone."""
+        """Write the remaining lines, and from now on each event at once.
+
+        The process is ending, and its threads may be gone already.
+        """
         self._exiting = self._idle = True
         if not self.flush():
             with self._lock:
@@ -252,20 +260,20 @@ class DailyLog:
     # --- inside: events become lines -----------------------------------------------------------------
 
     def take(self, event: CorpusEvent) -> None:
-        """Have an event written, as when the bus tells of it.
+        """Queue an event to be written; the bus calls this for every event.
 
-        The way that most events go is all here, because it is the emitter's time.
+        The common path is written out here in full, because it runs in the emitter's thread.
         """
         try:
             payload = _plain(event)
             if len(payload) > MAX_PAYLOAD:
                 payload = _carefully(event)
-        except Exception:  # noqa: BLE001 - whatever an object of the caller's own does
+        except Exception:  # noqa: BLE001 - objects in a payload may raise anything when they are encoded
             payload = _carefully(event)
-        own, found, rest = payload.rpartition(AT)
-        if found:  # as without_moment() does it
+        own_fields, has_moment, rest = payload.rpartition(AT)
+        if has_moment:  # the same as without_moment(), inlined
             comma = rest.find(b",")
-            rest = own + (b"}\n" if comma < 0 else rest[comma:] + b"\n")
+            rest = own_fields + (b"}\n" if comma < 0 else rest[comma:] + b"\n")
         else:
             rest = without_moment(payload)
         start, end, beginnings, append = self._stamp
@@ -273,7 +281,7 @@ class DailyLog:
         try:
             if beginning is None or not start <= event.at < end:
                 beginning = None
-        except TypeError:  # a moment that is none
+        except TypeError:  # ``at`` is not a number
             beginning = None
         if beginning is None:
             with self._lock:
@@ -286,7 +294,7 @@ class DailyLog:
             self._attend()
 
     def _attend(self) -> None:
-        """Wakes the thread; makes a batch of what is enough for one."""
+        """Wake the thread, and make a batch if there are enough lines."""
         batch = None
         with self._lock:
             if self._idle and not self._exiting:
@@ -299,7 +307,7 @@ class DailyLog:
             batch.finish()
 
     def _take_slowly(self, event: CorpusEvent, rest: bytes) -> None:
-        """What is not so with most events: another second, the first of its sort in it, a piece of an answer."""
+        """Handle the rare cases: a new second, the first event of its class in it, a piece of a streamed answer."""
         if isinstance(event, LlmToken) and isinstance(event.delta, str):
             self._join(event)
             return
@@ -308,7 +316,7 @@ class DailyLog:
         self._add(event, rest)
 
     def _add(self, event: CorpusEvent, rest: bytes) -> None:
-        """Puts a line where the event's own moment belongs."""
+        """Queue a line for the day of the event's own moment."""
         kind = event.__class__
         local = self._local(event.at)
         if local is None:
@@ -328,7 +336,7 @@ class DailyLog:
         self._room -= len(beginning) + len(rest)
 
     def _local(self, at: float) -> time.struct_time | None:
-        """An event's moment in local time; None if it is too far from today, or no moment at all."""
+        """Return an event's moment in local time; None if it is not a moment, or its day has no file."""
         try:
             local = time.localtime(at)
             today = self._today()
@@ -342,7 +350,7 @@ class DailyLog:
         return _date(time.localtime(self._now()))
 
     def _lines_of(self, local: time.struct_time) -> deque[bytes]:
-        """Where lines of this day go."""
+        """Return the queue for lines of this day."""
         day = time.strftime("%Y-%m-%d", local)
         lines = self._days.get(day)
         if lines is None:
@@ -350,7 +358,7 @@ class DailyLog:
         return lines
 
     def _seal(self) -> LineBatch | None:
-        """Makes batches of all lines; returns the last."""
+        """Move all lines into batches; return the last batch."""
         batch = None
         self._room = _BATCH
         for day, lines in tuple(self._days.items()):
@@ -363,7 +371,7 @@ class DailyLog:
         return batch
 
     def _full(self) -> LineBatch | None:
-        """Makes a batch; returns it if the emitter should redact it himself."""
+        """Make a batch; return it if the emitter should redact it itself."""
         batch = self._seal()
         if self._waiting >= _EARLY and not self._urgent:
             self._urgent = True
@@ -371,7 +379,7 @@ class DailyLog:
         return batch if self._waiting > _BEHIND and self._trouble is None else None
 
     def _bound(self) -> None:
-        """Drops the oldest lines if too much waits; those of ``safety.*`` only if there are no others left."""
+        """Drop the oldest lines if too many bytes wait; ``safety.*`` only when nothing else is left."""
         if self._waiting <= self._limit:
             return
         enough = self._limit * 9 // 10
@@ -381,11 +389,11 @@ class DailyLog:
             if batch.lean or not batch.lock.acquire(blocking=False):
                 continue
             try:
-                kept = list(filter(is_reserved, batch.lines))
-                self._dropped += len(batch.lines) - len(kept)
+                reserved = list(filter(is_reserved, batch.lines))
+                self._dropped += len(batch.lines) - len(reserved)
                 self._waiting -= batch.size
-                batch.lines, batch.lean = kept, True
-                batch.size = sum(map(len, kept)) + _OVERHEAD if kept else 0
+                batch.lines, batch.lean = reserved, True
+                batch.size = sum(map(len, reserved)) + _OVERHEAD if reserved else 0
                 self._waiting += batch.size
             finally:
                 batch.lock.release()
@@ -398,40 +406,40 @@ class DailyLog:
     # --- inside: streamed answers --------------------------------------------------------------------
 
     def _join(self, event: LlmToken) -> None:
-        """Keeps a piece until its answer is complete, or long, or the batch is written."""
-        whose = (event.namespace, event.instance)
+        """Keep a piece of a streamed answer until the answer ends, grows long, or the batch is written."""
+        session = (event.namespace, event.instance)
         if len(event.delta) > _MAX_JOINED:
-            self._end_answer(whose)
+            self._end_answer(session)
             self._add(event, without_moment(_carefully(event)))
             return
-        answer = self._answers.get(whose)
+        answer = self._answers.get(session)
         if answer is not None and answer.length + len(event.delta) > _MAX_JOINED:
-            self._end_answer(whose)
+            self._end_answer(session)
             answer = None
         if answer is None:
             if len(self._answers) >= _MAX_ANSWERS:
                 self._end_answers()
-            answer = self._answers[whose] = _Answer(event)
+            answer = self._answers[session] = _Answer(event)
         answer.pieces.append(event.delta)
         answer.length += len(event.delta)
         if self._exiting:
             self._end_answers()
 
-    def _end_answer(self, whose: tuple[str | None, str | None]) -> None:
-        """Makes a line of the pieces that came so far."""
-        answer = self._answers.pop(whose, None)
+    def _end_answer(self, session: tuple[str | None, str | None]) -> None:
+        """Write the pieces that arrived so far as one line."""
+        answer = self._answers.pop(session, None)
         if answer is not None:
             joined = msgspec.structs.replace(answer.first, delta="".join(answer.pieces))
             self._add(joined, without_moment(_carefully(joined)))
 
     def _end_answers(self) -> None:
-        for whose in tuple(self._answers):
-            self._end_answer(whose)
+        for session in tuple(self._answers):
+            self._end_answer(session)
 
     # --- inside: lines reach the disk ----------------------------------------------------------------
 
     def _wake(self) -> None:
-        """There is something to write: the time begins to run."""
+        """Wake or start the thread: there are lines to write."""
         thread = self._thread
         if thread is not None and thread.is_alive():
             self._changed.notify_all()
@@ -440,16 +448,17 @@ class DailyLog:
             self._thread = threading.Thread(target=self._run, name="daily log", daemon=True)
             try:
                 self._thread.start()
-            except RuntimeError:  # no more threads: the next event tries again, and the end of the process writes
+            # no thread can be started: the next event tries again, and the end of the process writes
+            except RuntimeError:
                 self._thread = None
                 return
         self._idle = False
 
     def _run(self) -> None:
-        """The thread: writes a while after the first event came, or at once when there is much."""
+        """Run the thread: write some seconds after the first event, or at once when many bytes wait."""
         while True:
             with self._changed:
-                self._idle = True  # who appends after this sees it; what was appended before is seen here
+                self._idle = True  # an append after this line sees the flag; one before it is seen below
                 self._changed.wait_for(
                     lambda: self._batches or self._answers or any(self._days.values()) or self._closed
                 )
@@ -464,21 +473,21 @@ class DailyLog:
                 logger.exception("daily log")
 
     def _next(self) -> list[LineBatch]:
-        """Takes the oldest complete batches of one day, up to a few megabytes."""
-        found: list[LineBatch] = []
+        """Take the oldest batches of one day, up to a few megabytes."""
+        batches: list[LineBatch] = []
         size = 0
         with self._lock:
             while self._batches:
                 batch = self._batches[0]
-                if found and (batch.day != found[0].day or size + batch.size > _BEHIND):
+                if batches and (batch.day != batches[0].day or size + batch.size > _BEHIND):
                     break
-                found.append(self._batches.popleft())
+                batches.append(self._batches.popleft())
                 size += batch.size
             self._waiting -= size
-        return found
+        return batches
 
     def _write(self, batches: list[LineBatch]) -> BaseException | None:
-        """Writes batches of one day; if that fails they are put back, and the reason is returned."""
+        """Write batches of one day. If that fails, put them back and return the error."""
         done = False
         try:
             today = self._today()
@@ -490,7 +499,7 @@ class DailyLog:
             done = True
             if dropped:
                 self._overflow.setdefault(batches[0].day, _Overflow()).lines += dropped
-        except Exception as fault:  # noqa: BLE001 - whatever it is, it is told, and tried again
+        except Exception as fault:  # noqa: BLE001 - every error is reported, and the write is tried again
             return fault
         finally:
             if not done:
@@ -501,7 +510,7 @@ class DailyLog:
         return None
 
     def _new_day(self, today: date) -> None:
-        """Removes old files, and the empty queues of days that are past."""
+        """Remove old files and the empty queues of past days."""
         with self._lock:
             past = str(today - self._kept)
             self._days = {day: lines for day, lines in self._days.items() if lines or day >= past}
@@ -512,7 +521,7 @@ class DailyLog:
             overflow.ended = day < str(today)
 
     def _tell(self, fault: BaseException | None) -> None:
-        """Makes known that the log cannot be written, or that it can be again and what was lost meanwhile."""
+        """Report that the log cannot be written; or that it can be again, and how many lines were lost."""
         with self._lock:
             before, dropped = self._trouble, 0
             self._trouble = None if fault is None else before or _reason(fault)
@@ -528,19 +537,19 @@ class DailyLog:
             self._corpus.emit(HealthWarning("log.dropped", dropped, 0))
 
     def _tell_overflow(self, *, ended: bool = False) -> None:
-        """Say in the log how many lines of a full file this process dropped; ``ended``: the process closes it."""
+        """Report how many lines of a full file this process dropped. ``ended``: the process is closing the log."""
         for day, overflow in tuple(self._overflow.items()):
             if overflow.lines > overflow.told and (ended or overflow.ended or overflow.lines >= _MORE * overflow.told):
                 overflow.told = overflow.lines
                 logger.warning("daily log: %s is full, %d lines were dropped", self._files.path(day), overflow.lines)
-                said = f"{overflow.lines} lines of {day} were dropped"
-                self._corpus.emit(HealthWarning("log.full", said, f"{self._size} bytes"))
+                loss = f"{overflow.lines} lines of {day} were dropped"
+                self._corpus.emit(HealthWarning("log.full", loss, f"{self._size} bytes"))
             if overflow.ended:
                 self._overflow.pop(day, None)
 
 
 class _Overflow:
-    """Number of lines that were dropped from one day's full file, and the number that the log last told."""
+    """Number of lines dropped from one day's full file, and the number reported last."""
 
     __slots__ = ("ended", "lines", "told")
 
@@ -550,7 +559,7 @@ class _Overflow:
 
 
 class _Answer:
-    """A model's answer while it comes: its first piece, all texts, and how many characters they have."""
+    """A streamed answer in progress: its first event, the texts of all pieces, and their length in characters."""
 
     __slots__ = ("first", "length", "pieces")
 
@@ -561,7 +570,7 @@ class _Answer:
 
 
 def _carefully(event: CorpusEvent) -> bytes:
-    """The payload, summarised where it must be."""
+    """Return the payload, summarised where it is too large or cannot be encoded."""
     try:
         return encode(event)
     except Exception as fault:  # noqa: BLE001
@@ -577,7 +586,7 @@ def _beginning(local: time.struct_time, kind: type[CorpusEvent]) -> bytes:
 
 
 def _reason(fault: BaseException) -> str:
-    """The fault in words, without paths."""
+    """Return the error in words, without paths."""
     return (isinstance(fault, OSError) and fault.strerror) or type(fault).__name__
 
 
@@ -602,7 +611,7 @@ def _begin_all_anew() -> None:
 
 
 def _end_with_multiprocessing() -> None:
-    """Children of ``multiprocessing`` end without ``atexit``, but with finalizers of their own."""
+    """Register the log's end with ``multiprocessing``, whose children run finalizers but no ``atexit`` functions."""
     util = sys.modules.get("multiprocessing.util")
     if util is not None:
         util.Finalize(None, _finish_all, exitpriority=-100)

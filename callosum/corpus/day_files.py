@@ -6,12 +6,12 @@
 
     09:15:02 | input.received | {"content":"What PRs need review?","channelId":"desktop"}
 
-The file is opened for each batch, so it (or its folder) may be deleted at any time. A batch is one write at the
-end of the file, under a lock that the kernel frees when a process dies. What a full disk or a killed process left
-of a line is taken away by the next who writes.
+The file is opened for each batch, so it and its folder may be deleted at any time. A batch is one write at the end of
+the file, under a lock that the kernel releases when a process dies. If a full disk or a killed process left half a
+line, the next writer removes it.
 
-A file has a size limit. Its last tenth is reserved for safety events and for what the log says about itself, so
-that a flood of other events leaves room for them.
+A file has a size limit. Its last tenth is reserved for safety events and for the log's messages about itself, so that a
+flood of other events leaves room for them.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from typing import TYPE_CHECKING, Final
 
 try:
     import fcntl
-except ImportError:  # pragma: no cover - one process a folder must do without
+except ImportError:  # pragma: no cover - without fcntl only one process may write to a folder
     fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PATIENCE: Final = 2.0
-"""How long to wait for others who write, in seconds."""
+"""Seconds to wait for other writers."""
 _NAME: Final = re.compile(r"(\d{4}-\d\d-\d\d)\.log\.md")
 _RESERVE: Final = 10
-"""One part in this many of a file's size is reserved for the lines of ``is_reserved``."""
+"""Divisor of a file's size: one part in this many is reserved for lines that ``is_reserved`` accepts."""
 _KIND: Final = len("09:15:02")
-"""Where the type of an event begins in its line."""
+"""Offset of the event's type in its line, in bytes."""
 _RESERVED: Final = (b" | safety.", b' | health.warning | {"resource":"log')
 _TAIL: Final = 1024 * 1024
-"""How far back the end of the last whole line is looked for, in bytes; no line is nearly as long."""
+"""Bytes before the end of the file that are searched for the end of the last whole line. No line is nearly as long."""
 
 
 def is_reserved(line: bytes) -> bool:
@@ -52,9 +52,9 @@ def is_reserved(line: bytes) -> bool:
 
 
 class DayFiles:
-    """The files of one folder. Not for several threads at once.
+    """The files of one folder. Not safe for concurrent use.
 
-    ``keep``: so many days before today are kept. ``size``: most bytes of one file.
+    ``keep``: number of days before today whose files are kept. ``size``: most bytes of one file.
     """
 
     def __init__(self, folder: Path, keep: int, size: int) -> None:
@@ -64,14 +64,14 @@ class DayFiles:
         self._handle: int | None = None
 
     def path(self, day: str) -> Path:
-        """The file of a day."""
+        """Return the path of a day's file."""
         return self.folder / f"{day}.log.md"
 
     def append(self, day: str, lines: list[bytes]) -> int:
         """Write whole lines at the end of the day's file; return how many were dropped because the file is full.
 
-        Writes all lines that fit, or none and raises ``OSError``. Makes what is missing: the folder, the file, its
-        head.
+        Writes all lines that fit, or none and raises ``OSError``. Creates the folder, the file and its heading if they
+        are missing.
         """
         with self._opened(self.path(day)) as handle:
             end = _whole_end(handle, head := f"## {day}\n\n".encode())
@@ -99,17 +99,17 @@ class DayFiles:
         return fitting
 
     def clean(self, today: date) -> None:
-        """Removes the files of days that are more than ``keep`` before today. What cannot be removed stays."""
+        """Remove files of days more than ``keep`` before today. Files that cannot be removed stay."""
         oldest = today - timedelta(days=self._keep)
-        with suppress(OSError), os.scandir(self.folder) as found:
-            for entry in found:
+        with suppress(OSError), os.scandir(self.folder) as entries:
+            for entry in entries:
                 match = _NAME.fullmatch(entry.name)
                 with suppress(OSError, ValueError):
                     if match and date.fromisoformat(match[1]) < oldest:
                         Path(entry.path).unlink()
 
     def after_fork(self) -> None:
-        """Lets go, in a child, of the file that the parent had open: its lock must end when the parent does."""
+        """Close, in a child, the file that the parent had open: its lock must end when the parent releases it."""
         handle, self._handle = self._handle, None
         if handle is not None:
             with suppress(OSError):
@@ -117,7 +117,7 @@ class DayFiles:
 
     @contextmanager
     def _opened(self, path: Path) -> Iterator[int]:
-        """Opens the file and holds its lock."""
+        """Open the file and hold its lock."""
         ends = time.monotonic() + PATIENCE
         while True:
             self._handle = handle = self._open(path)
@@ -125,14 +125,15 @@ class DayFiles:
                 if not stat.S_ISREG(os.fstat(handle).st_mode):
                     raise OSError(errno.EINVAL, "not a regular file", str(path))
                 _lock(handle, path, ends)
-                if os.fstat(handle).st_nlink:  # else it was deleted just before it was locked
+                if os.fstat(handle).st_nlink:  # 0 links: it was deleted just before it was locked
                     yield handle
                     return
             finally:
                 self._handle = None
                 if fcntl is not None:
                     with suppress(OSError):
-                        fcntl.flock(handle, fcntl.LOCK_UN)  # closing is not enough: a forked child may have it open
+                        # closing is not enough: a forked child may still have it open
+                        fcntl.flock(handle, fcntl.LOCK_UN)
                 os.close(handle)
 
     def _open(self, path: Path) -> int:
@@ -145,7 +146,7 @@ class DayFiles:
 
 
 def _lock(handle: int, path: Path, ends: float) -> None:
-    """Takes the lock; ``TimeoutError`` if others keep it until ``ends``."""
+    """Take the lock; raise ``TimeoutError`` if another process keeps it until ``ends``."""
     if fcntl is None:  # pragma: no cover
         return
     pause = 0.001
@@ -162,7 +163,7 @@ def _lock(handle: int, path: Path, ends: float) -> None:
 
 
 def _whole_end(handle: int, head: bytes) -> int:
-    """Where the next line begins; 0 if the head is missing. Takes away the torn line of a writer that died."""
+    """Return the offset of the next line; 0 if the heading is missing. Remove the half line of a writer that died."""
     size = os.fstat(handle).st_size
     if 0 < size < len(head) and head.startswith(os.pread(handle, size, 0)):
         os.ftruncate(handle, 0)
@@ -171,13 +172,13 @@ def _whole_end(handle: int, head: bytes) -> int:
         return size
     start = max(0, size - _TAIL)
     last = os.pread(handle, size - start, start).rfind(b"\n")
-    if last < 0:  # not written here: left as it is
+    if last < 0:  # not a line of ours: leave it
         return size + os.write(handle, b"\n")
     os.ftruncate(handle, start + last + 1)
     return start + last + 1
 
 
 def _write(handle: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(handle, left) :]
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]

@@ -1,12 +1,12 @@
-"""The daily log of an embedded gate: what it journals, as events, in the files that a server's log writes to.
+"""The daily log of an embedded gate: its journal entries as events, in the same files as a server's log.
 
 ::
 
-    decision ── Applied ──> DailyCalls ── every EVERY seconds, or close() ──> events ──> DailyLog
+    decision ── Applied ──> EmbeddedLog ── every EVERY seconds, or close() ──> events ──> DailyLog
 
-This is all that a gate knows of the corpus. Whoever decides only appends to a queue. The events are derived, redacted
-and written by a thread, which lives while there is something to write. A gate that a ``Brain`` is built on leaves all
-that to the brain.
+This is the only part of the corpus that a gate knows. A decision only appends to a queue. A thread derives, redacts and
+writes the events; it lives while there is something to write. If a ``Brain`` is built on the gate, the brain writes the
+log instead.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
 logger = logging.getLogger("callosum")
 
 EVERY: Final = 2.0
-"""Seconds that a journalled entry waits at most until its events are written; with ``kill -9`` so much is lost."""
+"""Most seconds that a journal entry waits until its events are written. ``kill -9`` loses at most these seconds."""
 _SLICE: Final = 0.0003
 _PAUSE: Final = 0.0005
-"""Seconds for which the thread works, and then rests, so that a decision waits no longer for the interpreter."""
+"""Seconds for which the thread works (``_SLICE``), then rests, so that decisions get the interpreter soon."""
 _MANY: Final = 10_000
-"""Number of decisions and reports at which the thread no longer rests: they come faster than it writes."""
+"""Number of waiting decisions and reports from which the thread no longer rests: they arrive faster than it writes."""
 MOST_WAITING: Final = 100_000
-"""Number of decisions and reports that may wait. Of more the oldest are left out of the log; the journal has them."""
+"""Most decisions and reports that wait. Beyond it the oldest are left out of the log; the journal has them."""
 
 
 class EmbeddedLog:
     """Write the events of a gate's entries to the daily log below ``state``. May be used from any thread.
 
-    ``find`` returns an entry of the journal by its place; ``size`` is the most bytes of one day's file. Nothing is
-    imported, opened or started before the first entry.
+    ``find`` returns a journal entry by its ``seq``; ``size`` is the most bytes of one day's file. Nothing is imported,
+    opened or started before the first entry.
     """
 
     def __init__(self, find: Find, state: Path, *, size: int) -> None:
@@ -59,7 +59,7 @@ class EmbeddedLog:
         _ALL.add(self)
 
     def begin_anew(self) -> None:
-        """Forget what waits, in a forked child: that is the parent's to write."""
+        """Discard waiting entries in a forked child: the parent writes them."""
         self._waiting: deque[Sequence[Applied]] = deque(maxlen=MOST_WAITING)
         self._guard = threading.Lock()
         self._writing = threading.Lock()
@@ -68,7 +68,7 @@ class EmbeddedLog:
         self._lost = 0
 
     def take(self, steps: Sequence[Applied]) -> None:
-        """Take what the gate did in the store. It costs the gate next to nothing."""
+        """Queue what the gate applied to the store. This costs the gate next to nothing."""
         if len(self._waiting) == MOST_WAITING:
             self._lost += 1
         self._waiting.append(steps)
@@ -76,7 +76,7 @@ class EmbeddedLog:
             self._wake()
 
     def close(self) -> None:
-        """Write what waits, and end. Idempotent."""
+        """Write the waiting entries and stop. Idempotent."""
         self._closed = True
         self._end.set()
         if not self._waiting and self._parts is None:
@@ -91,7 +91,7 @@ class EmbeddedLog:
     # --- inside ----------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """Start the thread, unless it runs. Where there can be none, the end of the process writes."""
+        """Start the thread unless it runs. If no thread can be started, the end of the process writes."""
         with self._guard:
             if self._thread is not None or self._closed:
                 return
@@ -102,7 +102,7 @@ class EmbeddedLog:
                 self._thread = None
 
     def _run(self) -> None:
-        mine = threading.current_thread()
+        this_thread = threading.current_thread()
         while True:
             self._end.wait(EVERY)
             try:
@@ -110,9 +110,9 @@ class EmbeddedLog:
             except Exception:
                 logger.exception("the daily log could not be written")
             with self._guard:
-                if self._thread is not mine:
+                if self._thread is not this_thread:
                     return
-                if self._closed or not self._waiting:  # whoever appends after this starts another
+                if self._closed or not self._waiting:  # an append after this starts another thread
                     self._thread = None
                     return
 
@@ -136,12 +136,12 @@ class EmbeddedLog:
                 logger.warning("daily log: %d decisions and reports are left out: they came too fast", lost)
 
     def _begin(self) -> tuple[OpeningCalls, Corpus, DailyLog]:
-        from callosum.corpus.bus import Corpus  # noqa: PLC0415 - not before there is something to write
+        from callosum.corpus.bus import Corpus  # noqa: PLC0415 - nothing is imported before there is something to write
         from callosum.corpus.daily_log import FOLDER, DailyLog  # noqa: PLC0415
         from callosum.corpus.opening_calls import OpeningCalls  # noqa: PLC0415
 
         atexit.unregister(_finish)
-        atexit.register(_finish)  # again, so that it comes before the log's own end
+        atexit.register(_finish)  # registered again so that it runs before the log's own exit function
         corpus = Corpus()
         self._parts = OpeningCalls(self._find), corpus, DailyLog(corpus, self._state / FOLDER, size=self._size)
         return self._parts
@@ -151,7 +151,7 @@ _ALL: Final[WeakSet[EmbeddedLog]] = WeakSet()
 
 
 def _finish() -> None:
-    """At the end of the process: what is journalled is written."""
+    """Write what is journalled when the process ends."""
     for daily in tuple(_ALL):
         daily.close()
 

@@ -1,22 +1,22 @@
-"""Which events an entry of the journal stands for. Pure: no clock, no store.
+"""The events that a journal entry stands for. Pure: no clock, no store.
 
 ========== ===================================================================================
 entry      events, in this order
 ========== ===================================================================================
 intercept  ``tool.called``, then ``safety.allowed`` (allow, warn) or ``safety.blocked`` (confirm, ask, block), then
-           ``lease.taken``, where the call holds its keys
+           ``lease.taken`` if the call holds its keys
 complete   ``tool.completed`` (done), else ``tool.failed``; then ``lease.released``
 lock       ``lease.taken``
-release    ``tool.completed``, where it ended a call's lease and not a lock; then ``lease.released``
-lapse      ``tool.failed``, where a call's lease ran out: nobody knows how it ended; then ``lease.expired``
-resolve    ``tool.completed`` or ``tool.failed``: somebody looked
-late       ``tool.called``: it ran without the gate, which decided nothing
+release    ``tool.completed`` if it ended a call's lease and not a lock; then ``lease.released``
+lapse      ``tool.failed`` if a call's lease ran out, because its outcome is unknown; then ``lease.expired``
+resolve    ``tool.completed`` or ``tool.failed``: somebody checked the outcome
+late       ``tool.called``: the call ran without the gate, which decided nothing
 approve    ``safety.approved``
 deny       ``safety.denied``
 ========== ===================================================================================
 
-Renewals, places in the queue and ``observe`` stand for no event. An event of an entry has an id in
-the stream, ``<seq>.<n>``: the entry's place and the event's among the entry's. ``cause`` holds such ids.
+Renewals, queue entries and ``observe`` have no event. An event of an entry has an id in the stream, ``<seq>.<n>``: the
+entry's ``seq`` and the event's index in the entry. ``cause`` holds such ids.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ JOURNALLED: Final[frozenset[type[CorpusEvent]]] = frozenset(
         LeaseExpired,
     }
 )
-"""The events that the journal's entries stand for: whoever reads the journal has them, so nobody need pass them on."""
+"""The events that journal entries stand for. A reader of the journal has them, so nobody needs to forward them."""
 
 OPENING: Final = frozenset((Event.INTERCEPT, Event.LATE))
-"""The entries that record a call, and hold its names."""
+"""The kinds of entry that record a call and hold its names."""
 _GRAVITY: Final = ("safe", "low", "medium", "high", "critical")
 _CANCELLED: Final = "cancelled: it was let through and did not run"
 _UNKNOWN: Final = "nobody knows how it ended"
 
 
 class CallNames(NamedTuple):
-    """The names of a call: the host's id of it, the task that it belongs to, and which attempt it is, from 1."""
+    """The names of a call: the host's id of it, its task, and its attempt, counted from 1."""
 
     call_id: str | None = None
     task_id: str | None = None
@@ -77,35 +77,36 @@ class CallNames(NamedTuple):
 
 
 def call_names_of(entry: Entry) -> CallNames:
-    """Return the names of the call that the entry records: an ``intercept`` or a ``late``."""
+    """Return the names of the call that an ``intercept`` or ``late`` entry records."""
     attempt = entry.body.get("attempt")
     return CallNames(_text(entry, "callId"), _text(entry, "taskId"), attempt if isinstance(attempt, int) else 1)
 
 
-def events_of(entry: Entry, made: CallNames | None = None) -> Events:
-    """Return the events that the entry stands for, in order; none for what no event tells of.
+def events_of(entry: Entry, names: CallNames | None = None) -> Events:
+    """Return the events that the entry stands for, in order; none if no event describes it.
 
-    ``made`` names the call that the entry speaks of; None if it is not known. A call itself is named by its own entry.
+    ``made`` holds the names of the call that the entry is about, or None if they are unknown. The entry of a call
+    itself holds its own names.
     """
     make = _MAKERS.get(entry.event)
     if make is None:
         return ()
-    if made is None:
-        made = call_names_of(entry) if entry.event in OPENING else CallNames()
-    return make(entry, made)
+    if names is None:
+        names = call_names_of(entry) if entry.event in OPENING else CallNames()
+    return make(entry, names)
 
 
-def _intercept(entry: Entry, made: CallNames) -> Events:
+def _intercept(entry: Entry, names: CallNames) -> Events:
     seq, verdict = entry.seq, entry.verdict
     at, id, cause = seq / SECOND, entry.action or seq, f"{seq}.0"
-    who, namespace, tool = entry.session, entry.namespace, entry.tool
-    call, task, _attempt = made
+    session, namespace, tool = entry.session, entry.namespace, entry.tool
+    call, task, _attempt = names
     called = ToolCalled(
-        tool, _args(entry), task, *_trace(entry), at=at, instance=who, namespace=namespace, call_id=call, id=id
+        tool, _args(entry), task, *_trace(entry), at=at, instance=session, namespace=namespace, call_id=call, id=id
     )
     facts: dict[str, Any] = {
         "at": at,
-        "instance": who,
+        "instance": session,
         "namespace": namespace,
         "call_id": call,
         "id": id,
@@ -119,8 +120,8 @@ def _intercept(entry: Entry, made: CallNames) -> Events:
 
 
 def _text(entry: Entry, name: str) -> str | None:
-    found = entry.body.get(name)
-    return found if isinstance(found, str) else None
+    text = entry.body.get(name)
+    return text if isinstance(text, str) else None
 
 
 def _args(entry: Entry) -> Mapping[str, Any]:
@@ -129,15 +130,15 @@ def _args(entry: Entry) -> Mapping[str, Any]:
 
 
 def _trace(entry: Entry) -> tuple[str | None, str | None]:
-    """The trace in which the call was made, of its ``meta``."""
+    """Return the trace in which the call was made, from its ``meta``."""
     meta = entry.body.get("meta")
-    said = [meta.get(name) if isinstance(meta, Mapping) else None for name in TRACE]
-    parent, state = [one if isinstance(one, str) else None for one in said]
+    values = [meta.get(name) if isinstance(meta, Mapping) else None for name in TRACE]
+    parent, state = [value if isinstance(value, str) else None for value in values]
     return (parent, state) if parent else (None, None)
 
 
 def _reason(entry: Entry, verdict: Verdict) -> str:
-    """What the agent was told; where the journal does not have it, the same made from the conflicts."""
+    """Return the text that the agent was given; if the journal lacks it, the same text made from the conflicts."""
     body = entry.body
     warning = body.get("warning")
     if isinstance(warning, str) and warning:
@@ -149,16 +150,16 @@ def _reason(entry: Entry, verdict: Verdict) -> str:
     return sentence(verdict, entry.tier or 0, conflicts, len(conflicts)) or verdict.value
 
 
-def _ended(entry: Entry, made: CallNames) -> Events:
-    """A report: how long it took is known, for an action's id is the moment at which it was let through."""
+def _ended(entry: Entry, names: CallNames) -> Events:
+    """Return the events of a report. An action's id is the moment it was let through, so the duration is known."""
     arrived_late = str(entry.body.get("note")).endswith(NOTE)
     took = (entry.seq - entry.action) / 1000 if entry.action and not arrived_late else None
-    return _end(entry, made, _call_of(entry), took), *_given_back(entry, made, LeaseReleased)
+    return _end(entry, names, _call_of(entry), took), *_given_back(entry, names, LeaseReleased)
 
 
-def _end(entry: Entry, made: CallNames, cause: str | None, took: float | None) -> CorpusEvent:
+def _end(entry: Entry, names: CallNames, cause: str | None, took: float | None) -> CorpusEvent:
     body, outcome = entry.body, entry.outcome
-    call, task, attempt = made
+    call, task, attempt = names
     common: dict[str, Any] = {
         "at": entry.seq / SECOND,
         "instance": entry.session,
@@ -185,16 +186,16 @@ def _error(body: Mapping[str, Any], outcome: Outcome) -> str:
     return _UNKNOWN if outcome is Outcome.UNKNOWN else "failed"
 
 
-def _released(entry: Entry, made: CallNames) -> Events:
+def _released(entry: Entry, names: CallNames) -> Events:
     if entry.outcome is Outcome.DONE and not entry.body.get("lock"):
-        return _ended(entry, made)
-    return _given_back(entry, made, LeaseReleased)
+        return _ended(entry, names)
+    return _given_back(entry, names, LeaseReleased)
 
 
-def _lapsed(entry: Entry, made: CallNames) -> Events:
+def _lapsed(entry: Entry, names: CallNames) -> Events:
     is_call = entry.outcome is Outcome.UNKNOWN and not entry.body.get("lock")
-    ends = (_end(entry, made, _call_of(entry), None),) if is_call else ()
-    return *ends, *_given_back(entry, made, LeaseExpired)
+    ends = (_end(entry, names, _call_of(entry), None),) if is_call else ()
+    return *ends, *_given_back(entry, names, LeaseExpired)
 
 
 # --- leases ---
@@ -205,20 +206,20 @@ def _locked(entry: Entry, _: CallNames) -> Events:
 
 
 def _taken(entry: Entry, cause: str | None, call: str | None) -> Events:
-    """The lease that an entry opened: a lock, or a call of tier 3 or 4 that was let through."""
+    """Return the lease that an entry opened: a lock, or a call of tier 3 or 4 that was let through."""
     if not _is_leased(entry) or entry.action != entry.seq or (entry.verdict is not None and not entry.verdict.proceed):
         return ()
     return (LeaseTaken(_names(entry), entry.tier or 0, entry.tool, call_id=call, **_of(entry, cause)),)
 
 
-def _given_back(entry: Entry, made: CallNames, kind: type[LeaseReleased | LeaseExpired]) -> Events:
-    """The end of a lease; a late report finds none, and what waited or was asked had none."""
+def _given_back(entry: Entry, names: CallNames, kind: type[LeaseReleased | LeaseExpired]) -> Events:
+    """Return the end of a lease. A late report finds no lease, and queued or asked calls never had one."""
     late = str(entry.body.get("note") or "").startswith("late: ")
     waited = kind is LeaseExpired and entry.outcome is not Outcome.UNKNOWN
     if late or waited or not entry.action or not _is_leased(entry):
         return ()
     cause = f"{entry.action}.{0 if entry.body.get('lock') else 2}"
-    return (kind(_names(entry), entry.tool, call_id=made.call_id, **_of(entry, cause)),)
+    return (kind(_names(entry), entry.tool, call_id=names.call_id, **_of(entry, cause)),)
 
 
 def _is_leased(entry: Entry) -> bool:
@@ -234,42 +235,45 @@ def _of(entry: Entry, cause: str | None) -> dict[str, Any]:
     return {**facts, "id": entry.action or None, "cause": cause}
 
 
-def _resolved(entry: Entry, made: CallNames) -> Events:
-    """Looking says nothing of how long it took; a repeat that took its place ended it before."""
-    return () if entry.outcome is Outcome.CANCELLED else (_end(entry, made, _call_of(entry), None),)
+def _resolved(entry: Entry, names: CallNames) -> Events:
+    """Return the outcome that somebody found. Its duration is unknown.
+
+    A cancelled action has no event here: the repeat that took its place ended it before.
+    """
+    return () if entry.outcome is Outcome.CANCELLED else (_end(entry, names, _call_of(entry), None),)
 
 
 def _call_of(entry: Entry) -> str | None:
     return f"{entry.action}.0" if entry.action else None
 
 
-def _late(entry: Entry, made: CallNames) -> Events:
+def _late(entry: Entry, names: CallNames) -> Events:
     at = entry.seq / SECOND
     called = ToolCalled(
         entry.tool,
         _args(entry),
-        made.task_id,
+        names.task_id,
         *_trace(entry),
         at=at,
         instance=entry.session,
         namespace=entry.namespace,
-        call_id=made.call_id,
+        call_id=names.call_id,
         id=entry.action or None,
     )
     if entry.outcome is None:
-        return (called,)  # an entry of its own tells how it ended
-    return called, _end(entry, made, f"{entry.seq}.0", None)  # journalled by an earlier version
+        return (called,)  # a separate entry records its outcome
+    return called, _end(entry, names, f"{entry.seq}.0", None)  # journalled by an earlier version
 
 
-def _approved(entry: Entry, made: CallNames) -> Events:
-    return (_answered(entry, made, SafetyApproved),)
+def _approved(entry: Entry, names: CallNames) -> Events:
+    return (_answered(entry, names, SafetyApproved),)
 
 
-def _denied(entry: Entry, made: CallNames) -> Events:
-    return (_answered(entry, made, SafetyDenied),)
+def _denied(entry: Entry, names: CallNames) -> Events:
+    return (_answered(entry, names, SafetyDenied),)
 
 
-def _answered(entry: Entry, made: CallNames, kind: type[SafetyApproved | SafetyDenied]) -> CorpusEvent:
+def _answered(entry: Entry, names: CallNames, kind: type[SafetyApproved | SafetyDenied]) -> CorpusEvent:
     cause = f"{entry.action}.1" if entry.action else None
     return kind(
         entry.tool,
@@ -277,7 +281,7 @@ def _answered(entry: Entry, made: CallNames, kind: type[SafetyApproved | SafetyD
         at=entry.seq / SECOND,
         instance=entry.session,
         namespace=entry.namespace,
-        call_id=made.call_id,
+        call_id=names.call_id,
         id=entry.action or None,
         cause=cause,
     )

@@ -1,16 +1,16 @@
-"""The catalogue of events: one class an event, with its fields and their units.
+"""The catalogue of events: one class for each event, with its fields and their units.
 
-An event has a dotted name (``tool.completed``) and a payload. On the wire the payload is a JSON object in
-camelCase; beside the event's own fields it carries those of ``CorpusEvent`` as far as they are known::
+An event has a dotted name (``tool.completed``) and a payload. On the wire the payload is a JSON object in camelCase.
+Besides the event's own fields it carries those of ``CorpusEvent`` that are known::
 
     {"name": "github_prs", "output": "3 open", "duration": 1204.0, "at": 1715850906.2, "instance": "mira"}
 
-The dotted name stands next to the payload, not in it: some payloads have a field ``type`` of their own.
-In ``POST /events`` the object also has the name, under ``type``; none that is taken in has such a field.
+The dotted name is sent next to the payload, not in it, because some payloads have a field ``type`` of their own. In
+``POST /events`` the object also has the name, under ``type``; no event that hosts may report has such a field.
 
-To add an event is to write one class. ``CATALOGUE`` is made from the classes, and ``docs/events.md`` from the
-catalogue (``page``): a class says in its docstring what happened, and each field in its ``description`` what it
-means. The unit of a number stands in its type (``Milliseconds``).
+To add an event, write one class. ``CATALOGUE`` is built from the classes, and ``docs/events.md`` from the catalogue
+(``page``): the docstring says what happened, and each field's ``description`` what it means. The type of a number names
+its unit (``Milliseconds``).
 """
 
 from __future__ import annotations
@@ -41,38 +41,38 @@ Bytes = Annotated[int, Meta(ge=0, le=2**53, extra={"unit": "bytes"})]
 Milliseconds = Annotated[float, Meta(ge=0, extra={"unit": "milliseconds"})]
 Share = Annotated[float, Meta(ge=0, le=1, extra={"unit": "a share of 1"})]
 Moment = Annotated[float, Meta(ge=0, le=2**33, extra={"unit": "Unix seconds"})]
-Reading = Annotated[float | int | str, Meta(extra={"unit": "the resource's own"})]
-Metric = Annotated[float | int | str, Meta(extra={"unit": "stands in the name"})]
+Reading = Annotated[float | int | str, Meta(extra={"unit": "depends on the resource"})]
+Metric = Annotated[float | int | str, Meta(extra={"unit": "part of the name"})]
 
 ToolName = Annotated[str, Meta(description="the tool's name, as the agent calls it", examples=["github_prs"])]
 Args = Annotated[
     Mapping[str, Any], Meta(description="its arguments, summarised and redacted", examples=[{"state": "open"}])
 ]
-TaskId = Annotated[str, Meta(description="the guarded run that it belongs to", examples=["TASK-89"])]
-Provider = Annotated[str, Meta(description="who serves the model", examples=["anthropic"])]
+TaskId = Annotated[str, Meta(description="the guarded run that the call belongs to", examples=["TASK-89"])]
+Provider = Annotated[str, Meta(description="the provider that serves the model", examples=["anthropic"])]
 Model = Annotated[str, Meta(description="the model's name", examples=["claude-sonnet-4-20250514"])]
 Channel = Annotated[
-    str, Meta(description='through what the person answered: cli, console, host; "" if nobody said', examples=["cli"])
+    str, Meta(description='the channel of the answer: cli, console or host; "" if unknown', examples=["cli"])
 ]
 
 CATALOGUE: Final[dict[str, type[CorpusEvent]]] = {}
-"""Every event there is, by its dotted name, in the order of definition."""
+"""Every event by its dotted name, in the order of definition."""
 
 _NAME: Final = re.compile(r"[a-z]+(\.[a-z][A-Za-z]*)+")
 
 
 class CorpusEvent(Struct, frozen=True, gc=False, kw_only=True, rename="camel", omit_defaults=True):
-    """What all events carry beside their own fields, as far as it is known.
+    """The fields that every event carries, as far as they are known.
 
-    A subclass says its dotted name and the ``region`` that emits it; ``remote`` says whether a host may
-    report it over the wire. What only the gate can know, it cannot.
+    A subclass sets its dotted name and the ``region`` that emits it. ``remote`` says whether a host may report the
+    event over the wire; events that only the gate can know are not remote.
     """
 
     dotted: ClassVar[str] = ""
     region: ClassVar[str] = ""
     remote: ClassVar[bool] = False
 
-    at: Annotated[Moment, Meta(description="when it was; now, if nothing is said", examples=[1778922906.2])] = field(
+    at: Annotated[Moment, Meta(description="when it happened; now, if absent", examples=[1778922906.2])] = field(
         default_factory=time.time
     )
     instance: Annotated[
@@ -81,33 +81,33 @@ class CorpusEvent(Struct, frozen=True, gc=False, kw_only=True, rename="camel", o
     ] = None
     namespace: Annotated[
         str | None,
-        Meta(description="whose memory it concerns; absent: no single one's", examples=["default"]),
+        Meta(description="the namespace it belongs to; absent: no single namespace", examples=["default"]),
     ] = None
     call_id: Annotated[str | None, Meta(description="the host's id of the tool call", examples=["call-7"])] = None
     id: Annotated[
         Id | None,
         Meta(
-            description="the gate's id of the action: when it was let through or refused",
+            description="the gate's id of the action: the moment it was let through or stopped",
             examples=[1778922904996000],
             extra={"unit": "microseconds since 1970"},
         ),
     ] = None
     cause: Annotated[
         str | None,
-        Meta(description="the event that caused this one: its id in the stream", examples=["1778922904996000.0"]),
+        Meta(description="the id, in the stream, of the event that caused this one", examples=["1778922904996000.0"]),
     ] = None
     source: Annotated[
         str | None,
         Meta(
-            description="where it was read: `transcript`, that of the host; absent: whoever emits it was told",
+            description="where it was read: `transcript` is the host's transcript; absent: reported directly",
             examples=["transcript"],
         ),
     ] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Puts the class into the catalogue. Raises ``TypeError`` for a name that cannot be used.
+        """Add the class to the catalogue. Raises ``TypeError`` for a name that cannot be used.
 
-        A class whose name begins with ``_`` only has the fields of several events.
+        A class whose name begins with ``_`` only holds the shared fields of several events.
         """
         super().__init_subclass__(**options)
         if cls.__name__.startswith("_"):
@@ -117,9 +117,9 @@ class CorpusEvent(Struct, frozen=True, gc=False, kw_only=True, rename="camel", o
             raise TypeError(f"{cls.__name__}.dotted: expected a name like 'tool.completed', got {name!r}")
         if cls.remote and "type" in get_annotations(cls):
             raise TypeError(f"{cls.__name__}.type: on the wire this is the event's name, so no remote event has it")
-        known = CATALOGUE.get(name)
-        if known is not None and (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise TypeError(f"{cls.__name__}.dotted: {name!r} is {known.__name__}'s")
+        existing = CATALOGUE.get(name)
+        if existing is not None and (existing.__module__, existing.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise TypeError(f"{cls.__name__}.dotted: {name!r} is {existing.__name__}'s")
         CATALOGUE[name] = cls
 
 
@@ -133,26 +133,24 @@ class InputReceived(CorpusEvent, frozen=True):
     region: ClassVar[str] = "host"
     remote: ClassVar[bool] = True
 
-    content: Annotated[
-        str, Meta(description="what was said, shortened and redacted", examples=["What PRs need review?"])
-    ]
-    channel_id: Annotated[str, Meta(description="through what it came", examples=["desktop"])]
-    conversation_id: Annotated[str, Meta(description="the conversation that it belongs to", examples=["c-17"])]
+    content: Annotated[str, Meta(description="the text, shortened and redacted", examples=["What PRs need review?"])]
+    channel_id: Annotated[str, Meta(description="the channel it came through", examples=["desktop"])]
+    conversation_id: Annotated[str, Meta(description="the conversation it belongs to", examples=["c-17"])]
 
 
 class InputClassified(CorpusEvent, frozen=True):
-    """It was found out what an input asks for."""
+    """The intent of an input was determined."""
 
     dotted: ClassVar[str] = "input.classified"
     region: ClassVar[str] = "Prefrontal"
     remote: ClassVar[bool] = True
 
     intent: Annotated[str, Meta(description="inform, read, write, communicate, commit or destroy", examples=["inform"])]
-    confidence: Annotated[Share, Meta(description="how sure that is", examples=[0.8])]
+    confidence: Annotated[Share, Meta(description="the confidence in that intent", examples=[0.8])]
 
 
 class InputRouted(CorpusEvent, frozen=True):
-    """Which model takes an input, as the host says."""
+    """The host chose the model for an input."""
 
     dotted: ClassVar[str] = "input.routed"
     region: ClassVar[str] = "Prefrontal"
@@ -166,28 +164,31 @@ class InputRouted(CorpusEvent, frozen=True):
 
 
 class ContextBuilt(CorpusEvent, frozen=True):
-    """A session's context was put together."""
+    """A session's context was assembled."""
 
     dotted: ClassVar[str] = "context.built"
     region: ClassVar[str] = "Prefrontal"
     remote: ClassVar[bool] = True
 
-    tokens: Annotated[Tokens, Meta(description="how large it is", examples=[7842])]
-    sections: Annotated[Count, Meta(description="of how many sections it is made", examples=[12])]
+    tokens: Annotated[Tokens, Meta(description="the size of the context", examples=[7842])]
+    sections: Annotated[Count, Meta(description="the number of its sections", examples=[12])]
 
 
 class ContextTrimmed(CorpusEvent, frozen=True):
-    """A context was cut to size."""
+    """A context was cut to its budget."""
 
     dotted: ClassVar[str] = "context.trimmed"
     region: ClassVar[str] = "RAS"
     remote: ClassVar[bool] = True
 
-    before: Annotated[Tokens, Meta(description="how large it was", examples=[9310])]
-    after: Annotated[Tokens, Meta(description="how large it is now", examples=[7842])]
+    before: Annotated[Tokens, Meta(description="the size before", examples=[9310])]
+    after: Annotated[Tokens, Meta(description="the size after", examples=[7842])]
     dropped: Annotated[
         Count,
-        Meta(description="how many sections of a brief, or messages of a conversation, were left out", examples=[3]),
+        Meta(
+            description="the number of sections of a brief, or messages of a conversation, that were left out",
+            examples=[3],
+        ),
     ]
 
 
@@ -204,13 +205,13 @@ class LlmResponse(CorpusEvent, frozen=True):
     provider: Provider
     model: Model
     tokens: Annotated[
-        Tokens, Meta(description="how long request and answer are together, 0 if nobody said", examples=[342])
+        Tokens, Meta(description="the length of request and answer together; 0 if unknown", examples=[342])
     ]
     context: Annotated[
-        Tokens | None, Meta(description="how long the request was: input and cache; absent if unknown", examples=[318])
+        Tokens | None, Meta(description="the length of the request: input and cache; absent if unknown", examples=[318])
     ] = None
     window: Annotated[
-        Tokens | None, Meta(description="how much the model's context holds; absent if unknown", examples=[258400])
+        Tokens | None, Meta(description="the size of the model's context window; absent if unknown", examples=[258400])
     ] = None
 
 
@@ -222,12 +223,12 @@ class LlmError(CorpusEvent, frozen=True):
     remote: ClassVar[bool] = True
 
     provider: Provider
-    error: Annotated[str, Meta(description="what went wrong", examples=["overloaded"])]
-    will_retry: Annotated[bool, Meta(description="whether the host tries again", examples=[True])]
+    error: Annotated[str, Meta(description="the error", examples=["overloaded"])]
+    will_retry: Annotated[bool, Meta(description="whether the host will retry", examples=[True])]
 
 
 class LlmToken(CorpusEvent, frozen=True):
-    """A piece of a model's answer came, while it is being written."""
+    """A piece of a streamed answer arrived."""
 
     dotted: ClassVar[str] = "llm.token"
     region: ClassVar[str] = "Thalamus"
@@ -236,7 +237,7 @@ class LlmToken(CorpusEvent, frozen=True):
     delta: Annotated[
         str,
         Meta(
-            description="the piece of text; a secret that is cut across two pieces is not recognised",
+            description="the piece of text; a secret split across two pieces is not recognised",
             examples=["Three PRs "],
         ),
     ]
@@ -246,7 +247,7 @@ class LlmToken(CorpusEvent, frozen=True):
 
 
 class ToolCalled(CorpusEvent, frozen=True):
-    """A call reached the gate; blocked ones too."""
+    """A call reached the gate. Blocked calls are included."""
 
     dotted: ClassVar[str] = "tool.called"
     region: ClassVar[str] = "Motor"
@@ -257,53 +258,51 @@ class ToolCalled(CorpusEvent, frozen=True):
     traceparent: Annotated[
         str | None,
         Meta(
-            description="the caller's span, as W3C Trace Context writes it, where the host hands it on",
+            description="the caller's span in W3C Trace Context format, if the host passes it on",
             examples=["00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"],
         ),
     ] = None
     tracestate: Annotated[
-        str | None, Meta(description="what tracing systems add to it", examples=["vendor=00f067aa0ba902b7"])
+        str | None, Meta(description="data that tracing systems add to the span", examples=["vendor=00f067aa0ba902b7"])
     ] = None
 
 
 class ToolCompleted(CorpusEvent, frozen=True):
-    """A call was done."""
+    """A call completed."""
 
     dotted: ClassVar[str] = "tool.completed"
     region: ClassVar[str] = "Motor"
 
     name: ToolName
-    output: Annotated[Any, Meta(description="what came back, summarised and redacted", examples=["3 open"])] = None
+    output: Annotated[Any, Meta(description="the result, summarised and redacted", examples=["3 open"])] = None
     duration: Annotated[
-        Milliseconds | None, Meta(description="from the decision to the report; absent if unknown", examples=[1204.0])
+        Milliseconds | None, Meta(description="the time from decision to report; absent if unknown", examples=[1204.0])
     ] = None
     task_id: TaskId | None = None
 
 
 class ToolFailed(CorpusEvent, frozen=True):
-    """A call failed, was cancelled, or nobody knows how it ended."""
+    """A call failed or was cancelled, or its outcome is unknown."""
 
     dotted: ClassVar[str] = "tool.failed"
     region: ClassVar[str] = "Motor"
 
     name: ToolName
-    error: Annotated[
-        str, Meta(description="what went wrong, or that nobody knows how it ended", examples=["timed out"])
-    ]
-    attempt: Annotated[Nth, Meta(description="which attempt failed", examples=[2])] = 1
+    error: Annotated[str, Meta(description="the error, or a note that the outcome is unknown", examples=["timed out"])]
+    attempt: Annotated[Nth, Meta(description="the attempt that failed", examples=[2])] = 1
     task_id: TaskId | None = None
 
 
 class ParsedCall(Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
-    """A tool call as a model wrote it."""
+    """A tool call as the model wrote it."""
 
     name: ToolName
     args: Args = field(default_factory=dict)
-    call_id: Annotated[str | None, Meta(description="the id that the model gave it", examples=["call-7"])] = None
+    call_id: Annotated[str | None, Meta(description="the id that the model gave the call", examples=["call-7"])] = None
 
 
 class ToolParsed(CorpusEvent, frozen=True):
-    """A model's answer was read as tool calls, before they reach the gate."""
+    """Tool calls were read from a model's answer, before they reached the gate."""
 
     dotted: ClassVar[str] = "tool.parsed"
     region: ClassVar[str] = "Wernicke"
@@ -313,7 +312,7 @@ class ToolParsed(CorpusEvent, frozen=True):
         tuple[ParsedCall, ...],
         Meta(
             max_length=100,
-            description="the calls, in their order",
+            description="the calls, in order",
             examples=[[{"name": "github_prs", "args": {"state": "open"}}]],
         ),
     ]
@@ -323,29 +322,30 @@ class ToolParsed(CorpusEvent, frozen=True):
 
 
 class SafetyAllowed(CorpusEvent, frozen=True):
-    """The gate let a call through, perhaps with a warning."""
+    """The gate let a call through, possibly with a warning."""
 
     dotted: ClassVar[str] = "safety.allowed"
     region: ClassVar[str] = "Amygdala"
 
     tool_name: ToolName
     classification: Annotated[
-        str, Meta(description="how grave it is: safe, low, medium, high, critical (tiers 0 to 4)", examples=["safe"])
+        str, Meta(description="the risk: safe, low, medium, high or critical (tiers 0 to 4)", examples=["safe"])
     ]
     verdict: Annotated[
-        str | None, Meta(description="`warn` if it was let through with a warning; absent: `allow`", examples=["warn"])
+        str | None,
+        Meta(description="`warn` if the call was let through with a warning; absent: `allow`", examples=["warn"]),
     ] = None
     reason: Annotated[
         str | None,
         Meta(
-            description="what the agent was told, if anything",
+            description="the text that the agent was given, if any",
             examples=['[Callosum] Conflict: mira acted on "email:anna@example.com" 40 s ago (send_email). ...'],
         ),
     ] = None
 
 
 class SafetyBlocked(CorpusEvent, frozen=True):
-    """The gate did not let a call through: it must be confirmed, a person is asked, or it is blocked."""
+    """The gate stopped a call: the session must confirm it, a person is asked, or it is blocked."""
 
     dotted: ClassVar[str] = "safety.blocked"
     region: ClassVar[str] = "Amygdala"
@@ -354,12 +354,12 @@ class SafetyBlocked(CorpusEvent, frozen=True):
     reason: Annotated[
         str,
         Meta(
-            description="what the agent was told",
+            description="the text that the agent was given",
             examples=['[Callosum] Conflict: mira has an active action on "email:anna@example.com". ...'],
         ),
     ]
     verdict: Annotated[
-        str | None, Meta(description="`confirm`, `ask` or `block`; absent: not known", examples=["block"])
+        str | None, Meta(description="`confirm`, `ask` or `block`; absent if unknown", examples=["block"])
     ] = None
 
 
@@ -369,32 +369,36 @@ class _PersonAnswered(CorpusEvent, frozen=True):
 
 
 class SafetyApproved(_PersonAnswered, frozen=True):
-    """A person agreed to a call."""
+    """A person approved a call."""
 
     dotted: ClassVar[str] = "safety.approved"
     region: ClassVar[str] = "Amygdala"
 
 
 class SafetyDenied(_PersonAnswered, frozen=True):
-    """A person refused a call."""
+    """A person denied a call."""
 
     dotted: ClassVar[str] = "safety.denied"
     region: ClassVar[str] = "Amygdala"
 
 
-# --- leases: beside the events of the seed --------------------------------------------------------------
+# --- leases --------------------------------------------------------------------------------------------
 
-Keys = Annotated[tuple[str, ...], Meta(description="the keys that it holds", examples=[["email:anna@example.com"]])]
+Keys = Annotated[
+    tuple[str, ...], Meta(description="the keys that the lease holds", examples=[["email:anna@example.com"]])
+]
 
 
 class LeaseTaken(CorpusEvent, frozen=True):
-    """A session took a lease: others are warned off its keys, or held off."""
+    """A session took a lease: other sessions are warned about its keys, or kept off them."""
 
     dotted: ClassVar[str] = "lease.taken"
     region: ClassVar[str] = "Amygdala"
 
     context_keys: Keys
-    tier: Annotated[int, Meta(description="3 warns others, 4 holds them off", examples=[3], extra={"unit": "a tier"})]
+    tier: Annotated[
+        int, Meta(description="3 warns other sessions, 4 keeps them off", examples=[3], extra={"unit": "a tier"})
+    ]
     tool_name: ToolName
 
 
@@ -404,14 +408,14 @@ class _LeaseEnded(CorpusEvent, frozen=True):
 
 
 class LeaseReleased(_LeaseEnded, frozen=True):
-    """A lease was given back: its call came to its end, or it was released."""
+    """A lease was released: its call ended, or its session gave it up."""
 
     dotted: ClassVar[str] = "lease.released"
     region: ClassVar[str] = "Amygdala"
 
 
 class LeaseExpired(_LeaseEnded, frozen=True):
-    """A lease ran out, or its process died: nobody knows how its call ended."""
+    """A lease expired, or its process died: the outcome of its call is unknown."""
 
     dotted: ClassVar[str] = "lease.expired"
     region: ClassVar[str] = "Amygdala"
@@ -421,7 +425,7 @@ class LeaseExpired(_LeaseEnded, frozen=True):
 
 
 class TaskCreated(CorpusEvent, frozen=True):
-    """A guarded run of a tool is planned."""
+    """A guarded run of a tool was planned."""
 
     dotted: ClassVar[str] = "task.created"
     region: ClassVar[str] = "Motor"
@@ -432,39 +436,39 @@ class TaskCreated(CorpusEvent, frozen=True):
 
 
 class TaskStarted(CorpusEvent, frozen=True):
-    """An attempt begins."""
+    """An attempt began."""
 
     dotted: ClassVar[str] = "task.started"
     region: ClassVar[str] = "Motor"
     remote: ClassVar[bool] = True
 
     task_id: TaskId
-    attempt: Annotated[Nth, Meta(description="which attempt begins", examples=[1])]
+    attempt: Annotated[Nth, Meta(description="the attempt that began", examples=[1])]
 
 
 class TaskStepCompleted(CorpusEvent, frozen=True):
-    """A step of a task is done."""
+    """A step of a task completed."""
 
     dotted: ClassVar[str] = "task.stepCompleted"
     region: ClassVar[str] = "Motor"
     remote: ClassVar[bool] = True
 
     task_id: TaskId
-    step: Annotated[str, Meta(description="what the step is called", examples=["fetch"])]
-    duration: Annotated[Milliseconds, Meta(description="how long the step took", examples=[310.5])]
+    step: Annotated[str, Meta(description="the name of the step", examples=["fetch"])]
+    duration: Annotated[Milliseconds, Meta(description="the duration of the step", examples=[310.5])]
 
 
 class TaskCompleted(CorpusEvent, frozen=True):
-    """A task came to its end."""
+    """A task ended."""
 
     dotted: ClassVar[str] = "task.completed"
     region: ClassVar[str] = "Motor"
     remote: ClassVar[bool] = True
 
     task_id: TaskId
-    success: Annotated[bool, Meta(description="whether the tool did what it was to do", examples=[True])]
+    success: Annotated[bool, Meta(description="whether the tool succeeded", examples=[True])]
     total_duration: Annotated[
-        Milliseconds, Meta(description="how long the task took, pauses between attempts included", examples=[1820.0])
+        Milliseconds, Meta(description="the duration of the task, including pauses between attempts", examples=[1820.0])
     ]
 
 
@@ -476,8 +480,8 @@ class TaskFailed(CorpusEvent, frozen=True):
     remote: ClassVar[bool] = True
 
     task_id: TaskId
-    error: Annotated[str, Meta(description="what went wrong the last time", examples=["timed out"])]
-    attempts: Annotated[Count, Meta(description="how often it was tried", examples=[3])]
+    error: Annotated[str, Meta(description="the error of the last attempt", examples=["timed out"])]
+    attempts: Annotated[Count, Meta(description="the number of attempts", examples=[3])]
 
 
 class TaskStopped(CorpusEvent, frozen=True):
@@ -488,7 +492,7 @@ class TaskStopped(CorpusEvent, frozen=True):
     remote: ClassVar[bool] = True
 
     task_id: TaskId
-    reason: Annotated[str, Meta(description="who or what stopped it", examples=["stopped by its session"])]
+    reason: Annotated[str, Meta(description="the reason, or who stopped it", examples=["stopped by its session"])]
 
 
 # --- memory ---------------------------------------------------------------------------------------------
@@ -500,9 +504,9 @@ class MemorySaved(CorpusEvent, frozen=True):
     dotted: ClassVar[str] = "memory.saved"
     region: ClassVar[str] = "Hippocampus"
 
-    type: Annotated[str, Meta(description="what sort of page", examples=["episode"])]
+    type: Annotated[str, Meta(description="the kind of page", examples=["episode"])]
     path: Annotated[
-        str, Meta(description="where it is, below `brain/` in the state folder", examples=["episodes/2026-05-16.md"])
+        str, Meta(description="the page's path below `brain/` in the state folder", examples=["episodes/2026-05-16.md"])
     ]
 
 
@@ -512,12 +516,12 @@ class MemoryConsolidated(CorpusEvent, frozen=True):
     dotted: ClassVar[str] = "memory.consolidated"
     region: ClassVar[str] = "Brainstem"
 
-    week: Annotated[str, Meta(description="the week, as in ISO 8601", examples=["2026-W20"])]
-    episode_count: Annotated[Count, Meta(description="of how many days it tells", examples=[5])]
+    week: Annotated[str, Meta(description="the ISO 8601 week", examples=["2026-W20"])]
+    episode_count: Annotated[Count, Meta(description="the number of days in the digest", examples=[5])]
 
 
 class MemoryPromoted(CorpusEvent, frozen=True):
-    """A key to which several sessions keep returning got a page of its own."""
+    """A key that several sessions keep returning to got its own page."""
 
     dotted: ClassVar[str] = "memory.promoted"
     region: ClassVar[str] = "Brainstem"
@@ -526,7 +530,7 @@ class MemoryPromoted(CorpusEvent, frozen=True):
     path: Annotated[
         str,
         Meta(
-            description="where its page is, below `brain/` in the state folder",
+            description="the page's path below `brain/` in the state folder",
             examples=["topics/email-anna-example-com.md"],
         ),
     ]
@@ -536,7 +540,7 @@ class MemoryPromoted(CorpusEvent, frozen=True):
 
 
 class HealthOk(CorpusEvent, frozen=True):
-    """All is well."""
+    """All checks passed."""
 
     dotted: ClassVar[str] = "health.ok"
     region: ClassVar[str] = "Hypothalamus"
@@ -544,36 +548,30 @@ class HealthOk(CorpusEvent, frozen=True):
 
     metrics: Annotated[
         Mapping[str, Metric],
-        Meta(description="what was measured, by name", examples=[{"storeMilliseconds": 0.4}]),
+        Meta(description="the measured values, by name", examples=[{"storeMilliseconds": 0.4}]),
     ]
 
 
 class HealthWarning(CorpusEvent, frozen=True):
-    """Something is beyond its threshold."""
+    """A resource is beyond its threshold."""
 
     dotted: ClassVar[str] = "health.warning"
     region: ClassVar[str] = "Hypothalamus"
 
-    resource: Annotated[str, Meta(description="what is beyond its threshold", examples=["llm"])]
-    value: Annotated[Reading, Meta(description="what was found: a number, or words that say it", examples=[6])]
-    threshold: Annotated[
-        Reading, Meta(description="where it begins to matter: a number, or words that say it", examples=[5])
-    ]
+    resource: Annotated[str, Meta(description="the resource beyond its threshold", examples=["llm"])]
+    value: Annotated[Reading, Meta(description="the measured value: a number or words", examples=[6])]
+    threshold: Annotated[Reading, Meta(description="the threshold: a number or words", examples=[5])]
 
 
 class HealthCritical(CorpusEvent, frozen=True):
-    """As ``HealthWarning``, and the gate can no longer do its work well."""
+    """A resource is beyond its threshold, and the gate can no longer work well."""
 
     dotted: ClassVar[str] = "health.critical"
     region: ClassVar[str] = "Hypothalamus"
 
-    resource: Annotated[str, Meta(description="what is beyond its threshold", examples=["store"])]
-    value: Annotated[
-        Reading, Meta(description="what was found: a number, or words that say it", examples=["disk full"])
-    ]
-    threshold: Annotated[
-        Reading, Meta(description="where it begins to matter: a number, or words that say it", examples=["writable"])
-    ]
+    resource: Annotated[str, Meta(description="the resource beyond its threshold", examples=["store"])]
+    value: Annotated[Reading, Meta(description="the measured value: a number or words", examples=["disk full"])]
+    threshold: Annotated[Reading, Meta(description="the threshold: a number or words", examples=["writable"])]
 
 
 class ResourceLowContext(CorpusEvent, frozen=True):
@@ -582,8 +580,8 @@ class ResourceLowContext(CorpusEvent, frozen=True):
     dotted: ClassVar[str] = "resource.low.context"
     region: ClassVar[str] = "Hypothalamus"
 
-    used: Annotated[Tokens, Meta(description="how much of it is used", examples=[180001])]
-    max: Annotated[Tokens, Meta(description="how much there is", examples=[200000])]
+    used: Annotated[Tokens, Meta(description="the amount in use", examples=[180001])]
+    max: Annotated[Tokens, Meta(description="the total amount", examples=[200000])]
 
 
 class ResourceLowMemory(CorpusEvent, frozen=True):
@@ -592,8 +590,8 @@ class ResourceLowMemory(CorpusEvent, frozen=True):
     dotted: ClassVar[str] = "resource.low.memory"
     region: ClassVar[str] = "Hypothalamus"
 
-    used: Annotated[Bytes, Meta(description="how much of it is used", examples=[15900000000])]
-    max: Annotated[Bytes, Meta(description="how much there is", examples=[16000000000])]
+    used: Annotated[Bytes, Meta(description="the amount in use", examples=[15900000000])]
+    max: Annotated[Bytes, Meta(description="the total amount", examples=[16000000000])]
 
 
 class ResourceLowDisk(CorpusEvent, frozen=True):
@@ -602,32 +600,32 @@ class ResourceLowDisk(CorpusEvent, frozen=True):
     dotted: ClassVar[str] = "resource.low.disk"
     region: ClassVar[str] = "Hypothalamus"
 
-    used: Annotated[Bytes, Meta(description="how much of it is used", examples=[99000000000])]
-    max: Annotated[Bytes, Meta(description="how much there is", examples=[100000000000])]
+    used: Annotated[Bytes, Meta(description="the amount in use", examples=[99000000000])]
+    max: Annotated[Bytes, Meta(description="the total amount", examples=[100000000000])]
 
 
 # --- learning -------------------------------------------------------------------------------------------
 
 
 class OutcomeRecorded(CorpusEvent, frozen=True):
-    """It became known how a warned, confirmed or asked call ended."""
+    """The outcome of a call that was warned, confirmed, asked or blocked became known."""
 
     dotted: ClassVar[str] = "outcome.recorded"
     region: ClassVar[str] = "Basal Ganglia"
 
-    type: Annotated[str, Meta(description="how it ended", examples=["done"])]
+    type: Annotated[str, Meta(description="the outcome, such as `confirmed.done`", examples=["done"])]
     tool_name: ToolName
     args: Args
 
 
 class PreferenceLearned(CorpusEvent, frozen=True):
-    """The same sort of pause was confirmed again and again: a narrower rule is proposed, not applied."""
+    """The same kind of pause was confirmed again and again: a narrower rule is proposed, not applied."""
 
     dotted: ClassVar[str] = "preference.learned"
     region: ClassVar[str] = "Basal Ganglia"
 
-    pattern: Annotated[str, Meta(description="which calls it is about", examples=["email_send to *@example.com"])]
-    preference: Annotated[str, Meta(description="what the people here prefer", examples=["warn instead of confirm"])]
+    pattern: Annotated[str, Meta(description="the calls it applies to", examples=["email_send to *@example.com"])]
+    preference: Annotated[str, Meta(description="the proposed preference", examples=["warn instead of confirm"])]
 
 
 # --- system ---------------------------------------------------------------------------------------------
@@ -640,7 +638,7 @@ class SchedulerTick(CorpusEvent, frozen=True):
     region: ClassVar[str] = "Brainstem"
 
     job_name: Annotated[str, Meta(description="the job", examples=["sweep"])]
-    schedule: Annotated[str, Meta(description="when it runs, in words", examples=["every 30 s"])]
+    schedule: Annotated[str, Meta(description="the schedule, in words", examples=["every 30 s"])]
 
 
 class WatcherChanged(CorpusEvent, frozen=True):
@@ -654,12 +652,12 @@ class WatcherChanged(CorpusEvent, frozen=True):
 
 
 class CortexReindexed(CorpusEvent, frozen=True):
-    """Journal or episodes were indexed for search."""
+    """The journal or a page was indexed for search."""
 
     dotted: ClassVar[str] = "cortex.reindexed"
     region: ClassVar[str] = "Cortex"
 
-    path: Annotated[str, Meta(description="what was indexed", examples=["episodes/2026-05-16.md"])]
+    path: Annotated[str, Meta(description="the indexed page, or `journal`", examples=["episodes/2026-05-16.md"])]
     action: Annotated[str, Meta(description="added, changed or removed", examples=["added"])]
 
 
@@ -668,16 +666,16 @@ class CortexReindexed(CorpusEvent, frozen=True):
 E = TypeVar("E", bound=CorpusEvent)
 
 MAX_PAYLOAD: Final = 65_536
-"""Longest payload, in bytes of JSON. Of a longer one the fields are summarised."""
+"""Longest payload, in bytes of JSON. The fields of a longer payload are summarised."""
 
 _plain: Final = msgspec.json.Encoder().encode
 
 
 def encode(event: CorpusEvent) -> bytes:
-    """Returns the payload as JSON on one line. Never raises.
+    """Return the payload as JSON on one line. Never raises.
 
-    A payload that is too long, or that JSON cannot hold (a value of an unknown type, broken Unicode, a
-    number that is too large), is summarised as the journal does it.
+    A payload is summarised as in the journal if it is too long or JSON cannot represent it: a value of an unknown type,
+    broken Unicode, a number that is too large.
     """
     try:
         written = _plain(event)
@@ -687,19 +685,19 @@ def encode(event: CorpusEvent) -> bytes:
 
 
 def _in_words(event: CorpusEvent) -> dict[str, Any]:
-    """The payload with every field summarised."""
+    """Return the payload with every field summarised."""
     names = zip(event.__struct_fields__, event.__struct_encode_fields__, strict=True)
     values = {wire: getattr(event, name) for name, wire in names}
     return {name: _short(value) for name, value in values.items() if value is not None}
 
 
 def _short(value: Any) -> Any:
-    """What is kept of a value: text is cut and redacted, containers summarised."""
+    """Return the part of a value that is kept: text is cut and redacted, containers are summarised."""
     if isinstance(value, Struct):
         value = msgspec.structs.asdict(value)
     if isinstance(value, tuple):
         value = [msgspec.structs.asdict(item) if isinstance(item, Struct) else item for item in value]
-    (kept,) = summarise({"text": value}).values()  # the name is cut too, when there is no room left
+    (kept,) = summarise({"text": value}).values()  # the name is cut as well when no room is left
     return kept
 
 
@@ -710,24 +708,24 @@ _NAMES: Final = ("instance", "namespace", "callId", "cause")
 
 
 def read(body: bytes | bytearray) -> tuple[CorpusEvent, ...]:
-    """Reads the body of ``POST /events``: an object with ``type`` and an event's fields, or a list of them.
+    """Parse the body of ``POST /events``: an object with ``type`` and an event's fields, or a list of them.
 
-    An event without a namespace is of the default one, one without ``at`` is of now. Raises ``BadRequest``
-    with the place (``[2].duration``) as ``decode`` does, and for more than ``MAX_EVENTS``.
+    An event without a namespace belongs to the default one; one without ``at`` happens now. Raises ``BadRequest`` with
+    the place (``[2].duration``) as ``decode`` does, and for more than ``MAX_EVENTS``.
     """
-    found = _read(_BODY, body, listed=True)
-    if not isinstance(found, list):
-        return (_taken(found, ""),)
-    if len(found) > MAX_EVENTS:
-        raise BadRequest(f"expected at most {MAX_EVENTS} events, got {len(found)}", at="body")
-    return tuple([_taken(item, f"[{number}]") for number, item in enumerate(found)])
+    decoded = _read(_BODY, body, listed=True)
+    if not isinstance(decoded, list):
+        return (_taken(decoded, ""),)
+    if len(decoded) > MAX_EVENTS:
+        raise BadRequest(f"expected at most {MAX_EVENTS} events, got {len(decoded)}", at="body")
+    return tuple([_taken(item, f"[{number}]") for number, item in enumerate(decoded)])
 
 
 def named(name: str, payload: Mapping[str, Any]) -> CorpusEvent:
     """Make an event of this process from its dotted name and its payload, whose fields are spelled as on the wire.
 
-    Values stay as they are. Raises ``ConfigError`` at ``type`` for a name that stands for no event, with one that is
-    near, else at the field that is wrong, missing or unknown.
+    Values are not changed. Raises ``ConfigError`` at ``type`` for an unknown name, with the closest name, else at the
+    field that is wrong, missing or unknown.
     """
     kind = CATALOGUE.get(name)
     if kind is None:
@@ -735,8 +733,8 @@ def named(name: str, payload: Mapping[str, Any]) -> CorpusEvent:
     fields = kind.__struct_encode_fields__
     for field_name in payload:
         if field_name not in fields:
-            near = difflib.get_close_matches(str(field_name)[:MAX_NAME], fields, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(fields)}"
+            close = difflib.get_close_matches(str(field_name)[:MAX_NAME], fields, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(fields)}"
             raise ConfigError(f"{name} has no such field{hint}", at=str(field_name)[:MAX_NAME])
     try:
         return msgspec.convert(payload, kind)
@@ -750,7 +748,7 @@ def _taken(item: Any, place: str) -> CorpusEvent:
     try:
         name = item.pop("type", None)
         if not isinstance(name, str):
-            raise BadRequest("expected the dotted name of an event", at="type")  # noqa: TRY301 - has its place added
+            raise BadRequest("expected the dotted name of an event", at="type")  # noqa: TRY301 - its place is added
         if item.get("namespace") is None:
             item["namespace"] = DEFAULT_NAMESPACE
         return decode(name, item)
@@ -761,16 +759,18 @@ def _taken(item: Any, place: str) -> CorpusEvent:
 
 
 def decode(type: str, payload: Mapping[str, Any]) -> CorpusEvent:
-    """Makes an event that a host reports from its dotted name and its payload (as decoded from JSON).
+    """Make an event that a host reports from its dotted name and its payload (decoded JSON).
 
-    Texts are cut at 200 characters and redacted, ``args`` summarised. Raises ``BadRequest`` at ``type``
-    for a name that is unknown (with one that is near) or that only this system may emit, else at the field.
+    Texts are cut at 200 characters and redacted, ``args`` are summarised. Raises ``BadRequest`` at ``type`` for an
+    unknown name (with the closest name) or one that hosts may not report, else at the field.
     """
     kind = CATALOGUE.get(type)
     if kind is None:
-        raise BadRequest(unknown(type, [name for name, found in CATALOGUE.items() if found.remote]), at="type")
+        raise BadRequest(
+            unknown(type, [name for name, event_kind in CATALOGUE.items() if event_kind.remote]), at="type"
+        )
     if not kind.remote:
-        raise BadRequest(f"{type} is emitted by {kind.region} alone; no host reports it", at="type")
+        raise BadRequest(f"only {kind.region} emits {type}; hosts cannot report it", at="type")
     try:
         event = msgspec.convert(payload, kind)
     except msgspec.ValidationError as error:
@@ -778,14 +778,14 @@ def decode(type: str, payload: Mapping[str, Any]) -> CorpusEvent:
     except RecursionError:
         raise BadRequest("nested too deeply", at="body") from None
     if kind is HealthOk and event.instance is None:
-        raise BadRequest("expected the name of the host that is well", at="instance")
+        raise BadRequest("expected the name of the host that reports its health", at="instance")
     return cleaned(event)
 
 
 def select(text: str) -> frozenset[str] | None:
-    """Returns the events that ``text`` names: dotted names with commas between, ``tool.*``, or ``*`` (None: all).
+    """Return the events that ``text`` names: dotted names separated by commas, ``tool.*``, or ``*`` (None: all).
 
-    Raises ``BadRequest`` at ``types`` for a name that stands for no event, with one that is near.
+    Raises ``BadRequest`` at ``types`` for a name that matches no event, with the closest name.
     """
     chosen: set[str] = set()
     everything = False
@@ -794,24 +794,24 @@ def select(text: str) -> frozenset[str] | None:
             everything = True
             continue
         start = word[:-1] if word.endswith(".*") else None
-        found = {name for name in CATALOGUE if name == word or (start and name.startswith(start))}
-        if not found:
+        names = {name for name in CATALOGUE if name == word or (start and name.startswith(start))}
+        if not names:
             families = {f"{name.rpartition('.')[0]}.*" for name in CATALOGUE}
             raise BadRequest(unknown(word, [*CATALOGUE, *sorted(families)]), at="types")
-        chosen |= found
+        chosen |= names
     return None if everything else frozenset(chosen)
 
 
-def unknown(name: str, known: list[str]) -> str:
-    """Says that there is no such event, and which is near."""
-    near = difflib.get_close_matches(name[:MAX_NAME], known, 1)
-    return f"there is no event {_short(name)!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+def unknown(name: str, names: list[str]) -> str:
+    """Return the message for an unknown event, with the closest name."""
+    close = difflib.get_close_matches(name[:MAX_NAME], names, 1)
+    return f"there is no event {_short(name)!r}" + (f"; did you mean {close[0]!r}?" if close else "")
 
 
 def cleaned(event: E) -> E:
-    """Return the event as what an untrusted host says may be told: texts cut and redacted, containers summarised.
+    """Return an event from an untrusted host in a form that may be shown.
 
-    Raises ``BadRequest`` at a name that cannot be used.
+    Texts are cut and redacted, containers summarised. Raises ``BadRequest`` at a name that cannot be used.
     """
     changed: dict[str, Any] = {}
     for name, wire in zip(event.__struct_fields__, event.__struct_encode_fields__, strict=True):
@@ -825,8 +825,8 @@ def cleaned(event: E) -> E:
     return replace(event, **changed)
 
 
-def _cleaned_call(call: ParsedCall, place: str) -> ParsedCall:
-    _check_name(call.call_id, f"{place}.callId")
+def _cleaned_call(call: ParsedCall, at: str) -> ParsedCall:
+    _check_name(call.call_id, f"{at}.callId")
     return ParsedCall(_short(call.name), _short(call.args), call.call_id)
 
 
@@ -836,4 +836,4 @@ def _check_name(value: str | None, at: str) -> None:
     if not 0 < len(value) <= MAX_NAME:
         raise BadRequest(f"expected 1 to {MAX_NAME} characters, got {len(value)}", at=at)
     if not is_shown(value):
-        raise BadRequest("control characters, invisible ones and broken Unicode are not allowed", at=at)
+        raise BadRequest("expected no control characters, invisible characters or broken Unicode", at=at)

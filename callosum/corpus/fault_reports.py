@@ -1,4 +1,4 @@
-"""Reporting what goes wrong on the bus: a line in the log, and ``health.warning``."""
+"""Report faults on the bus: a log line, and a ``health.warning``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from callosum.redact import said
 logger = logging.getLogger("callosum")
 
 REPORT_EVERY: Final = 10.0
-"""One fault of one handler is reported at most once in so many seconds; the others are counted."""
+"""Seconds in which one fault of one handler is reported at most once; the others are counted."""
 _MOST: Final = 1000
 
 
@@ -26,16 +26,16 @@ class _Here(threading.local):
 
 
 class FaultReporter:
-    """Reports faults through ``emit``. Never raises, and a fault while it reports is only logged."""
+    """Report faults through ``emit``. Never raises; a fault during a report is only logged."""
 
     def __init__(self, emit: Callable[[CorpusEvent], None]) -> None:
         self._emit = emit
         self._here = _Here()
-        self._guard = threading.RLock()  # whoever reports may be interrupted by who reports
+        self._guard = threading.RLock()  # reentrant: a report may interrupt a report
         self._known: dict[tuple[str, str], tuple[float, int]] = {}
 
     def report(self, resource: str, value: str, threshold: str, why: str, error: BaseException | None = None) -> None:
-        """Says that ``value`` (a handler, an event) is beyond its ``threshold``, and ``why``."""
+        """Report that ``value`` (a handler, an event) exceeds its ``threshold``, and ``why``."""
         try:
             left_out = self._due(resource, value)
             if left_out is None:
@@ -53,7 +53,7 @@ class FaultReporter:
             logger.debug("a fault on the corpus could not be reported", exc_info=True)
 
     def _due(self, resource: str, value: str) -> int | None:
-        """How many faults were left out since the last report; None if it is not time for one yet."""
+        """Return the number of faults left out since the last report; None if no report is due yet."""
         now = time.monotonic()
         with self._guard:
             last, left_out = self._known.get((resource, value), (-REPORT_EVERY, 0))
@@ -69,7 +69,7 @@ class FaultReporter:
 def report_failed_job(emit: Callable[[CorpusEvent], None], name: str, fault: Exception) -> None:
     """Report that a job failed: in the log, and as ``health.warning`` through ``emit``.
 
-    Of what Callosum raises on purpose (a store that is away) the log has the sentence, of anything else the traceback.
+    For errors that Callosum raises on purpose (an unreachable store) the log has the message, for others the traceback.
     """
     logger.error(
         "the job %r failed: %s", name, said(fault), exc_info=None if isinstance(fault, CallosumError) else fault

@@ -1,4 +1,4 @@
-"""How a handler is called: at once, in a thread of its own, on an event loop, or just one more time."""
+"""Ways to call a handler: at once, in its own thread, on an event loop, or only once."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from callosum.corpus.fault_reports import FaultReporter
 EventCall = Callable[[CorpusEvent], object]
 
 DEPTH: Final = 32
-"""So deep may events answer one another."""
+"""Most levels of events that answer events."""
 MAX_WAITING: Final = 10_000
-"""Most events that wait for one handler; of more the oldest are dropped, and that is reported."""
+"""Most events that wait for one handler. Beyond it the oldest are dropped, and that is reported."""
 _REST: Final = 5.0
-"""A handler's thread ends when there has been nothing to do for so many seconds."""
+"""Seconds without work after which a handler's thread ends."""
 _TIMED: Final = 64
-"""How often a handler is timed after an ``emit`` of several was slow."""
+"""Number of calls for which a handler is timed after an ``emit`` of several handlers was slow."""
 
 
 class Nesting(threading.local):
-    """How deep this thread is in emits within emits, how many there were, and when it blamed a handler."""
+    """How deep this thread is in nested emits, how many there were, and when it last blamed a handler."""
 
     depth = 0
     count = 0
@@ -35,16 +35,16 @@ class Nesting(threading.local):
 
 
 _DEPTHS: Final[WeakKeyDictionary[asyncio.Task[None], int]] = WeakKeyDictionary()
-"""The same for the tasks in which coroutine functions are called."""
+"""The nesting depth of tasks that run coroutine functions."""
 
 
 class Subscription:
-    """Who wants what, and how it is called.
+    """A handler, the events it wants, and how it is called.
 
     ``names``: it is called with the dotted name and the event. ``home``: the loop in which a coroutine function was
-    subscribed; ``own_loop`` gives one to those that have none. ``lane``: its thread, if it has one; ``inline``: it gets
-    none; ``ahead``: it is called before those that are not. ``finish`` ends the subscription of who wants one event.
-    ``strikes``: how often it was slow.
+    subscribed; ``own_loop`` provides one otherwise. ``lane``: its thread, if it has one. ``inline``: it never gets one.
+    ``ahead``: it is called before handlers without it. ``finish`` ends a subscription to a single event. ``strikes``:
+    how often it was slow.
     """
 
     def __init__(
@@ -73,66 +73,66 @@ class Subscription:
 
     @property
     def name(self) -> str:
-        """The handler's name, as a report tells it."""
+        """The handler's name, as reports show it."""
         return name_of(self.handler)
 
     def wants(self, kind: type[CorpusEvent]) -> bool:
-        """Whether events of this class are for it."""
+        """Return True if events of this class are for this handler."""
         what = self.what
         if isinstance(what, str):
             return what in ("*", kind.dotted) or (what.endswith(".*") and kind.dotted.startswith(what[:-1]))
         return issubclass(kind, what)
 
     def call_for(self, kind: type[CorpusEvent]) -> EventCall:
-        """What ``emit`` calls for an event of this class."""
+        """Return the call that ``emit`` makes for an event of this class."""
         return CallOnce(self) if self.finish is not None else self.way(kind)
 
     def way(self, kind: type[CorpusEvent]) -> EventCall:
-        """The thread, the loop, or the handler itself."""
+        """Return the thread, the loop queue, or the handler itself."""
         return self.lane or (self.scheduled if self.asynchronous else self.direct(kind))
 
     def direct(self, kind: type[CorpusEvent]) -> EventCall:
-        """The handler itself with nothing in between, and the dotted name where it wants that."""
+        """Return the handler itself, with the dotted name bound if it wants that."""
         return partial(self.handler, kind.dotted) if self.names else self.handler
 
     def failed(self, event: CorpusEvent, error: BaseException) -> None:
-        """Reports that the handler raised."""
+        """Report that the handler raised."""
         self.faults.report("handler", self.name, "no error", f"{event.dotted}: {error!r}", error)
 
     def begin_anew(self) -> None:
-        """In a forked child: there are no threads, and what waited is the parent's."""
+        """Reset in a forked child: no threads exist, and waiting events belong to the parent."""
         self.scheduled = LoopQueue(self)
         self.lane = HandlerThread(self) if self.lane is not None else None
 
     def idle(self) -> bool:
-        """Whether it is done with all that it was given."""
+        """Return True if it has handled everything it was given."""
         return not (self.scheduled.events or self.scheduled.busy) and (
             self.lane is None or not (self.lane.events or self.lane.busy)
         )
 
     def flush(self, seconds: float) -> bool:
-        """Waits until what it was given is done; False if that takes longer."""
+        """Wait until it has handled everything it was given; return False if that takes longer than ``seconds``."""
         return self.scheduled.flush(seconds) and (self.lane is None or self.lane.flush(seconds))
 
 
 class CallOnce:
-    """Calls a handler the first time alone."""
+    """Call a handler for the first event only."""
 
-    __slots__ = ("one",)
+    __slots__ = ("subscription",)
 
-    def __init__(self, one: Subscription) -> None:
-        self.one = one
+    def __init__(self, subscription: Subscription) -> None:
+        self.subscription = subscription
 
     def __call__(self, event: CorpusEvent) -> None:
-        one = self.one
-        if one.finish is not None and one.finish(one):
-            one.way(event.__class__)(event)
-            if one.lane is not None:
-                one.lane.end()
+        subscription = self.subscription
+        if subscription.finish is not None and subscription.finish(subscription):
+            subscription.way(event.__class__)(event)
+            if subscription.lane is not None:
+                subscription.lane.end()
 
 
 class TimedCall:
-    """Calls a handler and tells if it was slow; ``finished`` is called when that was done often enough."""
+    """Call a handler and report slow calls; call ``finished`` when it has been timed often enough."""
 
     __slots__ = ("call", "clock", "finished", "left", "limit", "slow")
 
@@ -165,17 +165,17 @@ class TimedCall:
 
 
 class HandlerQueue:
-    """What was given to a handler and is not done yet, in order."""
+    """The events that a handler was given and has not handled, in order."""
 
-    def __init__(self, one: Subscription) -> None:
-        self.one = one
+    def __init__(self, subscription: Subscription) -> None:
+        self.subscription = subscription
         self.change = threading.Condition()
         self.events: deque[tuple[CorpusEvent, int]] = deque()
-        """Each with how deep it was emitted."""
+        """Each event with its nesting depth."""
         self.busy = False
 
     def add(self, event: CorpusEvent, depth: int) -> bool:
-        """Takes an event, with ``change`` held; whether an older one had to go."""
+        """Add an event, with ``change`` held; return True if an older event was dropped for it."""
         self.events.append((event, depth))
         if len(self.events) <= MAX_WAITING:
             return False
@@ -183,49 +183,52 @@ class HandlerQueue:
         return True
 
     def next(self) -> tuple[CorpusEvent, int]:
-        """Gives out the oldest event, with ``change`` held."""
+        """Take the oldest event, with ``change`` held."""
         self.busy = True
         return self.events.popleft()
 
     def deeper(self, event: CorpusEvent) -> int:
-        """How deep the event is for who is given it here; 0, and a report, if that is too deep."""
-        depth = _depth_here(self.one.nesting) + 1
+        """Return the nesting depth of an event given to this handler; 0, with a report, if it is too deep."""
+        depth = _depth_here(self.subscription.nesting) + 1
         if depth <= DEPTH:
             return depth
-        self.one.faults.report("recursion", event.dotted, f"{DEPTH} deep", "it answers itself")
+        self.subscription.faults.report("recursion", event.dotted, f"{DEPTH} deep", "it answers itself")
         return 0
 
     def done(self) -> None:
-        """The event that was given out is done with."""
+        """Mark the event that was taken as handled."""
         with self.change:
             self.busy = False
             self.change.notify_all()
 
     def call(self, event: CorpusEvent) -> Any:
-        """Calls the handler; returns what it returns, None if it raised."""
+        """Call the handler; return its result, or None if it raised."""
         try:
-            return self.one.direct(event.__class__)(event)
-        except BaseException as error:  # noqa: BLE001 - in a thread of its own nobody else would hear of it
-            self.one.failed(event, error)
+            return self.subscription.direct(event.__class__)(event)
+        except BaseException as error:  # noqa: BLE001 - in its own thread nobody else would see the error
+            self.subscription.failed(event, error)
             return None
 
     def lost(self) -> None:
-        """Reports that it cannot keep up."""
-        self.one.faults.report(
-            "handler", self.one.name, f"{MAX_WAITING} events", "it cannot keep up: the oldest events are dropped"
+        """Report that the handler cannot keep up."""
+        self.subscription.faults.report(
+            "handler",
+            self.subscription.name,
+            f"{MAX_WAITING} events",
+            "it cannot keep up: the oldest events are dropped",
         )
 
     def flush(self, seconds: float) -> bool:
-        """Waits until everything that was given is done."""
+        """Wait until everything that was given is handled."""
         with self.change:
             return self.change.wait_for(lambda: not (self.events or self.busy), seconds)
 
 
 class HandlerThread(HandlerQueue):
-    """A thread for one handler, while there is something to do for it."""
+    """A thread for one handler. It exists while there is work for it."""
 
-    def __init__(self, one: Subscription) -> None:
-        super().__init__(one)
+    def __init__(self, subscription: Subscription) -> None:
+        super().__init__(subscription)
         self.thread: threading.Thread | None = None
         self.ended = False
 
@@ -236,8 +239,8 @@ class HandlerThread(HandlerQueue):
         with self.change:
             lost = self.add(event, depth)
             if self.thread is None:
-                thread = threading.Thread(target=self._run, name=f"corpus {self.one.name}"[:60], daemon=True)
-                thread.start()  # may fail: the process is ending, or has too many
+                thread = threading.Thread(target=self._run, name=f"corpus {self.subscription.name}"[:60], daemon=True)
+                thread.start()  # may raise: the process is ending, or has too many threads
                 self.thread = thread
             else:
                 self.change.notify_all()
@@ -245,7 +248,7 @@ class HandlerThread(HandlerQueue):
             self.lost()
 
     def end(self) -> None:
-        """Ends the thread once it has done what it was given."""
+        """End the thread once it has handled what it was given."""
         with self.change:
             self.ended = True
             self.change.notify_all()
@@ -257,7 +260,7 @@ class HandlerThread(HandlerQueue):
                 if not self.events:
                     self.thread = None
                     return
-                event, self.one.nesting.depth = self.next()
+                event, self.subscription.nesting.depth = self.next()
             try:
                 self.call(event)
             finally:
@@ -265,10 +268,10 @@ class HandlerThread(HandlerQueue):
 
 
 class LoopQueue(HandlerQueue):
-    """Runs a coroutine function on the loop where it belongs, one event after another."""
+    """Run a coroutine function on its loop, one event after another."""
 
-    def __init__(self, one: Subscription) -> None:
-        super().__init__(one)
+    def __init__(self, subscription: Subscription) -> None:
+        super().__init__(subscription)
         self.awake = False
         self.loop: asyncio.AbstractEventLoop | None = None
         self.task: asyncio.Task[None] | None = None
@@ -278,7 +281,7 @@ class LoopQueue(HandlerQueue):
         if not depth:
             return
         self._check_loop()
-        loop = self.one.home or _running_loop() or self.one.own_loop()
+        loop = self.subscription.home or _running_loop() or self.subscription.own_loop()
         with self.change:
             lost = self.add(event, depth)
             wakes, self.awake = not self.awake, True
@@ -294,12 +297,12 @@ class LoopQueue(HandlerQueue):
                 raise RuntimeError("it was subscribed in an event loop that is closed") from closed
 
     def flush(self, seconds: float) -> bool:
-        """Waits until everything that was given is done; not for a loop that is closed, nor for the caller's own."""
+        """Wait until everything that was given is handled; do not wait for a closed loop or the caller's own."""
         self._check_loop()
         return super().flush(0 if self.loop is not None and self.loop is _running_loop() else seconds)
 
     def _check_loop(self) -> None:
-        """What was given to a loop that is closed meanwhile is not done any more."""
+        """Drop events given to a loop that has been closed since."""
         if self.awake and self.loop is not None and self.loop.is_closed():
             self._give_up()
 
@@ -324,11 +327,11 @@ class LoopQueue(HandlerQueue):
         try:
             if answer is not None:
                 await answer
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
-            self.one.failed(event, error)
+        except Exception as error:  # noqa: BLE001 - every error is reported
+            self.subscription.failed(event, error)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """It was cancelled, perhaps before it began: its loop is ending."""
+        """Drop the waiting events if the task was cancelled, perhaps before it began: its loop is ending."""
         if task.cancelled() or task.exception() is not None:
             self._give_up()
 
@@ -339,13 +342,13 @@ class LoopQueue(HandlerQueue):
             self.events.clear()
             self.change.notify_all()
         if count:
-            self.one.faults.report(
-                "handler", self.one.name, "an open loop", f"its loop has ended: {count} events are lost"
+            self.subscription.faults.report(
+                "handler", self.subscription.name, "an open loop", f"its loop has ended: {count} events are lost"
             )
 
 
 class LoopThread:
-    """An event loop in a thread, for coroutine functions that have no loop of their own."""
+    """An event loop in a thread, for coroutine functions without a loop of their own."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -353,7 +356,7 @@ class LoopThread:
         self._thread.start()
 
     def close(self) -> None:
-        """Cancels what still runs there, and ends it."""
+        """Cancel the tasks that still run on the loop, and end it."""
         self.loop.call_soon_threadsafe(self._cancel)
         self._thread.join(5)
         if not self._thread.is_alive():
@@ -370,7 +373,7 @@ class LoopThread:
 
 
 def _depth_here(nesting: Nesting) -> int:
-    """How deep in events that answer one another this code runs: in this thread, or in this task."""
+    """Return the nesting depth of this code: in this thread, or in this task."""
     try:
         task = asyncio.current_task()
     except RuntimeError:
@@ -379,7 +382,7 @@ def _depth_here(nesting: Nesting) -> int:
 
 
 def name_of(handler: Callable[..., Any]) -> str:
-    """Where a function comes from: its module and its qualified name."""
+    """Return the module and qualified name of a function."""
     inner = handler.func if isinstance(handler, partial) else handler
     name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
     return f"{getattr(inner, '__module__', None) or '?'}.{name}"[:200]

@@ -1,4 +1,4 @@
-"""What an event looks like in the daily log: ``HH:MM:SS | type | {json}``, one line, without secrets."""
+"""The form of an event in the daily log: ``HH:MM:SS | type | {json}``, one line, without secrets."""
 
 from __future__ import annotations
 
@@ -17,35 +17,36 @@ _decode: Final[Callable[[bytes], Any]] = msgspec.json.Decoder().decode
 
 AT: Final = b',"at":'
 _MOMENTS: Final = re.compile(rb',"id":1[0-9]{15}(?:,"cause":"1[0-9]{15}\.[0-9]{1,2}")?\}\n')
-"""The end of a line with places in the journal. They are no secrets, and are long enough to look like cards."""
+"""The end of a line with positions in the journal. They are no secrets, but long enough to look like card numbers."""
 
 
 _KEYS: Final = b' | {"contextKeys":['
-"""How the lines of leases begin. Context keys hold no secrets, yet are called like what is one where it is random."""
+"""How the lines of leases begin. Context keys hold no secrets, but random values under a name with "key" look like one.
+"""
 
 
 def without_moment(payload: bytes) -> bytes:
-    """Returns the rest of a line from an encoded event: its payload without ``at``, and the line's end.
+    """Return the rest of a line from an encoded event: its payload without ``at``, and the line end.
 
-    ``at`` stands behind the event's own fields and before the other common ones, none of which is a structure. So
-    the last ``"at":`` is the one.
+    ``at`` comes after the event's own fields and before the other common fields, none of which is a structure. So the
+    last ``"at":`` is the right one.
     """
-    own, found, rest = payload.rpartition(AT)
+    own_fields, has_moment, rest = payload.rpartition(AT)
     comma = rest.find(b",")
-    if found:
-        return own + (b"}\n" if comma < 0 else rest[comma:] + b"\n")
-    if payload.startswith(b'{"at":'):  # no field of its own
+    if has_moment:
+        return own_fields + (b"}\n" if comma < 0 else rest[comma:] + b"\n")
+    if payload.startswith(b'{"at":'):  # the event has no fields of its own
         return b"{}\n" if comma < 0 else b"{" + rest[comma + 1 :] + b"\n"
     return payload + b"\n"
 
 
 def finished(lines: list[bytes]) -> list[bytes]:
-    """Returns the lines as they may be kept: secrets redacted, controls and unseen characters escaped.
+    """Return the lines as they may be stored: secrets redacted, control and invisible characters escaped.
 
-    Each ends in a newline, and none has one elsewhere.
+    Each line ends in a newline and contains no other.
     """
     data = b"".join(lines)
-    if data.count(b"\n") != len(lines):  # of a payload that was JSON already (msgspec.Raw)
+    if data.count(b"\n") != len(lines):  # a payload that was JSON already (msgspec.Raw)
         lines = [line[:-1].replace(b"\n", b" ") + b"\n" for line in lines]
         data = b"".join(lines)
     if numbers := suspects(_MOMENTS.sub(b"}\n", data).replace(_KEYS, b' | {"":[')):
@@ -65,5 +66,5 @@ def _redacted(line: bytes) -> bytes:
     try:
         payload = _decode(line[start:])
         return line if is_harmless(payload) else line[:start] + _encode(summarise(payload, mode="full")) + b"\n"
-    except (ValueError, RecursionError, msgspec.MsgspecError):  # a payload that was JSON already, or was to be
+    except (ValueError, RecursionError, msgspec.MsgspecError):  # a payload that claimed to be JSON already
         return line[:start] + b'{"unreadable":"%d bytes"}\n' % (len(line) - start)

@@ -1,7 +1,7 @@
-"""Which call an action was: what a report is told with beside what its own entry of the journal says.
+"""The call that opened an action: a report's event carries its names.
 
-The entry of a report names its action, and the entry that opened the action has the host's id of the call, its task
-and its attempt. Whoever follows the journal has mostly seen that entry; of others it is looked up.
+A report's journal entry names its action. The entry that opened the action holds the host's id of the call, its task
+and its attempt. A reader of the journal has usually seen that entry; otherwise it is looked up.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _LATER: Final = frozenset(
 )
 
 Find = Callable[[int], Entry | None]
-"""Return the entry of the journal with this ``seq``, None if there is none any more."""
+"""Return the journal entry with this ``seq``, or None if it no longer exists."""
 
 
 class OpeningCalls:
     """Derive events from entries as ``events_of`` does, each with the names of its call.
 
-    ``find`` looks up the entries that opened actions and that were not handed over before. Without it, and while the
-    store is away, what is told of such an action carries no names. May be used from any thread.
+    ``find`` looks up opening entries that were not passed in before. Without it, and while the store is unreachable,
+    events of such an action carry no names. May be used from any thread.
     """
 
     def __init__(self, find: Find | None = None) -> None:
@@ -43,17 +43,17 @@ class OpeningCalls:
     def events_of(self, entry: Entry) -> Events:
         """Return the events of a journal entry, in order."""
         if entry.event in OPENING:
-            made = call_names_of(entry)
-            self._remember(entry.action or entry.seq, made)
-            return events_of(entry, made)
+            names = call_names_of(entry)
+            self._remember(entry.action or entry.seq, names)
+            return events_of(entry, names)
         if entry.event in _LATER and entry.action and not entry.body.get("lock"):
             return events_of(entry, self._made(entry.action))
         return events_of(entry)
 
     def _made(self, action: int) -> CallNames:
         with self._guard:
-            made = self._calls.get(action)
-        if made is None:
+            names = self._calls.get(action)
+        if names is None:
             if self._find is None:
                 return CallNames()
             try:
@@ -61,12 +61,12 @@ class OpeningCalls:
             except StoreError as error:
                 logger.warning("corpus: what ended as %d is told without its call: %s", action, error)
                 return CallNames()
-            made = call_names_of(opening) if opening is not None and opening.event in OPENING else CallNames()
-            self._remember(action, made)
-        return made
+            names = call_names_of(opening) if opening is not None and opening.event in OPENING else CallNames()
+            self._remember(action, names)
+        return names
 
-    def _remember(self, action: int, made: CallNames) -> None:
+    def _remember(self, action: int, names: CallNames) -> None:
         with self._guard:
-            self._calls[action] = made
+            self._calls[action] = names
             while len(self._calls) > REMEMBERED:
                 self._calls.popitem(last=False)

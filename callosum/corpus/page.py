@@ -1,6 +1,6 @@
-"""The page about all events, ``docs/events.md``, made from their classes.
+"""The reference page of all events, ``docs/events.md``, built from their classes.
 
-``python -m callosum.corpus.page > docs/events.md`` writes it anew; a test says when that is due.
+``python -m callosum.corpus.page > docs/events.md`` writes it. A test fails when the page is out of date.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from msgspec import Struct, inspect
 from callosum.corpus.events import CATALOGUE, CorpusEvent, encode
 
 HEAD: Final = """\
-# The events
+# Events
 
-Made from the classes in `callosum/corpus/events.py` by `python -m callosum.corpus.page > docs/events.md`. Change the
-classes, not this page.
+Generated from the classes in `callosum/corpus/events.py` by `python -m callosum.corpus.page > docs/events.md`. Change
+the classes, not this page.
 
 An event has a dotted name and a payload: a JSON object in camelCase. In Python it is an object of the event's class,
-with the same fields in snake_case (`toolName` is `tool_name`). A field that is optional is absent where it is unknown.
+with the same fields in snake_case (`toolName` is `tool_name`). An optional field is absent if it is unknown.
 
-## To subscribe
+## Subscribe
 
 ```python
 from callosum.corpus.bus import Corpus
@@ -36,25 +36,25 @@ corpus.emit(ToolCompleted("github_prs", output="3 open", duration=1204.0))
 off()
 ```
 
-`on` takes a class, a dotted name, or a pattern (`tool.*`, `*` for all). A handler for a pattern is called with the
-dotted name and the event, any other with the event. It returns the function that unsubscribes; without a handler it
-is a decorator. A type checker refuses a wrong payload.
+`on` takes a class, a dotted name, or a pattern (`tool.*`, or `*` for all). A handler for a pattern is called with the
+dotted name and the event, any other handler with the event. `on` returns the function that unsubscribes; without a
+handler it is a decorator. A type checker rejects a wrong payload.
 
-`emit` also takes the dotted name and the payload as JSON would hold it. A name or a payload that is wrong raises
-`ConfigError` with the field:
+`emit` also takes the dotted name and the payload as JSON represents it. A wrong name or payload raises `ConfigError`
+with the field:
 
 ```python
 corpus.emit("tool.called", {"name": "shell_exec", "args": {"command": "ls -la"}, "taskId": "TASK-42"})
 ```
 
-Outside of the process `callosum events --follow 'safety.*'` shows events as they come, and a server streams them:
-`GET /events?types=safety.*,tool.called` (server-sent events: the dotted name is the `event`, the payload the `data`;
-with `Last-Event-ID` a reader goes on where it was). A reader that was too slow, or that comes back after the server has
-forgotten some events, gets `stream.dropped` with their `count` in their place, and with `"atLeast": true` where there
-may be more; decisions (`safety.*`) are never among them. An event that a host may report is taken in by
-`POST /events`, its name under `type` beside the fields of the payload.
+Outside the process, `callosum events --follow 'safety.*'` prints events as they arrive, and a server streams them with
+`GET /events?types=safety.*,tool.called`. The stream consists of server-sent events: the dotted name is the `event`, the
+payload is the `data`, and a client that sends `Last-Event-ID` continues where it stopped. If a client is too slow, or
+returns after the server has discarded some events, it gets `stream.dropped` in their place with their `count`, and with
+`"atLeast": true` if there may be more. Decisions (`safety.*`) are never dropped. Events that a host may report are sent
+to `POST /events`, with the name under `type` beside the fields of the payload.
 
-## To add one
+## Add an event
 
 Write one class in `callosum/corpus/events.py`:
 
@@ -69,13 +69,13 @@ class WindowOpened(CorpusEvent, frozen=True):
     open_for: Annotated[Milliseconds, Meta(description="how long it has been open", examples=[310.5])]
 ```
 
-`dotted` is its name, `region` who emits it. `remote: ClassVar[bool] = True` lets hosts report it. Each field says what
-it means in its `description`; the unit of a number stands in its type. From then on it can be emitted, is logged and
-streamed, and this page has it once it is made anew.
+`dotted` is the event's name and `region` its emitter. `remote: ClassVar[bool] = True` lets hosts report it. The
+`description` of a field says what it means; the type of a number names its unit. From then on the event can be
+emitted, is logged and streamed, and appears on this page when the page is generated again.
 
 ## The daily log
 
-`brain/corpus/YYYY-MM-DD.log.md` in the state folder, a file a day in local time, each event on a line:
+The log is `brain/corpus/YYYY-MM-DD.log.md` in the state folder: one file a day in local time, one line an event.
 
 ```
 ## 2026-05-16
@@ -84,18 +84,18 @@ streamed, and this page has it once it is made anew.
 09:15:06 | tool.completed | {"name":"github_prs","output":"3 open","duration":1204.0,"instance":"mira"}
 ```
 
-The payload is there without `at`, which stands in front of it, and without secrets. The pieces of a streamed answer
-(`llm.token`) are one line. Lines are written in batches every two seconds and at the end of a process. Files older
-than seven days are removed.
+The payload has no `at`, because the time begins the line, and no secrets. The pieces of a streamed answer
+(`llm.token`) are joined into one line. Lines are written in batches every two seconds and when a process ends. Files
+older than seven days are removed.
 
-## All of them
+## All events
 """
 
 _COLUMNS: Final = ("field", "type", "meaning and unit")
 
 
 def page() -> str:
-    """Returns the page as Markdown, its events grouped by the first word of their names, in the order of definition."""
+    """Return the page as Markdown. Events are grouped by the first word of their names, in the order of definition."""
     families: dict[str, list[type[CorpusEvent]]] = {}
     for name, kind in CATALOGUE.items():
         families.setdefault(name.partition(".")[0], []).append(kind)
@@ -111,9 +111,9 @@ def page() -> str:
                 ],
             ),
             "",
-            "## What they have in common",
+            "## Common fields",
             "",
-            "Every event carries these, as far as they are known.",
+            "Every event carries these fields, as far as they are known.",
             "",
             *_fields(CorpusEvent),
             *(line for name, family in families.items() for line in _family(name, family)),
@@ -128,77 +128,77 @@ def _family(name: str, kinds: Sequence[type[CorpusEvent]]) -> Iterator[str]:
         yield from ("", f"### {kind.dotted}", "")
         for paragraph in _paragraphs(kind):
             yield from (paragraph, "")
-        told = "Hosts may report it." if kind.remote else "No host may report it."
-        yield from (f"`{kind.__name__}`, emitted by {_emitter(kind)}. {told}", "")
+        reporting = "Hosts may report it." if kind.remote else "Hosts cannot report it."
+        yield from (f"`{kind.__name__}`, emitted by {_emitter(kind)}. {reporting}", "")
         yield from _fields(kind, kind.__struct_fields__[: -len(CorpusEvent.__struct_fields__)])
         yield from ("", "```json", encode(example(kind)).decode(), "```")
 
 
 def _fields(kind: type[Struct], names: Sequence[str] | None = None) -> Iterator[str]:
-    """The table of a class's fields, then those of the classes that are inside of it."""
-    fields = [one for one in described(kind) if names is None or one.name in names]
-    yield from _table(_COLUMNS, [(f"`{one.encode_name}`", _type(one), _meaning(one)) for one in fields])
-    for inner in [part.cls for one in fields for part in _parts(one.type) if isinstance(part, inspect.StructType)]:
+    """Yield the table of a class's fields, then the tables of the classes inside it."""
+    fields = [field for field in described(kind) if names is None or field.name in names]
+    yield from _table(_COLUMNS, [(f"`{field.encode_name}`", _type(field), _meaning(field)) for field in fields])
+    for inner in [part.cls for field in fields for part in _parts(field.type) if isinstance(part, inspect.StructType)]:
         yield from ("", f"`{inner.__name__}`: {_paragraphs(inner)[0]}", "")
         yield from _fields(inner)
 
 
 def described(kind: type[Struct]) -> tuple[inspect.Field, ...]:
-    """Returns what the annotations of a class say about its fields."""
-    found = inspect.type_info(kind)
-    assert isinstance(found, inspect.StructType)  # noqa: S101 - what a Struct is
-    return found.fields
+    """Return what the annotations of a class say about its fields."""
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)  # noqa: S101 - true for every Struct
+    return info.fields
 
 
 def description(field: inspect.Field) -> str:
-    """Returns what a field's ``Meta`` says that it means; "" if it says nothing."""
+    """Return the description in a field's ``Meta``; "" if it has none."""
     return str(_said(field.type, "description") or "")
 
 
 def units(type: inspect.Type) -> tuple[str, ...]:
-    """Returns the units that are given for the numbers in a type."""
-    found = [part.extra["unit"] for part in _parts(type) if isinstance(part, inspect.Metadata) and part.extra]
-    return tuple(dict.fromkeys(found))
+    """Return the units of the numbers in a type."""
+    names = [part.extra["unit"] for part in _parts(type) if isinstance(part, inspect.Metadata) and part.extra]
+    return tuple(dict.fromkeys(names))
 
 
 def has_number(type: inspect.Type) -> bool:
-    """Whether a value of the type can be a number, or can have numbers in it that the type tells of."""
+    """Return True if a value of the type can be or contain a number."""
     return any(isinstance(part, inspect.IntType | inspect.FloatType) for part in _parts(type))
 
 
 def example(kind: type[CorpusEvent]) -> CorpusEvent:
-    """Returns an event with the first example of each of its own fields, and ``at``.
+    """Return an event with the first example of each of its own fields, and ``at``.
 
-    A field without an example is left out if it may be. Raises ``msgspec.ValidationError`` for an example that the
-    field cannot have.
+    An optional field without an example is left out. Raises ``msgspec.ValidationError`` for an example that does not
+    fit its field.
     """
     own = kind.__struct_fields__[: -len(CorpusEvent.__struct_fields__)]
     given: dict[str, Any] = {}
-    for one in described(kind):
-        if one.name in own or one.name == "at":
-            examples = _said(one.type, "examples")
+    for field in described(kind):
+        if field.name in own or field.name == "at":
+            examples = _said(field.type, "examples")
             if examples:
-                given[one.encode_name] = examples[0]
-            elif one.required:
-                given[one.encode_name] = _any_value(one.type)
+                given[field.encode_name] = examples[0]
+            elif field.required:
+                given[field.encode_name] = _any_value(field.type)
     return msgspec.convert(given, kind)
 
 
 # --- one field ------------------------------------------------------------------------------------------
 
 
-def _said(type: inspect.Type, what: str) -> Any:
-    """What the outermost ``Meta`` that says it says; an alternative to None counts as the field itself."""
+def _said(type: inspect.Type, property_name: str) -> Any:
+    """Return a property of the outermost ``Meta`` that has it; an alternative to None counts as the field itself."""
     if isinstance(type, inspect.Metadata):
-        found = (type.extra_json_schema or {}).get(what)
-        return found if found is not None else _said(type.type, what)
+        value = (type.extra_json_schema or {}).get(property_name)
+        return value if value is not None else _said(type.type, property_name)
     if isinstance(type, inspect.UnionType):
-        return next((found for part in type.types if (found := _said(part, what)) is not None), None)
+        return next((value for part in type.types if (value := _said(part, property_name)) is not None), None)
     return None
 
 
 def _parts(type: inspect.Type) -> Iterator[inspect.Type]:
-    """A type and the types that it is made of; a class with fields of its own is one part."""
+    """Yield a type and the types it is made of; a class with fields of its own is one part."""
     yield type
     inner: Sequence[inspect.Type] = ()
     match type:
@@ -219,7 +219,7 @@ def _type(field: inspect.Field) -> str:
 
 
 def _words(type: inspect.Type) -> str:
-    """A type in words."""
+    """Return a type in words."""
     match type:
         case inspect.Metadata():
             return _words(type.type)
@@ -245,12 +245,12 @@ def _words(type: inspect.Type) -> str:
 
 
 def _meaning(field: inspect.Field) -> str:
-    told = units(field.type)
-    return description(field) + (f" (unit: {', '.join(told)})" if told else "")
+    field_units = units(field.type)
+    return description(field) + (f" (unit: {', '.join(field_units)})" if field_units else "")
 
 
 def _any_value(type: inspect.Type) -> Any:
-    """Some value for a field without an example."""
+    """Return some value for a field without an example."""
     match type:
         case inspect.Metadata():
             return _any_value(type.type)
@@ -276,7 +276,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[st
 
 
 def _paragraphs(kind: type[Struct]) -> list[str]:
-    """The paragraphs of a class's docstring, each on one line."""
+    """Return the paragraphs of a class's docstring, each on one line."""
     text = (kind.__doc__ or "").replace("``", "`")
     return [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
 

@@ -216,7 +216,7 @@ def test_a_list_keeps_its_order() -> None:
 
 @pytest.mark.parametrize("name", [name for name, kind in CATALOGUE.items() if not kind.remote])
 def test_what_only_this_system_knows_is_not_taken_from_hosts(name: str) -> None:
-    with pytest.raises(BadRequest, match="no host reports it") as error:
+    with pytest.raises(BadRequest, match="hosts cannot report it") as error:
         read(json.dumps([{"type": name}]).encode())
     assert error.value.at == "[0].type"
 

@@ -102,7 +102,7 @@ A `window` was opened.
 
 It may rain.
 
-`WindowOpened`, emitted by Hypothalamus. No host may report it.
+`WindowOpened`, emitted by Hypothalamus. Hosts cannot report it.
 
 | field | type | meaning and unit |
 | --- | --- | --- |
