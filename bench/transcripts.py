@@ -20,7 +20,7 @@ import psutil
 
 from callosum.hosts import transcripts
 from callosum.hosts.adapters import ADAPTERS
-from callosum.hosts.told import Place
+from callosum.hosts.events import HostIdentity
 from callosum.process import this_process
 
 CALLS = 1000
@@ -94,7 +94,7 @@ def measure(parts: list[bytes]) -> tuple[float, int]:
             for number, part in enumerate(parts):
                 file.write(part)
                 before = time.thread_time()
-                reader.look(claude, payload, Place("claude-code", home=made), this_process())
+                reader.look(claude, payload, HostIdentity("claude-code", home=made), this_process())
                 spent += time.thread_time() - before
                 if number == 0:
                     thread = next(one for one in threading.enumerate() if one.name == "callosum-transcripts")

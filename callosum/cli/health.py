@@ -293,14 +293,14 @@ def _connections(address: str, pool: Mapping[str, int] | None) -> Iterator[Findi
 
 def _hosts(settings: Settings) -> Iterator[Finding]:
     from callosum.hosts.checkup.examine import examine as examine_hosts
-    from callosum.hosts.facts import Surroundings
+    from callosum.hosts.inspection import UserContext
     from callosum.journal import Filter, Journal
 
     def read(since: int) -> Iterator[Entry]:
         with open_gate(settings) as gate:
             yield from Journal(gate.store, settings.state).read(Filter(since=since))
 
-    here = Surroundings(home=Path.home(), environ=os.environ, folder=Path.cwd())
+    here = UserContext(home=Path.home(), environ=os.environ, folder=Path.cwd())
     try:
         yield from examine_hosts(settings, here, read)
     except CallosumError as error:

@@ -15,7 +15,7 @@ from callosum.programs import NAMED, WITH_HOOKS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from callosum.hosts.install import Plan
+    from callosum.hosts.install import InstallPlan
     from callosum.settings import Settings
 
 _HOSTS = (*NAMED, "mcp")
@@ -84,7 +84,7 @@ def install(  # noqa: PLR0917  typer names them all
     from callosum.errors import ConfigError
     from callosum.hosts import install as hosts
     from callosum.hosts.remote import remote_of
-    from callosum.hosts.setup import Where
+    from callosum.hosts.setup import InstallTarget
     from callosum.person import refuse_agents
 
     settings = settings_of(state, namespace, config)
@@ -95,7 +95,7 @@ def install(  # noqa: PLR0917  typer names them all
     if observe and not dry_run:
         refuse_agents(None, "only a person can have the gate observe")
     remote = remote_of(url, _absolute(token_file), _absolute(cacert)) if url is not None else None
-    where = Where.here(project=_absolute(project), file=_absolute(file), url=http, remote=remote)
+    where = InstallTarget.here(project=_absolute(project), file=_absolute(file), url=http, remote=remote)
     plan = _planned(lambda: hosts.plan_install(host, settings, where))
     if not plan.changes_something:
         typer.echo(f"Nothing to do: {_called(host)} asks the gate already.")
@@ -132,7 +132,7 @@ def _observe(settings: Settings) -> None:
     show.line("See what it would have stopped with `callosum report`; `callosum on` lets it stop calls from then on.")
 
 
-def _planned(plan: Callable[[], Plan]) -> Plan:
+def _planned(plan: Callable[[], InstallPlan]) -> InstallPlan:
     """Return the plan; where the file cannot be changed by a program, show what a person has to put in."""
     from callosum.hosts.files import NotPlainJson
 
@@ -156,10 +156,10 @@ def uninstall(
 ) -> None:
     """Take the gate away from a host: its settings become what they were."""
     from callosum.hosts import install as hosts
-    from callosum.hosts.setup import Where
+    from callosum.hosts.setup import InstallTarget
 
     settings = settings_of(state, namespace, config)
-    where = Where.here(project=_absolute(project), file=_absolute(file))
+    where = InstallTarget.here(project=_absolute(project), file=_absolute(file))
     plan = hosts.plan_uninstall(host, settings, where)
     if not plan.changes_something:
         typer.echo(f"Nothing to do: {_called(host)} does not ask the gate.")
@@ -172,7 +172,7 @@ def _called(host: str, *, first: bool = False) -> str:
     return f"{'The' if first else 'the'} host of these MCP servers" if host == "mcp" else host
 
 
-def _agreed(plan: Plan, *, dry_run: bool, yes: bool) -> bool:
+def _agreed(plan: InstallPlan, *, dry_run: bool, yes: bool) -> bool:
     """Shows the plan; whether it is to be done."""
     from callosum.cli import show
 

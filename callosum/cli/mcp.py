@@ -66,11 +66,11 @@ def mcp(  # noqa: PLR0917  typer names them all
     """
     from callosum.errors import ConfigError
     from callosum.hosts.mcp.headers import OLD, TRANSPORTS, read_headers
-    from callosum.hosts.mcp.identity import Names
+    from callosum.hosts.mcp.identity import NameSources
     from callosum.hosts.mcp.wrap import Wrap, check_gate, run_command, run_url
 
     settings = settings_of(state, namespace, config, project=False)  # the host chose the folder
-    names = Names(
+    names = NameSources(
         given_instance=instance,
         given_session=session,
         usual_instance=settings.instance,

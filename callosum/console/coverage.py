@@ -11,8 +11,8 @@ from typing import Final
 from msgspec import Struct
 
 from callosum.hosts.checkup.examine import standing
-from callosum.hosts.facts import Surroundings
 from callosum.hosts.files import installed_files
+from callosum.hosts.inspection import UserContext
 from callosum.programs import HOSTS
 from callosum.settings import Settings
 
@@ -34,7 +34,7 @@ class Coverage:
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
-        self._here = Surroundings(home=Path.home(), environ=os.environ, folder=settings.state)
+        self._here = UserContext(home=Path.home(), environ=os.environ, folder=settings.state)
         self._found: tuple[Covered, ...] = ()
         self._due = clock()
 

@@ -13,7 +13,7 @@ from callosum.programs import WITH_HOOKS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from callosum.hosts.hooks import Hooks
+    from callosum.hosts.hook_adapter import HookAdapter
 
 
 def code_of(where: str) -> Any:
@@ -30,10 +30,10 @@ def unknown(name: str, known: Iterable[str], at: str) -> ConfigError:
     return ConfigError(f"there is no host {name[:64]!r}{hint}", at=at)
 
 
-ADAPTERS: Final[Mapping[str, Hooks]] = {name: code_of(host.hooks)(host) for name, host in WITH_HOOKS.items()}
+ADAPTERS: Final[Mapping[str, HookAdapter]] = {name: code_of(host.hooks)(host) for name, host in WITH_HOOKS.items()}
 
 
-def adapter_of(name: str) -> Hooks:
+def adapter_of(name: str) -> HookAdapter:
     """The adapter of a host. Raises ``ConfigError`` at ``host``."""
     found = ADAPTERS.get(name)
     if found is None:

@@ -36,32 +36,32 @@ from callosum.deadline import Expiry
 from callosum.errors import CallosumError, StoreError
 from callosum.gate import intake
 from callosum.gate.course import Course, Courses, Look
-from callosum.hosts.tasks import SESSION_ENDED, Tasks, Underway
-from callosum.hosts.told import (
-    Actor,
-    After,
-    Answer,
-    Answered,
-    Asked,
-    Before,
-    Changed,
-    Closed,
-    Emitted,
-    Ended,
-    Heard,
-    Place,
-    Refused,
-    Settled,
-    Told,
-    Wondering,
+from callosum.hosts.events import (
+    BackgroundEnded,
+    BriefRequested,
+    CallRefused,
+    CallReturned,
+    CallsClosed,
+    CallStarting,
+    CorpusEmission,
+    FinalAnswer,
+    HookAnswer,
+    HostEvent,
+    HostIdentity,
+    HostSession,
+    OtherEvent,
+    PromptTyped,
+    SessionIdle,
+    SettingsChanging,
 )
+from callosum.hosts.tasks import SESSION_ENDED, OpenCall, TaskReporter
 from callosum.model import Call, Decision, Host, Outcome, Report, Verdict
 from callosum.wire import Brief, Complete, LateCall
 from callosum.worktree import at_home, located
 
 if TYPE_CHECKING:
     from callosum.brain import Brain
-    from callosum.hosts.hooks import Hooks
+    from callosum.hosts.hook_adapter import HookAdapter
 
 logger = logging.getLogger("callosum")
 
@@ -80,8 +80,8 @@ MAX_OWED: Final = 10_000
 class _Owed(NamedTuple):
     """How a call of an actor ended, which the store does not know yet."""
 
-    actor: Actor
-    call: Underway
+    actor: HostSession
+    call: OpenCall
     outcome: Outcome
     error: str = ""
     why: str = ""
@@ -94,11 +94,11 @@ class _Calls:
     ``given_up`` are those that ended as ``unknown`` because nothing was said of them: it may still be on its way.
     """
 
-    def __init__(self, actor: Actor) -> None:
+    def __init__(self, actor: HostSession) -> None:
         self.actor = actor
-        self.open: OrderedDict[str, list[Underway]] = OrderedDict()
-        self.background: OrderedDict[str, Underway] = OrderedDict()
-        self.given_up: OrderedDict[str, Underway] = OrderedDict()
+        self.open: OrderedDict[str, list[OpenCall]] = OrderedDict()
+        self.background: OrderedDict[str, OpenCall] = OrderedDict()
+        self.given_up: OrderedDict[str, OpenCall] = OrderedDict()
         self.failures: OrderedDict[str, int] = OrderedDict()
         """How often the same call failed in a row, by tool and params, nothing having been changed in between."""
         self.purpose = ""
@@ -110,7 +110,7 @@ class _Calls:
         """Return which attempt a call is, from 1."""
         return self.failures.get(_repeated(call.tool, call.params), 0) + 1 if self.failures else 1
 
-    def learn(self, told: After, tier: int) -> None:
+    def learn(self, told: CallReturned, tier: int) -> None:
         """Count a call that failed; what was changed, or the same call done, ends the row."""
         if told.outcome is Outcome.FAILED:
             repeated = _repeated(told.tool, told.params)
@@ -122,7 +122,7 @@ class _Calls:
         elif told.outcome is Outcome.DONE and self.failures:
             self.failures.pop(_repeated(told.tool, told.params), None)
 
-    def add(self, identity: str, call: Underway) -> bool:
+    def add(self, identity: str, call: OpenCall) -> bool:
         """Remember a call; return False if it was remembered before: an answer may be asked for twice."""
         calls = self.open.setdefault(identity, [])
         if calls and calls[-1].id == call.id:
@@ -140,7 +140,7 @@ class _Calls:
         begun = [call for calls in self.open.values() for call in calls if call.agents]
         return begun[0].task if len(begun) == 1 else ""
 
-    def take(self, identity: str) -> Underway | None:
+    def take(self, identity: str) -> OpenCall | None:
         waiting = self.open.get(identity)
         if not waiting:
             return self.given_up.pop(identity, None)
@@ -149,7 +149,7 @@ class _Calls:
             del self.open[identity]
         return found
 
-    def give_up(self, but: str) -> list[Underway]:
+    def give_up(self, but: str) -> list[OpenCall]:
         """All but those of one tool."""
         ended = [(identity, calls) for identity, calls in self.open.items() if calls[0].tool != but]
         for identity, calls in ended:
@@ -174,15 +174,15 @@ class Dispatcher:
         self,
         courses: Courses,
         *,
-        brief: Callable[[Wondering], Brief],
+        brief: Callable[[BriefRequested], Brief],
         emit: Callable[[CorpusEvent], object],
-        changed: Callable[[Hooks, str], str],
+        changed: Callable[[HookAdapter, str], str],
         decided: Callable[[Decision], object] = lambda _decision: None,
         keep: Callable[[LateCall], bool] = lambda _record: False,
         parsed: Callable[[Call], object] = lambda _call: None,
         tell: Callable[[CorpusEvent], object] | None = None,
     ) -> None:
-        self._tasks = Tasks(tell or emit)
+        self._tasks = TaskReporter(tell or emit)
         self._courses = courses
         self._parsed = parsed
         self._keep = keep
@@ -198,9 +198,9 @@ class Dispatcher:
 
     def handle(
         self,
-        adapter: Hooks,
+        adapter: HookAdapter,
         payload: Mapping[str, Any],
-        place: Place,
+        place: HostIdentity,
         host: Host | None = None,
         *,
         here: bool = True,
@@ -213,7 +213,7 @@ class Dispatcher:
         about is not decided, and what it reports is recorded all the same. Raises ``ConfigError`` for a payload that
         says too little, and what the gate raises; what was told before that stands.
         """
-        answer = Answer()
+        answer = HookAnswer()
         for told in adapter.read(payload, place):
             answer = _joined(answer, (yield from self._heed(adapter, told, host, expiry, place.home, here=here)))
         return adapter.render(payload, answer)
@@ -231,62 +231,69 @@ class Dispatcher:
             if owed is not None and not (yield from self._tell(owed, again=True)):
                 return
 
-    def retract(self, adapter: Hooks, payload: Mapping[str, Any], place: Place) -> Course[None]:
+    def retract(self, adapter: HookAdapter, payload: Mapping[str, Any], place: HostIdentity) -> Course[None]:
         """Takes back what an event opened, because its answer reached nobody: the host went on without it."""
         for told in adapter.read(payload, place):
-            if isinstance(told, Before):
+            if isinstance(told, CallStarting):
                 call = told.call
-                actor = Actor(instance=call.instance, session=call.session or "", namespace=call.namespace)
+                actor = HostSession(instance=call.instance, session=call.session or "", namespace=call.namespace)
                 with self._remembering:
                     found = self._calls(actor).take(call.call_id or _identity(call.tool, call.params))
                 yield from self._report([_Owed(actor, found, Outcome.CANCELLED)] if found else [])
 
     def _heed(
-        self, adapter: Hooks, told: Told, host: Host | None, expiry: Expiry | None, home: str | None, *, here: bool
-    ) -> Course[Answer]:
+        self,
+        adapter: HookAdapter,
+        told: HostEvent,
+        host: Host | None,
+        expiry: Expiry | None,
+        home: str | None,
+        *,
+        here: bool,
+    ) -> Course[HookAnswer]:
         match told:
-            case Before():
+            case CallStarting():
                 return (yield from self._before(adapter, at_home(told.call, home), host, expiry))
-            case After():
+            case CallReturned():
                 return (yield from self._after(adapter, told))
-            case Ended():
+            case BackgroundEnded():
                 with self._remembering:
                     mine = [self._calls(told.actor), *self._with_children(told.actor)]
                     found = [(calls.actor, calls.background.pop(told.background, None)) for calls in mine]
                 ends = [_Owed(actor, ended, told.outcome, told.error) for actor, ended in found if ended]
                 yield from self._report(ends)
-            case Closed():
+            case CallsClosed():
                 with self._remembering:
                     calls = self._calls(told.actor)
                     left = [(id, call) for id in told.calls if (call := calls.take(id)) is not None]
                 closed = [_Owed(told.actor, call, told.outcome, result=told.results.get(id)) for id, call in left]
                 yield from self._report(closed)
-            case Settled():
+            case SessionIdle():
                 yield from self._settle(told)
-            case Answered():
+            case FinalAnswer():
                 self._keep_answer(told)
-            case Asked():
+            case PromptTyped():
                 with self._remembering:
                     self._calls(told.actor).purpose = told.prompt
-            case Wondering():
+            case BriefRequested():
                 brief: Brief = yield Look(lambda: self._brief(told))
-                return Answer(inform=_together(self._unsaid(told.actor), brief.text))
-            case Heard():
+                return HookAnswer(inform=_together(self._unsaid(told.actor), brief.text))
+            case OtherEvent():
                 yield from self._heard(told.actor, told.what, told.details, self._last_answer(told))
-            case Changed() if here:
+            case SettingsChanging() if here:
                 return (yield from self._changed(adapter, told))
-            case Refused():
+            case CallRefused():
                 details = {"tool": told.tool, "params": told.params, "reason": told.reason}
                 yield from self._heard(told.actor, "refused call", details)
-                return Answer(refuse=told.reason)
-            case Emitted():
+                return HookAnswer(refuse=told.reason)
+            case CorpusEmission():
                 self._emit(told.event)
-        return Answer()
+        return HookAnswer()
 
-    def _before(self, adapter: Hooks, call: Call, host: Host | None, expiry: Expiry | None) -> Course[Answer]:
+    def _before(self, adapter: HookAdapter, call: Call, host: Host | None, expiry: Expiry | None) -> Course[HookAnswer]:
         if host is not None:
             call = located(replace(call, host=host))  # a host of this machine, and so a folder of it
-        actor = Actor(instance=call.instance, session=call.session or "", namespace=call.namespace)
+        actor = HostSession(instance=call.instance, session=call.session or "", namespace=call.namespace)
         with self._remembering:
             attempt = self._calls(actor).attempt(call)
             around = self._around(actor, call.parent)
@@ -303,7 +310,7 @@ class Dispatcher:
             later = "" if adapter.informs_before else inform
             runs = call.params if decision.params is None else decision.params  # which is what the host reports
             identity = call.call_id or _identity(call.tool, runs)
-            opened = Underway(
+            opened = OpenCall(
                 decision.id, call.tool, later, decision.tier, call.call_id, task, agents, time.monotonic()
             )
             with self._remembering:
@@ -311,10 +318,10 @@ class Dispatcher:
             if task and is_new:
                 self._tasks.begun(actor, opened)
         if not adapter.informs_before:
-            return Answer(decision)
-        return Answer(decision, _together(self._unsaid(actor), inform) if decision.proceed else inform)
+            return HookAnswer(decision)
+        return HookAnswer(decision, _together(self._unsaid(actor), inform) if decision.proceed else inform)
 
-    def _after(self, adapter: Hooks, told: After) -> Course[Answer]:
+    def _after(self, adapter: HookAdapter, told: CallReturned) -> Course[HookAnswer]:
         actor = told.actor
         identity = told.call_id or _identity(told.tool, told.params)
         with self._remembering:
@@ -350,9 +357,9 @@ class Dispatcher:
             with self._remembering:
                 calls.unsaid.append(overwritten)
             overwritten = ""
-        return Answer(inform=_together(found.inform if found is not None else "", overwritten))
+        return HookAnswer(inform=_together(found.inform if found is not None else "", overwritten))
 
-    def _unsaid(self, actor: Actor) -> str:
+    def _unsaid(self, actor: HostSession) -> str:
         """Return, once, what the model of an actor could not be told before."""
         with self._remembering:
             calls = self._actors.get((actor.namespace, actor.name))
@@ -361,30 +368,30 @@ class Dispatcher:
                 calls.unsaid.clear()
         return _together(*texts)
 
-    def _changed(self, adapter: Hooks, told: Changed) -> Course[Answer]:
+    def _changed(self, adapter: HookAdapter, told: SettingsChanging) -> Course[HookAnswer]:
         reason: str = yield Look(lambda: self._look_at_change(adapter, told.path))
         if reason:
             yield from self._heard(told.actor, "refused settings", {"path": told.path, "reason": reason})
-        return Answer(refuse=reason)
+        return HookAnswer(refuse=reason)
 
-    def _heard(self, actor: Actor, what: str, details: Mapping[str, Any], summary: str = "") -> Course[None]:
+    def _heard(self, actor: HostSession, what: str, details: Mapping[str, Any], summary: str = "") -> Course[None]:
         return self._courses.heard(
             actor.instance, what, details, session=actor.session, namespace=actor.namespace, summary=summary
         )
 
-    def _keep_answer(self, told: Answered) -> None:
+    def _keep_answer(self, told: FinalAnswer) -> None:
         with self._remembering:
             self._answers[told.actor.namespace, told.actor.name] = told.answer
             self._answers.move_to_end((told.actor.namespace, told.actor.name))
             while len(self._answers) > MAX_ACTORS:
                 self._answers.popitem(last=False)
 
-    def _last_answer(self, told: Heard) -> str:
+    def _last_answer(self, told: OtherEvent) -> str:
         """Return with what a session that ends answered last; ``""`` for any other event."""
         with self._remembering:
             return self._answers.pop((told.actor.namespace, told.actor.name), "") if told.ends else ""
 
-    def _settle(self, told: Settled) -> Course[None]:
+    def _settle(self, told: SessionIdle) -> Course[None]:
         with self._remembering:
             ended = list(self._with_children(told.actor)) if told.all else [self._calls(told.actor)]
             left = [(mine.actor, mine.give_up(told.but)) for mine in ended]
@@ -398,7 +405,7 @@ class Dispatcher:
         owed = [_Owed(actor, call, told.outcome, why=why) for actor, calls in left for call in calls]
         yield from self._report(owed)
 
-    def _purpose(self, actor: Actor) -> str | None:
+    def _purpose(self, actor: HostSession) -> str | None:
         """Return what a person asked of the actor, or of the session whose sub-agent it is."""
         for name in (actor.name, actor.name.partition(":")[0]):
             found = self._actors.get((actor.namespace, name))
@@ -406,7 +413,7 @@ class Dispatcher:
                 return found.purpose
         return None
 
-    def _with_children(self, actor: Actor) -> Iterator[_Calls]:
+    def _with_children(self, actor: HostSession) -> Iterator[_Calls]:
         """The actor's calls, and those of its sub-agents: their session is its own with a colon and more behind it."""
         for (namespace, name), calls in self._actors.items():
             if namespace == actor.namespace and (name == actor.name or name.startswith(f"{actor.name}:")):
@@ -463,14 +470,14 @@ class Dispatcher:
                 "%s: the end of %s %s is not reported: too many are", lost.actor.name, lost.call.tool, lost.call.id
             )
 
-    def _around(self, actor: Actor, parent: str | None) -> str:
+    def _around(self, actor: HostSession, parent: str | None) -> str:
         """Return the task in whose sub-agent an actor works, "" if it is none or not known."""
         if parent is None:
             return ""
         calls = self._actors.get((actor.namespace, parent))
         return calls.around(actor.name.removeprefix(f"{parent}:")) if calls is not None else ""
 
-    def _calls(self, actor: Actor) -> _Calls:
+    def _calls(self, actor: HostSession) -> _Calls:
         name = (actor.namespace, actor.name)
         calls = self._actors.get(name)
         if calls is None:
@@ -482,7 +489,7 @@ class Dispatcher:
         return calls
 
 
-def brief_for(brain: Brain, told: Wondering) -> Brief:
+def brief_for(brain: Brain, told: BriefRequested) -> Brief:
     """Return an actor's brief. After a compaction it also lists the actor's own open actions and commitments."""
     actor = told.actor
     return brain.brief(
@@ -495,7 +502,7 @@ def brief_for(brain: Brain, told: Wondering) -> Brief:
     )
 
 
-def _ended(actor: Actor, outcome: Outcome, **call: Any) -> Complete:
+def _ended(actor: HostSession, outcome: Outcome, **call: Any) -> Complete:
     return Complete(instance=actor.instance, outcome=outcome, session=actor.session, namespace=actor.namespace, **call)
 
 
@@ -503,10 +510,10 @@ def _together(*texts: str) -> str:
     return "\n\n".join(filter(None, texts))
 
 
-def _joined(one: Answer, other: Answer) -> Answer:
+def _joined(one: HookAnswer, other: HookAnswer) -> HookAnswer:
     """What several words of one event come to."""
     decision: Decision | None = other.decision or one.decision
-    return Answer(decision, _together(one.inform, other.inform), one.refuse or other.refuse)
+    return HookAnswer(decision, _together(one.inform, other.inform), one.refuse or other.refuse)
 
 
 def _error(result: Any) -> str:

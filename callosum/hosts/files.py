@@ -23,7 +23,7 @@ from typing import Any, Final, Self
 from msgspec import Struct
 
 from callosum.errors import ConfigError
-from callosum.hosts.watchful import INSTALLED
+from callosum.hosts.settings_guard import INSTALLED
 
 BEFORE: Final = "before"
 """The folder, in the state folder, of the files as they were."""
@@ -42,7 +42,7 @@ class NotPlainJson(ConfigError):
         self.entries = entries
 
 
-class Change(Struct, frozen=True):
+class FileChange(Struct, frozen=True):
     """What is to become of a file: ``before`` None if it is not there, ``after`` None if it is to go."""
 
     path: Path
@@ -79,7 +79,7 @@ class Change(Struct, frozen=True):
         return iter((self.before, self.after))
 
 
-def changed(path: Path, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> Change:
+def changed(path: Path, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> FileChange:
     """Reads a JSON file and says what ``change`` makes of the object in it.
 
     An absent or empty file counts as ``{}``; one that comes to ``{}`` stays. Indentation and the end of the file are
@@ -95,8 +95,8 @@ def changed(path: Path, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]
     except ConfigError as error:
         raise ConfigError(f"{error.message}; the file is left as it is", at=f"{path}: {error.at}") from None
     if after == settings:
-        return Change(path, before, before)
-    return Change(path, before, _written(after, before))
+        return FileChange(path, before, before)
+    return FileChange(path, before, _written(after, before))
 
 
 def _content(path: Path) -> bytes | None:
@@ -187,7 +187,7 @@ def _written(settings: Mapping[str, Any], before: bytes | None) -> bytes:
 # --- doing it -------------------------------------------------------------------------------------------
 
 
-def install(changes: list[Change], state: Path, host: str) -> None:
+def install(changes: list[FileChange], state: Path, host: str) -> None:
     """Writes the changes of one host, and keeps what is needed to take them back.
 
     Each file is replaced as a whole, in its mode and behind its symbolic links. Raises ``ConfigError`` for what
@@ -206,7 +206,7 @@ def install(changes: list[Change], state: Path, host: str) -> None:
             record.files[str(change.path)] = {"host": host, "kept": kept, "written": written, "at": at}
 
 
-def reverted(change: Change, state: Path) -> Change:
+def reverted(change: FileChange, state: Path) -> FileChange:
     """The change that takes an installation back: to the very bytes before, where nothing else happened since.
 
     ``change`` takes just our entries out; it is what is done where the file was changed since, or is not known.
@@ -217,12 +217,12 @@ def reverted(change: Change, state: Path) -> Change:
         return change
     kept = known.get("kept")
     if kept is None:
-        return Change(change.path, change.before, None)
+        return FileChange(change.path, change.before, None)
     content = _content(state / BEFORE / kept)
-    return change if content is None else Change(change.path, change.before, content)
+    return change if content is None else FileChange(change.path, change.before, content)
 
 
-def uninstall(changes: list[Change], state: Path) -> None:
+def uninstall(changes: list[FileChange], state: Path) -> None:
     """Writes the changes and forgets what was kept. Raises ``ConfigError`` as ``install`` does."""
     with _Record(state) as record:
         for change in changes:
@@ -263,7 +263,7 @@ class _Record:
             write(self._path, json.dumps({"files": self.files}, indent=2).encode() + b"\n", 0o600)
 
 
-def _keep(change: Change, state: Path) -> str | None:
+def _keep(change: FileChange, state: Path) -> str | None:
     """Keeps the file as it was, and returns under which name; None if there was none."""
     if change.before is None:
         return None
@@ -272,7 +272,7 @@ def _keep(change: Change, state: Path) -> str | None:
     return name
 
 
-def _replace(change: Change) -> None:
+def _replace(change: FileChange) -> None:
     if not change.changes:
         return
     if _content(change.path) != change.before:

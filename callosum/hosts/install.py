@@ -18,19 +18,19 @@ from callosum.client.fallback import FILE, load_table, write_table
 from callosum.errors import ConfigError
 from callosum.hosts import files, remote
 from callosum.hosts.adapters import code_of, unknown
-from callosum.hosts.files import Change
+from callosum.hosts.files import FileChange
 from callosum.hosts.mcp import install as mcp
 from callosum.hosts.native import windows
-from callosum.hosts.remote import Remote
+from callosum.hosts.remote import RemoteServer
 from callosum.hosts.script import Hook
-from callosum.hosts.setup import Site, Where, hook_for
+from callosum.hosts.setup import InstallSite, InstallTarget, hook_for
 from callosum.programs import NAMED, WITH_HOOKS
 from callosum.rulebook import Rulebook
 from callosum.settings import Settings, handed_on, load, user_config
 from callosum.sockets import socket_path, stranger_at
 
 
-class Plan(Struct, frozen=True):
+class InstallPlan(Struct, frozen=True):
     """What is to be done for a host.
 
     ``hook``: the hook that is written too. ``remote``: the server that it asks, with that
@@ -38,9 +38,9 @@ class Plan(Struct, frozen=True):
     """
 
     host: str
-    changes: tuple[Change, ...]
+    changes: tuple[FileChange, ...]
     hook: Hook | None = None
-    remote: tuple[Remote, dict[str, int]] | None = None
+    remote: tuple[RemoteServer, dict[str, int]] | None = None
     then: tuple[str, ...] = ()
 
     @property
@@ -58,7 +58,7 @@ _NEEDS: Final = ("uvicorn", "starlette", "apscheduler")
 """What a gate that a host starts is made of, beside this package."""
 
 
-def plan_install(host: str, settings: Settings, where: Where) -> Plan:
+def plan_install(host: str, settings: Settings, where: InstallTarget) -> InstallPlan:
     """What puts the gate in front of a host. Raises ``ConfigError`` with the file and the place."""
     if windows.is_here() and where.remote is None and host in WITH_HOOKS:
         raise ConfigError(
@@ -82,20 +82,20 @@ def plan_install(host: str, settings: Settings, where: Where) -> Plan:
     told = (where.remote, remote.greet(where.remote, settings, host)) if where.remote is not None else None
     if where.remote is None and host != "mcp":
         then = (*then, *_unread(where.environ))
-    return Plan(host, (change,), hook, told, then)
+    return InstallPlan(host, (change,), hook, told, then)
 
 
-def plan_uninstall(host: str, settings: Settings, where: Where) -> Plan:
+def plan_uninstall(host: str, settings: Settings, where: InstallTarget) -> InstallPlan:
     """What takes it away again, from wherever it was installed; the script stays, for other hosts may use it."""
     site = _site(host, settings, where)
     paths = dict.fromkeys([] if site.path is None else [site.path])
     if where.project is None and where.file is None:
         paths |= dict.fromkeys(files.installed_files(settings.state, host))
     changes = [files.reverted(files.changed(path, site.removed), settings.state) for path in paths]
-    return Plan(host, tuple(change for change in changes if change.before is not None))
+    return InstallPlan(host, tuple(change for change in changes if change.before is not None))
 
 
-def install(plan: Plan, settings: Settings) -> None:
+def install(plan: InstallPlan, settings: Settings) -> None:
     """Does it: what the entries need first, so that no entry ever names what is not there.
 
     Raises ``ConfigError`` for what cannot be written, or for rules of the user's that cannot be used.
@@ -121,7 +121,7 @@ def write_hook(hook: Hook) -> None:
         files.write(path, content, mode)
 
 
-def uninstall(plan: Plan, settings: Settings) -> None:
+def uninstall(plan: InstallPlan, settings: Settings) -> None:
     """Does it."""
     files.uninstall([*plan.changes], settings.state)
     remote.forget(settings.state, plan.host)
@@ -179,7 +179,7 @@ TARGETS: Final = (*NAMED, "mcp")
 """What the gate can be put in front of."""
 
 
-def _site(name: str, settings: Settings, where: Where) -> Site:
+def _site(name: str, settings: Settings, where: InstallTarget) -> InstallSite:
     if name not in TARGETS:
         raise unknown(name, TARGETS, "HOST")
     host = NAMED.get(name)
@@ -204,7 +204,7 @@ def _check_url(url: str, title: str) -> None:
         raise ConfigError(f"so {title} asks a server of this machine; for another machine's say --url", at="--http")
 
 
-def _mcp(settings: Settings, where: Where) -> Site:
+def _mcp(settings: Settings, where: InstallTarget) -> InstallSite:
     """The servers in a configuration of MCP servers, each of which is started by ours."""
     if where.project is not None:
         raise ConfigError("name the file with the servers instead: callosum install mcp FILE", at="--project")
@@ -221,7 +221,7 @@ def _mcp(settings: Settings, where: Where) -> Site:
             left.append(f"Have the host set CALLOSUM_STATE={settings.state}, else its servers ask another gate.")
         return (*left, "Restart the host so that it starts its servers anew.")
 
-    return Site(where.file, partial(mcp.installed, command=tuple(launch.command())), mcp.removed, then)
+    return InstallSite(where.file, partial(mcp.installed, command=tuple(launch.command())), mcp.removed, then)
 
 
 _MCP_ELSEWHERE: Final = "the servers ask the gate that CALLOSUM_URL and CALLOSUM_TOKEN name"

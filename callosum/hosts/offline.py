@@ -3,7 +3,7 @@
 ::
 
     hook.sh ── curl gave up ── answer ──┬── no gate there: start one; ask it, where the call is grave
-                                        ├── tier 0 to 2: goes on, spooled in late.jsonl (hosts/noting.py)
+                                        ├── tier 0 to 2: goes on, spooled in late.jsonl (hosts/hook_spool.py)
                                         └── tier 3, 4 or not known: refused, in the host's words
 
 This runs in a process that lives for milliseconds: beside ``json`` and ``socket`` it imports next to nothing. What it
@@ -80,11 +80,11 @@ def main(arguments: list[str] | None = None) -> int:
         answer, why, asked = _bring_up(state, path, target, body, ends)
         where = f"{why}; {where}" if why else where
     elif path and int(status) == REFUSED_REQUEST and len(body) > MOST:
-        from callosum.hosts.shortening import shortened  # noqa: PLC0415
+        from callosum.hosts.truncation import shortened  # noqa: PLC0415
 
         answer, _, _ = _ask(path, target, json.dumps({**payload, "tool_input": shortened(params)}).encode())
     if answer is None:
-        from callosum.hosts.noting import note_call, note_given_up, note_outcome  # noqa: PLC0415
+        from callosum.hosts.hook_spool import note_call, note_given_up, note_outcome  # noqa: PLC0415
 
         if before and tier > 2:
             answer = refusal(host, tier, tool, where)
@@ -107,7 +107,7 @@ def _changed(state: str, host: str, path: object) -> int:
     from pathlib import Path  # noqa: PLC0415 - no tool waits for this
 
     from callosum.hosts.adapters import adapter_of  # noqa: PLC0415
-    from callosum.hosts.watchful import fault_of  # noqa: PLC0415
+    from callosum.hosts.settings_guard import fault_of  # noqa: PLC0415
 
     reason = fault_of(Path(state), adapter_of(host), path if isinstance(path, str) else "")
     if reason:
@@ -153,7 +153,7 @@ def _tier_by_rules(state: str, tool: str, params: Mapping[str, Any], cwd: object
 
     site.main()
     from callosum.client.fallback import UNKNOWN  # noqa: PLC0415
-    from callosum.hosts.typed import waits  # noqa: PLC0415
+    from callosum.hosts.interactive import waits  # noqa: PLC0415
     from callosum.model import Call  # noqa: PLC0415
     from callosum.rulebook import Rulebook  # noqa: PLC0415
     from callosum.settings import load  # noqa: PLC0415

@@ -10,8 +10,16 @@ from typing import Any, Final
 from callosum.characters import escaped
 from callosum.corpus.events import InputReceived
 from callosum.errors import ConfigError
-from callosum.hosts.shortening import shortened
-from callosum.hosts.told import Actor, Asked, Before, Emitted, Settled, Told, Wondering
+from callosum.hosts.events import (
+    BriefRequested,
+    CallStarting,
+    CorpusEmission,
+    HostEvent,
+    HostSession,
+    PromptTyped,
+    SessionIdle,
+)
+from callosum.hosts.truncation import shortened
 from callosum.model import MAX_NAME, MAX_PURPOSE, Call, Decision
 from callosum.redact import said, summarise
 
@@ -62,7 +70,9 @@ def rest_of(payload: Mapping[str, Any], common: frozenset[str]) -> Mapping[str, 
     return {name: value for name, value in payload.items() if name not in common}
 
 
-def before_of(payload: Mapping[str, Any], actor: Actor, call_id: str | None, *, rewrite: bool = False) -> Before:
+def before_of(
+    payload: Mapping[str, Any], actor: HostSession, call_id: str | None, *, rewrite: bool = False
+) -> CallStarting:
     """A call that is about to run: ``tool_name`` and ``tool_input``, in the actor's folder.
 
     ``rewrite``: the host can run it with other params; a call whose texts were cut runs with its own.
@@ -82,17 +92,17 @@ def before_of(payload: Mapping[str, Any], actor: Actor, call_id: str | None, *, 
         pause=True,
         rewrite=rewrite and short is params,
     )
-    return Before(call)
+    return CallStarting(call)
 
 
-def prompted(prompt: str, host: str, actor: Actor, but: str = "") -> tuple[Told, ...]:
+def prompted(prompt: str, host: str, actor: HostSession, but: str = "") -> tuple[HostEvent, ...]:
     """Somebody says something to a session: what was broken off before is settled, and it may be told of the others.
 
     ``but``: a tool whose calls may still run.
     """
     received = InputReceived(kept(prompt), host, actor.session, instance=actor.name, namespace=actor.namespace)
-    asked = (Asked(actor, said(prompt, MAX_PURPOSE)),) if prompt and not _MADE.match(prompt) else ()
-    return Settled(actor, but=but), Emitted(received), *asked, Wondering(actor, prompt)
+    asked = (PromptTyped(actor, said(prompt, MAX_PURPOSE)),) if prompt and not _MADE.match(prompt) else ()
+    return SessionIdle(actor, but=but), CorpusEmission(received), *asked, BriefRequested(actor, prompt)
 
 
 def kept(text: str) -> str:

@@ -43,7 +43,7 @@ _NAME: Final = "remote.json"
 _LONGEST: Final = 10_000
 
 
-class Remote(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class RemoteServer(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A server, the file with the token for it, and the certificates to believe (None: those of the system).
 
     ``seconds``: how long a hook waits for its answer.
@@ -55,7 +55,7 @@ class Remote(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tr
     seconds: float = SECONDS
 
 
-def remote_of(url: str, token_file: Path | None, cacert: Path | None) -> Remote:
+def remote_of(url: str, token_file: Path | None, cacert: Path | None) -> RemoteServer:
     """Returns the server that is meant. Raises ``ConfigError`` with the place of what cannot be used."""
     server = server_at(url, "--url", "https://gate.example.com")
     if not server.tls and not is_loopback(server.host):
@@ -72,7 +72,9 @@ def remote_of(url: str, token_file: Path | None, cacert: Path | None) -> Remote:
             "Windows has a store for certificates: put it there (certutil -addstore Root FILE)", at="--cacert"
         )
     token_in(token_file)
-    return Remote(url=url.rstrip("/"), token_file=str(token_file), cacert=str(cacert) if cacert is not None else None)
+    return RemoteServer(
+        url=url.rstrip("/"), token_file=str(token_file), cacert=str(cacert) if cacert is not None else None
+    )
 
 
 def server_at(url: str, at: str, example: str) -> Address:
@@ -121,15 +123,15 @@ def folder_of(state: Path, host: str) -> Path:
     return state / "remote" / host
 
 
-def load(state: Path, host: str) -> Remote | None:
+def load(state: Path, host: str) -> RemoteServer | None:
     """The server that a host was set up to ask, None if it was not."""
     try:
-        return msgspec.json.decode((folder_of(state, host) / _NAME).read_bytes(), type=Remote)
+        return msgspec.json.decode((folder_of(state, host) / _NAME).read_bytes(), type=RemoteServer)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def save(remote: Remote, state: Path, host: str, tools: dict[str, int]) -> None:
+def save(remote: RemoteServer, state: Path, host: str, tools: dict[str, int]) -> None:
     """Notes it, with the server's table of tiers. Raises ``ConfigError`` for what cannot be written."""
     folder = folder_of(state, host)
     try:
@@ -146,7 +148,7 @@ def forget(state: Path, host: str) -> None:
         (folder_of(state, host) / _NAME).unlink()
 
 
-def greet(remote: Remote, settings: Settings, host: str) -> dict[str, int]:
+def greet(remote: RemoteServer, settings: Settings, host: str) -> dict[str, int]:
     """Asks the server as the hooks will, and returns its table of tiers.
 
     Raises ``ConfigError`` with what is wrong: nobody answers, the certificate, the token, what the token may not do.
@@ -201,12 +203,12 @@ def _write_tables(folder: Path, tools: dict[str, int]) -> None:
         files.write(folder / windows.TIERS, windows.tiers(tools), 0o600)
 
 
-def _client(remote: Remote, folder: Path, seconds: float) -> CallosumClient:
+def _client(remote: RemoteServer, folder: Path, seconds: float) -> CallosumClient:
     token = token_in(Path(remote.token_file))
     return CallosumClient(remote.url, token=token, cafile=remote.cacert, deadline=seconds, state=folder)
 
 
-def _table(remote: Remote) -> dict[str, int]:
+def _table(remote: RemoteServer) -> dict[str, int]:
     transport = Transport(remote.url, token=token_in(Path(remote.token_file)), cafile=remote.cacert)
     try:
         answer = transport.request("GET", "/fallback", deadline=time.monotonic() + _PATIENCE)

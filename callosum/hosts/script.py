@@ -18,9 +18,9 @@ from urllib.parse import urlencode
 from callosum import launch
 from callosum.errors import ConfigError
 from callosum.hosts import native
-from callosum.hosts.entries import MARK
+from callosum.hosts.hook_entries import MARK
 from callosum.hosts.native import windows
-from callosum.hosts.remote import Remote, folder_of
+from callosum.hosts.remote import RemoteServer, folder_of
 from callosum.model import DEFAULT_NAMESPACE
 from callosum.programs import asking, tending
 from callosum.sockets import HUNG_SECONDS, HUNG_STATUS, hung_path, origin, origin_path, socket_path
@@ -82,7 +82,7 @@ class Hook(NamedTuple):
         return "the native client" if self.native else "the script"
 
 
-def hook_of(settings: Settings, remote: Remote | None = None, host: str = "", *, script: bool = False) -> Hook:
+def hook_of(settings: Settings, remote: RemoteServer | None = None, host: str = "", *, script: bool = False) -> Hook:
     """Return the hook for the gate of the settings' state folder; with ``remote``, for that server and one ``host``.
 
     It is the native client where there is one, unless ``script`` or the settings (``hook = "script"``) say otherwise.
@@ -103,7 +103,7 @@ def hook_of(settings: Settings, remote: Remote | None = None, host: str = "", *,
     return Hook(path, ((path, script_of(settings, remote, host).encode(), 0o700),), native=False)
 
 
-def _windows_hook(settings: Settings, remote: Remote | None, host: str) -> Hook:
+def _windows_hook(settings: Settings, remote: RemoteServer | None, host: str) -> Hook:
     program = native.client_path()
     if program is None:
         raise ConfigError("this installation has no hook client for this machine: install its wheel", at="callosum")
@@ -155,7 +155,7 @@ def names_of(settings: Settings) -> dict[str, str]:
     return found
 
 
-def script_of(settings: Settings, remote: Remote | None = None, host: str = "") -> str:
+def script_of(settings: Settings, remote: RemoteServer | None = None, host: str = "") -> str:
     """Returns the text of the script, with the names in the settings.
 
     It asks the local gate of the settings' state folder; with ``remote`` that server, for one ``host``. The token is

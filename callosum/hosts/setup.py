@@ -11,23 +11,23 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
-from callosum.hosts import entries
-from callosum.hosts.entries import MARK, Group
-from callosum.hosts.remote import Remote
+from callosum.hosts import hook_entries
+from callosum.hosts.hook_entries import MARK, Group
+from callosum.hosts.remote import RemoteServer
 from callosum.hosts.script import HERE, REPORT, Hook, closed, hook_of, names_of
 
 if TYPE_CHECKING:
-    from callosum.programs.program import On, Program
+    from callosum.programs.program import HookSubscription, Program
     from callosum.settings import Settings
 
-Settled = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+SettingsEdit = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """From the object in a settings file to what is to stand there."""
 _SECONDS: Final = 20
 """Seconds that a hook may take."""
 _USUAL: Final[Mapping[str, str]] = {}
 
 
-class Where(Struct, frozen=True, kw_only=True):
+class InstallTarget(Struct, frozen=True, kw_only=True):
     """Whose settings are meant.
 
     ``project``: a folder, for the settings of one project instead of the user's. ``file``: a file that is named.
@@ -40,36 +40,36 @@ class Where(Struct, frozen=True, kw_only=True):
     project: Path | None = None
     file: Path | None = None
     url: str | None = None
-    remote: Remote | None = None
+    remote: RemoteServer | None = None
 
     @classmethod
-    def here(cls, **named: Any) -> Where:
+    def here(cls, **named: Any) -> InstallTarget:
         """The user who runs this process."""
         return cls(home=Path.home(), environ=os.environ, **named)
 
 
-class Site(NamedTuple):
+class InstallSite(NamedTuple):
     """One settings file (None: none that is the usual one), what stands in it with the gate, and what without.
 
     ``then``: what there is to know or to do afterwards, one sentence each, from what stands in the file.
     """
 
     path: Path | None
-    added: Settled
-    removed: Settled
+    added: SettingsEdit
+    removed: SettingsEdit
     then: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda _: ()
 
 
-def hooks_site(host: Program, settings: Settings, where: Where) -> Site:
+def hooks_site(host: Program, settings: Settings, where: InstallTarget) -> InstallSite:
     """Return how the gate is put into the settings of a host with command hooks."""
     hook = hook_for(host, settings, where.remote)
     path = where.file or host.settings_path(where.home, where.environ, where.project)
     url = where.url and where.url.rstrip("/")
     wanted = entries_of(host, str(hook.path), url, names_of(settings), bounded=hook.native)
-    return Site(path, partial(entries.installed, wanted=wanted), entries.removed, lambda _: host.then)
+    return InstallSite(path, partial(hook_entries.installed, wanted=wanted), hook_entries.removed, lambda _: host.then)
 
 
-def hook_for(host: Program, settings: Settings, server: Remote | None, *, script: bool = False) -> Hook:
+def hook_for(host: Program, settings: Settings, server: RemoteServer | None, *, script: bool = False) -> Hook:
     """Return the hook of a host: one for all hosts that ask the local gate, one for each that asks a ``server``."""
     return hook_of(settings, server, host.name if server is not None else "", script=script)
 
@@ -90,7 +90,7 @@ def wanted_in(
     settings: Mapping[str, Any], host: Program, script: str, names: Mapping[str, str] = _USUAL, *, bounded: bool = False
 ) -> dict[str, Group]:
     """Return the entries as they should be in these settings of the host's: over HTTP where they are so already."""
-    urls = [str(hook.get("url")) for hook in entries.ours(settings, host.asks) if hook.get("type") == "http"]
+    urls = [str(hook.get("url")) for hook in hook_entries.ours(settings, host.asks) if hook.get("type") == "http"]
     url = urls[0].partition(_endpoint(host))[0] if urls else None
     return entries_of(host, script, url, names, bounded=bounded)
 
@@ -99,7 +99,7 @@ def _endpoint(host: Program) -> str:
     return f"/hooks/{host.name}"
 
 
-def _group(host: Program, on: On, script: str, address: str | None, *, bounded: bool) -> Group:
+def _group(host: Program, on: HookSubscription, script: str, address: str | None, *, bounded: bool) -> Group:
     word = HERE if on.role == "settings" else REPORT if on.reports else ""
     hook: dict[str, Any]
     if address is not None and on.by_url:

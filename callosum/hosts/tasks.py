@@ -25,8 +25,8 @@ from callosum.corpus.events import (
     TaskStepCompleted,
     TaskStopped,
 )
+from callosum.hosts.events import HostSession
 from callosum.hosts.payload import kept
-from callosum.hosts.told import Actor
 from callosum.model import Outcome
 
 _STOPPED: Final = "stopped by its session"
@@ -34,7 +34,7 @@ NOT_RUN: Final = "it was not run"
 SESSION_ENDED: Final = "its session ended"
 
 
-class Underway(NamedTuple):
+class OpenCall(NamedTuple):
     """A call that may run and is not reported. ``began`` is on the clock of ``time.monotonic``.
 
     ``task`` is its name as a task, "" as long as it is none; ``agents``: it starts sub-agents.
@@ -50,22 +50,22 @@ class Underway(NamedTuple):
     began: float = 0.0
 
 
-class Tasks:
+class TaskReporter:
     """Tells of the tasks of all sessions. ``tell`` hands an event to the corpus, in order with what the gate tells."""
 
     def __init__(self, tell: Callable[[CorpusEvent], object]) -> None:
         self._tell = tell
 
-    def begun(self, actor: Actor, call: Underway) -> None:
+    def begun(self, actor: HostSession, call: OpenCall) -> None:
         """Tell that a call began a task."""
         self._tell(TaskCreated(call.task, call.tool, **_whose(actor, call.call_id)))
         self._tell(TaskStarted(call.task, 1, **_whose(actor, call.call_id)))
 
-    def stepped(self, actor: Actor, step: Underway) -> None:
+    def stepped(self, actor: HostSession, step: OpenCall) -> None:
         """Tell that a call within a task is done; ``step.task`` names the task."""
         self._tell(TaskStepCompleted(step.task, step.tool, _since(step), **_whose(actor, step.call_id)))
 
-    def ended(self, actor: Actor, call: Underway, outcome: Outcome, *, error: str = "", why: str = "") -> None:
+    def ended(self, actor: HostSession, call: OpenCall, outcome: Outcome, *, error: str = "", why: str = "") -> None:
         """Tell how a task ended; ``why`` says who stopped it."""
         whose = _whose(actor, call.call_id)
         if outcome is Outcome.DONE:
@@ -78,9 +78,9 @@ class Tasks:
             self._tell(TaskStopped(call.task, reason, **whose))
 
 
-def _whose(actor: Actor, call_id: str | None) -> dict[str, Any]:
+def _whose(actor: HostSession, call_id: str | None) -> dict[str, Any]:
     return {"instance": actor.name, "namespace": actor.namespace, "call_id": call_id}
 
 
-def _since(call: Underway) -> float:
+def _since(call: OpenCall) -> float:
     return round((time.monotonic() - call.began) * 1000, 3)

@@ -37,8 +37,8 @@ from callosum.hosts.payload import name_if
 from callosum.refusals import open_below
 
 if TYPE_CHECKING:
-    from callosum.hosts.hooks import Hooks
-    from callosum.hosts.told import Actor, Place
+    from callosum.hosts.events import HostIdentity, HostSession
+    from callosum.hosts.hook_adapter import HookAdapter
     from callosum.model import Host
     from callosum.programs.program import Program
 
@@ -70,7 +70,7 @@ _MOST: Final = 1000
 Places = OrderedDict[str, tuple[int, int]]
 
 
-class Reader(Protocol):
+class TranscriptReader(Protocol):
     """Reads the lines of one transcript, in order. ``CorpusEvent.at`` is the transcript's own time."""
 
     provider: str
@@ -103,7 +103,7 @@ class Transcripts:
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def look(self, adapter: Hooks, payload: Mapping[str, Any], place: Place, process: Host) -> None:
+    def look(self, adapter: HookAdapter, payload: Mapping[str, Any], place: HostIdentity, process: Host) -> None:
         """Have the transcript that a hook event names read soon. ``process`` is the host's, on this machine.
 
         The last event of a turn (``stop``, ``end``) ends the polling. A prompt that names its model is told as
@@ -248,7 +248,7 @@ class Transcripts:
             places.move_to_end(session.path)
         return spent and session.offset < found.st_size
 
-    def _begin(self, session: _Session, found: os.stat_result, descriptor: int) -> tuple[Places, Reader]:
+    def _begin(self, session: _Session, found: os.stat_result, descriptor: int) -> tuple[Places, TranscriptReader]:
         """Set where to go on: behind what was read before, or, of a new file, at its beginning."""
         places = self._places = self._places if self._places is not None else _load(self._notes)
         reader = session.reader
@@ -267,7 +267,7 @@ class Transcripts:
                     pass
         return places, reader
 
-    def _tell(self, session: _Session, reader: Reader, line: bytes) -> None:
+    def _tell(self, session: _Session, reader: TranscriptReader, line: bytes) -> None:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError, CallosumError):
             for event in reader.read(line):
                 if event.at >= session.since:
@@ -316,14 +316,16 @@ class Transcripts:
 class _Session:
     """A transcript and how far it was read."""
 
-    def __init__(self, host: Program, actor: Actor, path: str, process: Host, home: str | None, first: float) -> None:
+    def __init__(
+        self, host: Program, actor: HostSession, path: str, process: Host, home: str | None, first: float
+    ) -> None:
         self.host, self.actor, self.path, self.process, self.home, self.first = host, actor, path, process, home, first
         self.lock = threading.Lock()
         self.due = self.at_work = self.ended = self.broken = self.skips = False
         self.heard = self.looked = 0.0
         self.routed: InputRouted | None = None
         self.where: tuple[Path, str] | None = None
-        self.reader: Reader | None = None
+        self.reader: TranscriptReader | None = None
         self.inode = self.offset = 0
         self.since = 0.0
 

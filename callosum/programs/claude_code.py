@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from callosum.programs.program import On, Program
+from callosum.programs.program import HookSubscription, Program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,22 +37,22 @@ class ClaudeCode(Program):
     # a session (`Stop`) is waited for: it must not settle the calls after it.
     # Of a look, whose end changes nothing, the batch tells enough: a hook less for most calls.
     events = {  # noqa: RUF012 - a description does not change
-        "SessionStart": On("start", by_url=False),
-        "UserPromptSubmit": On("prompt"),
-        "PreToolUse": On("asks", "*"),
-        "PostToolUse": On("done", f"^(?!({'|'.join(sorted(_LOOKS))})$)"),
-        "PostToolUseFailure": On("failed", "*"),
-        "PostToolBatch": On("batch", reports=True),
-        "PermissionDenied": On("denied", reports=True),
-        "SubagentStart": On("child start"),
-        "SubagentStop": On("child stop"),
-        "PreCompact": On("heard", reports=True),
-        "PostCompact": On("heard", reports=True),
-        "MessageDisplay": On("said", reports=True, by_url=False),
-        "Stop": On("stop"),
-        "StopFailure": On("stop"),
-        "SessionEnd": On("end"),
-        "ConfigChange": On("settings", by_url=False),
+        "SessionStart": HookSubscription("start", by_url=False),
+        "UserPromptSubmit": HookSubscription("prompt"),
+        "PreToolUse": HookSubscription("asks", "*"),
+        "PostToolUse": HookSubscription("done", f"^(?!({'|'.join(sorted(_LOOKS))})$)"),
+        "PostToolUseFailure": HookSubscription("failed", "*"),
+        "PostToolBatch": HookSubscription("batch", reports=True),
+        "PermissionDenied": HookSubscription("denied", reports=True),
+        "SubagentStart": HookSubscription("child start"),
+        "SubagentStop": HookSubscription("child stop"),
+        "PreCompact": HookSubscription("heard", reports=True),
+        "PostCompact": HookSubscription("heard", reports=True),
+        "MessageDisplay": HookSubscription("said", reports=True, by_url=False),
+        "Stop": HookSubscription("stop"),
+        "StopFailure": HookSubscription("stop"),
+        "SessionEnd": HookSubscription("end"),
+        "ConfigChange": HookSubscription("settings", by_url=False),
     }
     shell = "Bash"
     looks = _LOOKS
@@ -69,9 +69,9 @@ class ClaudeCode(Program):
     transcripts = "projects"
     tells_refusals = True
 
-    hooks = "callosum.hosts.claude_code.hook:ClaudeCode"
-    transcript = "callosum.hosts.claude_code.transcript:Reader"
-    checks = "callosum.hosts.claude_code.facts:ClaudeCode"
+    hooks = "callosum.hosts.claude_code.adapter:ClaudeCodeAdapter"
+    transcript = "callosum.hosts.claude_code.transcript:ClaudeCodeTranscript"
+    checks = "callosum.hosts.claude_code.inspection:ClaudeCodeInspection"
 
     def transcript_of(self, session: str, agent: str | None) -> str:
         """As in ``Program``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from callosum.programs.program import On, Program
+from callosum.programs.program import HookSubscription, Program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,17 +36,17 @@ class Codex(Program):
     # No event may have a key that the host does not know: it would drop all of them. The end of a call, which names its
     # id, and compactions, which are journalled alone, may arrive later.
     events = {  # noqa: RUF012 - a description does not change
-        "SessionStart": On("start"),
-        "UserPromptSubmit": On("prompt"),
-        "PreToolUse": On("asks", ".*"),
-        "PostToolUse": On("done", ".*", reports=True),
-        "SubagentStart": On("child start"),
-        "SubagentStop": On("child stop"),
-        "PreCompact": On("heard", reports=True),
-        "PostCompact": On("heard", reports=True),
-        "Stop": On("stop"),
-        "Interrupt": On("child stop"),
-        "SessionEnd": On("end"),
+        "SessionStart": HookSubscription("start"),
+        "UserPromptSubmit": HookSubscription("prompt"),
+        "PreToolUse": HookSubscription("asks", ".*"),
+        "PostToolUse": HookSubscription("done", ".*", reports=True),
+        "SubagentStart": HookSubscription("child start"),
+        "SubagentStop": HookSubscription("child stop"),
+        "PreCompact": HookSubscription("heard", reports=True),
+        "PostCompact": HookSubscription("heard", reports=True),
+        "Stop": HookSubscription("stop"),
+        "Interrupt": HookSubscription("child stop"),
+        "SessionEnd": HookSubscription("end"),
     }
     shell = "Bash"
     starts = frozenset(("spawn_agent",))
@@ -69,9 +69,9 @@ class Codex(Program):
             "trust the entries of Callosum."
         ),
     )
-    hooks = "callosum.hosts.codex.hook:Codex"
-    transcript = "callosum.hosts.codex.transcript:Reader"
-    checks = "callosum.hosts.codex.facts:Codex"
+    hooks = "callosum.hosts.codex.adapter:CodexAdapter"
+    transcript = "callosum.hosts.codex.transcript:CodexTranscript"
+    checks = "callosum.hosts.codex.inspection:CodexInspection"
 
     def transcript_of(self, session: str, agent: str | None) -> str:
         """As in ``Program``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from callosum.programs.program import On, Program
+from callosum.programs.program import HookSubscription, Program
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,13 +30,13 @@ class Gemini(Program):
     # Without `PreCompress`, which comes before every request to the model. A call has no id, so its report must come
     # before the session's next call. No word about the others where a session begins: a prompt follows.
     events = {  # noqa: RUF012 - a description does not change
-        "SessionStart": On("start"),
-        "BeforeAgent": On("prompt"),
-        "BeforeTool": On("asks", "*"),
-        "AfterTool": On("done", "*"),
-        "AfterAgent": On("stop"),
-        "Notification": On("heard", reports=True),
-        "SessionEnd": On("end"),
+        "SessionStart": HookSubscription("start"),
+        "BeforeAgent": HookSubscription("prompt"),
+        "BeforeTool": HookSubscription("asks", "*"),
+        "AfterTool": HookSubscription("done", "*"),
+        "AfterAgent": HookSubscription("stop"),
+        "Notification": HookSubscription("heard", reports=True),
+        "SessionEnd": HookSubscription("end"),
     }
     shell = "run_shell_command"
     background = "is_background"
@@ -54,9 +54,9 @@ class Gemini(Program):
     window = 1_048_576
 
     then = ("Sessions of Gemini CLI that are open go on without the gate until they are started anew.",)
-    hooks = "callosum.hosts.gemini.hook:Gemini"
-    transcript = "callosum.hosts.gemini.transcript:Reader"
-    checks = "callosum.hosts.gemini.facts:Gemini"
+    hooks = "callosum.hosts.gemini.adapter:GeminiAdapter"
+    transcript = "callosum.hosts.gemini.transcript:GeminiTranscript"
+    checks = "callosum.hosts.gemini.inspection:GeminiInspection"
 
     def denial(self, reason: str) -> dict[str, Any]:
         """As in ``Program``."""

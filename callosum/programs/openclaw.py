@@ -27,7 +27,7 @@ class OpenClaw(Program):
 
     then = ("A gateway that runs takes the plugin in by itself within seconds; `openclaw plugins list` shows it.",)
     elsewhere = 'the plugin asks a server by its own config: "mode": "remote", "url", "token" (see its README)'
-    checks = "callosum.hosts.openclaw.facts:OpenClaw"
+    checks = "callosum.hosts.openclaw.inspection:OpenClawInspection"
     site = "callosum.hosts.openclaw.install:site"
 
 

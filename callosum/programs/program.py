@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     Known = Literal["id", "session and id", "session and tool"]
 
 
-class On:
+class HookSubscription:
     """One hook event of a host.
 
-    ``role``: what the event means, as ``callosum.hosts.hooks`` reads it. ``matcher``: for which tools the host calls
-    the hook. ``reports``: the host does not wait for the hook. ``by_url``: the host can call an address in its place.
+    ``role`` is the meaning of the event, which ``callosum.hosts.hook_adapter`` reads. ``matcher`` selects the tools for
+    which the host calls the hook. ``reports``: the host does not wait for the hook. ``by_url``: the host can call a URL
+    instead of the hook.
     """
 
     __slots__ = ("by_url", "matcher", "reports", "role")
@@ -76,7 +77,7 @@ class Program:
     """Ends of paths that no call may change; a folder, with all below it, ends with a slash."""
 
     # --- its hooks ---
-    events: Mapping[str, On] = {}
+    events: Mapping[str, HookSubscription] = {}
     """The hook events that the gate takes part in, in the order of the settings; none for a host without hooks."""
     shell: str = ""
     """What hooks call the tool that runs commands."""
@@ -138,11 +139,11 @@ class Program:
     """How a host without hooks is set up to ask a server of several machines."""
 
     # --- code of its own, as MODULE:NAME ---
-    hooks: str = "callosum.hosts.hooks:Hooks"
+    hooks: str = "callosum.hosts.hook_adapter:HookAdapter"
     """How payloads are read and answers rendered."""
     transcript: str = ""
     """What reads the lines of its transcripts; "" for a host without any."""
-    checks: str = "callosum.hosts.facts:Checks"
+    checks: str = "callosum.hosts.inspection:HostInspection"
     """How the host is looked over."""
     site: str = "callosum.hosts.setup:hooks_site"
     """How the gate is put into its settings."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from callosum.errors import StoreError
 from callosum.hosts.checkup import report
-from callosum.hosts.checkup.watch import Watch
+from callosum.hosts.checkup.watch import EntryWatch
 from callosum.server.line import Stopping
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Aftermath:
     def __init__(self, service: Service, state: Path) -> None:
         self._service = service
         self._state = state
-        self._watch = Watch(service.served.gate.settings)
+        self._watch = EntryWatch(service.served.gate.settings)
 
     async def take_up(self) -> None:
         """Make good what the store is owed, take in the spool, tell what ``doctor`` found."""

@@ -29,11 +29,11 @@ from callosum.gate.course import SERVED, UNKNOWN, Caller
 from callosum.gate.intake import check_record, check_seconds
 from callosum.hosts.adapters import adapter_of
 from callosum.hosts.dispatch import Dispatcher, brief_for
-from callosum.hosts.heard import LastHeard
+from callosum.hosts.events import BriefRequested, HostIdentity
+from callosum.hosts.last_seen import LastSeen
 from callosum.hosts.refusal import BEFORE
-from callosum.hosts.told import Place, Wondering
+from callosum.hosts.settings_guard import fault_of
 from callosum.hosts.transcripts import Transcripts
-from callosum.hosts.watchful import fault_of
 from callosum.model import (
     DEFAULT_NAMESPACE,
     MAX_NAME,
@@ -133,7 +133,7 @@ class Service:
             decided=served.decided,
             keep=served.gate.keep,
         )
-        self.heard = LastHeard(served.gate.settings.state)
+        self.heard = LastSeen(served.gate.settings.state)
         self.stream = stream
         self.metrics = metrics
         self.tokens = tokens
@@ -227,7 +227,7 @@ class Service:
         body = await request.body()
         asked = read_query(HookQuery, request.scope["query_string"])
         home = asked.home if asked.home is not UNSET else None
-        place = Place(adapter.name if asked.instance is None else asked.instance, asked.namespace, home)
+        place = HostIdentity(adapter.name if asked.instance is None else asked.instance, asked.namespace, home)
         check_name(place.instance, "instance")
         check_name(place.namespace, "namespace")
         may_act(_token(request), place.instance, place.namespace)
@@ -252,7 +252,7 @@ class Service:
         self.stream.wake()
         return _json(answer)
 
-    def _brief_of(self, told: Wondering) -> wire.Brief:
+    def _brief_of(self, told: BriefRequested) -> wire.Brief:
         return brief_for(self.brain, told)
 
     async def take_events(self, request: Request) -> Answer:

@@ -197,7 +197,7 @@ def test_what_stays_wrong_is_told_again_after_an_hour(home: Home) -> None:
     home.install("codex")
     home.path("codex").unlink()
     clock = iter((0.0, 10.0, 61.0, 122.0, 3600.0, 3662.0, 3723.0))
-    looking = watch.Watch(Settings(state=home.state), lambda: next(clock))
+    looking = watch.EntryWatch(Settings(state=home.state), lambda: next(clock))
     assert [len(looking.look()) for _ in range(6)] == [0, 1, 0, 0, 1, 0]
 
 

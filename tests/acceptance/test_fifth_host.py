@@ -26,7 +26,7 @@ from tests.support.serving import until
 DESCRIPTION: Final = '''
 """Acme Agent."""
 
-from callosum.programs.program import On, Program
+from callosum.programs.program import HookSubscription, Program
 
 
 class Acme(Program):
@@ -43,12 +43,12 @@ class Acme(Program):
     folder_variable = "ACME_HOME"
     guards = (".acme/hooks.json",)
     events = {
-        "SessionOpened": On("start"),
-        "PromptGiven": On("prompt"),
-        "CallRequested": On("asks", "*"),
-        "CallReturned": On("done", "*", reports=True),
-        "TurnOver": On("stop"),
-        "SessionClosed": On("end"),
+        "SessionOpened": HookSubscription("start"),
+        "PromptGiven": HookSubscription("prompt"),
+        "CallRequested": HookSubscription("asks", "*"),
+        "CallReturned": HookSubscription("done", "*", reports=True),
+        "TurnOver": HookSubscription("stop"),
+        "SessionClosed": HookSubscription("end"),
     }
     shell = "run_command"
     timeout = 30

@@ -562,7 +562,7 @@ def test_what_the_offline_path_imports(state: Path) -> None:
         input=read, capture_output=True, check=True, timeout=60,
     )  # fmt: skip
     loaded = set(done.stderr.decode().split())
-    hosts = ("hosts", "hosts.offline", "hosts.noting", "hosts.refusal")
+    hosts = ("hosts", "hosts.offline", "hosts.hook_spool", "hosts.refusal")
     described = ("programs", "programs.program", *(host.__module__.removeprefix("callosum.") for host in HOSTS))
     modules = ("client", "client.fallback", *hosts, *described, "launch", "sockets", "spool")
     allowed = {"callosum", *(f"callosum.{name}" for name in modules)}
@@ -575,7 +575,7 @@ def test_what_the_offline_path_imports(state: Path) -> None:
 @pytest.mark.parametrize("host", list(BEFORE))
 def test_a_refusal_without_the_gate_has_the_form_of_one_with_it(host: str) -> None:
     from callosum.hosts.adapters import adapter_of  # noqa: PLC0415 - beside what it is compared with
-    from callosum.hosts.told import Answer, Place  # noqa: PLC0415
+    from callosum.hosts.events import HookAnswer, HostIdentity  # noqa: PLC0415
     from callosum.model import Decision, Verdict  # noqa: PLC0415
 
     adapter = adapter_of(host)
@@ -583,5 +583,5 @@ def test_a_refusal_without_the_gate_has_the_form_of_one_with_it(host: str) -> No
     said = json.loads(refusal(host, 3, "Bash", "/state"))
     reason = said.get("reason") or said["hookSpecificOutput"]["permissionDecisionReason"]
     decision = Decision(False, 3, None, 1, Verdict.BLOCK, (), "", warning=reason)
-    assert adapter.render(payload, Answer(decision)) == said
-    assert [type(told).__name__ for told in adapter.read(payload, Place(host))] == ["Before"]
+    assert adapter.render(payload, HookAnswer(decision)) == said
+    assert [type(told).__name__ for told in adapter.read(payload, HostIdentity(host))] == ["CallStarting"]

@@ -22,7 +22,7 @@ from callosum.client import CallosumClient
 from callosum.errors import ConfigError
 from callosum.hosts.install import plan_install
 from callosum.hosts.remote import remote_of
-from callosum.hosts.setup import Where
+from callosum.hosts.setup import InstallTarget
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from callosum.settings import Settings
@@ -267,7 +267,7 @@ def test_a_token_of_one_instance_needs_its_name(tmp_path: Path, served: Team) ->
 
 def test_what_is_refused_before_anything_is_written(tmp_path: Path, served: Team) -> None:
     ann = Machine(tmp_path / "ann", served)
-    settings, here = Settings(state=ann.state), Where(home=ann.home, environ={})
+    settings, here = Settings(state=ann.state), InstallTarget(home=ann.home, environ={})
     token, cert = ann.token_file, served.cert
 
     def says(url: str, token: Path | None = token, cert: Path | None = cert, host: str = "claude-code") -> str:

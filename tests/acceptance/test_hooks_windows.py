@@ -18,8 +18,8 @@ from callosum.client.fallback import load_table
 from callosum.hosts import native
 from callosum.hosts.install import install, plan_install
 from callosum.hosts.native import windows
-from callosum.hosts.remote import Remote, folder_of, greet, tend
-from callosum.hosts.setup import Where
+from callosum.hosts.remote import RemoteServer, folder_of, greet, tend
+from callosum.hosts.setup import InstallTarget
 from callosum.server.tokens import FILE as TOKENS
 from callosum.server.tokens import Tokens
 from callosum.settings import Settings
@@ -60,7 +60,7 @@ class WindowsMachine(Machine):
         runs_in_wine.chmod(0o700)
         patched.setattr(windows, "token_fault", lambda _, token: token_fault(runs_in_wine, token))
         self.settings = Settings(state=self.state, namespace=self.namespace)
-        self.remote = Remote(url=team.url, token_file=str(self.token_file))
+        self.remote = RemoteServer(url=team.url, token_file=str(self.token_file))
 
     @contextmanager
     def windows(self) -> Iterator[None]:
@@ -73,7 +73,7 @@ class WindowsMachine(Machine):
     def set_up(self, host: str = "claude-code") -> dict[str, Any]:
         """Install the hooks of a host, and return its entries."""
         with self.windows():
-            plan = plan_install(host, self.settings, Where(home=self.home, environ={}, remote=self.remote))
+            plan = plan_install(host, self.settings, InstallTarget(home=self.home, environ={}, remote=self.remote))
             install(plan, self.settings)
         (change,) = plan.changes
         found: dict[str, Any] = json.loads(change.path.read_bytes())["hooks"]

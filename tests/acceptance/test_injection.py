@@ -13,7 +13,7 @@ from callosum.brain import Brain
 from callosum.characters import is_shown
 from callosum.gate import LocalGate
 from callosum.hosts.adapters import ADAPTERS
-from callosum.hosts.claude_code.transcript import Reader
+from callosum.hosts.claude_code.transcript import ClaudeCodeTranscript
 from callosum.pages.dates import day_of, monday_of
 from callosum.pages.day_page import DayPage
 from callosum.pages.topic_page import TopicPage
@@ -122,7 +122,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Shown:
             sentences[name] = f"{other.edit()}\n{other.mail('alice')}"
             fresh = brain.brief("claude-code", f"c{number}", cwd="/r", budget=MAX_BUDGET).text
             briefs[name] = f"{other.send('SessionStart', source='compact')}\n{fresh}"
-            for event in Reader().read(_transcript(text)):
+            for event in ClaudeCodeTranscript().read(_transcript(text)):
                 brain.corpus.emit(event)
         assert brain.feed.flush(30)
         entries = gate.store.entries(limit=100_000)

@@ -226,7 +226,7 @@ def test_plugin_of_openclaw_starts_a_gate(planted: Planted, state: Path) -> None
     node = shutil.which("node")
     if node is None:
         pytest.skip("OpenClaw's plugin is NOT tested: there is no node")
-    made = openclaw.installed({}, openclaw.Options(state=state, command=tuple(launch.command())))
+    made = openclaw.installed({}, openclaw.OpenClawOptions(state=state, command=tuple(launch.command())))
     config = {**made["plugins"]["entries"]["callosum"]["config"], "deadline": 5000}
     code = (
         f"import {{ Gate }} from '{FOLDER}/gate.js'; const gate = new Gate({json.dumps(config)}, console.error);"

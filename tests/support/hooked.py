@@ -13,8 +13,8 @@ from callosum.corpus.events import CorpusEvent
 from callosum.errors import CallosumError
 from callosum.gate import Course, LocalGate, Look, Pause
 from callosum.hosts.dispatch import Dispatcher, brief_for
-from callosum.hosts.hooks import Hooks
-from callosum.hosts.told import Answer, Place, Wondering
+from callosum.hosts.events import BriefRequested, HookAnswer, HostIdentity
+from callosum.hosts.hook_adapter import HookAdapter
 from callosum.model import Decision, Host, Verdict
 from callosum.settings import Settings
 from callosum.stores.memory import MemoryStore
@@ -44,9 +44,9 @@ class Hooked:
             keep=self.gate.keep if spools else lambda record: False,
         )
 
-    def send(self, adapter: Hooks, payload: Mapping[str, Any], host: Host | None = None) -> Mapping[str, Any]:
+    def send(self, adapter: HookAdapter, payload: Mapping[str, Any], host: Host | None = None) -> Mapping[str, Any]:
         """What the hook prints."""
-        return self.drive(self.dispatcher.handle(adapter, payload, Place(adapter.name), host))
+        return self.drive(self.dispatcher.handle(adapter, payload, HostIdentity(adapter.name), host))
 
     def drive(self, course: Course[T]) -> T:
         """Runs a course to its end as the server does: what the store says no with is raised inside of it."""
@@ -90,7 +90,7 @@ class Hooked:
         """Of each report: who, and what became of it."""
         return [(entry["session"], entry["outcome"]) for entry in self.journal("complete")]
 
-    def _brief(self, told: Wondering) -> Brief:
+    def _brief(self, told: BriefRequested) -> Brief:
         return brief_for(self.brain, told)
 
 
@@ -104,7 +104,7 @@ def hooked(state: Path, *, spools: bool = False) -> Iterator[Hooked]:
         yield Hooked(brain, clock, spools=spools)
 
 
-def answer_of(verdict: Verdict, sentence: str = SENTENCE) -> Answer:
+def answer_of(verdict: Verdict, sentence: str = SENTENCE) -> HookAnswer:
     """What there is to say where the gate has decided so."""
     decision = Decision(verdict.proceed, 3, None, 1, verdict, (), "mail", warning=sentence or None)
-    return Answer(decision, inform=sentence if verdict is Verdict.WARN else "")
+    return HookAnswer(decision, inform=sentence if verdict is Verdict.WARN else "")

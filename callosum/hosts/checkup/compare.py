@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from callosum.hosts.facts import Made
+from callosum.hosts.inspection import TranscriptCall
 from callosum.model import SECOND, Entry, Event
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _UNSURE: Final = 60.0
 _MOST: Final = 500_000
 
 
-class Decided:
+class JournalledCalls:
     """What the journal, and what waits for it, knows of calls."""
 
     def __init__(self, entries: Iterable[Entry], state: Path) -> None:
@@ -61,7 +61,9 @@ class Decided:
                     continue
 
 
-def undecided(calls: Sequence[Made], decided: Decided, now: float, known: Known) -> list[Made]:
+def undecided(
+    calls: Sequence[TranscriptCall], decided: JournalledCalls, now: float, known: Known
+) -> list[TranscriptCall]:
     """The calls that ran, or may have, without a decision; oldest first."""
     left = [call for call in calls if call.ran or (call.ran is None and now - call.at > _UNSURE)]
     if known == "id":

@@ -15,16 +15,16 @@ from typing import Any, Final, NamedTuple
 
 from callosum.client.local import listens
 from callosum.errors import ConfigError
-from callosum.hosts import entries, files, remote
+from callosum.hosts import files, hook_entries, remote
 from callosum.hosts.adapters import code_of
 from callosum.hosts.checkup import canary, program
-from callosum.hosts.checkup.compare import Decided, earliest, undecided
+from callosum.hosts.checkup.compare import JournalledCalls, earliest, undecided
 from callosum.hosts.checkup.finding import Finding, ago, say
-from callosum.hosts.facts import Checks, Surroundings, settings_in
-from callosum.hosts.heard import load as load_heard
+from callosum.hosts.inspection import HostInspection, UserContext, settings_in
+from callosum.hosts.last_seen import load as load_heard
 from callosum.hosts.mcp import install as mcp
 from callosum.hosts.native import windows
-from callosum.hosts.remote import Remote
+from callosum.hosts.remote import RemoteServer
 from callosum.hosts.script import Hook, names_of, native_path, script_path
 from callosum.hosts.setup import hook_for, wanted_in
 from callosum.model import SECOND, Entry
@@ -41,17 +41,17 @@ Read = Callable[[int], Iterable[Entry]]
 """The journal's entries of all namespaces from a moment on."""
 
 
-class Entries(NamedTuple):
+class InstalledEntries(NamedTuple):
     """The entries in a settings file: findings, how they should be, which are not, whom they ask, by which hook."""
 
     findings: list[Finding]
-    wanted: Mapping[str, entries.Group]
+    wanted: Mapping[str, hook_entries.Group]
     missing: list[str]
-    server: Remote | None
+    server: RemoteServer | None
     hook: Hook
 
 
-def examine(settings: Settings, here: Surroundings, read: Read, *, now: float | None = None) -> Iterator[Finding]:
+def examine(settings: Settings, here: UserContext, read: Read, *, now: float | None = None) -> Iterator[Finding]:
     """Yields what is found of every host that is here, or that was set up. ``now``: Unix seconds, for tests."""
     checkup = Checkup(settings, here, read, time.time() if now is None else now)
     for checks in all_checks():
@@ -61,7 +61,7 @@ def examine(settings: Settings, here: Surroundings, read: Read, *, now: float | 
     yield from _mcp(settings)
 
 
-def standing(settings: Settings, here: Surroundings) -> Iterator[Finding]:
+def standing(settings: Settings, here: UserContext) -> Iterator[Finding]:
     """Yields what is wrong with the entries that were put in, as the files say it: no program and no gate is asked."""
     checkup = Checkup(settings, here, lambda _: (), time.time())
     for checks in all_checks():
@@ -70,7 +70,7 @@ def standing(settings: Settings, here: Surroundings) -> Iterator[Finding]:
     yield from _mcp(settings)
 
 
-def all_checks() -> list[Checks]:
+def all_checks() -> list[HostInspection]:
     """Return the checks of every host."""
     return [code_of(host.checks)(host) for host in HOSTS]
 
@@ -89,7 +89,7 @@ def _gate(settings: Settings) -> Finding:
 class Checkup:
     """One look at everything."""
 
-    def __init__(self, settings: Settings, here: Surroundings, read: Read, now: float) -> None:
+    def __init__(self, settings: Settings, here: UserContext, read: Read, now: float) -> None:
         self.settings, self.here, self.now = settings, here, now
         self._read = read
         self._heard, self.alive = load_heard(settings.state)
@@ -106,17 +106,17 @@ class Checkup:
         if where is not None:
             yield say(host, "entries", "advice", f"{host.title} does not ask the gate", f"callosum install {host.name}")
 
-    def hooks(self, checks: Checks) -> Iterator[Finding]:
+    def hooks(self, checks: HostInspection) -> Iterator[Finding]:
         """Yield what is found of a host with command hooks; nothing if it is not here."""
         host = checks.host
         where = program.find(host.program, self.here.environ)
         usual = host.settings_path(self.here.home, self.here.environ)
-        paths = self.paths(host, usual, lambda path: bool(entries.ours(settings_in(path), host.asks)))
+        paths = self.paths(host, usual, lambda path: bool(hook_entries.ours(settings_in(path), host.asks)))
         if not paths:
             yield from self.without(host, where)
             return
         yield from self.version(checks, where)
-        servers: list[Remote | None] = []
+        servers: list[RemoteServer | None] = []
         for path in paths:
             found = self.entries(checks, path)
             yield from found.findings
@@ -137,14 +137,14 @@ class Checkup:
         yield self._last_heard(host)
         yield from self.compare(checks, paths)
 
-    def entries(self, checks: Checks, path: Path) -> Entries:
+    def entries(self, checks: HostInspection, path: Path) -> InstalledEntries:
         """Return what is found of the entries in a settings file."""
         host = checks.host
         settings = settings_in(path)
         server = self._server_of(host, settings)
         hook = self._hook_of(host, settings, server)
         wanted = wanted_in(settings, host, str(hook.path), names_of(self.settings), bounded=hook.native)
-        missing = entries.missing(settings, wanted)
+        missing = hook_entries.missing(settings, wanted)
         usual = host.settings_path(self.here.home, self.here.environ)
         mend = f"callosum install {host.name}" + ("" if path == usual else f" {path}")
         names = ", ".join(missing[:4]) + (" ..." if len(missing) > 4 else "")
@@ -156,9 +156,9 @@ class Checkup:
         for sentence in checks.switched_off(self.here, settings):
             advice = "Take that out of the settings; nothing is asked until then."
             found.append(say(host, "switch", "wrong", sentence, advice))
-        return Entries(found, wanted, missing, server, hook)
+        return InstalledEntries(found, wanted, missing, server, hook)
 
-    def version(self, checks: Checks, where: Path | None) -> Iterator[Finding]:
+    def version(self, checks: HostInspection, where: Path | None) -> Iterator[Finding]:
         """Yield which version is here, and whether the entries hold in it."""
         host = checks.host
         if where is None:
@@ -173,14 +173,14 @@ class Checkup:
         else:
             yield say(host, "version", "ok", f"{host.title} {version}, {where}")
 
-    def _server_of(self, host: Program, settings: Mapping[str, Any]) -> Remote | None:
+    def _server_of(self, host: Program, settings: Mapping[str, Any]) -> RemoteServer | None:
         """The server that the entries ask, None if it is the gate of this machine."""
         script = str(script_path(self.settings, host.name))
-        asks = entries.ours(settings, host.asks)
+        asks = hook_entries.ours(settings, host.asks)
         named = any(script in str(hook.get("command")) for hook in asks)
         return remote.load(self.settings.state, host.name) if named else None
 
-    def _hook_of(self, host: Program, settings: Mapping[str, Any], server: Remote | None) -> Hook:
+    def _hook_of(self, host: Program, settings: Mapping[str, Any], server: RemoteServer | None) -> Hook:
         """The hook that the entries call; where they call none, the one that an installation would write."""
         best = hook_for(host, self.settings, server)
         if windows.is_here():
@@ -190,14 +190,14 @@ class Checkup:
             return best
         return hook_for(host, self.settings, server, script=True)
 
-    def _greeting(self, host: Program, server: Remote) -> Finding:
+    def _greeting(self, host: Program, server: RemoteServer) -> Finding:
         try:
             remote.greet(server, self.settings, host.name)
         except ConfigError as error:
             return say(host, "server", "wrong", str(error), "Until it answers, what can do harm is held.")
         return say(host, "server", "ok", f"{server.url} answers and takes the token")
 
-    def _script(self, host: Program, server: Remote | None, hook: Hook) -> Generator[Finding, None, bool]:
+    def _script(self, host: Program, server: RemoteServer | None, hook: Hook) -> Generator[Finding, None, bool]:
         """Whether the hook can be started, and which it is."""
         path = hook.path
         mend = f"callosum install {host.name}"
@@ -217,7 +217,9 @@ class Checkup:
             yield say(host, "script", "ok", f"{path} is {hook.kind}")
         return True
 
-    def _canary(self, host: Program, hooks: Iterable[Mapping[str, Any]], server: Remote | None) -> Iterator[Finding]:
+    def _canary(
+        self, host: Program, hooks: Iterable[Mapping[str, Any]], server: RemoteServer | None
+    ) -> Iterator[Finding]:
         for hook in hooks:
             mend = f"callosum install {host.name}"
             if hook.get("type") == "http":
@@ -225,7 +227,7 @@ class Checkup:
             away = "" if server is None else f"{server.url} cannot be asked: see above"
             yield self.judged(host, partial(canary.send, host, hook, self.here.environ), mend, away)
 
-    def judged(self, host: Program, send: Callable[[], canary.Answered], mend: str, away: str = "") -> Finding:
+    def judged(self, host: Program, send: Callable[[], canary.CanaryResult], mend: str, away: str = "") -> Finding:
         """Return what came of a call that must be refused."""
         began = int(time.time() * SECOND)
         answered = send()
@@ -260,14 +262,14 @@ class Checkup:
         except OSError:
             return 0.0
 
-    def compare(self, checks: Checks, paths: Iterable[Path]) -> Iterator[Finding]:
+    def compare(self, checks: HostInspection, paths: Iterable[Path]) -> Iterator[Finding]:
         """Yield whether the calls in the transcripts were decided, since the entries stand in these files."""
         host = checks.host
         since = max([self.now - DAY, *map(self._since, paths)])
         found = checks.transcripts(self.here, since)
         for sentence in found.unread:
             yield say(host, "transcripts", "advice", sentence)
-        decided = Decided(self._read(earliest(since)) if found.calls else (), self.settings.state)
+        decided = JournalledCalls(self._read(earliest(since)) if found.calls else (), self.settings.state)
         missing = undecided(found.calls, decided, self.now, host.known)
         if not missing:
             if found.calls:

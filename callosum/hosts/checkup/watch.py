@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from callosum.corpus.events import HealthCritical
 from callosum.hosts.checkup.report import WANTED
-from callosum.hosts.facts import Surroundings
+from callosum.hosts.inspection import UserContext
 
 if TYPE_CHECKING:
     from callosum.settings import Settings
@@ -24,12 +24,12 @@ REMIND: Final = 3600.0
 """What is wrong and stays so is told again after so many seconds."""
 
 
-class Watch:
+class EntryWatch:
     """What was found wrong, and when it was told. For one thread at a time. ``clock``: as ``time.monotonic``."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings, self._clock = settings, clock
-        self._here = Surroundings(home=Path.home(), environ=os.environ, folder=settings.state)
+        self._here = UserContext(home=Path.home(), environ=os.environ, folder=settings.state)
         self._told: dict[tuple[str, str], float] = {}
         self._next = clock() + EVERY
 

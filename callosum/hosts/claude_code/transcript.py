@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from callosum.corpus.events import ContextTrimmed, CorpusEvent, LlmError, LlmResponse
-from callosum.hosts.facts import moment
+from callosum.hosts.inspection import moment
 from callosum.hosts.transcripts import count
 
 PROVIDER: Final = "anthropic"
@@ -64,7 +64,7 @@ _TELLING: Final = (b'"assistant"', b'"api_error"', b'"compact_boundary"', b'"typ
 """What a line has in it that says anything; others are not decoded."""
 
 
-class Reader:
+class ClaudeCodeTranscript:
     """Reads one transcript."""
 
     provider = PROVIDER

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from callosum.corpus.events import ContextTrimmed, CorpusEvent, LlmError, LlmResponse
-from callosum.hosts.facts import moment
+from callosum.hosts.inspection import moment
 from callosum.hosts.transcripts import count
 
 
@@ -55,7 +55,7 @@ _payload: Final = msgspec.json.Decoder(_Payload).decode
 _TELLING: Final = frozenset(("session_meta", "turn_context", "event_msg", "token_usage_record", "compacted"))
 
 
-class Reader:
+class CodexTranscript:
     """Reads one transcript."""
 
     def __init__(self) -> None:

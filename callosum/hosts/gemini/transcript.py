@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from callosum.corpus.events import CorpusEvent, LlmResponse
-from callosum.hosts.facts import moment
+from callosum.hosts.inspection import moment
 from callosum.hosts.transcripts import count
 from callosum.programs.gemini import HOST
 
@@ -37,7 +37,7 @@ class _Line(Struct):
 _line: Final = msgspec.json.Decoder(_Line).decode
 
 
-class Reader:
+class GeminiTranscript:
     """Reads one transcript."""
 
     provider = "google"

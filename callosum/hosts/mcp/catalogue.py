@@ -19,7 +19,7 @@ MAX_SCHEMA: Final = 65_536
 """Longest schema that is sent to the gate with each call, in bytes as JSON."""
 
 
-class Tool(Struct, frozen=True, rename="camel"):
+class CatalogueTool(Struct, frozen=True, rename="camel"):
     """One tool of a list. Absent is None, not the default of the protocol."""
 
     name: str
@@ -34,16 +34,16 @@ class _Page(Struct, rename="camel"):
 
 
 _PAGE: Final = msgspec.json.Decoder(_Page)
-_TOOL: Final = msgspec.json.Decoder(Tool)
+_TOOL: Final = msgspec.json.Decoder(CatalogueTool)
 _FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Catalogue:
+class ToolCatalogue:
     """The tools of one server. Usable from any thread."""
 
     def __init__(self) -> None:
-        self._tools: dict[str, Tool] = {}
+        self._tools: dict[str, CatalogueTool] = {}
         self._lock = threading.Lock()
         self.fresh = False
         """Whether a whole list was seen since the server last said that it changed."""
@@ -66,17 +66,17 @@ class Catalogue:
             self.fresh = page.next_cursor is None
         return page.next_cursor
 
-    def find(self, name: str) -> Tool | None:
+    def find(self, name: str) -> CatalogueTool | None:
         """Returns what is known of a tool."""
         return self._tools.get(name)
 
 
-def _tool(raw: msgspec.Raw) -> Tool | None:
+def _tool(raw: msgspec.Raw) -> CatalogueTool | None:
     """One tool; None for what is none, of which the others shall not suffer."""
     try:
         tool = _TOOL.decode(raw)
         if tool.input_schema is not None and len(_encode(tool.input_schema)) > MAX_SCHEMA:
-            return Tool(tool.name, tool.description, None, tool.annotations)
+            return CatalogueTool(tool.name, tool.description, None, tool.annotations)
     except _FAULTS:
         return None
     return tool

@@ -16,12 +16,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from callosum.hosts.mcp import messages
-from callosum.hosts.mcp.lines import MAX_LINE, Reader, TooLong, Writer
+from callosum.hosts.mcp.line_io import MAX_LINE, LineReader, LineTooLong, LineWriter
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    from callosum.hosts.mcp.tap import Tap
+    from callosum.hosts.mcp.proxy import Proxy
 
 logger = logging.getLogger("callosum")
 
@@ -36,7 +36,7 @@ OWN: Final = "CALLOSUM_"
 class Child:
     """The running server. ``client`` writes to the wrap's own output."""
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str], client: Writer) -> None:
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str], client: LineWriter) -> None:
         """Starts it. Raises ``OSError``."""
         self._client = client
         kept = {name: value for name, value in environ.items() if not name.startswith(OWN)}
@@ -46,12 +46,12 @@ class Child:
         assert self._process.stdin is not None  # noqa: S101 - it was asked for
         assert self._process.stdout is not None  # noqa: S101
         self._out = self._process.stdout.fileno()
-        self.write = Writer(os.dup(self._process.stdin.fileno()))
+        self.write = LineWriter(os.dup(self._process.stdin.fileno()))
         self._process.stdin.close()
         for number in HANDED_ON:
             signal.signal(number, self._hand_on)
 
-    def run(self, tap: Tap, source: int) -> int:
+    def run(self, tap: Proxy, source: int) -> int:
         """Pipes until the child ends; returns its exit code, the negative number of a signal that ended it.
 
         ``source`` is the wrap's own input.
@@ -65,14 +65,14 @@ class Child:
         tap.lost()
         return code
 
-    def _up(self, tap: Tap, source: int) -> None:
-        reader = Reader(source)
+    def _up(self, tap: Proxy, source: int) -> None:
+        reader = LineReader(source)
         while True:
             try:
                 for line in reader:
                     tap.up(line)
                 break
-            except TooLong as error:
+            except LineTooLong as error:
                 text = f"{error}: nobody has looked at it, so it is not passed on"
                 self._client(messages.fault(b"null", messages.INVALID_REQUEST, text) + b"\n")
                 for _ in reader.pieces():
@@ -80,14 +80,14 @@ class Child:
         tap.finish()
         self.write.close()
 
-    def _down(self, tap: Tap) -> None:
-        reader = Reader(self._out)
+    def _down(self, tap: Proxy) -> None:
+        reader = LineReader(self._out)
         while True:
             try:
                 for line in reader:
                     tap.down(line)
                 break
-            except TooLong as error:
+            except LineTooLong as error:
                 logger.warning("the server wrote a line of more than %d bytes: it is passed on unread", MAX_LINE)
                 self._client.long(error.start, reader.pieces())
         tap.lost()

@@ -36,7 +36,7 @@ _STARTERS: Final = frozenset(
 )
 
 
-class Names(Struct, frozen=True, kw_only=True):
+class NameSources(Struct, frozen=True, kw_only=True):
     """What is said of the actor outside of the calls: ``given`` by argument, ``usual`` by the environment."""
 
     given_instance: str | None = None
@@ -46,7 +46,7 @@ class Names(Struct, frozen=True, kw_only=True):
     namespace: str = DEFAULT_NAMESPACE
 
 
-class Actor(Struct, frozen=True):
+class CallerIdentity(Struct, frozen=True):
     """Who makes a call, and what else its ``_meta`` says of it."""
 
     instance: str
@@ -57,7 +57,7 @@ class Actor(Struct, frozen=True):
     call_id: str | None = None
 
 
-def actor_of(names: Names, meta: Mapping[str, Raw] | None, client: str, started_by: str) -> Actor:
+def actor_of(names: NameSources, meta: Mapping[str, Raw] | None, client: str, started_by: str) -> CallerIdentity:
     """Returns who makes a call. ``client`` is the client's name from its handshake, ``""`` if it said none.
 
     ``started_by``: the session where nobody names one.
@@ -68,7 +68,7 @@ def actor_of(names: Names, meta: Mapping[str, Raw] | None, client: str, started_
         return _name(text_of(meta.get(name)))
 
     client = text_of(fields_of(meta[CLIENT]).get("name")) if CLIENT in meta else client
-    return Actor(
+    return CallerIdentity(
         names.given_instance or said(AGENT) or names.usual_instance or _name(client) or "mcp",
         names.given_session or said(SESSION) or names.usual_session or started_by,
         said(RUN),

@@ -30,7 +30,7 @@ _VARIABLE: Final = "CALLOSUM_MCP_HEADER_"
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9]+")
 
 
-class Skipped(NamedTuple):
+class SkippedServer(NamedTuple):
     """A server that stays as it is, and why."""
 
     name: str
@@ -47,13 +47,13 @@ def removed(config: Mapping[str, Any]) -> dict[str, Any]:
     return _changed(config, lambda _, entry: _unwrapped(entry))
 
 
-def skipped(config: Mapping[str, Any]) -> list[Skipped]:
+def skipped(config: Mapping[str, Any]) -> list[SkippedServer]:
     """The servers that ``installed`` leaves without the gate, with the reason."""
     found = []
     for name, entry in _servers(config):
         why = _unfit(entry)
         if why and not _is_wrapped(entry) and not _is_gate(entry):
-            found.append(Skipped(name, why))
+            found.append(SkippedServer(name, why))
     return found
 
 

@@ -65,7 +65,7 @@ class Params(Struct):
     meta: dict[str, Raw] | None = msgspec.field(default=None, name="_meta")
 
 
-class Unreadable(Exception):
+class MalformedMessage(Exception):
     """A line that this module cannot read as JSON."""
 
 
@@ -80,7 +80,7 @@ _FAULTS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def read(line: bytes) -> Message | list[Message] | None:
-    """Returns what a line says, a list for a batch, None for an empty one. Raises ``Unreadable``."""
+    """Returns what a line says, a list for a batch, None for an empty one. Raises ``MalformedMessage``."""
     text = line.strip()
     if not text:
         return None
@@ -100,7 +100,7 @@ def _decoded_mended(text: bytes) -> Message | list[Message]:
     try:
         return _decoded(_mended(text))
     except (ValueError, RecursionError, *_FAULTS) as error:
-        raise Unreadable(str(error)[:200]) from None
+        raise MalformedMessage(str(error)[:200]) from None
 
 
 def _mended(text: bytes) -> bytes:
@@ -132,7 +132,7 @@ def params_of(message: Message) -> Params | None:
 
 
 def arguments_of(params: Params) -> dict[str, Any]:
-    """The arguments as values; what is no object is put into one. Raises ``Unreadable``."""
+    """The arguments as values; what is no object is put into one. Raises ``MalformedMessage``."""
     raw = params.arguments
     if isinstance(raw, UnsetType):
         return {}
@@ -143,11 +143,11 @@ def arguments_of(params: Params) -> dict[str, Any]:
 
 
 def value_of(raw: bytes) -> Any:
-    """A JSON text as a value. Raises ``Unreadable``."""
+    """A JSON text as a value. Raises ``MalformedMessage``."""
     try:
         return _ANY.decode(raw)
     except _FAULTS as error:
-        raise Unreadable(str(error)[:200]) from None
+        raise MalformedMessage(str(error)[:200]) from None
 
 
 def fields_of(raw: Raw | bytes | UnsetType) -> dict[str, Raw]:
@@ -331,7 +331,7 @@ def read_answer(line: bytes) -> Message | list[Message] | None:
     """As ``read``, for what a server says: what cannot be read is taken apart, for its id and whether it failed."""
     try:
         return read(line)
-    except Unreadable:
+    except MalformedMessage:
         top = taken_apart(line.strip())
     try:
         id = Raw(top["id"])

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from msgspec import UNSET, Raw, UnsetType
 
 from callosum.hosts.mcp import messages
-from callosum.hosts.mcp.messages import Message, Unreadable
+from callosum.hosts.mcp.messages import MalformedMessage, Message
 from callosum.model import Outcome
 
 MAX_RESULT: Final = 262_144
@@ -19,7 +19,7 @@ _STATUS: Final = {
 }
 
 
-class Ended(NamedTuple):
+class CallOutcome(NamedTuple):
     """How a call ended. ``outcome`` None leaves it to the gate, which reads the ``result``.
 
     With a ``task`` or ``input`` it has not ended: ``task`` is the server's name of what goes on after this answer, and
@@ -32,34 +32,34 @@ class Ended(NamedTuple):
     input: bytes | None = None
 
 
-def read_outcome(answer: Message) -> Ended:
+def read_outcome(answer: Message) -> CallOutcome:
     """Reads an answer.
 
     A protocol's error and ``isError`` are failures, which the gate tells from a lost connection by their text.
     """
     if not isinstance(answer.error, UnsetType):
         said = messages.text_of(messages.fields_of(answer.error).get("message"))
-        return Ended({"error": said or "an error of the protocol"})
+        return CallOutcome({"error": said or "an error of the protocol"})
     result = messages.fields_of(answer.result)
     kind = messages.text_of(result.get("resultType"))
     if kind == "input_required":
-        return Ended(input=bytes(result.get("requestState", b"")))
+        return CallOutcome(input=bytes(result.get("requestState", b"")))
     task = messages.text_of(messages.fields_of(result.get("task", UNSET)).get("taskId"))
     if kind == "task":
         task = task or messages.text_of(result.get("taskId"))
     if task:
         _, ended = read_status(answer.result)
-        return ended or Ended(task=task)
+        return ended or CallOutcome(task=task)
     return _ended(result)
 
 
-def _ended(result: dict[str, Raw]) -> Ended:
+def _ended(result: dict[str, Raw]) -> CallOutcome:
     if bytes(result.get("isError", b"")) == b"true":
-        return Ended({"error": _text(result) or "the tool failed"})
-    return Ended(_content(result), Outcome.DONE)
+        return CallOutcome({"error": _text(result) or "the tool failed"})
+    return CallOutcome(_content(result), Outcome.DONE)
 
 
-def read_status(told: Raw | UnsetType) -> tuple[str, Ended | None]:
+def read_status(told: Raw | UnsetType) -> tuple[str, CallOutcome | None]:
     """Which task a status is about, and how it ended; None while it goes on.
 
     From 2026 on the status of a task that is over holds its result or its error.
@@ -74,7 +74,7 @@ def read_status(told: Raw | UnsetType) -> tuple[str, Ended | None]:
         return task, _ended(messages.fields_of(fields["result"]))
     if outcome is Outcome.FAILED and "error" in fields:
         return task, read_outcome(Message(error=fields["error"]))
-    return task, Ended(None, outcome)
+    return task, CallOutcome(None, outcome)
 
 
 def is_unknown_task(answer: Message) -> bool:
@@ -90,7 +90,7 @@ def _content(result: dict[str, Raw]) -> Any:
     if "structuredContent" in result:
         try:
             return messages.value_of(bytes(result["structuredContent"]))
-        except Unreadable:
+        except MalformedMessage:
             pass
     return {"text": _text(result)} if "content" in result else None
 
@@ -98,7 +98,7 @@ def _content(result: dict[str, Raw]) -> Any:
 def _text(result: dict[str, Raw]) -> str:
     try:
         blocks = messages.value_of(bytes(result.get("content", b"[]")))
-    except Unreadable:
+    except MalformedMessage:
         return ""
     texts = [block.get("text") for block in blocks if isinstance(block, dict)] if isinstance(blocks, list) else []
     return "\n".join(text for text in texts if isinstance(text, str))

@@ -32,12 +32,12 @@ from msgspec import UNSET, Raw, UnsetType
 from callosum.client.errors import BadAnswer
 from callosum.client.sse import Parser
 from callosum.errors import ConfigError
-from callosum.hosts.mcp import legacy, messages
-from callosum.hosts.mcp.lines import Reader, TooLong, Writer
-from callosum.hosts.mcp.messages import Id, Message, Unreadable
+from callosum.hosts.mcp import messages, sse
+from callosum.hosts.mcp.line_io import LineReader, LineTooLong, LineWriter
+from callosum.hosts.mcp.messages import Id, MalformedMessage, Message
 
 if TYPE_CHECKING:
-    from callosum.hosts.mcp.tap import Tap
+    from callosum.hosts.mcp.proxy import Proxy
 
 logger = logging.getLogger("callosum")
 
@@ -65,21 +65,21 @@ _NAMED: Final = {
 """Which of a request's params its ``Mcp-Name`` repeats."""
 
 
-class Remote:
+class HttpUpstream:
     """The server behind ``url``, ``old`` if it is known to speak the transport of 2024.
 
     Raises ``ConfigError`` for an address that is none.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str], client: Writer, *, old: bool = False) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], client: LineWriter, *, old: bool = False) -> None:
         _check(url)
         self._url = url
         self._given = dict(headers)
         self._client = client
         self._pool = _pool_for(url)
-        self._tap: Tap | None = None
+        self._tap: Proxy | None = None
         self._old = old
-        self._legacy: legacy.Session | None = None
+        self._legacy: sse.SseSession | None = None
         self._session: str | None = None
         self._version: str | None = None
         self._starting: Id | None = None
@@ -88,16 +88,16 @@ class Remote:
         self._threads: set[threading.Thread] = set()
         self._closing = threading.Event()
 
-    def run(self, tap: Tap, source: int) -> int:
+    def run(self, tap: Proxy, source: int) -> int:
         """Takes lines from ``source`` until its end; returns the exit code."""
         self._tap = tap
-        reader = Reader(source)
+        reader = LineReader(source)
         while True:
             try:
                 for line in reader:
                     tap.up(line)
                 break
-            except TooLong as error:
+            except LineTooLong as error:
                 text = f"{error}: nobody has looked at it, so it is not passed on"
                 self._client(messages.fault(b"null", messages.INVALID_REQUEST, text) + b"\n")
                 for _ in reader.pieces():
@@ -137,7 +137,7 @@ class Remote:
             return
         try:
             found = messages.read(body)
-        except Unreadable:
+        except MalformedMessage:
             found = None
         first = found[0] if isinstance(found, list) and found else found
         message = first if isinstance(first, Message) else None
@@ -216,7 +216,7 @@ class Remote:
         tool = self._tap.catalogue.find(messages.text_of(params.get("name"))) if self._tap is not None else None
         try:
             arguments = messages.value_of(bytes(params.get("arguments", b"{}")))
-        except Unreadable:
+        except MalformedMessage:
             return {}
         schema = tool.input_schema if tool is not None else None
         return {f"Mcp-Param-{name}": _written(text) for name, text in _repeated(schema, arguments)}
@@ -261,7 +261,7 @@ class Remote:
         """Opens its stream; where that fails the request is answered with the reason."""
         try:
             self._open_legacy()
-        except legacy.NotSpoken as error:
+        except sse.SseNotSupported as error:
             self._failed(exchange, f"{self._place()} does not speak the HTTP+SSE transport: {error}")
         except urllib3.exceptions.HTTPError as error:
             self._failed(exchange, f"{self._place()} cannot be reached: {_reason(error)}")
@@ -269,12 +269,12 @@ class Remote:
 
     def _is_old(self) -> bool:
         """Whether a server that refused speaks it."""
-        with suppress(legacy.NotSpoken, urllib3.exceptions.HTTPError):
+        with suppress(sse.SseNotSupported, urllib3.exceptions.HTTPError):
             self._open_legacy()
         return self._legacy is not None
 
     def _open_legacy(self) -> None:
-        self._legacy = legacy.Session(self._pool, self._url, self._given, self._heard, self._lost)
+        self._legacy = sse.SseSession(self._pool, self._url, self._given, self._heard, self._lost)
 
     def _tell(self, exchange: _Exchange) -> None:
         """Posts a message, and of a request waits until the stream has brought its answer."""
@@ -303,7 +303,7 @@ class Remote:
         if exchange is not None:
             exchange.ended.set()
 
-    def _lost(self, session: legacy.Session) -> None:
+    def _lost(self, session: sse.SseSession) -> None:
         """What is under way when the stream ends has no answer any more."""
         if session is not self._legacy:
             return

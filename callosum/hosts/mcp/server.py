@@ -15,8 +15,8 @@ from pydantic import Field
 
 from callosum import __version__
 from callosum.errors import CallosumError
-from callosum.hosts.mcp.desk import LONGEST, MAX_WAIT, Desk
-from callosum.hosts.mcp.identity import Actor, actor_of, parent_process
+from callosum.hosts.mcp.identity import CallerIdentity, actor_of, parent_process
+from callosum.hosts.mcp.tool_handlers import LONGEST, MAX_WAIT, ToolHandlers
 from callosum.hosts.mcp.wrap import Wrap, client_of
 from callosum.process import this_process
 
@@ -39,7 +39,7 @@ Key = Annotated[
 Seconds = Annotated[int, Field(ge=1, le=LONGEST, description="How long you need it; it may be taken again.")]
 
 
-def server_of(desk: Desk, who: Callable[[Context[Any, Any]], Actor]) -> MCPServer:
+def server_of(desk: ToolHandlers, who: Callable[[Context[Any, Any]], CallerIdentity]) -> MCPServer:
     """The server over a desk. ``who`` tells who asks."""
     server = MCPServer("callosum", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
     look = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
@@ -88,14 +88,14 @@ def serve(wrap: Wrap) -> int:
     logging.basicConfig(format="callosum: %(message)s")
     started_by = parent_process()
 
-    def who(ctx: Context[Any, Any]) -> Actor:
+    def who(ctx: Context[Any, Any]) -> CallerIdentity:
         request = ctx.request_context
         meta = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in dict(request.meta or {}).items()}
         client = request.session.client_params
         return actor_of(wrap.names, meta, client.client_info.name if client else "", started_by)
 
     with client_of(wrap) as client:
-        desk = Desk(client, namespace=wrap.names.namespace, host=this_process(), cwd=str(Path.cwd()))
+        desk = ToolHandlers(client, namespace=wrap.names.namespace, host=this_process(), cwd=str(Path.cwd()))
         server_of(desk, who).run("stdio")
     return 0
 

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from callosum.errors import ConfigError
-from callosum.hosts.mcp.identity import Names, named_by_command, named_by_url, parent_process, server_name
-from callosum.hosts.mcp.lines import Writer
+from callosum.hosts.mcp.identity import NameSources, named_by_command, named_by_url, parent_process, server_name
+from callosum.hosts.mcp.line_io import LineWriter
 from callosum.settings import Settings
 
 if TYPE_CHECKING:
     from types import FrameType
 
     from callosum.client.client import CallosumClient
-    from callosum.hosts.mcp.keeper import Keeper
-    from callosum.hosts.mcp.tap import Tap
+    from callosum.hosts.mcp.gate_client import GateClient
+    from callosum.hosts.mcp.proxy import Proxy
     from callosum.model import Call
 
 
@@ -31,7 +31,7 @@ class Wrap(Struct, frozen=True, kw_only=True):
     """What a wrap is told. ``settings`` are those of the local gate; ``gate`` is the address of another one."""
 
     settings: Settings
-    names: Names
+    names: NameSources
     name: str = ""
     gate: str | None = None
 
@@ -76,7 +76,7 @@ def run_command(wrap: Wrap, command: Sequence[str], environ: Mapping[str, str]) 
     from callosum.hosts.mcp.child import Child, end_like  # noqa: PLC0415 - an address needs none of it
 
     out = _own_output()
-    client = Writer(out)
+    client = LineWriter(out)
     child = Child(command, environ, client)  # at once: it starts while the rest is loaded
     keeper, tap = _tap(wrap, client, child.write, otherwise=named_by_command(command), cwd=str(Path.cwd()))
     code = child.run(tap, 0)
@@ -91,13 +91,13 @@ def run_url(wrap: Wrap, url: str, headers: Mapping[str, str], *, old: bool = Fal
     ``old``: it is known to speak the transport of 2024; else that is found out.
     """
     try:
-        from callosum.hosts.mcp.remote import Remote  # noqa: PLC0415 - a command needs no HTTP
+        from callosum.hosts.mcp.remote import HttpUpstream  # noqa: PLC0415 - a command needs no HTTP
     except ImportError as missing:
         raise ConfigError(
             f"{missing.name} is not installed: pip install 'callosum-protocol[mcp]'", at="callosum mcp --url"
         ) from None
-    client = Writer(_own_output())
-    remote = Remote(url, headers, client, old=old)
+    client = LineWriter(_own_output())
+    remote = HttpUpstream(url, headers, client, old=old)
     keeper, tap = _tap(wrap, client, remote.send, otherwise=named_by_url(url), cwd=None)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -127,10 +127,10 @@ def _stop(number: int, _: FrameType | None) -> None:
 
 
 def _tap(
-    wrap: Wrap, to_client: Writer, to_server: Callable[[bytes], object], *, otherwise: str, cwd: str | None
-) -> tuple[Keeper, Tap]:
-    from callosum.hosts.mcp.keeper import Keeper  # noqa: PLC0415
-    from callosum.hosts.mcp.tap import Tap, Wrapped  # noqa: PLC0415
+    wrap: Wrap, to_client: LineWriter, to_server: Callable[[bytes], object], *, otherwise: str, cwd: str | None
+) -> tuple[GateClient, Proxy]:
+    from callosum.hosts.mcp.gate_client import GateClient  # noqa: PLC0415
+    from callosum.hosts.mcp.proxy import Proxy, ProxyConfig  # noqa: PLC0415
     from callosum.process import this_process  # noqa: PLC0415
 
     logging.basicConfig(format="callosum: %(message)s")
@@ -140,9 +140,9 @@ def _tap(
         made.here = cwd is not None  # the tools of a server at an address may run anywhere
         return made
 
-    keeper = Keeper(client, lambda call: judge_of(wrap, call))
+    keeper = GateClient(client, lambda call: judge_of(wrap, call))
     threading.Thread(target=keeper.warm, name="callosum-warm", daemon=True).start()
-    wrapped = Wrapped(
+    wrapped = ProxyConfig(
         names=wrap.names,
         started_by=parent_process(),
         server=server_name(wrap.name),
@@ -150,7 +150,7 @@ def _tap(
         host=this_process(),
         cwd=cwd,
     )
-    return keeper, Tap(keeper, wrapped, to_client=to_client, to_server=to_server)
+    return keeper, Proxy(keeper, wrapped, to_client=to_client, to_server=to_server)
 
 
 def _own_output() -> int:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from callosum.hosts.remote import Remote
+    from callosum.hosts.remote import RemoteServer
 
 TIERS: Final = "tiers.txt"
 """The name of the table in the folder of a host."""
@@ -50,7 +50,7 @@ def is_here() -> bool:
 
 
 def configuration(
-    state: Path, folder: Path, host: str, server: Remote, query: str, *, patience: int, limit: int
+    state: Path, folder: Path, host: str, server: RemoteServer, query: str, *, patience: int, limit: int
 ) -> bytes:
     """Return the client's configuration for one host, one ``key value`` a line.
 

@@ -18,7 +18,7 @@ FOLDER: Final = Path(__file__).parent
 _AROUND: Final = FOLDER / "around.json"
 
 
-class Around(Struct, frozen=True):
+class UngatedPath(Struct, frozen=True):
     """A way on which something leaves OpenClaw without being asked about.
 
     ``advice`` is what a person can do. ``seen`` is the version of OpenClaw in which it was found by running.
@@ -30,6 +30,6 @@ class Around(Struct, frozen=True):
     seen: str
 
 
-def around() -> tuple[Around, ...]:
+def around() -> tuple[UngatedPath, ...]:
     """The ways that go around the plugin, as they were found by running the host."""
-    return convert(json.loads(_AROUND.read_bytes())["around"], tuple[Around, ...])
+    return convert(json.loads(_AROUND.read_bytes())["around"], tuple[UngatedPath, ...])

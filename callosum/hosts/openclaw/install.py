@@ -25,7 +25,7 @@ from msgspec import Struct
 from callosum import launch
 from callosum.errors import ConfigError
 from callosum.hosts.openclaw import FOLDER, ID
-from callosum.hosts.setup import Site, Where
+from callosum.hosts.setup import InstallSite, InstallTarget
 from callosum.model import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _TAIL: Final = "/callosum/hosts/openclaw"
 _HOOKS: Final = {"allowConversationAccess": True, "allowPromptInjection": True}
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class OpenClawOptions(Struct, frozen=True, kw_only=True):
     """What the plugin is told. What is None is left as it stands, or to the plugin.
 
     ``command``: what starts the local gate. ``url`` and ``token``: a server instead of the local gate.
@@ -61,19 +61,19 @@ def settings_path(home: Path, environ: Mapping[str, str]) -> Path:
     return (Path(folder).expanduser() if folder else home / ".openclaw") / "openclaw.json"
 
 
-def site(host: Program, settings: Settings, where: Where) -> Site:
+def site(host: Program, settings: Settings, where: InstallTarget) -> InstallSite:
     """Return how the plugin, which speaks to the gate of this machine, is put into the settings."""
     if where.project is not None:
         raise ConfigError("OpenClaw has no settings of projects; leave --project away", at="--project")
     namespace = None if settings.namespace == DEFAULT_NAMESPACE else settings.namespace
-    options = Options(
+    options = OpenClawOptions(
         instance=settings.instance, state=settings.state, command=tuple(launch.command()), namespace=namespace
     )
     path = where.file or settings_path(where.home, where.environ)
-    return Site(path, partial(installed, options=options), removed, lambda _: host.then)
+    return InstallSite(path, partial(installed, options=options), removed, lambda _: host.then)
 
 
-def installed(settings: Mapping[str, Any], options: Options) -> dict[str, Any]:
+def installed(settings: Mapping[str, Any], options: OpenClawOptions) -> dict[str, Any]:
     """The settings with the plugin. What its entry says already and ``options`` do not, stays.
 
     ``source``, which today's OpenClaw refuses, goes. Raises ``ConfigError`` at the place in the settings that has
@@ -125,7 +125,7 @@ def removed(settings: Mapping[str, Any]) -> dict[str, Any]:
 def faults(settings: Mapping[str, Any], folder: Path = FOLDER) -> list[str]:
     """What keeps the plugin from gating, one sentence each; none if the settings are as they should be."""
     try:
-        wanted = installed(settings, Options(folder=folder))
+        wanted = installed(settings, OpenClawOptions(folder=folder))
         entry = _object(_object(_object(settings, "plugins"), "entries", "plugins"), ID, "plugins.entries")
         paths = _list(_object(_object(settings, "plugins"), "load", "plugins"), "paths", "plugins.load")
     except ConfigError as error:
@@ -146,7 +146,7 @@ def faults(settings: Mapping[str, Any], folder: Path = FOLDER) -> list[str]:
     return found
 
 
-def _config(options: Options) -> dict[str, Any]:
+def _config(options: OpenClawOptions) -> dict[str, Any]:
     given = {
         "instanceId": options.instance,
         "mode": "remote" if options.url is not None else "local" if options.state is not None else None,

@@ -107,7 +107,7 @@ class House:
     def gated(self, **config: Any) -> House:
         """Puts the plugin in, as the installer does; ``config`` is what its own settings say besides."""
         command = (sys.executable, "-m", "callosum.cli")
-        options = install.Options(instance=INSTANCE, state=self.state, command=command)
+        options = install.OpenClawOptions(instance=INSTANCE, state=self.state, command=command)
         settings = install.installed(self.settings, options)
         assert install.faults(settings) == []
         settings["plugins"]["entries"]["callosum"]["config"] |= {"heartbeatSeconds": 10, **config}

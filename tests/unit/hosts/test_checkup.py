@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from callosum.corpus.events import HealthCritical
-from callosum.hosts import heard
+from callosum.hosts import last_seen
 from callosum.hosts.checkup import program, report
-from callosum.hosts.checkup.compare import Decided, undecided
+from callosum.hosts.checkup.compare import JournalledCalls, undecided
 from callosum.hosts.checkup.examine import all_checks
 from callosum.hosts.checkup.finding import Finding
-from callosum.hosts.facts import Checks, Made, Reviewed, Surroundings
+from callosum.hosts.inspection import HostInspection, ReviewState, TranscriptCall, UserContext
 from callosum.model import SECOND, Entry, Event
 
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ claude_code, codex, gemini, openclaw = HOSTS
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Surroundings:
+def here(tmp_path: Path) -> UserContext:
     (tmp_path / "work").mkdir()
-    return Surroundings(home=tmp_path, environ={}, folder=tmp_path / "work")
+    return UserContext(home=tmp_path, environ={}, folder=tmp_path / "work")
 
 
 def lines(path: Path, *objects: Mapping[str, Any]) -> None:
@@ -42,7 +42,7 @@ def lines(path: Path, *objects: Mapping[str, Any]) -> None:
     path.write_text("".join(f"{json.dumps(one)}\n" for one in objects) + "torn {")
 
 
-def seen(facts: Checks, here: Surroundings, since: float = 0) -> dict[str, bool | None]:
+def seen(facts: HostInspection, here: UserContext, since: float = 0) -> dict[str, bool | None]:
     return {made.id: made.ran for made in facts.transcripts(here, since).calls}
 
 
@@ -59,7 +59,7 @@ def result(id: str, content: Any, *, error: bool = False) -> dict[str, Any]:
     return {"type": "user", "sessionId": "s1", "message": {"content": [part]}}
 
 
-def test_claude_code(here: Surroundings) -> None:
+def test_claude_code(here: UserContext) -> None:
     folder = here.home / ".claude" / "projects" / "-work"
     lines(
         folder / "s1.jsonl",
@@ -79,7 +79,7 @@ def test_claude_code(here: Surroundings) -> None:
     assert seen(claude_code, here, NOW + 1) == {}, "what was before is not looked at"
 
 
-def test_codex(here: Surroundings) -> None:
+def test_codex(here: UserContext) -> None:
     def item(**payload: Any) -> dict[str, Any]:
         return {"timestamp": AT, "type": "response_item", "payload": payload}
 
@@ -104,7 +104,7 @@ def test_codex(here: Surroundings) -> None:
 
 
 @pytest.mark.parametrize("name", ["session-1.jsonl", "session-1.json"])
-def test_gemini(here: Surroundings, name: str) -> None:
+def test_gemini(here: UserContext, name: str) -> None:
     calls = [
         {"id": f"write_file__{status}", "name": "write_file", "status": status, "timestamp": AT}
         for status in ("success", "error", "cancelled")
@@ -118,7 +118,7 @@ def test_gemini(here: Surroundings, name: str) -> None:
     assert [(made.session, made.id) for made in gemini.transcripts(here, 0).calls] == [("s1", "write_file__success")]
 
 
-def test_openclaw(here: Surroundings) -> None:
+def test_openclaw(here: UserContext) -> None:
     path = here.home / ".openclaw" / "agents" / "main" / "agent" / "openclaw-agent.sqlite"
     path.parent.mkdir(parents=True)
 
@@ -153,7 +153,7 @@ def test_openclaw(here: Surroundings) -> None:
 
 
 @pytest.mark.parametrize("facts", HOSTS, ids=lambda facts: facts.host.name)
-def test_a_host_that_never_ran_has_no_calls(here: Surroundings, facts: Checks) -> None:
+def test_a_host_that_never_ran_has_no_calls(here: UserContext, facts: HostInspection) -> None:
     assert facts.transcripts(here, 0).calls == ()
 
 
@@ -165,12 +165,16 @@ def entry(session: str, tool: str = "Bash", id: str | None = None, event: Event 
     return Entry(event, session, seq=int(NOW * SECOND), tool=tool, body=body)
 
 
-def call(id: str, session: str = "s1", *, tool: str = "Bash", at: float = NOW, ran: bool | None = True) -> Made:
-    return Made(session=session, tool=tool, id=id, at=at, ran=ran)
+def call(
+    id: str, session: str = "s1", *, tool: str = "Bash", at: float = NOW, ran: bool | None = True
+) -> TranscriptCall:
+    return TranscriptCall(session=session, tool=tool, id=id, at=at, ran=ran)
 
 
-def left(calls: Sequence[Made], entries: Sequence[Entry], known: Known, state: Path, now: float = NOW) -> list[str]:
-    return [made.id for made in undecided(calls, Decided(entries, state), now, known)]
+def left(
+    calls: Sequence[TranscriptCall], entries: Sequence[Entry], known: Known, state: Path, now: float = NOW
+) -> list[str]:
+    return [made.id for made in undecided(calls, JournalledCalls(entries, state), now, known)]
 
 
 def test_by_session_and_id(tmp_path: Path) -> None:
@@ -205,7 +209,7 @@ def test_calls_that_wait_to_be_journalled_count(tmp_path: Path) -> None:
 # --- switches and versions ------------------------------------------------------------------------------
 
 
-def test_switches_are_found(here: Surroundings) -> None:
+def test_switches_are_found(here: UserContext) -> None:
     assert not any(facts.switched_off(here, {}) for facts in HOSTS)
     assert "disableAllHooks" in claude_code.switched_off(here, {"disableAllHooks": True})[0]
     local = here.folder / ".claude" / "settings.local.json"
@@ -227,11 +231,11 @@ def test_claude_code_before_the_fail_closed_form(version: str, old: bool) -> Non
     assert bool(claude_code.too_old(program.numbers(version))) is old
 
 
-def level(reviewed: Reviewed | None) -> str:
+def level(reviewed: ReviewState | None) -> str:
     return "" if reviewed is None else reviewed.level
 
 
-def test_codex_without_its_program_has_the_record_of_reviews(here: Surroundings) -> None:
+def test_codex_without_its_program_has_the_record_of_reviews(here: UserContext) -> None:
     hooks = here.home / ".codex" / "hooks.json"
     hooks.parent.mkdir()
     assert level(codex.reviewed(None, here, hooks)) == "wrong"
@@ -239,7 +243,7 @@ def test_codex_without_its_program_has_the_record_of_reviews(here: Surroundings)
     assert level(codex.reviewed(None, here, hooks)) == "advice", "whether the entry was changed since, nobody can say"
 
 
-def test_codex_that_hangs_or_babbles_is_no_answer(here: Surroundings, tmp_path: Path) -> None:
+def test_codex_that_hangs_or_babbles_is_no_answer(here: UserContext, tmp_path: Path) -> None:
     fake = tmp_path / "codex"
     fake.write_text("#!/bin/sh\necho nonsense\n")
     fake.chmod(0o700)
@@ -268,60 +272,60 @@ def test_the_version_of_a_program(tmp_path: Path) -> None:
 
 def test_what_was_heard_is_kept_for_the_next_server(tmp_path: Path) -> None:
     clock = iter([100.0, 101.0, 102.0, *[103.0] * 20])
-    first = heard.LastHeard(tmp_path, lambda: next(clock))
+    first = last_seen.LastSeen(tmp_path, lambda: next(clock))
     first.hook("codex", "PreToolUse", "s1")
     first.alive("mira/openclaw:4711")
     first.save(now=True)
-    assert heard.load(tmp_path) == ({"codex": {"PreToolUse": 100.0}}, {"mira": 101.0})
-    second = heard.LastHeard(tmp_path, lambda: next(clock))
+    assert last_seen.load(tmp_path) == ({"codex": {"PreToolUse": 100.0}}, {"mira": 101.0})
+    second = last_seen.LastSeen(tmp_path, lambda: next(clock))
     second.hook("gemini", "BeforeTool", "s2")
     second.save(now=True)
-    assert set(heard.load(tmp_path)[0]) == {"codex", "gemini"}
+    assert set(last_seen.load(tmp_path)[0]) == {"codex", "gemini"}
 
 
 def test_two_servers_of_one_folder_keep_what_the_other_heard(tmp_path: Path) -> None:
-    one, other = heard.LastHeard(tmp_path, lambda: 100.0), heard.LastHeard(tmp_path, lambda: 90.0)
+    one, other = last_seen.LastSeen(tmp_path, lambda: 100.0), last_seen.LastSeen(tmp_path, lambda: 90.0)
     one.hook("codex", "PreToolUse", "s1")
     one.save(now=True)
     for event in ("PreToolUse", "Stop"):
         other.hook("codex", event, "s2")
     other.save(now=True)
-    assert heard.load(tmp_path)[0] == {"codex": {"PreToolUse": 100.0, "Stop": 90.0}}
+    assert last_seen.load(tmp_path)[0] == {"codex": {"PreToolUse": 100.0, "Stop": 90.0}}
 
 
 def test_what_is_made_up_or_too_much_is_not_heard(tmp_path: Path) -> None:
-    ear = heard.LastHeard(tmp_path)
-    ear.hook("codex", "PreToolUse", heard.PROBE)
+    ear = last_seen.LastSeen(tmp_path)
+    ear.hook("codex", "PreToolUse", last_seen.PROBE)
     ear.hook("codex", {"a": 1}, "s1")
     ear.hook("codex", "x" * 1000, "s1")
     ear.save(now=True)
-    assert not (tmp_path / heard.FILE).exists()
+    assert not (tmp_path / last_seen.FILE).exists()
     moments = iter(range(10_000))
-    ear = heard.LastHeard(tmp_path, lambda: next(moments))
+    ear = last_seen.LastSeen(tmp_path, lambda: next(moments))
     for number in range(1000):
         ear.hook("codex", f"event{number}", "s1")
     ear.save(now=True)
-    kept = heard.load(tmp_path)[0]["codex"]
+    kept = last_seen.load(tmp_path)[0]["codex"]
     assert (len(kept), min(kept.values())) == (200, 800.0), "what was heard longest ago gives way"
 
 
 def test_it_is_written_every_few_seconds_at_most(tmp_path: Path) -> None:
     moments = [1000.0]
-    ear = heard.LastHeard(tmp_path, lambda: moments[0])
+    ear = last_seen.LastSeen(tmp_path, lambda: moments[0])
     for second in range(4):
         moments[0] = 1000.0 + second
         ear.hook("codex", "PreToolUse", "s1")
         ear.save()
-    assert heard.load(tmp_path)[0]["codex"]["PreToolUse"] == 1000.0
+    assert last_seen.load(tmp_path)[0]["codex"]["PreToolUse"] == 1000.0
     moments[0] = 1006.0
     ear.save()
-    assert heard.load(tmp_path)[0]["codex"]["PreToolUse"] == 1003.0
+    assert last_seen.load(tmp_path)[0]["codex"]["PreToolUse"] == 1003.0
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"hooks": {"codex": 7}, "instances": {}}', b"\xff"])
 def test_a_broken_record_is_none(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / heard.FILE).write_bytes(content)
-    assert heard.load(tmp_path) == ({}, {})
+    (tmp_path / last_seen.FILE).write_bytes(content)
+    assert last_seen.load(tmp_path) == ({}, {})
 
 
 def test_what_is_wrong_is_told_once(tmp_path: Path) -> None:
@@ -348,6 +352,6 @@ def test_a_report_that_is_none_tells_nothing(tmp_path: Path, content: bytes) -> 
     [(codex, "0.20.0", "0.124.0"), (gemini, "0.20.0", "0.26.0")],
     ids=["codex", "gemini"],
 )
-def test_a_version_without_hooks_is_too_old(facts: Checks, without: str, oldest: str) -> None:
+def test_a_version_without_hooks_is_too_old(facts: HostInspection, without: str, oldest: str) -> None:
     assert f"before {oldest} it calls no hooks" in facts.too_old(program.numbers(without))
     assert facts.too_old(program.numbers(oldest)) == ""

@@ -15,7 +15,7 @@ import pytest
 from callosum.corpus.events import HealthWarning, ToolFailed, ToolParsed, encode
 from callosum.errors import StoreUnavailable
 from callosum.hosts.adapters import ADAPTERS
-from callosum.hosts.told import Place
+from callosum.hosts.events import HostIdentity
 from callosum.pages.dates import day_of, monday_of
 from callosum.pages.day_page import DayPage
 from callosum.pages.week_page import WeekPage
@@ -24,7 +24,7 @@ from tests.support.hooked import Hooked, hooked
 claude_code = ADAPTERS["claude-code"]
 MAIL = {"to": "bob@example.com", "subject": "Lunch", "body": "Shall we meet at noon on Friday for lunch?"}
 TOOL = "mcp__mail__send_email"
-PLACE = Place("claude-code")
+PLACE = HostIdentity("claude-code")
 
 
 def event(name: str, session: str = "A", **more: Any) -> dict[str, Any]:

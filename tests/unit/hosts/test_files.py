@@ -12,7 +12,7 @@ import pytest
 
 from callosum.errors import ConfigError
 from callosum.hosts import files
-from callosum.hosts.files import Change, changed
+from callosum.hosts.files import FileChange, changed
 
 
 def added(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,9 +125,9 @@ def test_a_name_that_is_a_folder_says_so(tmp_path: Path) -> None:
 
 
 def test_the_difference_is_what_changes() -> None:
-    change = Change(Path("/x/settings.json"), b'{\n  "a": 1\n}\n', b'{\n  "a": 1,\n  "b": 2\n}\n')
+    change = FileChange(Path("/x/settings.json"), b'{\n  "a": 1\n}\n', b'{\n  "a": 1,\n  "b": 2\n}\n')
     assert change.difference().splitlines()[-3:] == ['+  "a": 1,', '+  "b": 2', " }"]
-    assert not Change(Path("/x"), b"{}", b"{}").difference()
+    assert not FileChange(Path("/x"), b"{}", b"{}").difference()
 
 
 @pytest.mark.parametrize("before", [b'{"a": 1}', None], ids=["a file", "no file"])

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from callosum.errors import ConfigError
-from callosum.hosts import entries, files
+from callosum.hosts import files, hook_entries
 from callosum.hosts.install import plan_install
 from callosum.hosts.script import hook_of, names_of
-from callosum.hosts.setup import Where, wanted_in
+from callosum.hosts.setup import InstallTarget, wanted_in
 from callosum.programs import NAMED
 from callosum.settings import Settings
 
@@ -20,7 +20,7 @@ from callosum.settings import Settings
 def test_without_the_server_a_host_would_be_held_for_ever_so_it_is_not_set_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where, settings = Where(home=tmp_path, environ={}), Settings(state=tmp_path / "state")
+    where, settings = InstallTarget(home=tmp_path, environ={}), Settings(state=tmp_path / "state")
     assert plan_install("claude-code", settings, where).changes_something
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(ConfigError, match=r"pip install 'callosum-protocol\[server\]'"):
@@ -29,7 +29,7 @@ def test_without_the_server_a_host_would_be_held_for_ever_so_it_is_not_set_up(
 
 def test_hooks_over_http_act_under_the_names_of_the_settings_as_the_script_does(tmp_path: Path) -> None:
     settings = Settings(state=tmp_path / "state", namespace="work & play", instance="mira")
-    where = Where(home=tmp_path, environ={}, url="http://127.0.0.1:7700/")
+    where = InstallTarget(home=tmp_path, environ={}, url="http://127.0.0.1:7700/")
     (change,) = plan_install("claude-code", settings, where).changes
     assert change.after is not None
     (group,) = json.loads(change.after)["hooks"]["PreToolUse"]
@@ -41,7 +41,7 @@ def test_hooks_over_http_act_under_the_names_of_the_settings_as_the_script_does(
     change.path.write_bytes(change.after)
     assert not files.changed(
         change.path,
-        lambda found: entries.installed(
+        lambda found: hook_entries.installed(
             found, wanted_in(found, NAMED["claude-code"], str(hook_of(settings).path), names_of(settings))
         ),
     ).changes, "doctor finds them as they should be"

@@ -12,7 +12,7 @@ from callosum.errors import ConfigError
 from callosum.hosts.install import plan_install
 from callosum.hosts.remote import remote_of
 from callosum.hosts.script import script_of
-from callosum.hosts.setup import Where
+from callosum.hosts.setup import InstallTarget
 from callosum.settings import Settings
 
 NO_ADDRESSES = ["https://[::1", "https://gate:abc", "https://gate:0", "gate", "ftp://gate", "unix:/run/gate.sock", ""]
@@ -38,7 +38,7 @@ def test_what_is_no_address_is_refused_in_words(token_file: Path, url: str) -> N
 @pytest.mark.parametrize("url", NO_ADDRESSES)
 def test_so_it_is_for_hooks_over_http(tmp_path: Path, url: str) -> None:
     with pytest.raises(ConfigError, match="expected the address of a server") as refused:
-        plan_install("claude-code", Settings(state=tmp_path), Where(home=tmp_path, environ={}, url=url))
+        plan_install("claude-code", Settings(state=tmp_path), InstallTarget(home=tmp_path, environ={}, url=url))
     assert refused.value.at == "--http"
 
 

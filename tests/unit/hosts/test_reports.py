@@ -7,9 +7,9 @@ from typing import Any, Final
 import pytest
 
 from callosum.hosts.adapters import ADAPTERS
-from callosum.hosts.entries import Group
+from callosum.hosts.events import CallReturned, CallsClosed, HostIdentity, OtherEvent
+from callosum.hosts.hook_entries import Group
 from callosum.hosts.setup import entries_of
-from callosum.hosts.told import After, Closed, Heard, Place
 from callosum.programs import WITH_HOOKS
 from callosum.programs.program import Program
 
@@ -26,15 +26,15 @@ def is_report(group: Group) -> bool:
 def test_event_that_is_not_waited_for_names_its_calls_or_changes_none(host: Program) -> None:
     reports = [event for event, group in entries_of(host, "/state/callosum-hook").items() if is_report(group)]
     for event in reports:
-        for told in ADAPTERS[host.name].read({**PAYLOAD, "hook_event_name": event}, Place("host")):
-            assert isinstance(told, Heard | Closed | After), f"{event} settles or asks"
-            assert not isinstance(told, After) or told.call_id == "a1"
+        for told in ADAPTERS[host.name].read({**PAYLOAD, "hook_event_name": event}, HostIdentity("host")):
+            assert isinstance(told, OtherEvent | CallsClosed | CallReturned), f"{event} settles or asks"
+            assert not isinstance(told, CallReturned) or told.call_id == "a1"
     assert reports
 
 
 @pytest.mark.parametrize("host", WITH_HOOKS.values(), ids=WITH_HOOKS)
 def test_event_that_is_journalled_alone_is_not_waited_for(host: Program) -> None:
     for event, group in entries_of(host, "/state/callosum-hook").items():
-        told = ADAPTERS[host.name].read({**PAYLOAD, "hook_event_name": event}, Place("host"))
-        if all(isinstance(one, Heard) for one in told) and not event.endswith("Start"):
+        told = ADAPTERS[host.name].read({**PAYLOAD, "hook_event_name": event}, HostIdentity("host"))
+        if all(isinstance(one, OtherEvent) for one in told) and not event.endswith("Start"):
             assert is_report(group), f"the host waits for {event}, which only tells"

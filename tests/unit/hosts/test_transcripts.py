@@ -15,7 +15,7 @@ import pytest
 from callosum.corpus.events import CorpusEvent
 from callosum.hosts import transcripts
 from callosum.hosts.adapters import ADAPTERS
-from callosum.hosts.told import Place
+from callosum.hosts.events import HostIdentity
 from callosum.hosts.transcripts import Transcripts
 from callosum.model import Host
 from callosum.process import host_of, this_process
@@ -208,7 +208,7 @@ class Desk:
 
     def look(self, host: str, path: Path, event: str = "PreToolUse", process: Host | None = None, **more: Any) -> None:
         payload = {"hook_event_name": event, "session_id": "s1", "transcript_path": str(path), **more}
-        place = Place(host, home=str(self.home))
+        place = HostIdentity(host, home=str(self.home))
         self.reading.look(ADAPTERS[host], payload, place, process if process is not None else this_process())
 
     def read(self, host: str, path: Path, **more: Any) -> list[tuple[str, dict[str, Any]]]:

@@ -14,15 +14,15 @@ from callosum.hosts import native
 from callosum.hosts.install import plan_install
 from callosum.hosts.native import windows
 from callosum.hosts.refusal import GUARDED, refusal
-from callosum.hosts.remote import Remote, remote_of
-from callosum.hosts.setup import Where
+from callosum.hosts.remote import RemoteServer, remote_of
+from callosum.hosts.setup import InstallTarget
 from callosum.settings import Settings
 
 STATE = Path("/srv/callosum")
 
 
 def configuration(**changes: str) -> list[str]:
-    server = Remote(url="https://gate.example.com:8443/team", token_file="/srv/token", seconds=2.5)
+    server = RemoteServer(url="https://gate.example.com:8443/team", token_file="/srv/token", seconds=2.5)
     made = windows.configuration(
         STATE, STATE / "remote" / "codex", changes.get("host", "codex"), server, "via=x", patience=10, limit=18
     )
@@ -83,7 +83,7 @@ def test_lines_of_shells_mean_no_where_the_client_fails() -> None:
 def test_no_local_gate_is_installed_on_windows(host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "is_here", lambda: True)
     with pytest.raises(ConfigError, match="there is no local gate on Windows"):
-        plan_install(host, Settings(state=tmp_path / "state"), Where(home=tmp_path, environ={}))
+        plan_install(host, Settings(state=tmp_path / "state"), InstallTarget(home=tmp_path, environ={}))
 
 
 def test_certificates_are_the_systems_on_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

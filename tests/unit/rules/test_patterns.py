@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 import callosum
-from callosum.hosts import noting
+from callosum.hosts import hook_spool
 from callosum.model import MAX_KEY
 from callosum.rules.shell.parser import MAX_TEXT
 from tests.support.hostile import TEXTS
@@ -39,7 +39,7 @@ PACKAGES: Final = (
 )
 """Where texts of agents, tools and hosts arrive."""
 SHORT: Final[Mapping[str, int]] = {
-    "callosum.hosts.noting._SECRETIVE": noting._LOOKED,
+    "callosum.hosts.hook_spool._SECRETIVE": hook_spool._LOOKED,
     "callosum.redact.digests._CUT": MAX_KEY,
     "callosum.rules.keys._ADDRESS": 4096,
     "callosum.rules.shell.parser._LIST_VALUE": 256,

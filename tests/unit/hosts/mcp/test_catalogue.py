@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from callosum.hosts.mcp.catalogue import MAX_SCHEMA, Catalogue, Tool
+from callosum.hosts.mcp.catalogue import MAX_SCHEMA, CatalogueTool, ToolCatalogue
 
 
 def page(*tools: Any, cursor: str | None = None) -> bytes:
@@ -13,37 +13,37 @@ def page(*tools: Any, cursor: str | None = None) -> bytes:
 
 
 def test_pages_add_up_until_the_last() -> None:
-    catalogue = Catalogue()
+    catalogue = ToolCatalogue()
     assert catalogue.learn(page({"name": "a", "annotations": {"readOnlyHint": True}}, cursor="2")) == "2"
     assert not catalogue.fresh
     assert catalogue.learn(page({"name": "b", "description": "B", "inputSchema": {"type": "object"}})) is None
     assert catalogue.fresh
-    assert catalogue.find("a") == Tool("a", None, None, {"readOnlyHint": True})
-    assert catalogue.find("b") == Tool("b", "B", {"type": "object"})
+    assert catalogue.find("a") == CatalogueTool("a", None, None, {"readOnlyHint": True})
+    assert catalogue.find("b") == CatalogueTool("b", "B", {"type": "object"})
     assert catalogue.find("c") is None
 
 
 def test_a_list_that_changed_is_kept_until_it_is_said_anew() -> None:
-    catalogue = Catalogue()
+    catalogue = ToolCatalogue()
     catalogue.learn(page({"name": "a", "description": "old"}))
     catalogue.changed()
     assert not catalogue.fresh
-    assert catalogue.find("a") == Tool("a", "old")
+    assert catalogue.find("a") == CatalogueTool("a", "old")
     catalogue.learn(page({"name": "a", "description": "new"}))
-    assert catalogue.find("a") == Tool("a", "new")
+    assert catalogue.find("a") == CatalogueTool("a", "new")
 
 
 def test_a_tool_that_is_none_does_not_spoil_the_others() -> None:
-    catalogue = Catalogue()
+    catalogue = ToolCatalogue()
     odd = [5, {}, {"name": 7}, {"name": "x", "annotations": "all"}, None]
     catalogue.learn(page(*odd, {"name": "a"}))
     catalogue.learn(b'{"tools":[{"name":"\xff"},{"name":"b","x":"\xff"}]}')
-    assert catalogue.find("a") == Tool("a")
+    assert catalogue.find("a") == CatalogueTool("a")
     assert catalogue.find("x") is None
 
 
 def test_what_is_no_page_teaches_nothing() -> None:
-    catalogue = Catalogue()
+    catalogue = ToolCatalogue()
     for text in (
         b"",
         b"7",
@@ -58,6 +58,6 @@ def test_what_is_no_page_teaches_nothing() -> None:
 
 
 def test_a_schema_that_is_too_long_for_every_call_is_left_out() -> None:
-    catalogue = Catalogue()
+    catalogue = ToolCatalogue()
     catalogue.learn(page({"name": "a", "description": "A", "inputSchema": {"x": "y" * MAX_SCHEMA}}))
-    assert catalogue.find("a") == Tool("a", "A")
+    assert catalogue.find("a") == CatalogueTool("a", "A")

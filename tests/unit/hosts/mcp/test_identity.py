@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from callosum.hosts.mcp.identity import (
-    Actor,
-    Names,
+    CallerIdentity,
+    NameSources,
     actor_of,
     named_by_command,
     named_by_url,
@@ -27,8 +27,8 @@ def meta(**said: Any) -> dict[str, msgspec.Raw]:
     }
 
 
-ALL = Names(given_instance="arg", given_session="s-arg", usual_instance="env", usual_session="s-env")
-USUAL = Names(usual_instance="env", usual_session="s-env")
+ALL = NameSources(given_instance="arg", given_session="s-arg", usual_instance="env", usual_session="s-env")
+USUAL = NameSources(usual_instance="env", usual_session="s-env")
 SAID = meta(io_callosum__agent="meta", io_callosum__session="s-meta")
 
 
@@ -38,21 +38,21 @@ SAID = meta(io_callosum__agent="meta", io_callosum__session="s-meta")
         (ALL, SAID, "host", ("arg", "s-arg")),
         (USUAL, SAID, "host", ("meta", "s-meta")),
         (USUAL, None, "host", ("env", "s-env")),
-        (Names(), None, "host", ("host", "started")),
-        (Names(), None, "", ("mcp", "started")),
-        (Names(), meta(io_modelcontextprotocol__clientInfo={"name": "newer"}), "", ("newer", "started")),
-        (Names(), meta(io_callosum__agent="a\nb", io_callosum__session=7), "", ("a\\u000ab", "started")),
-        (Names(), meta(io_callosum__agent="x" * (MAX_NAME + 1)), "cl\u202eient", ("cl\\u202eient", "started")),
+        (NameSources(), None, "host", ("host", "started")),
+        (NameSources(), None, "", ("mcp", "started")),
+        (NameSources(), meta(io_modelcontextprotocol__clientInfo={"name": "newer"}), "", ("newer", "started")),
+        (NameSources(), meta(io_callosum__agent="a\nb", io_callosum__session=7), "", ("a\\u000ab", "started")),
+        (NameSources(), meta(io_callosum__agent="x" * (MAX_NAME + 1)), "cl\u202eient", ("cl\\u202eient", "started")),
     ],
 )
-def test_the_first_that_says_something_wins(names: Names, said: Any, client: str, who: tuple[str, str]) -> None:
+def test_the_first_that_says_something_wins(names: NameSources, said: Any, client: str, who: tuple[str, str]) -> None:
     found = actor_of(names, said, client, "started")
     assert (found.instance, found.session) == who
 
 
 def test_the_rest_of_what_meta_says() -> None:
     said = meta(io_callosum__run="r", io_callosum__parent="p/s", io_callosum__origin="cron:1", io_callosum__call="c9")
-    assert actor_of(ALL, said, "", "x") == Actor("arg", "s-arg", "r", "p/s", "cron:1", "c9")
+    assert actor_of(ALL, said, "", "x") == CallerIdentity("arg", "s-arg", "r", "p/s", "cron:1", "c9")
 
 
 def test_a_host_is_the_same_session_for_all_its_servers() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from callosum.hosts.mcp.install import Skipped, covered, installed, removed, skipped
+from callosum.hosts.mcp.install import SkippedServer, covered, installed, removed, skipped
 
 FILES = {"command": "npx", "args": ["-y", "server-filesystem", "/srv"], "env": {"A": "1"}, "disabled": False}
 REMOTE = {
@@ -128,11 +128,11 @@ def test_entry_of_an_earlier_installation_is_started_by_this_one(before: tuple[s
 
 def test_what_stays_without_the_gate_is_said_with_the_reason() -> None:
     assert skipped({"mcpServers": ENTRIES}) == [
-        Skipped("socket", "its type is not known: ws"),
-        Skipped("nothing", "it has neither a command nor a url"),
-        Skipped("odd args", "its args are no list of strings"),
-        Skipped("odd headers", "its headers are no texts"),
-        Skipped("both", "it has both a command and an address"),
+        SkippedServer("socket", "its type is not known: ws"),
+        SkippedServer("nothing", "it has neither a command nor a url"),
+        SkippedServer("odd args", "its args are no list of strings"),
+        SkippedServer("odd headers", "its headers are no texts"),
+        SkippedServer("both", "it has both a command and an address"),
     ]
     found = covered(installed({"mcpServers": ENTRIES}))
     assert {name for name, is_covered in found.items() if not is_covered} == {

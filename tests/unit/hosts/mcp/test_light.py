@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 HEAVY = "asyncio callosum.corpus callosum.gate callosum.rules callosum.stores http.client mcp pydantic re2 sqlite3 ssl typer urllib3"
-MODULES = "callosum.hosts.mcp.wrap callosum.hosts.mcp.child callosum.hosts.mcp.tap callosum.client.local callosum.client.client"
+MODULES = "callosum.hosts.mcp.wrap callosum.hosts.mcp.child callosum.hosts.mcp.proxy callosum.client.local callosum.client.client"
 
 
 def test_a_wrapped_command_needs_neither_the_sdk_nor_the_gate() -> None:

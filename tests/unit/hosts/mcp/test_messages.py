@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from callosum.hosts.mcp import messages
-from callosum.hosts.mcp.messages import Message, Unreadable
+from callosum.hosts.mcp.messages import MalformedMessage, Message
 
 
 def one(line: bytes) -> Message:
@@ -57,7 +57,7 @@ DEEP = b"[" * 50_000 + b"]" * 50_000
     ],
 )
 def test_what_is_no_message_is_unreadable(line: bytes) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(MalformedMessage):
         messages.read(line)
 
 

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from callosum.client.client import CallosumClient
-from callosum.hosts.mcp.identity import Names
-from callosum.hosts.mcp.keeper import Keeper, Ruling
-from callosum.hosts.mcp.outcome import Ended, read_status
-from callosum.hosts.mcp.tap import Tap, Wrapped
+from callosum.hosts.mcp.gate_client import GateAnswer, GateClient
+from callosum.hosts.mcp.identity import NameSources
+from callosum.hosts.mcp.outcome import CallOutcome, read_status
+from callosum.hosts.mcp.proxy import Proxy, ProxyConfig
 from callosum.model import Call, Decision, Outcome, Verdict
 from tests.support.mcpwrap import META
 
@@ -23,13 +23,13 @@ TASK = {"taskId": "t-1", "status": "working", "createdAt": "2026-11-24T00:00:00Z
 LIMIT = 10.0
 
 
-class Reporting(Keeper):
+class Reporting(GateClient):
     """Lets every call run; what is reported is put into ``told``."""
 
     told: queue.Queue[Any]
 
-    def ask(self, call: Call, size: int) -> Ruling:
-        return Ruling(True, "", Decision(True, 3, None, 1, Verdict.ALLOW, (), ""))
+    def ask(self, call: Call, size: int) -> GateAnswer:
+        return GateAnswer(True, "", Decision(True, 3, None, 1, Verdict.ALLOW, (), ""))
 
     def report(self, call: Call, decision: Decision, result: Any = None, outcome: Any = None, **_: Any) -> None:
         self.told.put((outcome, result))
@@ -47,8 +47,10 @@ class Desk:
         keeper.told = self.told
         self.server: queue.Queue[Any] = queue.Queue()
         self.client: queue.Queue[Any] = queue.Queue()
-        wrapped = Wrapped(names=Names(given_instance="me", given_session="s"), started_by="s", server="server")
-        self.tap = Tap(
+        wrapped = ProxyConfig(
+            names=NameSources(given_instance="me", given_session="s"), started_by="s", server="server"
+        )
+        self.tap = Proxy(
             keeper,
             wrapped,
             to_client=lambda line: self.client.put(json.loads(line)),
@@ -96,14 +98,14 @@ FAILED = {"status": "failed", "error": {"code": -32603, "message": "the disk is 
 @pytest.mark.parametrize(
     ("over", "ended"),
     [
-        (DONE, Ended({"text": "indexed"}, Outcome.DONE)),
-        (WRONG, Ended({"error": "no such index"})),
-        (FAILED, Ended({"error": "the disk is full"})),
-        ({"status": "cancelled"}, Ended(None, Outcome.UNKNOWN)),
+        (DONE, CallOutcome({"text": "indexed"}, Outcome.DONE)),
+        (WRONG, CallOutcome({"error": "no such index"})),
+        (FAILED, CallOutcome({"error": "the disk is full"})),
+        ({"status": "cancelled"}, CallOutcome(None, Outcome.UNKNOWN)),
         ({"status": "input_required", "inputRequests": {}}, None),
     ],
 )
-def test_from_2026_on_a_status_holds_how_the_call_ended(over: dict[str, Any], ended: Ended | None) -> None:
+def test_from_2026_on_a_status_holds_how_the_call_ended(over: dict[str, Any], ended: CallOutcome | None) -> None:
     assert read_status(msgspec.Raw(msgspec.json.encode({**TASK, **over}))) == ("t-1", ended)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from callosum.hosts.mcp.identity import Names
+from callosum.hosts.mcp.identity import NameSources
 from callosum.hosts.mcp.wrap import Wrap, judge_of
 from callosum.model import Call
 from callosum.settings import Settings
@@ -16,6 +16,6 @@ from callosum.settings import Settings
 def test_the_rules_without_a_gate_are_those_of_all_settings(tmp_path: Path, over: int) -> None:
     lines = {"force_push": over, "force_push_protected": over}
     settings = Settings(state=tmp_path / "state", shell=lines)
-    wrap = Wrap(settings=settings, names=Names())
+    wrap = Wrap(settings=settings, names=NameSources())
     call = Call("mira", "bash", {"command": "git push --force origin feature"})
     assert judge_of(wrap, call)[0] == over

@@ -9,10 +9,10 @@ import pytest
 
 from callosum.errors import ConfigError
 from callosum.hosts.openclaw import FOLDER
-from callosum.hosts.openclaw.install import Options, faults, installed, removed, settings_path
+from callosum.hosts.openclaw.install import OpenClawOptions, faults, installed, removed, settings_path
 
-LOCAL = Options(instance="mira", state=Path("/srv/callosum"), command=("callosum",))
-REMOTE = Options(instance="mira", url="https://gate:7700", token="secret")
+LOCAL = OpenClawOptions(instance="mira", state=Path("/srv/callosum"), command=("callosum",))
+REMOTE = OpenClawOptions(instance="mira", url="https://gate:7700", token="secret")
 
 SETTINGS: list[dict[str, Any]] = [
     {},
@@ -25,7 +25,7 @@ SETTINGS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("options", [LOCAL, REMOTE])
-def test_what_is_put_in_is_sound_and_taken_out_again(settings: dict[str, Any], options: Options) -> None:
+def test_what_is_put_in_is_sound_and_taken_out_again(settings: dict[str, Any], options: OpenClawOptions) -> None:
     before = repr(settings)
     made = installed(settings, options)
     assert faults(made) == []
@@ -59,7 +59,7 @@ def test_what_a_person_has_set_stays() -> None:
 
 def test_the_entry_of_the_first_openclaw_is_brought_up_to_date() -> None:
     old = {"enabled": True, "source": "/path/to/callosum/plugin", "config": {"instanceId": "mira", "mode": "local"}}
-    made = installed({"plugins": {"entries": {"callosum": old}}}, Options())
+    made = installed({"plugins": {"entries": {"callosum": old}}}, OpenClawOptions())
     entry = made["plugins"]["entries"]["callosum"]
     assert "source" not in entry
     assert entry["config"] == {"instanceId": "mira", "mode": "local"}

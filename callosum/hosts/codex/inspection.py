@@ -11,8 +11,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from callosum.hosts.entries import MARK
-from callosum.hosts.facts import Checks, Found, Made, Reviewed, Surroundings, lines_of, moment, newest, read_all
+from callosum.hosts.hook_entries import MARK
+from callosum.hosts.inspection import (
+    HostInspection,
+    ReviewState,
+    TranscriptCall,
+    TranscriptCalls,
+    UserContext,
+    lines_of,
+    moment,
+    newest,
+    read_all,
+)
 
 WITHOUT_HOOK: Final = frozenset(("write_stdin", "exec", "wait"))
 """Tools of which no hook is told: typing into a program that runs, and the scripts of code mode, whose own calls
@@ -28,33 +38,33 @@ _NEVER_RAN: Final = (
 _SECONDS: Final = 15.0
 
 
-class Codex(Checks):
-    """As ``Checks``."""
+class CodexInspection(HostInspection):
+    """As ``HostInspection``."""
 
-    def switched_off(self, here: Surroundings, settings: Mapping[str, Any]) -> list[str]:  # noqa: ARG002 - its switch is elsewhere
-        """As in ``Checks``."""
+    def switched_off(self, here: UserContext, settings: Mapping[str, Any]) -> list[str]:  # noqa: ARG002 - its switch is elsewhere
+        """As in ``HostInspection``."""
         path = self._config_path(here)
         features = _config(path).get("features")
         if isinstance(features, Mapping) and features.get("hooks") is False:
             return [f"hooks are switched off: [features] hooks = false in {path}"]
         return []
 
-    def transcripts(self, here: Surroundings, since: float) -> Found:
-        """As in ``Checks``."""
+    def transcripts(self, here: UserContext, since: float) -> TranscriptCalls:
+        """As in ``HostInspection``."""
         folder = self.host.settings_folder(here.home, here.environ) / self.host.transcripts
         return read_all(newest(folder, "**/rollout-*.jsonl", since), since, _calls_in)
 
-    def reviewed(self, found: Path | None, here: Surroundings, settings: Path) -> Reviewed | None:
-        """As in ``Checks``."""
+    def reviewed(self, found: Path | None, here: UserContext, settings: Path) -> ReviewState | None:
+        """As in ``HostInspection``."""
         left = self._untrusted(found, here, settings)
         if left:
             says = f"not reviewed by you, so Codex skips them without a word: {', '.join(left[:4])}"
-            return Reviewed("wrong", says, "Only you can: start `codex`, open /hooks, trust the entries.")
+            return ReviewState("wrong", says, "Only you can: start `codex`, open /hooks, trust the entries.")
         if left is None:
-            return Reviewed("advice", "reviewed once; Codex could not be asked whether since the last change")
-        return Reviewed("ok", "you have reviewed the entries as they stand")
+            return ReviewState("advice", "reviewed once; Codex could not be asked whether since the last change")
+        return ReviewState("ok", "you have reviewed the entries as they stand")
 
-    def _untrusted(self, found: Path | None, here: Surroundings, settings: Path) -> list[str] | None:
+    def _untrusted(self, found: Path | None, here: UserContext, settings: Path) -> list[str] | None:
         """Return the events whose entry of ours the user has not reviewed as it now stands, so that Codex skips it.
 
         The program is asked; where it is not there the record of reviews is read, which cannot tell whether an entry
@@ -76,11 +86,11 @@ class Codex(Checks):
         reviewed = [key for key in state if str(key).startswith(f"{settings}:")] if isinstance(state, Mapping) else []
         return None if reviewed else ["all"]
 
-    def _config_path(self, here: Surroundings) -> Path:
+    def _config_path(self, here: UserContext) -> Path:
         return self.host.settings_folder(here.home, here.environ) / "config.toml"
 
 
-def _calls_in(path: Path) -> Iterator[Made]:
+def _calls_in(path: Path) -> Iterator[TranscriptCall]:
     session = path.stem[-36:]  # rollout-TIME-SESSION.jsonl
     made: dict[str, tuple[str, float]] = {}
     ran: dict[str, bool] = {}
@@ -96,10 +106,10 @@ def _calls_in(path: Path) -> Iterator[Made]:
             ran[id] = not (output if isinstance(output, str) else json.dumps(output)).startswith(_NEVER_RAN)
     for id, (tool, at) in made.items():
         if ran.get(id) is not False and tool not in WITHOUT_HOOK:
-            yield Made(session=session, tool=tool, id=id, at=at, ran=ran.get(id))
+            yield TranscriptCall(session=session, tool=tool, id=id, at=at, ran=ran.get(id))
 
 
-def _ask(found: Path, here: Surroundings, folders: list[str]) -> list[dict[str, Any]] | None:
+def _ask(found: Path, here: UserContext, folders: list[str]) -> list[dict[str, Any]] | None:
     """What Codex's own server says of the hooks that it sees; None where it says nothing in time."""
     asked = (
         {"id": 1, "method": "initialize", "params": {"clientInfo": {"name": "callosum-doctor", "version": "1"}}},

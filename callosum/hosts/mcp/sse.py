@@ -32,14 +32,14 @@ ENDPOINT_SECONDS: Final = 30.0
 """How long the server may take to say where to post."""
 
 
-class NotSpoken(Exception):
+class SseNotSupported(Exception):
     """The server does not speak this transport; the text says what it did instead."""
 
 
-class Session:
+class SseSession:
     """A stream that is open. ``heard`` is called with each message, ``lost`` once when the stream has ended.
 
-    Raises ``NotSpoken`` or urllib3's errors where none comes about.
+    Raises ``SseNotSupported`` or urllib3's errors where none comes about.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Session:
         url: str,
         headers: Mapping[str, str],
         heard: Callable[[bytes], object],
-        lost: Callable[[Session], object],
+        lost: Callable[[SseSession], object],
     ) -> None:
         self._pool, self._headers = pool, dict(headers)
         self._heard, self._lost = heard, lost
@@ -72,16 +72,16 @@ class Session:
     def _endpoint(self, url: str) -> str:
         kind = self._response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         if self._response.status != 200 or kind != "text/event-stream":
-            raise NotSpoken(f"a GET is answered with status {self._response.status}, {kind or 'nothing'}")
+            raise SseNotSupported(f"a GET is answered with status {self._response.status}, {kind or 'nothing'}")
         try:
             name, data = next(self._events, ("", ""))
         except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError, BadAnswer):
             name, data = "", ""
         if name != "endpoint":
-            raise NotSpoken("the stream does not begin by saying where to post")
+            raise SseNotSupported("the stream does not begin by saying where to post")
         where = urljoin(url, data.strip())
         if urlsplit(where)[:2] != urlsplit(url)[:2]:  # the headers hold secrets for this server
-            raise NotSpoken("it wants to be told on another server")
+            raise SseNotSupported("it wants to be told on another server")
         return where
 
     def _read(self) -> Generator[tuple[str, str], None, None]:

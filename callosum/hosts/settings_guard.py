@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from callosum.hosts.hooks import Hooks
+    from callosum.hosts.hook_adapter import HookAdapter
 
 INSTALLED: Final = "installed.json"
 """In the state folder: ``{"files": {"/home/me/.agent/settings.json": {"host": HOST, ...}}}``."""
 _LONGEST: Final = 50_000_000
 
 
-def fault_of(state: Path, adapter: Hooks, path: str) -> str:
+def fault_of(state: Path, adapter: HookAdapter, path: str) -> str:
     """Why the settings in ``path`` may not take effect, "" if they may, or if they cannot be read.
 
     The host reads them by itself; what it cannot read either changes nothing. A file that is gone or empty has no

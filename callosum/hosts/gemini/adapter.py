@@ -14,9 +14,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from callosum.hosts.hooks import Hooks, Payload
+from callosum.hosts.events import BackgroundEnded, HostEvent, HostSession
+from callosum.hosts.hook_adapter import HookAdapter, Payload
 from callosum.hosts.payload import params_at
-from callosum.hosts.told import Actor, Ended, Told
 from callosum.model import Outcome
 
 _MOVED: Final = re.compile(r"\ACommand moved to background \(PID: (\d{1,20})\)")
@@ -26,18 +26,18 @@ _LISTED: Final = re.compile(r"^- \[PID (\d{1,20})\] EXITED: (.*)$", re.MULTILINE
 _INJECTED: Final = re.compile(r"\A(?:\s*<hook_context>.*?</hook_context>)+\s*", re.DOTALL)
 
 
-class Gemini(Hooks):
-    """As ``Hooks``."""
+class GeminiAdapter(HookAdapter):
+    """As ``HookAdapter``."""
 
-    def before(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
-        """As in ``Hooks``. A command may name its folder."""
+    def before(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
+        """As in ``HookAdapter``. A command may name its folder."""
         folder = params_at(payload, "tool_input").get("dir_path")
         if payload.get("tool_name") == self.host.shell and isinstance(folder, str) and actor.cwd is not None:
             actor = replace(actor, cwd=posixpath.normpath(posixpath.join(actor.cwd, folder)))
         return super().before(payload, actor)
 
-    def after(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
-        """As in ``Hooks``."""
+    def after(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
+        """As in ``HookAdapter``."""
         response = payload.get("tool_response")
         said = response if isinstance(response, Mapping) else {}
         shown = str(said.get("returnDisplay") or "")
@@ -49,15 +49,15 @@ class Gemini(Hooks):
         came_back = self.came_back(payload, actor, outcome, moved[1] if moved else "")
         if came_back.tool != "list_background_processes":
             return (came_back,)
-        return came_back, *(Ended(actor, pid, _ended(line)) for pid, line in _LISTED.findall(shown))
+        return came_back, *(BackgroundEnded(actor, pid, _ended(line)) for pid, line in _LISTED.findall(shown))
 
-    def prompt(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
-        """As in ``Hooks``, without what hooks have put before it."""
+    def prompt(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
+        """As in ``HookAdapter``, without what hooks have put before it."""
         said = _INJECTED.sub("", str(payload.get("prompt") or ""))
         return super().prompt({**payload, "prompt": said}, actor)
 
-    def start(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
-        """As in ``Hooks``, without a word about the others: a prompt follows, to which it would be put as well."""
+    def start(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
+        """As in ``HookAdapter``, but without a brief: a prompt follows and brings one."""
         return self.heard(payload, actor)
 
 

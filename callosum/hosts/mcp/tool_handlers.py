@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from callosum.characters import escaped
 from callosum.errors import ConfigError
-from callosum.hosts.mcp.identity import Actor
+from callosum.hosts.mcp.identity import CallerIdentity
 from callosum.model import DEFAULT_NAMESPACE, Conflict, Host, LockResult, State
 from callosum.policy.sentence import ago, name, since
 from callosum.redact import quote
@@ -30,7 +30,7 @@ _FIRST_PAUSE: Final = 0.1
 _LAST_PAUSE: Final = 1.0
 
 
-class Desk:
+class ToolHandlers:
     """Answers for one host's sessions. ``host`` is the process with which its leases end, ``cwd`` their folder.
 
     ``now`` (Unix seconds), ``clock`` and ``sleep`` are for tests.
@@ -55,13 +55,13 @@ class Desk:
         self._clock = clock
         self._sleep = sleep
 
-    def others(self, actor: Actor, keys: Iterable[str] = ()) -> str:
+    def others(self, actor: CallerIdentity, keys: Iterable[str] = ()) -> str:
         """What the other sessions have in hand and did lately."""
         wanted = [self._spelled(key) for key in keys]
         found = self._client.brief(actor.instance, actor.session, keys=wanted, cwd=self._cwd, namespace=self._namespace)
         return found.text or "No other session has anything in hand, or did anything lately, that concerns you."
 
-    def who_holds(self, actor: Actor, key: str) -> str:
+    def who_holds(self, actor: CallerIdentity, key: str) -> str:
         """Who has a lease on a key, waits for it, or left something open on it, and who acted on it last."""
         key = self._spelled(key)
         status = self._client.status(key, namespace=self._namespace)
@@ -74,7 +74,7 @@ class Desk:
         lines += [_done(one, me, now) for one in status.recent_actions[:3]]
         return _told(lines)
 
-    def take(self, actor: Actor, key: str, seconds: int) -> str:
+    def take(self, actor: CallerIdentity, key: str, seconds: int) -> str:
         """Takes a lease on a key, or says who has it."""
         result = self._lock(actor, self._spelled(key), seconds)
         return self._taken(key, seconds, result)
@@ -88,7 +88,7 @@ class Desk:
             )
         return f"Not taken: {_in_the_way(result.conflict, shown)}. Wait for it (wait_for), or do something else first."
 
-    def release(self, actor: Actor, key: str) -> str:
+    def release(self, actor: CallerIdentity, key: str) -> str:
         """Gives a lease back that was taken here."""
         key = self._spelled(key)
         report = self._client.release(actor.instance, key, session=actor.session, namespace=self._namespace)
@@ -96,7 +96,7 @@ class Desk:
             return f"Released {quote(escaped(key), 160)}."
         return f"You hold no lease on {quote(escaped(key), 160)}: there was nothing to release."
 
-    def wait_for(self, actor: Actor, key: str, seconds: int, *, take: bool) -> str:
+    def wait_for(self, actor: CallerIdentity, key: str, seconds: int, *, take: bool) -> str:
         """Waits until no other session holds a key, and takes it then if that is wished."""
         key = self._spelled(key)
         ends = self._clock() + seconds
@@ -118,13 +118,13 @@ class Desk:
     def _spelled(self, key: str) -> str:
         return canonical(key, self._cwd)
 
-    def _free(self, actor: Actor, key: str) -> tuple[bool, str]:
+    def _free(self, actor: CallerIdentity, key: str) -> tuple[bool, str]:
         me, now = _name(actor), self._now()
         held = self._client.status(key, namespace=self._namespace).locks
         lines = [_held(one, me, "has a lease on", now) for one in held if one.instance != me]
         return (False, _told(lines)) if lines else (True, f"No other session holds {quote(escaped(key), 160)} now.")
 
-    def _lock(self, actor: Actor, key: str, seconds: int) -> LockResult:
+    def _lock(self, actor: CallerIdentity, key: str, seconds: int) -> LockResult:
         return self._client.lock(
             actor.instance,
             key,
@@ -155,7 +155,7 @@ def canonical(key: str, cwd: str | None = None) -> str:
     return found[0] if found else key
 
 
-def _name(actor: Actor) -> str:
+def _name(actor: CallerIdentity) -> str:
     return f"{actor.instance}/{actor.session}"
 
 

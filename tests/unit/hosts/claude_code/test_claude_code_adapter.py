@@ -12,8 +12,8 @@ import pytest
 from callosum.corpus.events import InputReceived, LlmToken
 from callosum.errors import ConfigError
 from callosum.hosts.adapters import ADAPTERS
+from callosum.hosts.events import CallsClosed, CallStarting, CorpusEmission, HookAnswer, HostIdentity, OtherEvent
 from callosum.hosts.setup import entries_of
-from callosum.hosts.told import Answer, Before, Closed, Emitted, Heard, Place
 from callosum.model import Outcome, Verdict
 from callosum.programs import NAMED
 from tests.support.hooked import SENTENCE, Hooked, answer_of, hooked
@@ -69,8 +69,8 @@ def reason(printed: Mapping[str, Any]) -> str:
 
 
 def test_a_call_is_its_sessions_in_its_folder_and_turn() -> None:
-    (told,) = claude_code.read(before(ONE, "toolu_1", "Bash", {"command": "make"}), Place("claude-code", "team"))
-    assert isinstance(told, Before)
+    (told,) = claude_code.read(before(ONE, "toolu_1", "Bash", {"command": "make"}), HostIdentity("claude-code", "team"))
+    assert isinstance(told, CallStarting)
     call = told.call
     assert (call.instance, call.session, call.namespace, call.call_id) == ("claude-code", ONE, "team", "toolu_1")
     assert (call.cwd, call.run, call.parent, call.pause) == ("/home/ann/shop", "bc67eab9-prompt", None, True)
@@ -78,27 +78,27 @@ def test_a_call_is_its_sessions_in_its_folder_and_turn() -> None:
 
 def test_a_sub_agent_is_an_actor_of_its_own_under_its_parent() -> None:
     sub = before(ONE, "toolu_1", "Read", FILE, agent_id="af5bcda741eab5108", agent_type="general-purpose")
-    (told,) = claude_code.read(sub, Place("claude-code"))
-    assert isinstance(told, Before)
+    (told,) = claude_code.read(sub, HostIdentity("claude-code"))
+    assert isinstance(told, CallStarting)
     assert (told.call.session, told.call.parent) == (f"{ONE}:af5bcda741eab5108", A)
 
 
 def test_what_is_shown_of_an_answer_is_a_piece_of_it_without_secrets() -> None:
     secret = "sk-ant-" + "a1B2" * 10
-    (told,) = claude_code.read(event("MessageDisplay", index=0, delta=f"It is {secret}."), Place("claude-code"))
-    assert isinstance(told, Emitted)
+    (told,) = claude_code.read(event("MessageDisplay", index=0, delta=f"It is {secret}."), HostIdentity("claude-code"))
+    assert isinstance(told, CorpusEmission)
     assert isinstance(told.event, LlmToken)
     assert (told.event.instance, secret in told.event.delta) == (A, False)
     assert told.event.delta.startswith("It is ")
-    assert claude_code.read(event("MessageDisplay", index=1, delta=""), Place("claude-code")) == ()
+    assert claude_code.read(event("MessageDisplay", index=1, delta=""), HostIdentity("claude-code")) == ()
 
 
 @pytest.mark.parametrize("what", ["PreCompact", "PostCompact", "PermissionRequest", "CwdChanged", "MoonRise"])
 def test_an_event_that_asks_for_nothing_is_kept(what: str) -> None:
-    (told,) = claude_code.read(event(what, trigger="auto"), Place("claude-code"))
-    assert isinstance(told, Heard)
+    (told,) = claude_code.read(event(what, trigger="auto"), HostIdentity("claude-code"))
+    assert isinstance(told, OtherEvent)
     assert (told.what, told.details["trigger"]) == (what, "auto")
-    assert claude_code.render(event(what), Answer()) == {}
+    assert claude_code.render(event(what), HookAnswer()) == {}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_an_event_that_asks_for_nothing_is_kept(what: str) -> None:
 )
 def test_what_is_missing_is_named(payload: Payload, at: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        claude_code.read(payload, Place("claude-code"))
+        claude_code.read(payload, HostIdentity("claude-code"))
     assert refused.value.at == at
 
 
@@ -130,15 +130,17 @@ def test_what_is_missing_is_named(payload: Payload, at: str) -> None:
 )
 def test_what_the_host_did_not_permit_never_ran(said: str) -> None:
     batch = event("PostToolBatch", tool_calls=[{"tool_name": "Bash", "tool_use_id": "t", "tool_response": said}])
-    assert [(told.calls, told.outcome) for told in claude_code.read(batch, Place("x")) if isinstance(told, Closed)] == [
-        (("t",), Outcome.CANCELLED)
-    ]
+    assert [
+        (told.calls, told.outcome)
+        for told in claude_code.read(batch, HostIdentity("x"))
+        if isinstance(told, CallsClosed)
+    ] == [(("t",), Outcome.CANCELLED)]
 
 
 @pytest.mark.parametrize("said", ["Sent.", {"ok": True}, None, ["x"], ""])
 def test_what_ran_and_was_not_reported_may_have_happened(said: object) -> None:
     batch = event("PostToolBatch", tool_calls=[{"tool_name": MAIL, "tool_use_id": "t", "tool_response": said}, 7, {}])
-    assert [told.outcome for told in claude_code.read(batch, Place("x")) if isinstance(told, Closed)] == [
+    assert [told.outcome for told in claude_code.read(batch, HostIdentity("x")) if isinstance(told, CallsClosed)] == [
         Outcome.UNKNOWN
     ]
 
@@ -146,7 +148,9 @@ def test_what_ran_and_was_not_reported_may_have_happened(said: object) -> None:
 def test_of_a_look_the_batch_tells_enough() -> None:
     found = "x" * 2000 + " access denied"
     batch = event("PostToolBatch", tool_calls=[{"tool_name": "Read", "tool_use_id": "t", "tool_response": found}])
-    assert [told.outcome for told in claude_code.read(batch, Place("x")) if isinstance(told, Closed)] == [Outcome.DONE]
+    assert [told.outcome for told in claude_code.read(batch, HostIdentity("x")) if isinstance(told, CallsClosed)] == [
+        Outcome.DONE
+    ]
     matcher = re.compile(entries_of(NAMED["claude-code"], "/hook")["PostToolUse"]["matcher"])
     for tool in ("Read", "Grep", "WebFetch"):
         assert not matcher.match(tool)
@@ -178,15 +182,15 @@ def test_a_no_is_a_denial_with_the_gates_sentence(verdict: Verdict) -> None:
 
 
 def test_settings_that_may_not_take_effect_are_blocked() -> None:
-    printed = claude_code.render(event("ConfigChange"), Answer(refuse=SENTENCE))
+    printed = claude_code.render(event("ConfigChange"), HookAnswer(refuse=SENTENCE))
     assert printed == {"decision": "block", "reason": SENTENCE}
 
 
 @pytest.mark.parametrize("what", ["SessionStart", "UserPromptSubmit", "SubagentStart", "PostToolUse"])
 def test_the_brief_goes_into_the_context(what: str) -> None:
-    printed = claude_code.render(event(what), Answer(inform="Others are at work."))
+    printed = claude_code.render(event(what), HookAnswer(inform="Others are at work."))
     assert printed == {"hookSpecificOutput": {"hookEventName": what, "additionalContext": "Others are at work."}}
-    assert claude_code.render(event("SessionEnd"), Answer(inform="Others are at work.")) == {}
+    assert claude_code.render(event("SessionEnd"), HookAnswer(inform="Others are at work.")) == {}
 
 
 # --- all the way --------------------------------------------------------------------------------------------

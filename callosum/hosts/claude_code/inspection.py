@@ -6,7 +6,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from callosum.hosts.facts import Checks, Found, Made, Surroundings, lines_of, moment, newest, read_all, settings_in
+from callosum.hosts.inspection import (
+    HostInspection,
+    TranscriptCall,
+    TranscriptCalls,
+    UserContext,
+    lines_of,
+    moment,
+    newest,
+    read_all,
+    settings_in,
+)
 
 _LOCAL: Final = "settings.local.json"
 _MANAGED: Final = (
@@ -21,11 +31,11 @@ _NEVER_RAN: Final = (
 )
 
 
-class ClaudeCode(Checks):
-    """As ``Checks``."""
+class ClaudeCodeInspection(HostInspection):
+    """As ``HostInspection``."""
 
-    def switched_off(self, here: Surroundings, settings: Mapping[str, Any]) -> list[str]:
-        """As in ``Checks``."""
+    def switched_off(self, here: UserContext, settings: Mapping[str, Any]) -> list[str]:
+        """As in ``HostInspection``."""
         own = self.host.settings_path(here.home, here.environ)
         files = {own: settings, own.with_name(_LOCAL): None}
         files |= dict.fromkeys(here.folder / self.host.folder / name for name in (self.host.file, _LOCAL))
@@ -39,14 +49,14 @@ class ClaudeCode(Checks):
                 found.append(f"only hooks of the administrator are called: allowManagedHooksOnly in {path}")
         return found
 
-    def transcripts(self, here: Surroundings, since: float) -> Found:
-        """As in ``Checks``."""
+    def transcripts(self, here: UserContext, since: float) -> TranscriptCalls:
+        """As in ``HostInspection``."""
         folder = self.host.settings_folder(here.home, here.environ) / self.host.transcripts
         return read_all(newest(folder, "**/*.jsonl", since), since, _calls_in)
 
 
-def _calls_in(path: Path) -> Iterator[Made]:
-    made: dict[str, Made] = {}
+def _calls_in(path: Path) -> Iterator[TranscriptCall]:
+    made: dict[str, TranscriptCall] = {}
     ran: dict[str, bool] = {}
     for line in lines_of(path):
         message = line.get("message")
@@ -57,12 +67,12 @@ def _calls_in(path: Path) -> Iterator[Made]:
             if part.get("type") == "tool_use" and line.get("type") == "assistant":
                 id, tool = str(part.get("id")), str(part.get("name"))
                 session, at = str(line.get("sessionId")), moment(line.get("timestamp"))
-                made[id] = Made(session=session, tool=tool, id=id, at=at, ran=None)
+                made[id] = TranscriptCall(session=session, tool=tool, id=id, at=at, ran=None)
             elif part.get("type") == "tool_result":
                 ran[str(part.get("tool_use_id"))] = not _never_ran(part)
     for id, call in made.items():
         if ran.get(id) is not False:
-            yield Made(session=call.session, tool=call.tool, id=id, at=call.at, ran=ran.get(id))
+            yield TranscriptCall(session=call.session, tool=call.tool, id=id, at=call.at, ran=ran.get(id))
 
 
 def _never_ran(result: Mapping[str, Any]) -> bool:

@@ -48,7 +48,7 @@ _OURS: Final = frozenset(("Authorization", "Host", "Origin", "instance", "sessio
 T = TypeVar("T")
 
 
-class Ruling(NamedTuple):
+class GateAnswer(NamedTuple):
     """The answer to one call. ``text`` is the sentence for the agent, ``""`` where there is none.
 
     ``decision`` is what was opened and must be reported, None for a call that does not run. ``question`` is the id of a
@@ -61,7 +61,7 @@ class Ruling(NamedTuple):
     question: int | None = None
 
 
-class Keeper:
+class GateClient:
     """Asks the gate and reports to it. Usable from any thread.
 
     ``connect`` makes the client when it is first needed. ``judge`` says how grave a call is by the rules alone; it is
@@ -106,25 +106,27 @@ class Keeper:
         if self._client is not None:
             self._client.close()
 
-    def ask(self, call: Call, size: int) -> Ruling:
+    def ask(self, call: Call, size: int) -> GateAnswer:
         """Asks whether a call may run. ``size`` is about how long its arguments are, in bytes. Never raises."""
         try:
             if size > LONG_PARAMS:
                 call = replace(call, params=shortened(call.params), rewrite=False)
             decision = self._timed(lambda: self._decide(call))
         except GateUnavailable as error:
-            return Ruling(False, _away(call, error))
+            return GateAnswer(False, _away(call, error))
         except CallosumError as error:
-            return Ruling(False, f"[Callosum] This call cannot be judged, so it did not run: {str(error)[:500]}.")
+            return GateAnswer(False, f"[Callosum] This call cannot be judged, so it did not run: {str(error)[:500]}.")
         except Exception as error:  # whatever it is, nobody said yes
             logger.exception("%s could not be judged", call.tool)
-            return Ruling(False, f"[Callosum] This call cannot be judged, so it did not run: {type(error).__name__}.")
+            return GateAnswer(
+                False, f"[Callosum] This call cannot be judged, so it did not run: {type(error).__name__}."
+            )
         if not decision.proceed:
             text = decision.warning or f"[Callosum] This call was not let through ({decision.verdict})."
-            return Ruling(False, text, question=decision.id if decision.verdict is Verdict.ASK else None)
+            return GateAnswer(False, text, question=decision.id if decision.verdict is Verdict.ASK else None)
         if decision.lease is not None:
             self._renewing.add(call, decision)
-        return Ruling(True, (decision.warning or "") if decision.verdict is Verdict.WARN else "", decision)
+        return GateAnswer(True, (decision.warning or "") if decision.verdict is Verdict.WARN else "", decision)
 
     def _decide(self, call: Call) -> Decision:
         """Ask the gate, or decide without it.

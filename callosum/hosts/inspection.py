@@ -22,7 +22,7 @@ LONGEST: Final = 20_000_000
 """So many bytes of a transcript are read, from its end."""
 
 
-class Surroundings(Struct, frozen=True, kw_only=True):
+class UserContext(Struct, frozen=True, kw_only=True):
     """Whose host is meant: the user's home, the environment, and the folder in which the user works."""
 
     home: Path
@@ -30,7 +30,7 @@ class Surroundings(Struct, frozen=True, kw_only=True):
     folder: Path
 
 
-class Made(Struct, frozen=True, kw_only=True):
+class TranscriptCall(Struct, frozen=True, kw_only=True):
     """A tool call in a host's own transcript.
 
     ``id`` is the host's, "" where its hooks have none; ``at`` Unix seconds. ``ran``: True if it did, None if nothing
@@ -44,14 +44,14 @@ class Made(Struct, frozen=True, kw_only=True):
     ran: bool | None
 
 
-class Found(Struct, frozen=True):
+class TranscriptCalls(Struct, frozen=True):
     """The calls in the transcripts, and what kept some of them from being read, one sentence each."""
 
-    calls: Sequence[Made]
+    calls: Sequence[TranscriptCall]
     unread: Sequence[str] = ()
 
 
-class Reviewed(NamedTuple):
+class ReviewState(NamedTuple):
     """How far the user has reviewed the entries, as in ``Finding``."""
 
     level: Level
@@ -59,7 +59,7 @@ class Reviewed(NamedTuple):
     advice: str = ""
 
 
-class Checks:
+class HostInspection:
     """What a host is asked. A host of which more is known has a class of its own."""
 
     def __init__(self, host: Program) -> None:
@@ -70,20 +70,20 @@ class Checks:
         oldest = self.host.oldest
         return "" if version >= oldest else f"before {'.'.join(map(str, oldest))} {self.host.older}"
 
-    def switched_off(self, here: Surroundings, settings: Mapping[str, Any]) -> list[str]:  # noqa: ARG002 - a host may look
+    def switched_off(self, here: UserContext, settings: Mapping[str, Any]) -> list[str]:  # noqa: ARG002 - a host may look
         """Return what keeps its hooks from being called, one sentence each. ``settings``: those with the entries."""
         return []
 
-    def reviewed(self, found: Path | None, here: Surroundings, settings: Path) -> Reviewed | None:  # noqa: ARG002
+    def reviewed(self, found: Path | None, here: UserContext, settings: Path) -> ReviewState | None:  # noqa: ARG002
         """Return whether the user has reviewed the entries in a file, None where the host asks for no review.
 
         ``found``: the program.
         """
         return None
 
-    def transcripts(self, here: Surroundings, since: float) -> Found:  # noqa: ARG002 - a host may have some
+    def transcripts(self, here: UserContext, since: float) -> TranscriptCalls:  # noqa: ARG002 - a host may have some
         """Return the calls since a moment (Unix seconds)."""
-        return Found(())
+        return TranscriptCalls(())
 
     def look(self, checkup: Checkup) -> Iterator[Finding]:
         """Yield what is found of the host; nothing if it is not here."""
@@ -139,10 +139,10 @@ def moment(text: object) -> float:
         return 0.0
 
 
-def read_all(paths: Sequence[Path], since: float, read: Callable[[Path], Iterator[Made]]) -> Found:
+def read_all(paths: Sequence[Path], since: float, read: Callable[[Path], Iterator[TranscriptCall]]) -> TranscriptCalls:
     """The calls since a moment in all these files, none twice."""
     calls = {(made.session, made.id): made for path in paths for made in read(path) if made.at >= since}
-    return Found(tuple(calls.values()))
+    return TranscriptCalls(tuple(calls.values()))
 
 
 def settings_in(path: Path) -> dict[str, Any]:

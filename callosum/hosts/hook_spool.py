@@ -83,12 +83,12 @@ def _read(state: str, folder: str, target: str, host: str, payload: Mapping[str,
     from callosum.client.messages import plain  # noqa: PLC0415
     from callosum.gate.check import outcome_of  # noqa: PLC0415
     from callosum.hosts.adapters import adapter_of  # noqa: PLC0415
-    from callosum.hosts.told import After, Before, Closed, Place  # noqa: PLC0415
+    from callosum.hosts.events import CallReturned, CallsClosed, CallStarting, HostIdentity  # noqa: PLC0415
     from callosum.model import Call  # noqa: PLC0415
     from callosum.redact import summarise  # noqa: PLC0415
 
     said = _said(target)
-    place = Place(said.get("instance", host), said.get("namespace", "default"))
+    place = HostIdentity(said.get("instance", host), said.get("namespace", "default"))
     classify = Classifier(state, folder)
 
     def record(kind: str, call: Call) -> dict[str, Any]:
@@ -97,14 +97,14 @@ def _read(state: str, folder: str, target: str, host: str, payload: Mapping[str,
 
     for told in adapter_of(host).read(payload, place):
         match told:
-            case Before():
+            case CallStarting():
                 call = told.call
                 if call.call_id is None:
                     from msgspec.structs import replace  # noqa: PLC0415
 
                     call = replace(call, call_id=os.urandom(16).hex())
                 yield record("call", call)
-            case After() if not told.background:
+            case CallReturned() if not told.background:
                 actor = told.actor
                 call = Call(
                     actor.instance,
@@ -117,7 +117,7 @@ def _read(state: str, folder: str, target: str, host: str, payload: Mapping[str,
                     run=actor.run,
                 )
                 yield {**record("report", call), "outcome": outcome_of(told.result, told.outcome).value}
-            case Closed():
+            case CallsClosed():
                 actor = told.actor
                 who = {"instance": actor.instance, "session": actor.session, "namespace": actor.namespace}
                 for id in told.calls:

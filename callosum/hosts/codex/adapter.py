@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from callosum.hosts.hooks import Hooks, Payload
-from callosum.hosts.told import Actor, Told, Wondering
+from callosum.hosts.events import BriefRequested, HostEvent, HostSession
+from callosum.hosts.hook_adapter import HookAdapter, Payload
 from callosum.model import Outcome
 
 _BEFORE_A_PROMPT: Final = frozenset(("startup", "resume", "clear"))
@@ -21,11 +21,11 @@ _AGENT: Final = re.compile(r'"agent_id": ?"([0-9A-Za-z-]{1,100})"')
 """The name of a sub-agent in the answer of the tool that started it."""
 
 
-class Codex(Hooks):
-    """As ``Hooks``."""
+class CodexAdapter(HookAdapter):
+    """As ``HookAdapter``."""
 
-    def after(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
-        """As in ``Hooks``."""
+    def after(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
+        """As in ``HookAdapter``."""
         response = payload.get("tool_response")
         patched = payload.get("tool_name") != self.host.shell and isinstance(response, str)
         failed = patched and _FAILED.match(str(response))
@@ -36,14 +36,14 @@ class Codex(Hooks):
     def _starts(self, payload: Payload) -> bool:
         return payload.get("tool_name") in self.host.starts
 
-    def prompt(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
-        """As in ``Hooks``."""
+    def prompt(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
+        """As in ``HookAdapter``."""
         if actor.parent is not None:  # it was given its work by its parent, not by a person
-            return (Wondering(actor, str(payload.get("prompt") or "")),)
+            return (BriefRequested(actor, str(payload.get("prompt") or "")),)
         return super().prompt(payload, actor)
 
-    def start(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
-        """As in ``Hooks``. Who begins is told of the others with its first prompt, and not twice."""
+    def start(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
+        """As in ``HookAdapter``. Who begins is told of the others with its first prompt, and not twice."""
         if payload.get("hook_event_name") == "SubagentStart" or payload.get("source") in _BEFORE_A_PROMPT:
             return self.heard(payload, actor)
         return super().start(payload, actor)

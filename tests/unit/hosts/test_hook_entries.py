@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from callosum.errors import ConfigError
-from callosum.hosts import entries
+from callosum.hosts import hook_entries
 from callosum.hosts.setup import entries_of
 from callosum.programs import NAMED, WITH_HOOKS
 
@@ -27,17 +27,19 @@ FOREIGN: list[dict[str, Any]] = [
 
 
 @pytest.fixture(params=WANTED, ids=str)
-def wanted(request: pytest.FixtureRequest) -> dict[str, entries.Group]:
+def wanted(request: pytest.FixtureRequest) -> dict[str, hook_entries.Group]:
     return WANTED[request.param]
 
 
 @pytest.mark.parametrize("settings", FOREIGN, ids=range(len(FOREIGN)))
-def test_in_and_out_again_gives_back_what_was_there(settings: dict[str, Any], wanted: dict[str, entries.Group]) -> None:
+def test_in_and_out_again_gives_back_what_was_there(
+    settings: dict[str, Any], wanted: dict[str, hook_entries.Group]
+) -> None:
     before = copy.deepcopy(settings)
-    added = entries.installed(settings, wanted)
+    added = hook_entries.installed(settings, wanted)
     assert settings == before, "the settings that were handed in are left alone"
-    assert not entries.missing(added, wanted)
-    taken = entries.removed(added)
+    assert not hook_entries.missing(added, wanted)
+    taken = hook_entries.removed(added)
     if before.get("hooks") == {}:
         before.pop("hooks")  # an empty table may go with the entries
         taken.pop("hooks", None)
@@ -47,30 +49,30 @@ def test_in_and_out_again_gives_back_what_was_there(settings: dict[str, Any], wa
     assert taken == before
 
 
-def test_twice_is_once(wanted: dict[str, entries.Group]) -> None:
-    once = entries.installed(FOREIGN[3], wanted)
-    assert entries.installed(once, wanted) == once
+def test_twice_is_once(wanted: dict[str, hook_entries.Group]) -> None:
+    once = hook_entries.installed(FOREIGN[3], wanted)
+    assert hook_entries.installed(once, wanted) == once
 
 
 def test_an_older_entry_of_ours_is_replaced() -> None:
     old = {"type": "command", "command": "/old/place/callosum-hook", "args": ["claude-code"]}
     other = {"type": "command", "command": "/usr/bin/lint"}
     settings = {"hooks": {"PreToolUse": [{"matcher": "*", "hooks": [old, other]}]}}
-    made = entries.installed(settings, WANTED["claude-code"])
+    made = hook_entries.installed(settings, WANTED["claude-code"])
     assert made["hooks"]["PreToolUse"][0] == {"matcher": "*", "hooks": [other]}
     assert "/old/place" not in str(made)
 
 
 def test_a_changed_entry_is_missing() -> None:
-    made = copy.deepcopy(entries.installed({}, WANTED["claude-code"]))
+    made = copy.deepcopy(hook_entries.installed({}, WANTED["claude-code"]))
     made["hooks"]["PreToolUse"][0]["hooks"][0].pop("onFailure")
-    assert entries.missing(made, WANTED["claude-code"]) == ["PreToolUse"]
+    assert hook_entries.missing(made, WANTED["claude-code"]) == ["PreToolUse"]
 
 
 @pytest.mark.parametrize("hooks", [[], "all", 7])
 def test_hooks_of_another_shape_are_refused_with_their_place(hooks: object) -> None:
     with pytest.raises(ConfigError) as refused:
-        entries.installed({"hooks": hooks}, WANTED["codex"])
+        hook_entries.installed({"hooks": hooks}, WANTED["codex"])
     assert refused.value.at == "hooks"
 
 

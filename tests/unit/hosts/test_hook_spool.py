@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from callosum.hosts import noting
+from callosum.hosts import hook_spool
 from tests.support.cpu import cpu_within
 
 TOKEN = "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLE"
@@ -12,11 +12,11 @@ TOKEN = "wJalrXUtnFEMIK7MDENGbPxRfiCYEXAMPLE"
 
 @pytest.mark.parametrize(("text", "secretive"), [("src/a.py", False), (TOKEN, True), ("read " + TOKEN, True)])
 def test_run_that_may_be_a_secret_is_found(text: str, secretive: bool) -> None:
-    assert noting._secretive(text) is secretive
+    assert hook_spool._secretive(text) is secretive
 
 
 @pytest.mark.parametrize("piece", ["a", "/", "-"])
 def test_text_too_long_to_search_counts_as_secretive_at_once(piece: str) -> None:
     with cpu_within(0.05):
-        assert noting._secretive(piece * 4_000_000)
-        noting._secretive(piece * 4096)
+        assert hook_spool._secretive(piece * 4_000_000)
+        hook_spool._secretive(piece * 4096)

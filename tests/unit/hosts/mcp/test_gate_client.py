@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from callosum.errors import GateUnavailable
-from callosum.hosts.mcp.keeper import LONG_TEXT, Keeper, shortened
+from callosum.hosts.mcp.gate_client import LONG_TEXT, GateClient, shortened
 from callosum.model import Call, Decision, Verdict
 from callosum.sockets import HUNG_SECONDS
 
@@ -63,7 +63,7 @@ class HungClient:
 def test_gate_that_hangs_is_asked_once_in_five_seconds(tool: str) -> None:
     clock = [100.0]
     client: Any = HungClient(clock)
-    keeper = Keeper(lambda: client, lambda _: (4, "write"), lambda: clock[0])
+    keeper = GateClient(lambda: client, lambda _: (4, "write"), lambda: clock[0])
     client.seconds = 60.0
     rulings = [keeper.ask(Call("mira", tool, {}), 10) for _ in range(5)]
     assert [ruling.proceed for ruling in rulings] == [tool == "read"] * 5

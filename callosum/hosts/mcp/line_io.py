@@ -12,7 +12,7 @@ MAX_LINE: Final = 64_000_000
 _PIECE: Final = 1 << 18
 
 
-class TooLong(Exception):
+class LineTooLong(Exception):
     """A line of more than ``MAX_LINE`` bytes; ``start`` is what has come of it."""
 
     def __init__(self, start: bytes) -> None:
@@ -20,7 +20,7 @@ class TooLong(Exception):
         self.start = start
 
 
-class Reader:
+class LineReader:
     """The lines of a descriptor, their ends included; the last may have none."""
 
     def __init__(self, descriptor: int) -> None:
@@ -28,7 +28,7 @@ class Reader:
         self._rest = b""
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yields line after line until the end. Raises ``TooLong``; ``skip`` or ``rest`` go on from there."""
+        """Yields line after line until the end. Raises ``LineTooLong``; ``skip`` or ``rest`` go on from there."""
         pieces: list[bytes] = []
         size = 0
         data, self._rest = self._rest, b""
@@ -45,7 +45,7 @@ class Reader:
                 pieces.append(data)
                 size += len(data)
                 if size > MAX_LINE:
-                    raise TooLong(b"".join(pieces))
+                    raise LineTooLong(b"".join(pieces))
             data = b""
         if pieces:
             yield b"".join(pieces)
@@ -65,7 +65,7 @@ class Reader:
             return b""
 
 
-class Writer:
+class LineWriter:
     """Whole lines to a descriptor, one at a time. Once nobody reads them any more the rest is dropped."""
 
     def __init__(self, descriptor: int) -> None:

@@ -6,14 +6,24 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from callosum.hosts.facts import Checks, Found, Made, Surroundings, lines_of, moment, newest, read_all, settings_in
+from callosum.hosts.inspection import (
+    HostInspection,
+    TranscriptCall,
+    TranscriptCalls,
+    UserContext,
+    lines_of,
+    moment,
+    newest,
+    read_all,
+    settings_in,
+)
 
 
-class Gemini(Checks):
-    """As ``Checks``."""
+class GeminiInspection(HostInspection):
+    """As ``HostInspection``."""
 
-    def switched_off(self, here: Surroundings, settings: Mapping[str, Any]) -> list[str]:
-        """As in ``Checks``."""
+    def switched_off(self, here: UserContext, settings: Mapping[str, Any]) -> list[str]:
+        """As in ``HostInspection``."""
         own = self.host.settings_path(here.home, here.environ)
         found = []
         project = self.host.settings_path(here.home, here.environ, here.folder)
@@ -28,13 +38,13 @@ class Gemini(Checks):
                 found.append(f"the gate's hooks are switched off by hooksConfig.disabled in {path}")
         return found
 
-    def transcripts(self, here: Surroundings, since: float) -> Found:
-        """As in ``Checks``. Its hooks have no ids of calls, so neither have these."""
+    def transcripts(self, here: UserContext, since: float) -> TranscriptCalls:
+        """As in ``HostInspection``. Its hooks have no ids of calls, so neither have these."""
         folder = self.host.settings_folder(here.home, here.environ) / "tmp"
         return read_all(newest(folder, "*/chats/*.json*", since), since, _calls_in)
 
 
-def _calls_in(path: Path) -> Iterator[Made]:
+def _calls_in(path: Path) -> Iterator[TranscriptCall]:
     """Calls that went well. One that did not may have failed before its hook was called."""
     session = ""
     for line in _messages(path):
@@ -43,7 +53,7 @@ def _calls_in(path: Path) -> Iterator[Made]:
         for call in calls if isinstance(calls, list) else ():
             if isinstance(call, dict) and call.get("status") == "success":
                 id, tool = str(call.get("id")), str(call.get("name"))
-                yield Made(session=session, tool=tool, id=id, at=moment(call.get("timestamp")), ran=True)
+                yield TranscriptCall(session=session, tool=tool, id=id, at=moment(call.get("timestamp")), ran=True)
 
 
 def _messages(path: Path) -> Iterator[dict[str, Any]]:

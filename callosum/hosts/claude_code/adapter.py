@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from callosum.hosts import entries
-from callosum.hosts.hooks import Hooks, Payload
+from callosum.hosts import hook_entries
+from callosum.hosts.events import BackgroundEnded, CallsClosed, HookAnswer, HostEvent, HostSession
+from callosum.hosts.hook_adapter import HookAdapter, Payload
 from callosum.hosts.payload import fitting, kept, name_if, params_at
-from callosum.hosts.told import Actor, Answer, Closed, Ended, Told
 from callosum.model import Outcome, Verdict
 
 _NOTICE: Final = "<task-notification>"
@@ -36,11 +36,11 @@ _DENIED: Final = re.compile(
 """What the host tells its model of a call that the user, a rule or a hook did not permit."""
 
 
-class ClaudeCode(Hooks):
-    """As ``Hooks``."""
+class ClaudeCodeAdapter(HookAdapter):
+    """As ``HookAdapter``."""
 
-    def render(self, payload: Payload, answer: Answer) -> Mapping[str, Any]:
-        """As in ``Hooks``."""
+    def render(self, payload: Payload, answer: HookAnswer) -> Mapping[str, Any]:
+        """As in ``HookAdapter``."""
         if answer.refuse:
             return {"decision": "block", "reason": answer.refuse}
         said, decision = super().render(payload, answer), answer.decision
@@ -49,27 +49,27 @@ class ClaudeCode(Hooks):
         return said
 
     def refuses(self, settings: Mapping[str, Any], *, ours: bool) -> str:
-        """As in ``Hooks``."""
+        """As in ``HookAdapter``."""
         if settings.get("disableAllHooks") is True:
             return (
                 "[Callosum] These settings switch all hooks off, the gate's among them. A person may: outside of a "
                 "session."
             )
-        if ours and not entries.ours(settings, self.host.asks):
+        if ours and not hook_entries.ours(settings, self.host.asks):
             return (
                 f"[Callosum] These settings take the gate's hooks out. A person may: `callosum uninstall {self.name}`."
             )
         return ""
 
     def transcript(self, payload: Payload) -> str:
-        """As in ``Hooks``. A sub-agent's events name its parent's."""
+        """As in ``HookAdapter``. A sub-agent's events name its parent's."""
         path, agent = super().transcript(payload), name_if(payload, "agent_id")
         if agent is None or "agent_transcript_path" in payload or not path:
             return path
         return f"{path.removesuffix('.jsonl')}/subagents/agent-{agent}.jsonl"
 
-    def after(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
-        """As in ``Hooks``."""
+    def after(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
+        """As in ``HookAdapter``."""
         response = payload.get("tool_response")
         background, interrupted = "", False
         if isinstance(response, Mapping):
@@ -80,11 +80,11 @@ class ClaudeCode(Hooks):
         params = params_at(payload, "tool_input")
         stopped = params.get("task_id") or params.get("shell_id")
         if came_back.tool in ("KillShell", "TaskStop") and isinstance(stopped, str):
-            return came_back, Ended(actor, fitting(stopped), Outcome.UNKNOWN)
+            return came_back, BackgroundEnded(actor, fitting(stopped), Outcome.UNKNOWN)
         return (came_back,)
 
-    def batch(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
-        """As in ``Hooks``: each of its calls is named by its id. Of a look nothing else is told."""
+    def batch(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
+        """As in ``HookAdapter``: each of its calls is named by its id. Of a look nothing else is told."""
         calls = payload.get("tool_calls")
         ended: dict[Outcome, list[str]] = {}
         results: dict[str, Any] = {}
@@ -100,16 +100,16 @@ class ClaudeCode(Hooks):
                         results[id] = said
                 ended.setdefault(outcome, []).append(id)
         return tuple(
-            Closed(actor, tuple(ids), outcome, results if outcome is Outcome.DONE else {})
+            CallsClosed(actor, tuple(ids), outcome, results if outcome is Outcome.DONE else {})
             for outcome, ids in ended.items()
         )
 
-    def prompt(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
-        """As in ``Hooks``; or the host tells that something in the background has ended."""
+    def prompt(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
+        """As in ``HookAdapter``; or the host tells that something in the background has ended."""
         prompt = str(payload.get("prompt") or "")
         if not prompt.lstrip().startswith(_NOTICE):
             return super().prompt(payload, actor)
         task, status = _TASK.search(prompt[:20_000]), _STATUS.search(prompt[:20_000])
         outcome = _BACKGROUND.get(status[1], Outcome.UNKNOWN) if status else Outcome.UNKNOWN
         summary = _SUMMARY.search(prompt[:20_000])
-        return (Ended(actor, fitting(task[1]), outcome, kept(summary[1]) if summary else ""),) if task else ()
+        return (BackgroundEnded(actor, fitting(task[1]), outcome, kept(summary[1]) if summary else ""),) if task else ()

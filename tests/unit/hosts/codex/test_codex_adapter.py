@@ -11,7 +11,7 @@ import pytest
 from callosum.corpus.events import InputReceived
 from callosum.errors import ConfigError
 from callosum.hosts.adapters import ADAPTERS
-from callosum.hosts.told import Answer, Before, Heard, Place, Refused, Settled
+from callosum.hosts.events import CallRefused, CallStarting, HookAnswer, HostIdentity, OtherEvent, SessionIdle
 from callosum.model import Outcome, Verdict
 from tests.support.hooked import SENTENCE, Hooked, answer_of, hooked
 
@@ -88,8 +88,8 @@ PATCH = """*** Begin Patch
 
 
 def test_a_call_is_its_sessions_in_its_folder_and_turn() -> None:
-    (told,) = codex.read(shell(ONE, "call_1", "make"), Place("codex", "team"))
-    assert isinstance(told, Before)
+    (told,) = codex.read(shell(ONE, "call_1", "make"), HostIdentity("codex", "team"))
+    assert isinstance(told, CallStarting)
     call = told.call
     assert (call.instance, call.session, call.namespace, call.call_id) == ("codex", ONE, "team", "call_1")
     assert (call.cwd, call.run, call.parent, call.pause) == ("/home/ann/shop", "0199aaaa-turn", None, True)
@@ -97,18 +97,18 @@ def test_a_call_is_its_sessions_in_its_folder_and_turn() -> None:
 
 
 def test_a_sub_agent_is_an_actor_of_its_own_under_its_parent() -> None:
-    (told,) = codex.read(shell(ONE, "call_1", "make", agent_id="agent-7", agent_type="worker"), Place("codex"))
-    assert isinstance(told, Before)
+    (told,) = codex.read(shell(ONE, "call_1", "make", agent_id="agent-7", agent_type="worker"), HostIdentity("codex"))
+    assert isinstance(told, CallStarting)
     assert (told.call.session, told.call.parent) == (f"{ONE}:agent-7", A)
-    (long,) = codex.read(shell(ONE, "call_1", "make", agent_id="x" * 2000), Place("codex"))
-    assert isinstance(long, Before)
+    (long,) = codex.read(shell(ONE, "call_1", "make", agent_id="x" * 2000), HostIdentity("codex"))
+    assert isinstance(long, CallStarting)
     assert len(long.call.session or "") <= 256
 
 
 @pytest.mark.parametrize("what", ["PreCompact", "PostCompact", "PermissionRequest", "StopFailure", "MoonRise"])
 def test_an_event_that_asks_for_nothing_is_kept(what: str) -> None:
-    (told,) = codex.read(event(what, trigger="auto"), Place("codex"))
-    assert isinstance(told, Heard)
+    (told,) = codex.read(event(what, trigger="auto"), HostIdentity("codex"))
+    assert isinstance(told, OtherEvent)
     assert (told.what, told.details["trigger"]) == (what, "auto")
     assert "transcript_path" not in told.details
 
@@ -125,33 +125,33 @@ def test_an_event_that_asks_for_nothing_is_kept(what: str) -> None:
 )
 def test_what_says_too_little_is_named(payload: Payload, at: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        codex.read(payload, Place("codex"))
+        codex.read(payload, HostIdentity("codex"))
     assert raised.value.at == at
 
 
 @pytest.mark.parametrize("params", [None, "text", 7, ["a"], {"command": ["bash"]}, {"command": None}])
 def test_odd_params_are_read_all_the_same(params: Any) -> None:
-    (told,) = codex.read(before(ONE, "call_1", "Bash", params), Place("codex"))
-    assert isinstance(told, Before)
+    (told,) = codex.read(before(ONE, "call_1", "Bash", params), HostIdentity("codex"))
+    assert isinstance(told, CallStarting)
 
 
 def test_a_shell_that_would_wait_is_turned_down_and_only_in_the_tool_for_commands() -> None:
-    (told,) = codex.read(shell(ONE, "call_1", "bash -i"), Place("codex"))
-    assert isinstance(told, Refused)
-    (told,) = codex.read(before(ONE, "call_1", "apply_patch", {"command": "bash -i"}), Place("codex"))
-    assert isinstance(told, Before)
+    (told,) = codex.read(shell(ONE, "call_1", "bash -i"), HostIdentity("codex"))
+    assert isinstance(told, CallRefused)
+    (told,) = codex.read(before(ONE, "call_1", "apply_patch", {"command": "bash -i"}), HostIdentity("codex"))
+    assert isinstance(told, CallStarting)
 
 
 def test_a_turn_ends_without_its_commands_and_an_interruption_with_them() -> None:
-    assert codex.read(event("Stop"), Place("codex")) == (
-        Settled(codex.actor(event("Stop"), Place("codex")), but="Bash"),
+    assert codex.read(event("Stop"), HostIdentity("codex")) == (
+        SessionIdle(codex.actor(event("Stop"), HostIdentity("codex")), but="Bash"),
     )
-    settled, heard = codex.read(event("Interrupt"), Place("codex"))
-    assert isinstance(settled, Settled)
+    settled, heard = codex.read(event("Interrupt"), HostIdentity("codex"))
+    assert isinstance(settled, SessionIdle)
     assert (settled.but, settled.all, settled.outcome) == ("", False, Outcome.UNKNOWN)
-    assert isinstance(heard, Heard)
-    ended = codex.read(event("SessionEnd", reason="other"), Place("codex"))[0]
-    assert isinstance(ended, Settled)
+    assert isinstance(heard, OtherEvent)
+    ended = codex.read(event("SessionEnd", reason="other"), HostIdentity("codex"))[0]
+    assert isinstance(ended, SessionIdle)
     assert ended.all
 
 
@@ -174,7 +174,7 @@ def test_what_may_run_gets_no_word_and_a_warning_as_context() -> None:
 
 @pytest.mark.parametrize("what", ["Stop", "SessionEnd", "Interrupt", "SubagentStop", "PermissionRequest", "PreCompact"])
 def test_where_codex_takes_no_context_none_is_printed(what: str) -> None:
-    assert codex.render(event(what), Answer(inform=SENTENCE)) == {}
+    assert codex.render(event(what), HookAnswer(inform=SENTENCE)) == {}
 
 
 # --- through the gate ---------------------------------------------------------------------------------------

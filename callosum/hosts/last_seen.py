@@ -28,7 +28,7 @@ _LONGEST_NAME: Final = 100
 Times = dict[str, float]
 
 
-class LastHeard:
+class LastSeen:
     """What a server heard, on top of what the file says already. For one thread; ``save`` may run in another."""
 
     def __init__(self, state: Path, clock: Callable[[], float] = time.time) -> None:

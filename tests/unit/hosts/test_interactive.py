@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from callosum.hosts.typed import waits
+from callosum.hosts.interactive import waits
 
 WAITING = """
 bash

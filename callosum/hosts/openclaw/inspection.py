@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from callosum.hosts.checkup import canary, program
 from callosum.hosts.checkup.finding import Finding, ago, say
-from callosum.hosts.facts import Checks, Found, Made, Surroundings, moment, settings_in
+from callosum.hosts.inspection import HostInspection, TranscriptCall, TranscriptCalls, UserContext, moment, settings_in
 from callosum.hosts.openclaw import FOLDER, ID, around
 from callosum.hosts.openclaw.install import faults, settings_path
 
@@ -40,11 +40,11 @@ _COMPRESSED: Final = (
 )
 
 
-class OpenClaw(Checks):
-    """As ``Checks``, for a host with a plugin in place of hooks."""
+class OpenClawInspection(HostInspection):
+    """As ``HostInspection``, for a host with a plugin in place of hooks."""
 
     def look(self, checkup: Checkup) -> Iterator[Finding]:
-        """As in ``Checks``."""
+        """As in ``HostInspection``."""
         host, here = self.host, checkup.here
         where = program.find(host.program, here.environ)
         usual = settings_path(here.home, here.environ)
@@ -69,7 +69,7 @@ class OpenClaw(Checks):
         yield from checkup.compare(self, paths)
 
     def standing(self, checkup: Checkup, path: Path) -> Iterable[Finding]:  # noqa: ARG002 - the file says it all
-        """As in ``Checks``."""
+        """As in ``HostInspection``."""
         return [self._plugin(path)]
 
     def _plugin(self, path: Path) -> Finding:
@@ -98,11 +98,11 @@ class OpenClaw(Checks):
         advice = "openclaw plugins inspect callosum --runtime, and restart the gateway"
         return say(self.host, "heartbeat", "wrong", says, advice)
 
-    def transcripts(self, here: Surroundings, since: float) -> Found:
-        """As in ``Checks``: from the database that each agent has. Its long messages are compressed and stay unread."""
+    def transcripts(self, here: UserContext, since: float) -> TranscriptCalls:
+        """Read the database of each agent. Its long messages are compressed and stay unread."""
         state = here.environ.get("OPENCLAW_STATE_DIR")
         folder = Path(state).expanduser() if state else settings_path(here.home, {}).parent
-        calls: dict[str, Made] = {}
+        calls: dict[str, TranscriptCall] = {}
         unread = []
         for path in sorted(folder.glob("agents/*/agent/openclaw-agent.sqlite"))[:100]:
             try:
@@ -115,7 +115,7 @@ class OpenClaw(Checks):
             calls |= {made.id: made for made in _calls_in(text for (text,) in reversed(rows)) if made.at >= since}
             if compressed:
                 unread.append(f"{compressed} long messages in {path} are compressed and were not read")
-        return Found(tuple(calls.values()), unread)
+        return TranscriptCalls(tuple(calls.values()), unread)
 
 
 def config_of(settings: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -147,8 +147,8 @@ def runs(settings: Mapping[str, Any]) -> bool:
     return True
 
 
-def _calls_in(texts: Iterator[str]) -> Iterator[Made]:
-    made: dict[str, Made] = {}
+def _calls_in(texts: Iterator[str]) -> Iterator[TranscriptCall]:
+    made: dict[str, TranscriptCall] = {}
     ran: dict[str, bool] = {}
     for text in texts:
         event = json.loads(text)
@@ -163,17 +163,17 @@ def _calls_in(texts: Iterator[str]) -> Iterator[Made]:
             for part in parts if isinstance(parts, list) else ():
                 if isinstance(part, dict) and part.get("type") == "toolCall" and not _wraps(part):
                     id = f"{run}:{part.get('id')}"
-                    made[id] = Made(session=run, tool=str(part.get("name")), id=id, at=at, ran=None)
+                    made[id] = TranscriptCall(session=run, tool=str(part.get("name")), id=id, at=at, ran=None)
         elif message.get("role") == "toolResult":
             ran[f"{run}:{message.get('toolCallId')}"] = message.get("isError") is not True
         elif message.get("customType") == _NESTED and isinstance(details := message.get("details"), dict):
             id = f"{details.get('runId')}:{details.get('toolCallId')}"
-            made[id] = Made(
+            made[id] = TranscriptCall(
                 session=str(details.get("runId")), tool=str(details.get("toolName")), id=id, at=at, ran=True
             )
     for id, call in made.items():
         if ran.get(id, True):  # a call that was refused, or that does not fit its tool, comes back as an error
-            yield Made(session=call.session, tool=call.tool, id=id, at=call.at, ran=call.ran or ran.get(id))
+            yield TranscriptCall(session=call.session, tool=call.tool, id=id, at=call.at, ran=call.ran or ran.get(id))
 
 
 def _wraps(part: Mapping[str, Any]) -> bool:

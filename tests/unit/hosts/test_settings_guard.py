@@ -9,8 +9,8 @@ import pytest
 
 from callosum.hosts import install as hosts
 from callosum.hosts.adapters import ADAPTERS
-from callosum.hosts.setup import Where
-from callosum.hosts.watchful import fault_of
+from callosum.hosts.settings_guard import fault_of
+from callosum.hosts.setup import InstallTarget
 from callosum.settings import Settings
 
 claude_code = ADAPTERS["claude-code"]
@@ -22,7 +22,7 @@ def settings(tmp_path: Path) -> Path:
     home = tmp_path / "home"
     home.mkdir()
     known = Settings(state=tmp_path / "state")
-    hosts.install(hosts.plan_install("claude-code", known, Where(home=home, environ={})), known)
+    hosts.install(hosts.plan_install("claude-code", known, InstallTarget(home=home, environ={})), known)
     return home / ".claude" / "settings.json"
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.structs import replace
 
 from callosum.corpus.events import LlmToken
-from callosum.hosts import told, typed
+from callosum.hosts import events, interactive
+from callosum.hosts.events import HookAnswer, HostEvent, HostIdentity, HostSession
 from callosum.hosts.payload import (
     before_of,
     fitting,
@@ -25,7 +26,6 @@ from callosum.hosts.payload import (
     reason_of,
     rest_of,
 )
-from callosum.hosts.told import Actor, Answer, Place, Told
 from callosum.model import MAX_SUMMARY, Call, Outcome
 from callosum.redact import redact_text, said
 from callosum.wire import MAX_PATH
@@ -45,10 +45,10 @@ _UNSEEN: Final = (
 )
 
 Payload = Mapping[str, Any]
-Reader = Callable[[Payload, Actor], tuple[Told, ...]]
+Reader = Callable[[Payload, HostSession], tuple[HostEvent, ...]]
 
 
-class Hooks:
+class HookAdapter:
     """Reads what the hooks of a host say, and renders what they are answered. Pure: no clock, socket, file or state."""
 
     def __init__(self, host: Program) -> None:
@@ -78,7 +78,7 @@ class Hooks:
             "heard": self.heard,
         }
 
-    def read(self, payload: Payload, place: Place) -> tuple[Told, ...]:
+    def read(self, payload: Payload, place: HostIdentity) -> tuple[HostEvent, ...]:
         """Return what a hook event says; an event that is not known is ``Heard``.
 
         Raises ``ConfigError`` with the place in the payload at fault.
@@ -88,7 +88,7 @@ class Hooks:
         on = self.host.events.get(event)
         return self._readers[on.role if on else "heard"](payload, actor)
 
-    def render(self, payload: Payload, answer: Answer) -> Mapping[str, Any]:
+    def render(self, payload: Payload, answer: HookAnswer) -> Mapping[str, Any]:
         """Return what the hook prints as JSON; empty: nothing.
 
         A call that may run gets no "allow" of its own; ``Program.replaces_with_allow`` says what comes near one.
@@ -114,11 +114,11 @@ class Hooks:
         """
         return ""
 
-    def actor(self, payload: Payload, place: Place) -> Actor:
+    def actor(self, payload: Payload, place: HostIdentity) -> HostSession:
         """Return who acts. A sub-agent acts in its parent's session and is told apart by ``agent_id``."""
         session, agent = name_at(payload, "session_id"), name_if(payload, "agent_id")
         cwd = payload.get("cwd")
-        return Actor(
+        return HostSession(
             instance=place.instance,
             namespace=place.namespace,
             session=fitting(f"{session}:{agent}") if agent else session,
@@ -127,7 +127,7 @@ class Hooks:
             cwd=cwd if isinstance(cwd, str) else None,
         )
 
-    def parent(self, payload: Payload, actor: Actor) -> Actor:
+    def parent(self, payload: Payload, actor: HostSession) -> HostSession:
         """Return the session in which a sub-agent acts."""
         return replace(actor, session=name_at(payload, "session_id"), parent=None)
 
@@ -143,13 +143,13 @@ class Hooks:
 
     # --- one reader a role of an event ---
 
-    def before(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+    def before(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """A call is about to run."""
         if self.host.types_unseen and payload.get("tool_name") == self.host.shell:
             params = params_at(payload, "tool_input")
             command = params.get("command")
-            if isinstance(command, str) and typed.waits(command):
-                return (told.Refused(actor, self.host.shell, params, _UNSEEN),)
+            if isinstance(command, str) and interactive.waits(command):
+                return (events.CallRefused(actor, self.host.shell, params, _UNSEEN),)
         call_id = name_at(payload, "tool_use_id") if self.host.has_call_ids else None
         return (before_of(payload, actor, call_id, rewrite=self._can_replace(payload)),)
 
@@ -159,13 +159,15 @@ class Hooks:
             return payload.get("permission_mode") == _PERMITS_ALL
         return bool(self.host.replaces)
 
-    def after(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+    def after(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """A call came back."""
         return (self.came_back(payload, actor, Outcome.DONE),)
 
-    def came_back(self, payload: Payload, actor: Actor, outcome: Outcome, background: str = "") -> told.After:
+    def came_back(
+        self, payload: Payload, actor: HostSession, outcome: Outcome, background: str = ""
+    ) -> events.CallReturned:
         """Return what a call came back with."""
-        return told.After(
+        return events.CallReturned(
             actor=actor,
             tool=name_at(payload, "tool_name"),
             params=params_at(payload, "tool_input"),
@@ -175,7 +177,7 @@ class Hooks:
             background=background,
         )
 
-    def failed(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+    def failed(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """A call failed, or was broken off."""
         error = str(payload.get("error") or "failed")
         unsure = payload.get("is_interrupt") is True or _TIMED_OUT.search(error[:2000])
@@ -183,62 +185,64 @@ class Hooks:
         said = {**payload, "tool_response": {"error": kept(error)}}
         return (self.came_back(said, actor, outcome),)
 
-    def batch(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+    def batch(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """The calls of a turn are through."""
         return self.heard(payload, actor)
 
-    def denied(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+    def denied(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """The host denied a call by itself, without a dialog: it never runs."""
         id = name_if(payload, "tool_use_id")
         heard = self.heard(payload, actor)
-        return heard if id is None else (told.Closed(actor, (id,), Outcome.CANCELLED), *heard)
+        return heard if id is None else (events.CallsClosed(actor, (id,), Outcome.CANCELLED), *heard)
 
-    def prompt(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+    def prompt(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """Somebody says something to the session."""
         return prompted(str(payload.get("prompt") or ""), self.name, actor, but=self._may_run_on)
 
-    def start(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+    def start(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """A session or a sub-agent begins."""
-        return *self.heard(payload, actor), told.Wondering(actor, forgot=payload.get("source") == "compact")
+        return *self.heard(payload, actor), events.BriefRequested(actor, forgot=payload.get("source") == "compact")
 
-    def stop(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+    def stop(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """A turn is through: what failed in it, or was denied, may have no report."""
         answer = payload.get(self.host.answer_field)
-        answered = (told.Answered(actor, said(answer, MAX_SUMMARY)),) if isinstance(answer, str) and answer else ()
-        return told.Settled(actor, but=self._may_run_on), *answered
+        answered = (events.FinalAnswer(actor, said(answer, MAX_SUMMARY)),) if isinstance(answer, str) and answer else ()
+        return events.SessionIdle(actor, but=self._may_run_on), *answered
 
-    def child_stop(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+    def child_stop(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """A sub-agent has ended, or a turn was broken off."""
         agent = name_if(payload, "agent_id")
-        ended = () if agent is None else (told.Ended(self.parent(payload, actor), agent, Outcome.DONE),)
-        return told.Settled(actor), *ended, *self.heard(payload, actor)
+        ended = () if agent is None else (events.BackgroundEnded(self.parent(payload, actor), agent, Outcome.DONE),)
+        return events.SessionIdle(actor), *ended, *self.heard(payload, actor)
 
-    def end(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+    def end(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """The session has ended."""
-        heard = told.Heard(
+        heard = events.OtherEvent(
             actor=actor,
             what=name_at(payload, "hook_event_name"),
             details=rest_of(payload, self._noise),
             ends=True,
         )
-        return told.Settled(actor, all=True), heard
+        return events.SessionIdle(actor, all=True), heard
 
-    def settings(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+    def settings(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """Changed settings are about to take effect."""
-        return (told.Changed(actor, str(payload.get("file_path") or "")),)
+        return (events.SettingsChanging(actor, str(payload.get("file_path") or "")),)
 
-    def said(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+    def said(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """The model says something: a piece of its answer is shown."""
         delta = payload.get("delta")
         if not isinstance(delta, str) or not delta:
             return ()
         piece = redact_text(delta[:_LONGEST_PIECE])
-        return (told.Emitted(LlmToken(piece, instance=actor.name, namespace=actor.namespace)),)
+        return (events.CorpusEmission(LlmToken(piece, instance=actor.name, namespace=actor.namespace)),)
 
-    def heard(self, payload: Payload, actor: Actor) -> tuple[Told, ...]:
+    def heard(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
         """Whatever else is journalled alone."""
         return (
-            told.Heard(actor=actor, what=name_at(payload, "hook_event_name"), details=rest_of(payload, self._noise)),
+            events.OtherEvent(
+                actor=actor, what=name_at(payload, "hook_event_name"), details=rest_of(payload, self._noise)
+            ),
         )
 
     @property

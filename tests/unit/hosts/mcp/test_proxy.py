@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from callosum.client.client import CallosumClient
-from callosum.hosts.mcp.identity import Names, tool_name
-from callosum.hosts.mcp.keeper import Keeper, Ruling
-from callosum.hosts.mcp.tap import Tap, Wrapped
+from callosum.hosts.mcp.gate_client import GateAnswer, GateClient
+from callosum.hosts.mcp.identity import NameSources, tool_name
+from callosum.hosts.mcp.proxy import Proxy, ProxyConfig
 from callosum.model import Call, Decision, Verdict
 
 FIRST, SECOND, THIRD = (tool_name("server", name) for name in ("first", "second", "third"))
 
 
-class Delayed(Keeper):
+class Delayed(GateClient):
     """Asks of the first tool only when it is told to."""
 
     go: threading.Event
 
-    def ask(self, call: Call, size: int) -> Ruling:
+    def ask(self, call: Call, size: int) -> GateAnswer:
         if call.tool == FIRST:
             self.go.wait(10)
         return super().ask(call, size)
@@ -51,8 +51,8 @@ def test_a_refused_call_lets_none_overtake_the_one_before_it(tmp_path: Path) -> 
         server.append(sent)
         sent_on.set()
 
-    wrapped = Wrapped(names=Names(given_instance="me", given_session="s"), started_by="s", server="server")
-    tap = Tap(keeper, wrapped, to_client=to_client, to_server=to_server)
+    wrapped = ProxyConfig(names=NameSources(given_instance="me", given_session="s"), started_by="s", server="server")
+    tap = Proxy(keeper, wrapped, to_client=to_client, to_server=to_server)
     try:
         tap.up(line("first", 1))
         tap.up(line("second", 2))
@@ -69,12 +69,12 @@ def test_a_refused_call_lets_none_overtake_the_one_before_it(tmp_path: Path) -> 
         keeper.close()
 
 
-class Rewriting(Keeper):
+class Rewriting(GateClient):
     """Lets every call run with another text."""
 
-    def ask(self, call: Call, size: int) -> Ruling:
+    def ask(self, call: Call, size: int) -> GateAnswer:
         params = {**call.params, "content": "merged\ntext"}
-        return Ruling(True, "", Decision(True, 1, None, 1, Verdict.ALLOW, (), "", params=params))
+        return GateAnswer(True, "", Decision(True, 1, None, 1, Verdict.ALLOW, (), "", params=params))
 
     def report(self, *_: Any, **__: Any) -> None:
         pass
@@ -83,8 +83,10 @@ class Rewriting(Keeper):
 def test_a_batch_of_calls_with_other_arguments_stays_one_line(tmp_path: Path) -> None:
     keeper = Rewriting(lambda: CallosumClient(f"unix:{tmp_path}/none.sock", state=tmp_path), lambda _: (1, "write"))
     sent: queue.Queue[bytes] = queue.Queue()
-    wrapped = Wrapped(names=Names(given_instance="me", given_session="s"), started_by="s", server="server", cwd="/")
-    tap = Tap(keeper, wrapped, to_client=lambda _: None, to_server=sent.put)
+    wrapped = ProxyConfig(
+        names=NameSources(given_instance="me", given_session="s"), started_by="s", server="server", cwd="/"
+    )
+    tap = Proxy(keeper, wrapped, to_client=lambda _: None, to_server=sent.put)
     tap._listed = True
     params = {"name": "write_file", "arguments": {"path": "/a", "content": "mine"}}
     calls = [{"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params} for id in (1, 2)]

@@ -27,11 +27,11 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from callosum.hosts.mcp import messages
-from callosum.hosts.mcp.catalogue import Catalogue, Tool
-from callosum.hosts.mcp.identity import Names, actor_of, server_name, tool_name, trace_of
-from callosum.hosts.mcp.keeper import Keeper, Ruling
-from callosum.hosts.mcp.messages import Id, Message, Params, Unreadable
-from callosum.hosts.mcp.outcome import Ended, is_unknown_task, read_outcome, read_status
+from callosum.hosts.mcp.catalogue import CatalogueTool, ToolCatalogue
+from callosum.hosts.mcp.gate_client import GateAnswer, GateClient
+from callosum.hosts.mcp.identity import NameSources, actor_of, server_name, tool_name, trace_of
+from callosum.hosts.mcp.messages import Id, MalformedMessage, Message, Params
+from callosum.hosts.mcp.outcome import CallOutcome, is_unknown_task, read_outcome, read_status
 from callosum.hosts.mcp.rounds import OURS, Answer, Question, Rounds, form, takes_forms
 from callosum.model import Call, Host, Outcome
 
@@ -90,7 +90,7 @@ class _Flight:
         """What a person said to the question that this call comes back from."""
         self.state = ""
         """The ``requestState`` of the question that the client is answered with."""
-        self.ruling: Ruling | None = None
+        self.ruling: GateAnswer | None = None
         self.asked: Id | None = None
         """The wrap's last question about the status of the task that the call became."""
         self.sent = False
@@ -120,7 +120,7 @@ class _Once:
             self._write(line)
 
 
-class Wrapped(Struct, frozen=True, kw_only=True):
+class ProxyConfig(Struct, frozen=True, kw_only=True):
     """What is known before anything is said.
 
     ``server`` is the name by which the server's tools are known, ``""`` to take the one it says, with ``otherwise``
@@ -128,7 +128,7 @@ class Wrapped(Struct, frozen=True, kw_only=True):
     while a tool runs, ``cwd`` the folder in which the server's paths start, None where that is unknown.
     """
 
-    names: Names
+    names: NameSources
     started_by: str
     server: str = ""
     otherwise: str = "server"
@@ -136,19 +136,19 @@ class Wrapped(Struct, frozen=True, kw_only=True):
     cwd: str | None = None
 
 
-class Tap:
+class Proxy:
     """The protocol's side of the wrap. ``to_client`` and ``to_server`` write one line, its end included."""
 
     def __init__(
         self,
-        keeper: Keeper,
-        wrapped: Wrapped,
+        keeper: GateClient,
+        wrapped: ProxyConfig,
         *,
         to_client: Callable[[bytes], object],
         to_server: Callable[[bytes], object],
         task_seconds: float = TASK_SECONDS,
     ) -> None:
-        self.catalogue = Catalogue()
+        self.catalogue = ToolCatalogue()
         self._keeper = keeper
         self._to_client = to_client
         self._to_server = to_server
@@ -180,7 +180,7 @@ class Tap:
         """Takes a line from the client; to be called by one thread, in order."""
         try:
             found = messages.read(line)
-        except Unreadable as error:
+        except MalformedMessage as error:
             self._unreadable(line, error)
             return
         if isinstance(found, list):
@@ -207,7 +207,7 @@ class Tap:
         if self._last is not None:
             wait([self._last])
 
-    def _unreadable(self, line: bytes, error: Unreadable) -> None:
+    def _unreadable(self, line: bytes, error: MalformedMessage) -> None:
         """What no reader takes goes on as it is, unless it calls a tool: nobody could say what is called with what."""
         call = messages.call_inside(line)
         if call is None:
@@ -247,8 +247,8 @@ class Tap:
         flight = _Flight(message, call, size, params.meta)
         try:
             flight.call = replace(call, params=messages.arguments_of(params))
-        except Unreadable as error:
-            flight.ruling = Ruling(False, f"[Callosum] This call cannot be read, so it did not run: {error}.")
+        except MalformedMessage as error:
+            flight.ruling = GateAnswer(False, f"[Callosum] This call cannot be read, so it did not run: {error}.")
         else:
             if messages.is_modern(params.meta):
                 self._continue(flight, params)  # a batch is older than that
@@ -275,7 +275,7 @@ class Tap:
 
     def _given_up(self, flight: _Flight) -> None:
         """Report a call whose server waited for input that nobody brought: it was not carried out."""
-        self._report(flight, Ended(None, Outcome.CANCELLED))
+        self._report(flight, CallOutcome(None, Outcome.CANCELLED))
 
     def _note(self, message: Message) -> None:
         """Remembers a request whose answer is worth reading, and what the client says of itself."""
@@ -301,7 +301,7 @@ class Tap:
             flight.withdrawn = True
             sent = flight.sent
         if sent:  # it may have done all, part or nothing; what the server still answers is a late report
-            self._pool.submit(self._report, flight, Ended(None, Outcome.UNKNOWN))
+            self._pool.submit(self._report, flight, CallOutcome(None, Outcome.UNKNOWN))
         return not sent
 
     # --- at the gate -----------------------------------------------------------------------------
@@ -365,7 +365,7 @@ class Tap:
             self._to_client(messages.batch_of(refusals) + b"\n")
         self._unanswerable([flight for flight in flights if flight is not None])
 
-    def _ask(self, flight: _Flight) -> Ruling:
+    def _ask(self, flight: _Flight) -> GateAnswer:
         if flight.ruling is None:
             call = flight.call
             name = self._server or self._wrapped.otherwise
@@ -381,17 +381,17 @@ class Tap:
             self._put(flight, flight.ruling)
         return flight.ruling
 
-    def _heard(self, flight: _Flight) -> Ruling | None:
+    def _heard(self, flight: _Flight) -> GateAnswer | None:
         """Hand on what a person said; the ruling where that is nothing, so that the gate is not asked again."""
         question, agreed = flight.answer or (None, None)
         if question is None:
             return None
         if agreed is None:
-            return Ruling(False, question.text)
+            return GateAnswer(False, question.text)
         self._keeper.answer(question.decision, agreed=agreed, namespace=flight.call.namespace)
         return None
 
-    def _put(self, flight: _Flight, ruling: Ruling) -> None:
+    def _put(self, flight: _Flight, ruling: GateAnswer) -> None:
         """Put a question to the person behind the client, if it shows forms and the gate takes its word."""
         if ruling.question is None or flight.made is None or not takes_forms(flight.meta):
             return
@@ -399,7 +399,7 @@ class Tap:
             call_id = (flight.call.call_id or "").removesuffix(":answered")
             flight.state = self._rounds.ask(Question(flight.made, call_id, ruling.question, ruling.text))
 
-    def _rewritten(self, line: bytes, flight: _Flight, ruling: Ruling) -> tuple[bytes, Ruling]:
+    def _rewritten(self, line: bytes, flight: _Flight, ruling: GateAnswer) -> tuple[bytes, GateAnswer]:
         """Put the arguments into a call with which the gate lets it run, where those are not its own.
 
         A call that cannot be written so does not run.
@@ -409,11 +409,11 @@ class Tap:
         other = messages.replaced(line, flight.call.params, ruling.decision.params)
         if other is not None:
             return other + line[len(line.rstrip()) :], ruling
-        self._report(flight, Ended(None, Outcome.CANCELLED))
-        flight.ruling = Ruling(False, _NOT_WRITTEN)
+        self._report(flight, CallOutcome(None, Outcome.CANCELLED))
+        flight.ruling = GateAnswer(False, _NOT_WRITTEN)
         return line, flight.ruling
 
-    def _lets_go(self, flight: _Flight, ruling: Ruling, refusals: list[bytes] | None = None) -> bool:
+    def _lets_go(self, flight: _Flight, ruling: GateAnswer, refusals: list[bytes] | None = None) -> bool:
         """Whether a call is to be sent now; if not, it is answered (into ``refusals`` for a batch)."""
         with self._lock:
             if ruling.proceed and not flight.withdrawn:
@@ -421,7 +421,7 @@ class Tap:
                 return True
             self._forget(flight)
         if ruling.proceed:
-            self._report(flight, Ended(None, Outcome.CANCELLED))
+            self._report(flight, CallOutcome(None, Outcome.CANCELLED))
         elif not flight.withdrawn and flight.key is not None:
             if refusals is None:
                 self._to_client(flight.refusal() + b"\n")
@@ -433,7 +433,7 @@ class Tap:
         """A call without an id is never answered, so nobody will know how it ended."""
         for flight in flights:
             if flight.sent and flight.key is None:
-                self._report(flight, Ended(None, Outcome.UNKNOWN))
+                self._report(flight, CallOutcome(None, Outcome.UNKNOWN))
 
     def _forget(self, flight: _Flight) -> None:
         """Takes a call from those that wait for their answer. The lock is held."""
@@ -445,7 +445,7 @@ class Tap:
             if not waiting:
                 del self._flights[flight.key]
 
-    def _report(self, flight: _Flight, ended: Ended, sent: Callable[[], object] | None = None) -> None:
+    def _report(self, flight: _Flight, ended: CallOutcome, sent: Callable[[], object] | None = None) -> None:
         decision = flight.ruling.decision if flight.ruling is not None else None
         if decision is not None:
             self._keeper.report(flight.call, decision, ended.result, ended.outcome, sent=sent)
@@ -531,7 +531,7 @@ class Tap:
             return message
         return messages.with_text(message, flight.ruling.text) or message
 
-    def _end(self, flight: _Flight, ended: Ended, sent: Callable[[], object] | None = None) -> None:
+    def _end(self, flight: _Flight, ended: CallOutcome, sent: Callable[[], object] | None = None) -> None:
         if ended.input is not None and flight.made is not None:
             self._rounds.wait(flight.made, ended.input, flight)
         elif ended.input is not None:
@@ -602,7 +602,7 @@ class Tap:
         elif method == "tasks/cancel":
             return  # it could not be cancelled
         elif is_unknown_task(answer):
-            self._task_ended(task, Ended(None, Outcome.UNKNOWN), _FORGOTTEN)
+            self._task_ended(task, CallOutcome(None, Outcome.UNKNOWN), _FORGOTTEN)
         elif method == "tasks/result":
             self._task_ended(task, read_outcome(answer))
 
@@ -613,7 +613,7 @@ class Tap:
         elif (flight := self._tasks.get(task)) is not None:
             flight.heard = time.monotonic()
 
-    def _task_ended(self, task: str, ended: Ended, why: str = "") -> None:
+    def _task_ended(self, task: str, ended: CallOutcome, why: str = "") -> None:
         """Reports a call whose answer was that it goes on."""
         with self._lock:
             flight = self._tasks.pop(task, None)
@@ -646,16 +646,16 @@ class Tap:
         if not answer.cancelled():
             self._learn_of_task("tasks/get", task, answer.result())
 
-    def _tell(self, flight: _Flight, ended: Ended | None = None, why: str = "") -> None:
+    def _tell(self, flight: _Flight, ended: CallOutcome | None = None, why: str = "") -> None:
         """Tells that a task began, or how it ended; it has the name of the call that began it."""
-        from callosum.hosts.tasks import Tasks, Underway  # noqa: PLC0415 - most servers have no tasks
-        from callosum.hosts.told import Actor  # noqa: PLC0415
+        from callosum.hosts.events import HostSession  # noqa: PLC0415
+        from callosum.hosts.tasks import OpenCall, TaskReporter  # noqa: PLC0415 - most servers have no tasks
 
         call = flight.call
-        actor = Actor(instance=call.instance, session=call.session or "", namespace=call.namespace)
+        actor = HostSession(instance=call.instance, session=call.session or "", namespace=call.namespace)
         name = call.call_id or ""
-        run = Underway(0, call.tool, "", call_id=name, task=name, began=flight.began)
-        tasks = Tasks(self._keeper.tell)
+        run = OpenCall(0, call.tool, "", call_id=name, task=name, began=flight.began)
+        tasks = TaskReporter(self._keeper.tell)
         if ended is None:
             tasks.begun(actor, run)
             return
@@ -665,7 +665,7 @@ class Tap:
 
     # --- the list of tools -----------------------------------------------------------------------
 
-    def _tool_of(self, flight: _Flight) -> Tool | None:
+    def _tool_of(self, flight: _Flight) -> CatalogueTool | None:
         """What is known of the tool of a call; a client that never asks for the list is not waited for."""
         found = self.catalogue.find(flight.call.tool)
         modern = messages.is_modern(flight.meta)
@@ -722,7 +722,7 @@ class Tap:
             self._own.clear()
         for answer in own:
             answer.cancel()
-        unknown = Ended(None, Outcome.UNKNOWN)
+        unknown = CallOutcome(None, Outcome.UNKNOWN)
         for flight in self._rounds.close():
             self._given_up(flight)
         told = [self._pool.submit(self._report, flight, unknown) for flight in left]

@@ -11,7 +11,7 @@ import pytest
 from callosum.corpus.events import InputReceived
 from callosum.errors import ConfigError
 from callosum.hosts.adapters import ADAPTERS
-from callosum.hosts.told import After, Answer, Before, Heard, Place
+from callosum.hosts.events import CallReturned, CallStarting, HookAnswer, HostIdentity, OtherEvent
 from callosum.model import Outcome, Verdict
 from tests.support.hooked import SENTENCE, Hooked, answer_of, hooked
 
@@ -75,8 +75,10 @@ def reason(printed: Mapping[str, Any]) -> str:
 
 
 def test_a_call_has_no_id_and_is_its_sessions_in_its_folder() -> None:
-    (told,) = gemini.read(before(ONE, "write_file", {"file_path": "a.txt", "content": "x"}), Place("gemini", "team"))
-    assert isinstance(told, Before)
+    (told,) = gemini.read(
+        before(ONE, "write_file", {"file_path": "a.txt", "content": "x"}), HostIdentity("gemini", "team")
+    )
+    assert isinstance(told, CallStarting)
     call = told.call
     assert (call.instance, call.session, call.namespace, call.call_id) == ("gemini", ONE, "team", None)
     assert (call.cwd, call.pause, call.tool) == ("/home/ann/shop", True, "write_file")
@@ -94,15 +96,15 @@ def test_a_call_has_no_id_and_is_its_sessions_in_its_folder() -> None:
     ],
 )
 def test_a_command_may_have_a_folder_of_its_own(tool: str, folder: Any, cwd: str) -> None:
-    (told,) = gemini.read(before(ONE, tool, {"command": "make", "dir_path": folder}), Place("gemini"))
-    assert isinstance(told, Before)
+    (told,) = gemini.read(before(ONE, tool, {"command": "make", "dir_path": folder}), HostIdentity("gemini"))
+    assert isinstance(told, CallStarting)
     assert told.call.cwd == cwd
 
 
 @pytest.mark.parametrize("what", ["Notification", "PreCompress", "BeforeModel", "MoonRise"])
 def test_an_event_that_asks_for_nothing_is_kept(what: str) -> None:
-    (told,) = gemini.read(event(what, trigger="auto"), Place("gemini"))
-    assert isinstance(told, Heard)
+    (told,) = gemini.read(event(what, trigger="auto"), HostIdentity("gemini"))
+    assert isinstance(told, OtherEvent)
     assert (told.what, told.details) == (what, {"trigger": "auto"})
 
 
@@ -117,7 +119,7 @@ def test_an_event_that_asks_for_nothing_is_kept(what: str) -> None:
 )
 def test_what_says_too_little_is_named(payload: Payload, at: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        gemini.read(payload, Place("gemini"))
+        gemini.read(payload, HostIdentity("gemini"))
     assert raised.value.at == at
 
 
@@ -139,8 +141,8 @@ def test_what_says_too_little_is_named(payload: Payload, at: str) -> None:
 )
 def test_how_a_command_came_back(response: Any, outcome: Outcome) -> None:
     payload = {**after(ONE, "run_shell_command", command("make")), "tool_response": response}
-    (told,) = gemini.read(payload, Place("gemini"))
-    assert isinstance(told, After)
+    (told,) = gemini.read(payload, HostIdentity("gemini"))
+    assert isinstance(told, CallReturned)
     assert told.outcome is outcome
     assert told.background == ""
 
@@ -163,10 +165,10 @@ def test_what_may_run_gets_no_word() -> None:
 
 @pytest.mark.parametrize("what", ["AfterTool", "BeforeAgent"])
 def test_where_the_model_takes_context(what: str) -> None:
-    printed = gemini.render(event(what), Answer(inform=SENTENCE))
+    printed = gemini.render(event(what), HookAnswer(inform=SENTENCE))
     assert printed == {"hookSpecificOutput": {"hookEventName": what, "additionalContext": SENTENCE}}
     for other in ("SessionEnd", "AfterAgent", "Notification", "PreCompress"):
-        assert gemini.render(event(other), Answer(inform=SENTENCE)) == {}
+        assert gemini.render(event(other), HookAnswer(inform=SENTENCE)) == {}
 
 
 # --- through the gate ---------------------------------------------------------------------------------------
