@@ -88,6 +88,11 @@ def outcome_of_error(error: BaseException) -> Outcome:
     return Outcome.FAILED
 
 
+def result_of_error(error: BaseException) -> dict[str, str]:
+    """Return what the journal keeps of an exception out of a tool."""
+    return {"error": f"{type(error).__name__}: {error}"[:1000]}
+
+
 def _names(error: BaseException) -> str:
     return "".join(kind.__name__.lower() for kind in type(error).__mro__)
 
@@ -223,7 +228,7 @@ class guard:  # noqa: N801 - used like a function: `with guard(...)`, `@guard(..
         if decision is None or call is None:
             return
         outcome = self.outcome or (Outcome.DONE if error is None else outcome_of_error(error))
-        result = self.result if error is None else {"error": f"{type(error).__name__}: {error}"[:1000]}
+        result = self.result if error is None else result_of_error(error)
         report = _report(self._gate, call, decision, outcome, result)
         if report is not None and report.warning is not None:
             self._tell_later(call, replace(decision, warning=report.warning))

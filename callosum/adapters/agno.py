@@ -18,12 +18,13 @@ import copy
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias, Unpack
 
 from agno.exceptions import RunCancelledException
 from agno.tools.function import FunctionCall, FunctionExecutionResult
 
-from callosum.adapters.core import Adapter, Attempt, Kept, Options, Refused, Running, Seen, identity_of
+from callosum.adapters.core import Adapter, Attempt, Kept, Noted, Options, Refused, Running, Seen, identity_of
 from callosum.gate import Gate
 
 Result: TypeAlias = FunctionExecutionResult
@@ -47,16 +48,13 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
         if not isinstance(begun, Running):
             return attempt.answered(begun)
         try:
-            with attempt.running(begun) as raised:
+            with attempt.running(begun):
                 result = _execute(self)
         except BaseException as error:
             begun.fail(_known(error))
             raise
         if inspect.isgenerator(result.result):  # the tool runs while its results are taken
             return attempt.becomes(result, _taken(result.result, begun))
-        if raised:
-            begun.fail(_known(raised[-1]))
-            return result
         return attempt.becomes(result, begun.end(result).result)
 
     @functools.wraps(_aexecute)
@@ -66,7 +64,7 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
         if not isinstance(begun, Running):
             return attempt.answered(begun)
         try:
-            with attempt.running(begun) as raised:
+            with attempt.running(begun):
                 result = await _aexecute(self)
         except BaseException as error:
             await begun.afail(_known(error))
@@ -75,9 +73,6 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
             return attempt.becomes(result, _ataken(result.result, begun))
         if inspect.isgenerator(result.result):
             return attempt.becomes(result, _taken(result.result, begun))
-        if raised:
-            await begun.afail(_known(raised[-1]))
-            return result
         return attempt.becomes(result, (await begun.aend(result)).result)
 
     def uninstall() -> None:
@@ -90,7 +85,7 @@ def install(gate: Gate, **options: Unpack[Options]) -> Callable[[], None]:
 
 class _Call(Attempt[Result]):
     def __init__(self, call: FunctionCall) -> None:
-        self._call = call
+        self._call, self._noted = call, Noted()
 
     def seen(self) -> Seen:
         call, function = self._call, self._call.function
@@ -123,6 +118,9 @@ class _Call(Attempt[Result]):
     def failed(self, _result: Result) -> bool:
         return bool(_result.status != "success")
 
+    def raised(self) -> BaseException | None:
+        return None if self._noted.error is None else _known(self._noted.error)
+
     def answered(self, begun: Refused | Kept[Result]) -> Result:
         """Return what the model reads where the tool does not run."""
         result = begun.said(self)
@@ -134,54 +132,36 @@ class _Call(Attempt[Result]):
         result.result = self._call.result = value
         return result
 
-    def running(self, begun: Running[Result]) -> _Noting:
+    @contextmanager
+    def running(self, begun: Running[Result]) -> Iterator[None]:
         """Run the tool with what the gate put in place of its arguments; what it raises is noted."""
+        call, function = self._call, self._call.function
         if begun.params is not None:
-            self._call.arguments = dict(begun.params)
-        return _Noting(self._call)
+            call.arguments = dict(begun.params)
+        run = function.entrypoint
+        if run is not None and not inspect.isgeneratorfunction(run) and not inspect.isasyncgenfunction(run):
+            call.function = copy.copy(function)  # the function is shared by calls that run at once
+            call.function.entrypoint = _noting(run, self._noted)
+        try:
+            yield
+        finally:
+            call.function = function
 
 
-class _Noting:
-    """Notes what a tool raises: Agno makes a text of it before anybody else sees it."""
-
-    def __init__(self, call: FunctionCall) -> None:
-        self._call, self._function = call, call.function
-
-    def __enter__(self) -> list[BaseException]:
-        raised: list[BaseException] = []
-        run = self._function.entrypoint
-        if run is None or inspect.isgeneratorfunction(run) or inspect.isasyncgenfunction(run):
-            return raised
-        self._call.function = copy.copy(self._function)  # the function is shared by calls that run at once
-        self._call.function.entrypoint = _noting(run, raised)
-        return raised
-
-    def __exit__(self, *_: object) -> None:
-        self._call.function = self._function
-
-
-def _noting(run: Callable[..., Any], raised: list[BaseException]) -> Callable[..., Any]:
+def _noting(run: Callable[..., Any], noted: Noted) -> Callable[..., Any]:
     if inspect.iscoroutinefunction(run):
 
         @functools.wraps(run)
         async def awaited(*args: Any, **kwargs: Any) -> Any:
-            raised.clear()  # a hook of the tool has it run once more: the last time counts
-            try:
+            with noted:
                 return await run(*args, **kwargs)
-            except BaseException as error:
-                raised.append(error)
-                raise
 
         return awaited
 
     @functools.wraps(run)
     def called(*args: Any, **kwargs: Any) -> Any:
-        raised.clear()
-        try:
+        with noted:
             return run(*args, **kwargs)
-        except BaseException as error:
-            raised.append(error)
-            raise
 
     return called
 

@@ -32,7 +32,7 @@ from msgspec.structs import replace
 
 from callosum.errors import Blocked, CallosumError, Repeated
 from callosum.gate import Gate
-from callosum.guards import UNNAMED, AsyncGate, guard
+from callosum.guards import UNNAMED, AsyncGate, guard, outcome_of_error, result_of_error
 from callosum.model import DEFAULT_NAMESPACE, Call, Conflict, Decision, Outcome, State, Verdict
 from callosum.policy.settle import HOST
 from callosum.process import own_session
@@ -171,6 +171,30 @@ class Kept(Struct, Generic[R], frozen=True):
         return self.result
 
 
+class Noted:
+    """What a tool raises, noted where it is raised: some frameworks make a text of it before an adapter sees it.
+
+    As a context manager it goes around each run of the tool. Where a framework runs the tool again within one call, a
+    run that succeeds counts, and otherwise the error that leaves it open whether the tool has acted.
+    """
+
+    __slots__ = ("error", "ran")
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        self.ran = False
+
+    def __enter__(self) -> Self:
+        self.ran = True
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None:
+            self.error = None
+        elif self.error is None or outcome_of_error(self.error) is not Outcome.UNKNOWN:
+            self.error = error
+
+
 class Attempt(Generic[R]):
     """One call of a framework. A subclass an adapter says what is seen of it and how the gate's answers are said.
 
@@ -201,6 +225,10 @@ class Attempt(Generic[R]):
     def failed(self, _result: R) -> bool:
         """Whether the framework has made an error of the tool into this result."""
         return False
+
+    def raised(self) -> BaseException | None:
+        """Return what the tool raised, where the framework has made its result of that (``Noted``)."""
+        return None
 
     def asked(self, _no: Refused) -> bool | None:
         """Put a question to a person by the framework's own means; None where it has none, or is not to be used."""
@@ -371,13 +399,17 @@ class Running(Generic[R]):
     def finished(self, result: R) -> R:
         """Return the result as the model reads it: with the warning behind it, if there is one."""
         running, attempt = self._guard, self._attempt
-        try:
-            running.result = attempt.said(result)
-        except Exception:  # the tool has acted: what cannot be journalled makes no failure of it
-            logger.exception("a tool's result cannot be journalled")
-            running.result = {"type": type(result).__name__}
-        if attempt.failed(result):
-            running.outcome = Outcome.FAILED
+        error = attempt.raised()
+        if error is not None:
+            running.outcome, running.result = outcome_of_error(error), result_of_error(error)
+        else:
+            if attempt.failed(result):
+                running.outcome = Outcome.FAILED
+            try:
+                running.result = attempt.said(result)
+            except Exception:  # the tool has acted: what cannot be journalled makes no failure of it
+                logger.exception("a tool's result cannot be journalled")
+                running.result = {"type": type(result).__name__}
         decision = running.decision
         if decision is None:
             return result

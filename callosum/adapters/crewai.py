@@ -4,6 +4,9 @@
 
     install(gate)
 
+What a tool raises CrewAI turns into text before a hook sees it, so the functions by which tools run are replaced too.
+These are no official seams; each version is tested.
+
 CrewAI has no conversation: give ``session=``, else the process is the session. A refusal is the tool's result: the
 sentence, and nothing around it. CrewAI runs the tool when a hook raises; this one refuses then.
 """
@@ -11,8 +14,11 @@ sentence, and nothing around it. CrewAI runs the tool when a hook raises; this o
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext, suppress
+from contextvars import ContextVar
+from functools import wraps
+from inspect import iscoroutinefunction
 from typing import Any, Final, Unpack
 
 from crewai.hooks import (
@@ -22,8 +28,10 @@ from crewai.hooks import (
     unregister_after_tool_call_hook,
     unregister_before_tool_call_hook,
 )
+from crewai.tools import BaseTool
+from crewai.tools.structured_tool import CrewStructuredTool
 
-from callosum.adapters.core import Adapter, Attempt, Options, Refused, Running, Seen
+from callosum.adapters.core import Adapter, Attempt, Noted, Options, Refused, Running, Seen
 from callosum.gate import Gate
 
 logger = logging.getLogger("callosum")
@@ -33,6 +41,8 @@ _BLOCKED: Final = "Tool execution blocked by hook. Tool: "
 _FAILED: Final = ("Error executing tool: ", "I encountered an error while trying to use the tool.")
 """How the text begins that CrewAI makes of what a tool raised, before a hook sees it."""
 _AGREED: Final = ("y", "yes")
+_noted: ContextVar[Noted | None] = ContextVar("callosum_crewai_noted", default=None)
+"""Where what the tool of the current call raises is noted. CrewAI calls a hook and the tool in one context."""
 
 
 class _Hooks:
@@ -73,6 +83,7 @@ class _Hooks:
     def _begun(self, context: ToolCallHookContext) -> Running[str] | str:
         attempt = _ToolCall(context, asks=self._host_approvals)
         begun = self._adapter.begin(attempt)
+        _noted.set(attempt.noted)
         if not isinstance(begun, Running):
             return begun.said(attempt)
         if begun.params is not None:
@@ -83,7 +94,7 @@ class _Hooks:
 
 class _ToolCall(Attempt[str]):
     def __init__(self, context: ToolCallHookContext, *, asks: bool) -> None:
-        self._context, self._asks = context, asks
+        self._context, self._asks, self.noted = context, asks, Noted()
 
     def seen(self) -> Seen:
         context, tool = self._context, self._context.tool
@@ -107,6 +118,9 @@ class _ToolCall(Attempt[str]):
     def failed(self, _result: str) -> bool:
         return _result.strip().startswith(_FAILED)
 
+    def raised(self) -> BaseException | None:
+        return self.noted.error
+
     def asked(self, _no: Refused) -> bool | None:
         if not self._asks:
             return None
@@ -124,13 +138,21 @@ def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Optio
     told the same, else the call is refused.
     """
     hooks = _Hooks(gate, options, host_approvals=host_approvals)
+    while _installed:
+        _installed[-1]()
+
+    untouched = [(kind, name, vars(kind)[name]) for kind, name in _runs()]
 
     def uninstall() -> None:
         unregister_before_tool_call_hook(hooks.before)
         unregister_after_tool_call_hook(hooks.after)
+        if uninstall in _installed:
+            _installed.remove(uninstall)
+            for kind, name, run in untouched:
+                setattr(kind, name, run)
 
-    while _installed:
-        _installed.pop()()
+    for kind, name, run in untouched:
+        setattr(kind, name, _noting(run))
     register_before_tool_call_hook(hooks.before)
     register_after_tool_call_hook(hooks.after)
     _installed.append(uninstall)
@@ -139,6 +161,36 @@ def install(gate: Gate, *, host_approvals: bool = False, **options: Unpack[Optio
 
 _installed: list[Callable[[], None]] = []
 """What takes the last installed gate away."""
+
+
+def _runs() -> Iterator[tuple[type, str]]:
+    """Return the functions by which CrewAI runs tools, those of the tools' own classes too."""
+    yield from ((CrewStructuredTool, name) for name in ("invoke", "ainvoke"))
+    kinds: list[type] = [BaseTool]
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        if "run" in vars(kind):
+            yield kind, "run"
+
+
+def _noting(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function with what it raises noted for the call that runs it."""
+    if iscoroutinefunction(run):
+
+        @wraps(run)
+        async def awaited(*args: Any, **kwargs: Any) -> Any:
+            with _noted.get() or nullcontext():
+                return await run(*args, **kwargs)
+
+        return awaited
+
+    @wraps(run)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        with _noted.get() or nullcontext():
+            return run(*args, **kwargs)
+
+    return called
 
 
 def _read(context: ToolCallHookContext) -> list[str] | None:

@@ -11,6 +11,7 @@ the sentence and whose ``artifact`` holds the conflicts.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -27,7 +28,7 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
-from callosum.adapters.core import Adapter, Attempt, Options, Refused, Seen, identity_of
+from callosum.adapters.core import Adapter, Attempt, Noted, Options, Refused, Seen, identity_of
 from callosum.gate import Gate
 
 Result: TypeAlias = ToolMessage | Command[Any]
@@ -64,7 +65,7 @@ class CallosumMiddleware(AgentMiddleware):  # type: ignore[misc]  # the framewor
 
         def run(params: Mapping[str, Any] | None) -> Result:
             with _gating(attempt.identity):
-                return handler(_with(request, params))
+                return handler(attempt.runs(params))
 
         return self._adapter.run(attempt, run)
 
@@ -76,7 +77,7 @@ class CallosumMiddleware(AgentMiddleware):  # type: ignore[misc]  # the framewor
 
         async def run(params: Mapping[str, Any] | None) -> Result:
             with _gating(attempt.identity):
-                return await handler(_with(request, params))
+                return await handler(attempt.runs(params))
 
         return await self._adapter.arun(attempt, run)
 
@@ -171,6 +172,7 @@ class _ToolCall(Attempt[Result]):
     def __init__(self, middleware: CallosumMiddleware, request: ToolCallRequest) -> None:
         self._middleware, self._request = middleware, request
         self._turn, self._read = _turns(request.state, request.tool_call["id"])
+        self._noted = Noted()
 
     @property
     def identity(self) -> str | None:
@@ -219,6 +221,22 @@ class _ToolCall(Attempt[Result]):
     def failed(self, _result: Result) -> bool:
         return isinstance(_result, ToolMessage) and _result.status == "error"
 
+    def raised(self) -> BaseException | None:
+        return self._noted.error
+
+    def runs(self, params: Mapping[str, Any] | None) -> ToolCallRequest:
+        """Return the request that runs: with what the gate put in place of its arguments, and a tool that notes errors.
+
+        A ``ToolNode`` that handles errors makes messages of them.
+        """
+        request, tool = self._request, self._request.tool
+        changed: dict[str, Any] = {}
+        if params is not None:
+            changed["tool_call"] = {**request.tool_call, "args": dict(params)}
+        if tool is not None:
+            changed["tool"] = _noting(tool, self._noted)
+        return request.override(**changed) if changed else request
+
     def asked(self, _no: Refused) -> bool | None:
         if not self._middleware.asks:
             return None
@@ -226,10 +244,20 @@ class _ToolCall(Attempt[Result]):
         return interrupt({"callosum": _no.sentence, "tool": call["name"], "args": call["args"]}) is True
 
 
-def _with(request: ToolCallRequest, params: Mapping[str, Any] | None) -> ToolCallRequest:
-    if params is None:
-        return request
-    return request.override(tool_call={**request.tool_call, "args": dict(params)})
+def _noting(tool: BaseTool, noted: Noted) -> BaseTool:
+    """Return a copy of a tool that notes what the tool raises."""
+
+    def invoke(*args: Any, **kwargs: Any) -> Any:
+        with noted:
+            return tool.invoke(*args, **kwargs)
+
+    async def ainvoke(*args: Any, **kwargs: Any) -> Any:
+        with noted:
+            return await tool.ainvoke(*args, **kwargs)
+
+    copied = copy.copy(tool)
+    vars(copied).update(invoke=invoke, ainvoke=ainvoke)
+    return copied
 
 
 def _turns(state: Any, call_id: str | None) -> tuple[str, tuple[str, ...]]:

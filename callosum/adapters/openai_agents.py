@@ -13,6 +13,7 @@ The session is ``RunConfig(group_id=...)``. A refusal is the tool's output: the 
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import shlex
@@ -25,7 +26,7 @@ from weakref import WeakKeyDictionary
 from agents import Agent, ApplyPatchTool, FunctionTool, Handoff, LocalShellTool, ShellTool, default_tool_error_function
 from agents.editor import ApplyPatchOperation, ApplyPatchResult
 
-from callosum.adapters.core import Adapter, Attempt, Options, Refused, Seen, identity_of
+from callosum.adapters.core import Adapter, Attempt, Noted, Options, Refused, Seen, identity_of
 from callosum.errors import ConfigError
 from callosum.gate import Gate
 from callosum.model import Verdict
@@ -156,6 +157,7 @@ class _Invoke:
 
     def __init__(self, turn: _Turn, tool: Any) -> None:
         self._turn, self._tool, self._inner = turn, tool, tool.on_invoke_tool
+        self._can_note = hasattr(self._inner, "_invoke_tool_impl")
 
     def __getattr__(self, name: str) -> Any:
         if name == "__agents_bind_function_tool__":  # dataclasses.replace would put the inner invoker back
@@ -165,9 +167,10 @@ class _Invoke:
     async def __call__(self, context: Any, given: str) -> Any:
         seen = self._turn.seen(self._tool.name, _read(given), context.tool_call_id, context, self._tool)
         attempt = _FunctionCall(seen, approved=self._turn.asks and self._is_answered(context, seen))
+        inner = _noting(self._inner, attempt.noted) if self._can_note else self._inner
 
         def tool(params: Mapping[str, Any] | None) -> Awaitable[Any]:
-            return self._inner(context, given if params is None else json.dumps(params))  # type: ignore[no-any-return]
+            return inner(context, given if params is None else json.dumps(params))  # type: ignore[no-any-return]
 
         return await self._turn.adapter.arun(attempt, tool)
 
@@ -209,6 +212,10 @@ class _FunctionCall(_Call):
     def __init__(self, what: Seen, *, approved: bool | None) -> None:
         super().__init__(what)
         self._approved = approved
+        self.noted = Noted()
+
+    def raised(self) -> BaseException | None:
+        return self.noted.error
 
     def failed(self, _result: Any) -> bool:
         return isinstance(_result, str) and _result.startswith(_FAILED)
@@ -274,6 +281,19 @@ def _turn_of(context: Any, params: Mapping[str, Any]) -> str:
     usage = getattr(context, "usage", None)
     digest = blake2b(json.dumps(params, sort_keys=True, default=str).encode("utf-8", "replace"), digest_size=6)
     return f"{getattr(usage, 'requests', 0)}-{digest.hexdigest()}"
+
+
+def _noting(invoke: Any, noted: Noted) -> Any:
+    """Return what invokes a tool, with what the tool raises noted before the SDK makes a text of it."""
+    run = invoke._invoke_tool_impl  # noqa: SLF001 - the SDK tells nobody else what was raised
+
+    async def noting(context: Any, given: str) -> Any:
+        with noted:
+            return await run(context, given)
+
+    copied = copy.copy(invoke)
+    copied._invoke_tool_impl = noting  # noqa: SLF001 - of a copy of our own
+    return copied
 
 
 async def _awaited(result: Any) -> Any:

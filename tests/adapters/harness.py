@@ -32,7 +32,7 @@ BEHAVIOURS: Mapping[str, str] = {
     "nested agent": "an agent that a tool runs is gated, and the outer call is not in its way",
     "retry": "a call that failed may be made again",
     "cancelled": "the outcome of a call whose run is cancelled is `unknown`",
-    "tool raises": "an error is `failed`, a timeout is `unknown`",
+    "tool raises": "an error is `failed`, a timeout or a lost connection `unknown`",
     "gate away": "tiers 0 to 2 run, 3 and 4 are refused",
     "gate killed": "the same once the gate dies during a run; what ran is journalled later",
     "two sessions": "two conversations of one program are two sessions",
@@ -168,8 +168,6 @@ class Framework:
     """In which of its modes the framework runs the calls of one turn at the same time."""
     async_tools: ClassVar[bool] = True
     """Whether tools are coroutine functions in the modes ``async`` and ``streamed``."""
-    timeouts_unknown: ClassVar[bool] = True
-    """Whether the adapter sees what kind of error a tool raised."""
     answers: ClassVar[Mapping[str, Any]] = {}
     """Options with which the behaviour ``ask and resume`` runs, beside ``host_approvals``."""
     cannot: ClassVar[Mapping[str, str]] = {}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from callosum import LocalGate
-from callosum.adapters.core import Adapter, Attempt, Refused, Seen
+from callosum.adapters.core import Adapter, Attempt, Noted, Refused, Seen
 from callosum.model import Outcome
 from callosum.settings import Settings
 
@@ -55,3 +56,35 @@ def test_what_one_conversation_has_read_confirms_nothing_of_another(gate: LocalG
     assert "already did the same" in adapter.run(Mail("night", "c3", read=("c2",)), lambda _params: "sent")
     assert "already did the same" in adapter.run(Mail("night", "c4", read=("c2",)), lambda _params: "sent")
     assert adapter.run(Mail("evening", "c5", read=("c2",)), lambda _params: "sent").startswith("sent")
+
+
+@pytest.mark.parametrize(
+    ("runs", "outcome"),
+    [
+        ([None], Outcome.DONE),
+        ([ValueError()], Outcome.FAILED),
+        ([TimeoutError()], Outcome.UNKNOWN),
+        ([TimeoutError(), None], Outcome.DONE),
+        ([TimeoutError(), ValueError()], Outcome.UNKNOWN),
+        ([ValueError(), ConnectionResetError()], Outcome.UNKNOWN),
+    ],
+)
+def test_of_several_runs_within_a_call_a_success_counts_and_else_the_error_that_leaves_it_open(
+    gate: LocalGate, runs: list[Exception | None], outcome: Outcome
+) -> None:
+    class Noting(Mail):
+        noted = Noted()
+
+        def raised(self) -> BaseException | None:
+            return self.noted.error
+
+    def tool(_params: object) -> str:
+        """Run as a framework does that turns errors into text."""
+        for error in runs:
+            with suppress(Exception), Noting.noted:
+                if error is not None:
+                    raise error
+        return "text"
+
+    assert Adapter(gate).run(Noting("chat", "c1"), tool) == "text"
+    assert [entry.outcome for entry in gate.entries() if entry.outcome is not None] == [outcome]

@@ -12,13 +12,13 @@ pytest.importorskip("crewai.hooks")
 
 from crewai import Agent, BaseLLM, Crew, Task
 from crewai.hooks import register_before_tool_call_hook, unregister_before_tool_call_hook
-from crewai.tools import tool
+from crewai.tools import BaseTool, tool
 
 from callosum import Call
 from callosum.adapters.crewai import install
 from callosum.model import Event, Outcome
 from tests.adapters.behaviours import Bench, mail
-from tests.adapters.frameworks.crewai import FRAMEWORK
+from tests.adapters.frameworks.crewai import FRAMEWORK, _model
 from tests.adapters.harness import Job, Ran, Scripted
 
 pytestmark = [pytest.mark.filterwarnings(one) for one in FRAMEWORK.warnings]
@@ -104,6 +104,33 @@ def test_an_agent_that_writes_its_calls_as_text_is_gated(bench: Bench) -> None:
     assert "other/chat has an active action" in whole
     assert "sent no" in whole
     assert bench.did == ["no"]
+
+
+def test_what_a_tool_of_a_class_with_its_own_run_raises_is_seen_until_the_gate_is_taken_away(bench: Bench) -> None:
+    class SendEmail(BaseTool):
+        name: str = "send_email"
+        description: str = "Send an e-mail."
+
+        def run(self, to: str, body: str) -> str:
+            raise TimeoutError("no answer")
+
+        def _run(self, to: str, body: str) -> str:
+            return self.run(to, body)
+
+    own = vars(SendEmail)["run"]
+    first, second = install(bench.gate), install(bench.gate)
+    first()  # it was replaced: nothing happens
+    made = Agent(
+        role="agent",
+        goal="goal",
+        backstory="none",
+        llm=_model(Job(None, [[mail("c1", "hi")]], [])),
+        tools=[SendEmail()],
+    )
+    Crew(agents=[made], tasks=[Task(description="go", expected_output="done", agent=made)]).kickoff()
+    second()
+    assert bench.outcomes() == [Outcome.UNKNOWN]
+    assert vars(SendEmail)["run"] is own
 
 
 def _other() -> Any:

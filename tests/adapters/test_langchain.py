@@ -12,7 +12,7 @@ import pytest
 
 from callosum import Call, LocalGate
 from callosum.errors import ConfigError
-from callosum.model import Entry, Event, Verdict
+from callosum.model import Entry, Event, Outcome, Verdict
 from callosum.settings import Settings
 
 pytest.importorskip("langchain")
@@ -112,6 +112,24 @@ def test_a_tools_schema_is_made_once_and_kept_no_longer_than_the_tool(desk: Desk
     del tool
     gc.collect()
     assert not middleware._schemas
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"), [(ValueError("no such user"), Outcome.FAILED), (TimeoutError("no answer"), Outcome.UNKNOWN)]
+)
+def test_an_error_that_a_tool_node_makes_a_message_of_has_its_outcome(
+    desk: Desk, error: Exception, outcome: Outcome
+) -> None:
+    def send_email(to: str, body: str) -> str:
+        """Send an e-mail."""
+        raise error
+
+    model = script([mail("c1", "hi")])
+    wrappers = CallosumMiddleware(desk.gate).wrappers()
+    made = graph(desk, model, [StructuredTool.from_function(send_email)], handle_tool_errors=True, **wrappers)
+    made.invoke({"messages": [HumanMessage("go")]}, ASK)
+    assert results(model)["c1"].status == "error"
+    assert [entry.outcome for entry in desk.entries(Event.COMPLETE)] == [outcome]
 
 
 # --- interrupts and replays ----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 
 from callosum import LocalGate
 from callosum.errors import ConfigError
-from callosum.model import Entry, Event
+from callosum.model import Entry, Event, Outcome
 from callosum.settings import Settings
 
 pytest.importorskip("agents")
@@ -117,6 +117,26 @@ def test_whom_an_agent_hands_off_to_is_gated_too(desk: Desk) -> None:
     run(gate_agent(first, desk.gate))
     assert read(model)["c1"] == "sent hi"
     assert len(desk.entries()) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"), [(ValueError("no such user"), Outcome.FAILED), (TimeoutError("no answer"), Outcome.UNKNOWN)]
+)
+def test_an_error_for_which_a_tool_has_words_of_its_own_has_its_outcome(
+    desk: Desk, error: Exception, outcome: Outcome
+) -> None:
+    def words(_context: Any, _error: Exception) -> str:
+        return "try later"
+
+    @function_tool(failure_error_function=words)
+    def send_email(to: str, body: str) -> str:
+        """Send an e-mail."""
+        raise error
+
+    model = script([mail("c1", "hi")])
+    run(gate_agent(Agent(name="a", model=model, tools=[send_email]), desk.gate))
+    assert read(model)["c1"] == "try later"
+    assert [entry.outcome for entry in desk.entries(Event.COMPLETE)] == [outcome]
 
 
 def test_approvals_of_the_sdk_need_a_session(desk: Desk) -> None:

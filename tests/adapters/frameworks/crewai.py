@@ -22,7 +22,6 @@ class CrewAI(Framework):
     question = "asked at the terminal (`request_human_input`) while the run waits"
     unseen = "tools called by a program itself, code execution, tools that run at the provider"
     async_tools = False
-    timeouts_unknown = False
     warnings = ("ignore::DeprecationWarning",)  # CrewAI's own, with a newer pydantic
     cannot = {
         "ask and resume": "The run does not pause: the question is asked at the terminal.",
@@ -32,7 +31,6 @@ class CrewAI(Framework):
     notes = {
         "confirm": "An agent that runs without a crew (`agent.kickoff`) does not tell what its model has read: a second must "
         "pass between the two calls.",
-        "tool raises": "CrewAI makes a text of an error before anybody sees it: a timeout counts as `failed` too.",
     }
 
     def _crew(self, job: Job, **options: Any) -> Any:

@@ -18,11 +18,7 @@ class OpenAIAgents(Framework):
     question = "with `session=` the call is one that `needs_approval`"
     unseen = "hosted tools, handoffs"
     modes = ("async", "streamed")
-    timeouts_unknown = False
     answers = {"session": lambda: "chat"}
-    notes = {
-        "tool raises": "The SDK makes a text of an error before anybody sees it: a timeout counts as `failed` too.",
-    }
 
     def _agent(self, job: Job) -> Any:
         from agents import Agent, set_tracing_disabled
