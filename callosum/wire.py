@@ -349,6 +349,12 @@ class Section(Struct, frozen=True, rename="camel"):
     lines: tuple[str, ...]
 
 
+class OpenConsole(Struct, frozen=True):
+    """``POST /console``: asks where the console is. ``terminal`` is the secret of a terminal that made a link."""
+
+    terminal: str = ""
+
+
 class HookEvent(Struct, frozen=True):
     """``POST /hooks/{host}``: a hook event as the host wrote it. Each host says more, and is read by its adapter.
 

@@ -10,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,8 @@ def _post(address: str, path: str, body: Any) -> Any:
 @contextmanager
 def visitor_of(served: Served, state: Path) -> Iterator[Visitor]:
     """Somebody who has opened the console."""
-    visitor = Visitor(_post(served.address, "/console", {})["address"])
-    with linked(state, visitor) as (secret, _):
+    visitor = Visitor("")
+    with linked(state, visitor, partial(_post, served.address)) as (secret, _):
         visitor.post("/console/open", {"link": secret})
         yield visitor
 

@@ -59,8 +59,8 @@ def keep_open(settings: Settings, *, browser: bool = True) -> None:
         raise ConfigError(
             f"{missing.name} is not installed: pip install 'callosum-protocol[server]'", at="callosum console"
         ) from None
-    address = _address(settings)
     secret, terminal = leave_link(settings.state, by, time.time())
+    address = _address(settings, terminal)
     door = f"{address}/console/open?link={quote(secret)}"
     with _page(settings.state, door) as page, _lines(address, terminal) as lines:
         opened = browser and webbrowser.open(page.as_uri())
@@ -74,10 +74,10 @@ def keep_open(settings: Settings, *, browser: bool = True) -> None:
     show.line("The server has ended.")
 
 
-def _address(settings: Settings) -> str:
+def _address(settings: Settings, terminal: str) -> str:
     """Return the console's address of a server of this state folder, the local gate where none runs.
 
-    Raises ``ConfigError`` where no server answers.
+    ``terminal`` is this terminal's secret. Raises ``ConfigError`` where no server answers.
     """
     from callosum.client import local
     from callosum.client.transport import Transport, TransportError
@@ -90,11 +90,12 @@ def _address(settings: Settings) -> str:
         addresses = [f"unix:{socket_path(settings.state)}"]
     import msgspec
 
+    asked = msgspec.json.encode({"terminal": terminal})
     fault = "no server answers"
     for address in addresses:
         transport = Transport(address, verify=False)
         try:
-            answer = transport.request("POST", "/console", b"{}", deadline=time.monotonic() + _SECONDS)
+            answer = transport.request("POST", "/console", asked, deadline=time.monotonic() + _SECONDS)
         except TransportError as error:
             fault = str(error)
             continue

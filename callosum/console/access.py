@@ -18,6 +18,7 @@ import hmac
 import os
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
+from callosum.characters import escaped
 from callosum.errors import CallosumError
 
 FOLDER: Final = "console"
@@ -33,11 +35,18 @@ COOKIE: Final = "callosum_console"
 LINK_SECONDS: Final = 300.0
 """How long a link may be opened."""
 SESSION_SECONDS: Final = 12 * 3600.0
+_LINE: Final = 180
+"""Most characters that stand beside a code."""
 CODE_SECONDS: Final = 120.0
 """How long a code may be typed."""
 _CODE_TRIES: Final = 3
-_MOST: Final = 64
-"""Most sessions at once; the oldest ends."""
+_WRONG: Final = 9
+"""Most wrong codes of one terminal or token within ``_WRONG_SECONDS``; after that no code is shown or taken."""
+_WRONG_SECONDS: Final = 900.0
+_MOST: Final = 16
+"""Most sessions of one person at once; that person's oldest ends."""
+_STREAMS: Final = 16
+"""Most pages that one session keeps current at once."""
 
 
 class NoAccess(CallosumError):
@@ -75,12 +84,18 @@ class Session(Struct, kw_only=True):
     terminal: str = ""
     csrf: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     asking: Asking | None = None
+    streams: int = 0
     holds: Callable[[], bool] = lambda: True
 
     def check_sees(self, namespace: str) -> None:
         """Raise ``NoAccess`` if the session may not look at this namespace."""
         if self.namespaces is not None and namespace not in self.namespaces:
             raise NoAccess("you may not see this namespace")
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the session may keep another page current."""
+        return self.streams < _STREAMS
 
 
 def digest(secret: str) -> str:
@@ -116,6 +131,8 @@ class Access:
         self._clock, self._ticks = clock, ticks
         self._sessions: dict[str, Session] = {}
         self._terminals: dict[str, asyncio.Queue[str]] = {}
+        self._wrong: dict[tuple[str, str], deque[float]] = {}
+        """When wrong codes were given, by terminal and person."""
 
     @property
     def used(self) -> bool:
@@ -124,19 +141,25 @@ class Access:
 
     # --- terminals ---------------------------------------------------------------------------------
 
+    def names_terminal(self, secret: str) -> bool:
+        """Return whether a link in the state folder names this terminal: who knows it can read that folder."""
+        name = digest(secret)
+        return any(hmac.compare_digest(link.terminal, name) for link in self._links())
+
     def join(self, secret: str) -> tuple[str, asyncio.Queue[str]]:
         """Connect the terminal that made a link; return its name here and the lines that it is to show.
 
         Raises ``NoAccess`` if no link names it.
         """
-        name = digest(secret)
-        if not any(hmac.compare_digest(link.terminal, name) for link in self._links()):
+        if not self.names_terminal(secret):
             raise NoAccess("no link names this terminal")
+        name = digest(secret)
         return name, self._terminals.setdefault(name, asyncio.Queue(16))
 
     def leave(self, name: str) -> None:
         """End what the terminal opened."""
         self._terminals.pop(name, None)
+        self._wrong = {key: times for key, times in self._wrong.items() if key[0] != name}
         self._sessions = {key: one for key, one in self._sessions.items() if one.terminal != name}
 
     def _links(self) -> list[Link]:
@@ -154,8 +177,8 @@ class Access:
 
     # --- sessions ----------------------------------------------------------------------------------
 
-    def open(self, secret: str) -> str:
-        """Spend a link; return the cookie's value of the session. Raises ``NoAccess``."""
+    def spend(self, secret: str) -> Link:
+        """Spend a link; return what it says. Raises ``NoAccess``. It only reads and removes the file."""
         path = self._folder / f"{digest(secret)}.link"
         try:
             link = msgspec.json.decode(path.read_bytes(), type=Link)
@@ -166,6 +189,10 @@ class Access:
             ) from None
         if link.expires <= self._clock():
             raise NoAccess("this link has expired: run callosum console again")
+        return link
+
+    def let_in(self, link: Link) -> str:
+        """Return the cookie's value of a session for a spent link. Raises ``NoAccess`` if its terminal has gone."""
         if link.terminal not in self._terminals:
             raise NoAccess("the command that made this link has ended: run callosum console again")
         return self.admit(
@@ -175,8 +202,11 @@ class Access:
     def admit(self, session: Session) -> str:
         """Let a session in; return the cookie's value."""
         value = secrets.token_urlsafe(32)
-        while len(self._sessions) >= _MOST:
-            del self._sessions[next(iter(self._sessions))]
+        now = self._ticks()
+        self._sessions = {name: one for name, one in self._sessions.items() if one.ends > now and one.holds()}
+        own = [name for name, one in self._sessions.items() if one.by == session.by]
+        for name in own[: len(own) + 1 - _MOST]:
+            del self._sessions[name]
         self._sessions[digest(value)] = session
         return value
 
@@ -197,32 +227,42 @@ class Access:
 
     # --- codes -------------------------------------------------------------------------------------
 
-    def ask(self, session: Session, meant: str, what: str) -> bool:
-        """Show a code for an answer in the terminals; return whether there is one to show it.
+    def ask(self, session: Session, meant: str, what: str) -> None:
+        """Show a code for an answer in the terminals.
 
-        ``meant`` binds the code to the answer; ``what`` is shown beside it.
+        ``meant`` binds the code to the answer; ``what`` is shown beside it. Raises ``NoAccess`` if no terminal can show
+        it, or too many wrong codes were given.
         """
+        self._check_wrong(session)
         shown = [self._terminals[session.terminal]] if session.terminal else list(self._terminals.values())
         if not shown:
-            return False
+            raise NoAccess("no terminal can show the code: run callosum console where the server runs")
         code = f"{secrets.randbelow(10**6):06}"
         session.asking = Asking(code, meant, self._ticks() + CODE_SECONDS)
         for lines in shown:
             if lines.full():
                 lines.get_nowait()
-            lines.put_nowait(f"{code}  {what}")
-        return True
+            lines.put_nowait(f"{code}  {escaped(what)[:_LINE]}")
 
     def confirm(self, session: Session, meant: str, code: str) -> None:
         """Take a code for an answer. Raises ``NoAccess`` if it is not the one that was shown for it."""
+        self._check_wrong(session)
         asked = session.asking
         if asked is None or asked.meant != meant or asked.expires <= self._ticks():
             session.asking = None
             raise NoAccess("the code has expired: answer again")
         asked.tries += 1
-        if hmac.compare_digest(asked.code, code.strip()):
+        if hmac.compare_digest(asked.code.encode(), code.strip().encode()):
+            self._wrong.pop((session.terminal, session.by), None)
             session.asking = None
             return
+        self._wrong.setdefault((session.terminal, session.by), deque(maxlen=_WRONG)).append(self._ticks())
         if asked.tries >= _CODE_TRIES:
             session.asking = None
         raise NoAccess("this is not the code that the terminal shows")
+
+    def _check_wrong(self, session: Session) -> None:
+        wrong = self._wrong.get((session.terminal, session.by))
+        if wrong is not None and len(wrong) >= _WRONG and wrong[0] > self._ticks() - _WRONG_SECONDS:
+            session.asking = None
+            raise NoAccess("too many wrong codes: answer again in a quarter of an hour, or at the terminal")

@@ -17,6 +17,8 @@ BACK: Final = 24 * HOUR
 MOST: Final = 200_000
 """Most actions that a picture holds."""
 _SESSIONS: Final = 2000
+_HELD: Final = 5000
+"""Most calls that are kept for a person; questions leave last."""
 _ENDINGS: Final = 20_000
 OPEN_PAUSE: Final = 15 * MINUTE
 """How long a pause that was not repeated is shown to a person."""
@@ -163,6 +165,13 @@ class Picture:
             lasts = {Verdict.CONFIRM: OPEN_PAUSE, Verdict.ASK: BACK}.get(entry.verdict or Verdict.ASK, OPEN_BLOCK)
             if entry.seq + lasts < now:
                 del self.held[id]
+        while len(self.held) > _HELD:
+            del self.held[
+                next((id for id, entry in self.held.items() if entry.verdict is not Verdict.ASK), next(iter(self.held)))
+            ]
+        if len(self._names) > 4 * len(self.bars) + 10_000:
+            kept = [text for bar in self.bars.values() for text in (bar.session, bar.tool, bar.key)]
+            self._names = {text: text for text in [*kept, *(seen.worktree for seen in self.sessions.values())]}
         if len(self._places) > 4 * len(self.held) + 1000:
             self._places = {place: id for place, id in self._places.items() if id in self.held}
 

@@ -35,6 +35,9 @@ _LISTED: Final = 200
 _SCANNED: Final = 5000
 _HITS: Final = 50
 _SHOWN: Final = 50
+_OF_ONE: Final = 20
+"""Most calls of one session that are shown at once: a session that floods the page hides only its own."""
+_CARDS: Final = 200
 _SHARED: Final = 1.0
 """For how many seconds the gate's answer holds while nothing is journalled: leases run out by time alone."""
 _SAYS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -146,8 +149,17 @@ class Views:
         """Everything that waits for a person, oldest first; what was put off by itself."""
         found = self.all_waiting()
         now = self._clock()
-        off = [one for one in found if self.later.get(one.id, 0) > now]
-        return {"waiting": [one for one in found if one not in off], "later": off}
+        shown: list[Waiting] = []
+        off: list[Waiting] = []
+        counts: Counter[str] = Counter()
+        more: Counter[str] = Counter()
+        for one in found:
+            counts[one.session] += 1
+            if counts[one.session] > _OF_ONE or len(shown) + len(off) >= _CARDS:
+                more[one.session] += 1
+            else:
+                (off if self.later.get(one.id, 0) > now else shown).append(one)
+        return {"waiting": shown, "later": off, "more": more, "count": len(found) - len(off)}
 
     def all_waiting(self) -> list[Waiting]:
         """Everything that waits for a person, oldest first."""
@@ -260,6 +272,8 @@ class Views:
     def _by_parent(self) -> list[tuple[Seen, int]]:
         """The sessions, the newest first, each sub-agent below its parent."""
         sessions = self.picture.sessions
+        if len(self._parents) > 2 * len(sessions) + 1000:
+            self._parents = {name: parent for name, parent in self._parents.items() if name in sessions}
         below: dict[str, list[Seen]] = {}
         for seen in reversed(sessions.values()):
             if seen.name not in self._parents:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -97,6 +98,7 @@ class Console:
         self.access = access
         self._views, self._read, self._ask, self._admit = views, read, ask, admit
         self._live: dict[str, Live] = {}
+        self._heavy = asyncio.Semaphore(2)
         self._cards: dict[tuple[str, bool, str], Markup] = {}
         self._static = {name: files(__package__).joinpath("static", name).read_bytes() for name in _STATIC}
         get = ["GET"]
@@ -112,12 +114,13 @@ class Console:
                 Route(f"{PATH}/live", self._guarded(self._follow), methods=get),
                 Route(f"{PATH}/key", self._guarded(self._key), methods=get),
                 Route(f"{PATH}/search", self._guarded(self._search), methods=get),
-                Route(f"{PATH}/action/{{id:int}}", self._guarded(self._action), methods=get),
+                Route(f"{PATH}/action/{{id}}", self._guarded(self._action), methods=get),
                 *(
                     Route(f"{PATH}/{name}".rstrip("/"), self._guarded(partial(self._page, name)), methods=get)
                     for name in _PAGES
                 ),
-            ]
+            ],
+            default=self._nowhere,
         )
 
     @property
@@ -137,6 +140,10 @@ class Console:
         except Exception:
             logger.exception("%s %s failed", scope.get("method"), scope["path"])
             raise
+
+    async def _nowhere(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await _html("error.html", 404, why="There is no such page.")(scope, receive, send)
 
     # --- the way in --------------------------------------------------------------------------------
 
@@ -160,7 +167,8 @@ class Console:
             if self._admit is not None:
                 value = self.access.admit(self._admit(form.get("token", "").strip(), request.scope))
             else:
-                value = await self._read(partial(self.access.open, form.get("link", "")))
+                link = await self._read(partial(self.access.spend, form.get("link", "")))
+                value = self.access.let_in(link)
         except (NoAccess, Refused) as error:
             return _html("error.html", 403, why=_sentence(error))
         answer = RedirectResponse(PATH, 303, _HEADERS)
@@ -184,14 +192,11 @@ class Console:
             return Response(str(error), 403, _HEADERS, "text/plain")
 
         async def shown() -> AsyncGenerator[bytes]:
-            try:
-                yield b"\n"
-                while True:
-                    yield (await lines.get()).encode() + b"\n"
-            finally:
-                self.access.leave(name)
+            yield b"\n"
+            while True:
+                yield (await lines.get()).encode() + b"\n"
 
-        return _Streamed(shown(), "text/plain; charset=utf-8")
+        return _Streamed(shown(), "text/plain; charset=utf-8", partial(self.access.leave, name))
 
     def _guarded(self, page: Callable[[Request, Session, Views], Awaitable[Response]]) -> Any:
         """A page that only a session sees, of a namespace that it may see."""
@@ -238,7 +243,11 @@ class Console:
             yield head.encode()
             try:
                 await self._read(views.update)
-                parts = await self._read(show)
+                if name in _STILL:
+                    async with self._heavy:
+                        parts = await self._read(show)
+                else:
+                    parts = await self._read(show)
             except StoreError as error:
                 yield f'<p role="alert">{escape(f"The store cannot be read now: {error}")}</p>{foot}'.encode()
                 return
@@ -287,6 +296,8 @@ class Console:
         name = request.query_params.get("page", "")
         if name not in _PAGES or name in _STILL:
             raise Refused(404, "there is no such page")
+        if not session.has_room:
+            raise Refused(429, "too many pages of this session are open: close some")
         live = self._live.get(views.namespace)
         if live is None:
             live = self._live[views.namespace] = Live(self._read, views.update)
@@ -303,7 +314,13 @@ class Console:
                         return
                     yield event.replace(CSRF.encode(), token)
 
-        return _Streamed(events(), "text/event-stream")
+        def ended() -> None:
+            session.streams -= 1
+            if not live.viewers and self._live.get(views.namespace) is live:
+                del self._live[views.namespace]
+
+        session.streams += 1
+        return _Streamed(events(), "text/event-stream", ended)
 
     async def _key(self, request: Request, session: Session, views: Views) -> Response:
         name = request.query_params.get("name", "")
@@ -314,13 +331,14 @@ class Console:
 
     async def _action(self, request: Request, session: Session, views: Views) -> Response:
         await self._read(views.update)
-        found = await self._read(partial(views.action, request.path_params["id"]))
+        found = await self._read(partial(views.action, _id(request.path_params["id"])))
         if found is None:
             raise Refused(404, "there is no such action in this namespace, or none any more")
         return _page(session, views, "action.html", title="Action", **found)
 
     async def _search(self, request: Request, session: Session, views: Views) -> Response:
-        found = await self._read(partial(views.search, request.query_params.get("q", "")[:500]))
+        async with self._heavy:
+            found = await self._read(partial(views.search, request.query_params.get("q", "")[:500]))
         return _page(session, views, "search.html", title="Search", **found)
 
     # --- answers -----------------------------------------------------------------------------------
@@ -331,7 +349,7 @@ class Console:
         if not session.answers:
             raise Refused(403, "you may look here, and not answer")
         say = form.get("say", "")
-        id = int(form["id"]) if form.get("id", "").isdecimal() and len(form["id"]) < 20 else 0
+        id = _id(form.get("id", ""))
         await self._read(views.update)
         waiting: Waiting | None = await self._read(partial(views.find, id))
         if waiting is None:
@@ -345,15 +363,20 @@ class Console:
             raise Refused(400, "this is no answer to that")
         meant = f"{id} {waiting.digest} {say}"
         if say != "deny" and not form.get("sure"):
-            told = ""
-            if waiting.tier >= 4 and not self.access.ask(session, meant, f"{waiting.says[say]} {waiting.tool}"):
-                told = "terminal"
-            return _page(session, views, "answer.html", title=waiting.says[say], one=waiting, say=say, why=told)
+            if waiting.tier >= 4:
+                what = f"{waiting.says[say]} {waiting.tool} of {waiting.session}: {waiting.what}"
+                try:
+                    self.access.ask(session, meant, what)
+                except NoAccess as error:
+                    why = _sentence(error)
+                    return _page(session, views, "answer.html", title="Not asked", one=waiting, say="", why=why)
+            return _page(session, views, "answer.html", title=waiting.says[say], one=waiting, say=say, why="")
         if waiting.tier >= 4 and say != "deny":
             try:
                 self.access.confirm(session, meant, form.get("code", ""))
             except NoAccess as error:
-                return _page(session, views, "answer.html", title="Not confirmed", one=waiting, say=say, why=str(error))
+                again, why = say if session.asking else "", _sentence(error)
+                return _page(session, views, "answer.html", title="Not confirmed", one=waiting, say=again, why=why)
         client = request.client.host if request.client is not None else ""
         by = f"{session.by} at {client}" if client not in ("", "127.0.0.1", "::1") else session.by
         note = form.get("note", "").strip()
@@ -387,24 +410,30 @@ def _sentence(error: Exception) -> str:
 
 
 class _Streamed(Response):
-    """An answer that goes on until who reads it has gone, or there is no more."""
+    """An answer that goes on until who reads it has gone, or there is no more; then ``ended`` is called, once."""
 
-    def __init__(self, pieces: AsyncGenerator[bytes], media_type: str) -> None:
+    def __init__(
+        self, pieces: AsyncGenerator[bytes], media_type: str, ended: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(headers=_HEADERS, media_type=media_type)
         del self.headers["content-length"]
-        self._pieces = pieces
+        self._pieces, self._ended = pieces, ended
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
         """Send it."""
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        told = [asyncio.ensure_future(self._feed(send)), asyncio.ensure_future(_gone(receive))]
+        told: list[asyncio.Future[None]] = []
         try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            told += [asyncio.ensure_future(self._feed(send)), asyncio.ensure_future(_gone(receive))]
             await asyncio.wait(told, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for task in told:
                 task.cancel()
-            await asyncio.gather(*told, return_exceptions=True)
+            fed = await asyncio.gather(*told, return_exceptions=True)
             await self._pieces.aclose()
+            self._ended()
+        if isinstance(fed[0], Exception):
+            raise fed[0]
 
     async def _feed(self, send: Send) -> None:
         async for piece in self._pieces:
@@ -432,9 +461,15 @@ async def _form(request: Request) -> dict[str, str]:
 
 def _checked(form: dict[str, str], session: Session) -> dict[str, str]:
     """Return the form if it is of a page of this session."""
-    if form.get("csrf") != session.csrf:
+    if not hmac.compare_digest(form.get("csrf", "").encode(), session.csrf.encode()):
         raise Refused(403, "this form is of another session: load the page again")
     return form
+
+
+def _id(text: str) -> int:
+    """Return the id of an entry; 0, which none has, for what is no id."""
+    id = int(text) if text.isdecimal() and len(text) < 20 else 0
+    return id if id < 2**63 else 0
 
 
 def _kept(request: Request) -> dict[str, str]:

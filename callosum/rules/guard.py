@@ -9,6 +9,7 @@ The guard makes it loud to go around the gate; it cannot make it impossible.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import islice
@@ -31,6 +32,11 @@ _PLAIN_PATH: Final = re.compile(r"/([A-Za-z0-9_][\w.~-]*)(?:/[^%$\\*{}\[\]]*)?$"
 _TARGET: Final = "--request-target"
 _CONSOLE: Final = re.compile(r"\bcallosum-[0-9a-f]{16}\.localhost", re.IGNORECASE)
 """The name of a console, which is a person's."""
+_CONSOLE_LIKE: Final = re.compile(r"[^\x20-\x7e]|%[0-9a-f]{2}", re.IGNORECASE)
+"""What may stand for another letter in the name of a host."""
+_ESCAPE: Final = re.compile(r"%([0-7][0-9a-f])", re.IGNORECASE)
+_NOT_READ: Final = re.compile(r"[\t\n\r\u00ad\u200b-\u200d\u2060\ufe00-\ufe0f\ufeff]")
+"""What browsers leave out of an address."""
 _LOOPBACK: Final = (
     r"\blocalhost|\bip6-localhost|\b127(?:\.\d{1,3}){1,3}|\b0\.0\.0\.0|::1\]?|\b0x7f[0-9a-f]*"
     r"|\b2130706433|\b0177[0-7.]*"
@@ -176,10 +182,17 @@ class Guard:
     def talks(self, text: str) -> bool:
         """Return True if a text may speak to the gate's port: not where each address is plainly another service's."""
         text = text[:MAX_TALK]
-        if _CONSOLE.search(text):
+        if _CONSOLE.search(text) or (_CONSOLE_LIKE.search(text) and _CONSOLE.search(_host_as_read(text))):
             return True
         found = self._port.findall(text)
         return bool(found) and (_TARGET in text or any(_may_be_ours(path) for path in found))
+
+
+def _host_as_read(text: str) -> str:
+    """Return a text with host names as a browser reads them: percent signs, wide letters, line ends taken out."""
+    text = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+    text = unicodedata.normalize("NFKC", text).replace("\u3002", ".")
+    return _NOT_READ.sub("", text)
 
 
 def _may_be_ours(path: str) -> bool:

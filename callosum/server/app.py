@@ -23,7 +23,7 @@ from callosum import __version__, wire
 from callosum.brain import Brain
 from callosum.corpus import events
 from callosum.deadline import Expiry, expires_at
-from callosum.errors import ConfigError, Expired, StoreChanged, StoreError, StoreUnavailable, Unconfirmed
+from callosum.errors import ConfigError, Expired, NotAPerson, StoreChanged, StoreError, StoreUnavailable, Unconfirmed
 from callosum.gate.check import check_name, check_note, id_of
 from callosum.gate.course import SERVED, UNKNOWN, Caller
 from callosum.gate.intake import check_record, check_seconds
@@ -68,6 +68,7 @@ T = TypeVar("T")
 
 
 HEALTH: Final = "/health"
+CONSOLE: Final = "/console"
 """What a balancer asks, which has no token: open to all."""
 
 
@@ -102,6 +103,7 @@ def _decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
 _CALL: Final = _decoder(wire.Intercept)
 _PAYLOAD: Final = _decoder(dict[str, Any])
 LATE_CALLS: Final = _decoder(wire.Late)
+OPEN_CONSOLE: Final = _decoder(wire.OpenConsole)
 
 
 class Service:
@@ -318,7 +320,11 @@ class Service:
     async def open_console(self, request: Request) -> Answer:
         if not _is_local(request):
             raise Refused(403, "the console is opened from this machine", "address", kind="origin")
-        return _json(ConsoleAddress(await self.door.address()))
+        asked = await self._read(OPEN_CONSOLE, await request.body())
+        try:
+            return _json(ConsoleAddress(await self.door.address(asked.terminal)))
+        except NotAPerson as refused:
+            raise Refused(403, str(refused), "terminal", kind="missing") from None
 
     async def show_metrics(self, _request: Request) -> Answer:
         return Answer(self.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -502,9 +508,10 @@ _OWN: Final = (
     ),
     Operation(
         "POST",
-        "/console",
+        CONSOLE,
         "Where the console is",
-        "Opens the console's own address on this machine, and tells it. What is there only a link opens.",
+        "Opens the console's own address on this machine, and tells it to the terminal that made a link.",
+        body=wire.OpenConsole,
         answer=ConsoleAddress,
     ),
     Operation(
@@ -542,7 +549,7 @@ _HANDLERS: Final[Mapping[str, Handler]] = {
     "POST /late": Service.late,
     "GET /fallback": Service.fallback,
     f"GET {HEALTH}": Service.health,
-    "POST /console": Service.open_console,
+    f"POST {CONSOLE}": Service.open_console,
     "GET /metrics": Service.show_metrics,
 }
 

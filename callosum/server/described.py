@@ -113,6 +113,7 @@ FIELDS: Final[Mapping[str, str]] = {
     "store": "Which store the gate writes to.",
     "summary": "What the call does, in one line.",
     "taskId": "The task that the call belongs to.",
+    "terminal": "The secret of the terminal that made a link to the console.",
     "text": "The brief, as a host gives it to the model.",
     "tier": "The risk, from 0 (none) to 4 (cannot be undone).",
     "timeout": "Seconds after which the tool itself gives up; the lease lasts at least as long.",

@@ -9,17 +9,20 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakValueDictionary
 
 import uvicorn
 
-from callosum.errors import ConfigError
+from callosum.errors import ConfigError, NotAPerson
 from callosum.gate.course import SERVED, Caller
 from callosum.model import GateRequest, Report
 from callosum.server.place import listen
+from callosum.server.protocol import limited
 from callosum.server.served import ServedGate
 from callosum.server.tokens import Role, Tokens
 
@@ -33,7 +36,8 @@ if TYPE_CHECKING:
     from callosum.server.stream import Stream
 
 _NAMESPACES: Final = 8
-"""Most namespaces that are followed at once."""
+"""How many namespaces are kept that nobody looks at any more."""
+_CONNECTIONS: Final = 256
 
 
 class _Beside(uvicorn.Server):
@@ -51,7 +55,9 @@ class Door:
     def __init__(self, served: ServedGate, stream: Stream) -> None:
         self._served, self._stream = served, stream
         self._access: Access | None = None
-        self._views: dict[str, Views] = {}
+        self._views: WeakValueDictionary[str, Views] = WeakValueDictionary()
+        self._recent: deque[Views] = deque(maxlen=_NAMESPACES)
+        """Keeps the namespaces that were looked at last; what a page follows is kept by that page."""
         self._address = ""
         self._server: _Beside | None = None
         self._task: asyncio.Task[None] | None = None
@@ -64,11 +70,15 @@ class Door:
         """Whether somebody keeps the console open."""
         return self._access is not None and self._access.used
 
-    async def address(self) -> str:
-        """Return the console's address, which is opened if need be.
+    async def address(self, terminal: str) -> str:
+        """Return the console's address, which is opened if need be, to who made a link in the state folder.
 
-        Raises ``ConfigError`` where a package is missing or no address can be had.
+        The name keeps the cookie from what listens at other ports, so nobody else learns it. ``terminal`` is the
+        secret of the terminal that made the link. Raises ``NotAPerson`` if no link names it, ``ConfigError`` where a
+        package is missing or no address can be had.
         """
+        if not await self._served.read(partial(self._opened_access().names_terminal, terminal)):
+            raise NotAPerson("only a person can open the console: callosum console")
         async with self._opening:
             if not self._address:
                 await self._open()
@@ -97,6 +107,7 @@ class Door:
         name = f"callosum-{secrets.token_hex(8)}.localhost:{opened.getsockname()[1]}"
         config = uvicorn.Config(
             _named(console, name),
+            http=limited(connections=_CONNECTIONS, spare=8),
             ws="none",
             lifespan="off",
             loop="none",
@@ -114,15 +125,19 @@ class Door:
 
     def _console(self, admit: Callable[[str, Scope], Session] | None) -> Console:
         try:
-            from callosum.console.access import Access  # noqa: PLC0415 - for who opens the console alone
-            from callosum.console.web import Console  # noqa: PLC0415
+            from callosum.console.web import Console  # noqa: PLC0415 - for who opens the console alone
         except ImportError as missing:
             raise ConfigError(
                 f"{missing.name} is not installed: pip install 'callosum-protocol[server]'", at="console"
             ) from None
+        return Console(self._opened_access(), self._views_of, self._served.read, self._ask, admit)
+
+    def _opened_access(self) -> Access:
+        from callosum.console.access import Access  # noqa: PLC0415
+
         if self._access is None:
             self._access = Access(self._served.gate.settings.state)
-        return Console(self._access, self._views_of, self._served.read, self._ask, admit)
+        return self._access
 
     async def _serve(self, server: _Beside, opened: Any, console: Any) -> None:
         try:
@@ -136,9 +151,10 @@ class Door:
 
         found = self._views.get(namespace)
         if found is None:
-            while len(self._views) >= _NAMESPACES:
-                del self._views[next(iter(self._views))]
             found = self._views[namespace] = Views(self._served.gate, namespace)
+        if found in self._recent:
+            self._recent.remove(found)
+        self._recent.append(found)
         return found
 
     async def _ask(self, request: GateRequest[Report]) -> Report:

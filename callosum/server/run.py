@@ -31,7 +31,7 @@ from callosum.hosts.transcripts import Transcripts
 from callosum.model import State
 from callosum.server.accepting import Acceptor, open_files
 from callosum.server.aftermath import Aftermath
-from callosum.server.app import HEALTH, App, Service
+from callosum.server.app import CONSOLE, HEALTH, App, Service
 from callosum.server.jobs import jobs
 from callosum.server.metrics import Metrics
 from callosum.server.openapi import documents
@@ -293,6 +293,7 @@ async def serve_gate(
         allow_origins=options.allow_origins,
         token_required=options.public,
         open_to_all=(HEALTH,),
+        proven=(CONSOLE,),
         on_refused=on_refused,
     )
     room = _room()

@@ -150,8 +150,8 @@ class Security:
     given with a port counts with this port only. The address that a connection came in at always counts.
     ``allow_origins``: origins (``https://console.example``) whose pages may ask; a wildcard is refused.
     ``token_required``: nothing is answered without a token but a GET of the paths in ``open_to_all``, which a balancer
-    asks that has none. ``on_refused`` is called with the kind, the scope and details fit for a journal (never a secret)
-    for all that is refused.
+    asks that has none, and a POST of the paths in ``proven``, which ask for a proof of their own. ``on_refused`` is
+    called with the kind, the scope and details fit for a journal (never a secret) for all that is refused.
 
     An error in the application becomes a 500, a cancelled request a 503, both as JSON.
     Raises ``ConfigError`` for a host or an origin that is none.
@@ -167,11 +167,12 @@ class Security:
         allow_origins: Iterable[str] = (),
         token_required: bool = False,
         open_to_all: Iterable[str] = (),
+        proven: Iterable[str] = (),
         on_refused: OnRefused | None = None,
     ) -> None:
         self.app, self.tokens = app, tokens
         self.token_required = token_required
-        self._open_to_all = frozenset(open_to_all)
+        self._untokened = frozenset([*(("GET", path) for path in open_to_all), *(("POST", path) for path in proven)])
         self._on_refused = on_refused
         self._names = frozenset([*(_host(name) for name in local), *(_host(name) for name in allow_hosts)])
         self._origins = frozenset(_origin(origin) for origin in allow_origins)
@@ -206,7 +207,7 @@ class Security:
                     return
                 token = self._token(said)
             if token is None and self.token_required:
-                if scope["method"] != "GET" or scope["path"] not in self._open_to_all:
+                if (scope["method"], scope["path"]) not in self._untokened:
                     raise Refused(401, "a token is needed", "Authorization", kind="missing")  # noqa: TRY301
                 scope["callosum.stranger"] = True
             scope["callosum.token"] = token

@@ -56,8 +56,8 @@ def ask(server: Server, session: str, tool: str, **params: Any) -> Any:
 
 
 def test_a_link_opens_the_console_once(server: Server) -> None:
-    visitor = Visitor(server.post("/console")["address"])
-    with linked(server.state, visitor) as (secret, _):
+    visitor = Visitor("")
+    with linked(server.state, visitor, server.post) as (secret, _):
         door = visitor.get(f"/console/open?link={secret}")
         assert door.forms[0].fields == {"link": secret}, "a preview of the page spends nothing"
         assert visitor.post("/console/open", {"link": secret}).status == 200
@@ -69,10 +69,10 @@ def test_a_link_opens_the_console_once(server: Server) -> None:
 
 
 def test_a_link_ends_with_its_time_and_its_terminal(server: Server) -> None:
-    visitor = Visitor(server.post("/console")["address"])
+    visitor = Visitor("")
 
     def has_ended() -> bool:
-        with linked(server.state, visitor) as (secret, _):
+        with linked(server.state, visitor, server.post) as (secret, _):
             pass
         return "has ended" in visitor.post("/console/open", {"link": secret}).text
 
@@ -81,8 +81,8 @@ def test_a_link_ends_with_its_time_and_its_terminal(server: Server) -> None:
     assert "expired" in visitor.post("/console/open", {"link": old}).text
 
 
-def test_nobody_is_let_in_without_a_link(server: Server) -> None:
-    visitor = Visitor(server.post("/console")["address"])
+def test_nobody_is_let_in_without_a_link(server: Server, anna: Visitor) -> None:
+    visitor = Visitor(anna.address)
     for path in (*PAGES, "/console/live?page=", "/console/key?name=x", "/console/action/1"):
         page = visitor.get(path)
         assert (page.status, "A link opens this page" in page.text) == (403, True), path

@@ -6,11 +6,11 @@ import http.client
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from callosum.client.errors import TransportError
@@ -68,11 +68,14 @@ class Visitor:
     """Somebody with a browser. ``lines`` is what the terminal has shown."""
 
     def __init__(self, address: str) -> None:
-        self.address = address
-        self.name = urlsplit(address).netloc
-        self.origin = address
         self.cookie = ""
         self.lines: list[str] = []
+        self.learn(address)
+
+    def learn(self, address: str) -> None:
+        """Take the address of a console."""
+        self.address = self.origin = address
+        self.name = urlsplit(address).netloc
 
     def get(self, path: str, **headers: str) -> Page:
         return self._ask("GET", path, None, headers)
@@ -106,9 +109,12 @@ class Visitor:
 
 
 @contextmanager
-def linked(state: Path, visitor: Visitor, *, by: str = "anna") -> Iterator[tuple[str, Stream]]:
-    """A link's secret, and the connection of the terminal that made it."""
+def linked(
+    state: Path, visitor: Visitor, post: Callable[[str, Any], Any], *, by: str = "anna"
+) -> Iterator[tuple[str, Stream]]:
+    """A link's secret, and the connection of the terminal that made it. The visitor learns the console's address."""
     secret, terminal = leave_link(state, by, time.time())
+    visitor.learn(post("/console", {"terminal": terminal})["address"])
     stream = Transport(visitor.address).open(
         "/console/terminal", [f"X-Callosum-Terminal: {terminal}"], deadline=time.monotonic() + 10
     )
@@ -134,8 +140,8 @@ def linked(state: Path, visitor: Visitor, *, by: str = "anna") -> Iterator[tuple
 @contextmanager
 def visiting(server: Server, by: str = "anna") -> Iterator[Visitor]:
     """Somebody who has opened the console of a server."""
-    visitor = Visitor(server.post("/console")["address"])
-    with linked(server.state, visitor, by=by) as (secret, _):
+    visitor = Visitor("")
+    with linked(server.state, visitor, server.post, by=by) as (secret, _):
         page = visitor.post("/console/open", {"link": secret})
         assert page.status == 200, page.text
         yield visitor

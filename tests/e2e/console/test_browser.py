@@ -106,8 +106,8 @@ def opened(
     server: Server, browser: Browser, *, scheme: Literal["light", "dark"] = "light", width: int = 1200
 ) -> Iterator[tuple[Page, Visitor]]:
     """The console's first page, opened by its link, and what the terminal shows."""
-    visitor = Visitor(server.post("/console")["address"])
-    with linked(server.state, visitor) as (secret, _):
+    visitor = Visitor("")
+    with linked(server.state, visitor, server.post) as (secret, _):
         context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
         page = context.new_page()
         faults: list[str] = []
