@@ -1,20 +1,20 @@
-"""One hook event of a host, all the way: read by its adapter, asked of the gate, answered in the host's words.
+"""Handle a hook event from end to end: an adapter reads it, the gate decides, the adapter renders the answer.
 
 ::
 
-    payload ── adapter.read ── Told, ... ──┬── Before ── intercept ──┐
-                                           ├── After ── complete     ├── Answer ── adapter.render ── what is printed
-                                           ├── Wondering ── brief ───┘
-                                           └── Closed, Settled ── complete what was not reported
+    payload ── adapter.read ── HostEvents ──┬── CallStarting ── intercept ──┐
+                                            ├── CallReturned ── complete    ├── HookAnswer ── adapter.render ── output
+                                            ├── BriefRequested ── brief ────┘
+                                            └── CallsClosed, SessionIdle ── complete the calls without a report
 
-A host does not report every call: it denies one itself, is interrupted, ends. So what is under way is remembered
-here, by session and call id, and settled when the host says that it is through. This memory is bounded, and a
-restarted gate begins with none: then a report finds its action by tool and params, and a lease that nobody reports
-ends with the host's process.
+A host does not report every call: it may deny a call itself, be interrupted, or exit. The dispatcher therefore
+remembers open calls by session and call id, and completes them when the host says that it has finished. This memory is
+bounded and starts empty when the gate restarts. After a restart, a report finds its action by tool and params, and a
+lease that nobody reports ends with the host's process.
 
-What the store would not take is spooled, for no host tells anything twice, and entered before the next decision. What
-cannot be spooled either is owed to the store: ``make_good``, which a server asks for every second while there is
-something.
+No host reports an event twice, so a report that the store rejects is spooled and entered before the next decision. A
+report that cannot be spooled either stays in memory. ``make_good`` retries such reports; the server calls it every
+second while there are any.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("callosum")
 
 MAX_ACTORS: Final = 4096
-"""Most actors whose calls are remembered; who was heard longest ago gives way."""
+"""Maximum number of sessions whose calls are remembered. The session heard from least recently is dropped first."""
 MAX_UNDERWAY: Final = 1000
-"""Most calls of one actor that are remembered, oldest out first."""
+"""Maximum number of open calls remembered for one session. The oldest is dropped first."""
 MAX_UNSAID: Final = 10
-"""Most texts that wait until an actor's model can be told something, oldest out first."""
+"""Maximum number of texts that wait until a session's model can be informed. The oldest is dropped first."""
 MAX_FAILURES: Final = 100
-"""Most failed calls of one actor that are remembered, oldest out first."""
+"""Maximum number of failed calls remembered for one session. The oldest is dropped first."""
 MAX_OWED: Final = 10_000
-"""Most reports that are kept in memory for a store that takes none, oldest out first."""
+"""Maximum number of reports kept in memory while the store takes none. The oldest is dropped first."""
 
 
 class _Owed(NamedTuple):
-    """How a call of an actor ended, which the store does not know yet."""
+    """Hold the outcome of a call that the store has not recorded yet."""
 
     actor: HostSession
     call: OpenCall
@@ -89,9 +89,9 @@ class _Owed(NamedTuple):
 
 
 class _Calls:
-    """What one actor has under way, by call id (or by tool and params), and in the background, by its name.
+    """Hold the calls of one session: open calls by call id (or by tool and params), background work by its name.
 
-    ``given_up`` are those that ended as ``unknown`` because nothing was said of them: it may still be on its way.
+    ``given_up`` holds calls that ended as ``unknown`` for lack of a report, which may still arrive.
     """
 
     def __init__(self, actor: HostSession) -> None:
@@ -100,30 +100,30 @@ class _Calls:
         self.background: OrderedDict[str, OpenCall] = OrderedDict()
         self.given_up: OrderedDict[str, OpenCall] = OrderedDict()
         self.failures: OrderedDict[str, int] = OrderedDict()
-        """How often the same call failed in a row, by tool and params, nothing having been changed in between."""
+        """Number of consecutive failures of the same call by tool and params, with no change made in between."""
         self.purpose = ""
-        """The prompt that a person typed last."""
+        """Last prompt that a person typed."""
         self.unsaid: deque[str] = deque(maxlen=MAX_UNSAID)
-        """What the model is to be told, and could not be told with the report that it comes from."""
+        """Texts for the model that could not be delivered with the report that caused them."""
 
     def attempt(self, call: Call) -> int:
-        """Return which attempt a call is, from 1."""
+        """Return the number of this attempt at the call, counting from 1."""
         return self.failures.get(_repeated(call.tool, call.params), 0) + 1 if self.failures else 1
 
-    def learn(self, told: CallReturned, tier: int) -> None:
-        """Count a call that failed; what was changed, or the same call done, ends the row."""
-        if told.outcome is Outcome.FAILED:
-            repeated = _repeated(told.tool, told.params)
-            self.failures[repeated] = self.failures.get(repeated, 0) + 1
+    def learn(self, returned: CallReturned, tier: int) -> None:
+        """Count a failed call. A successful change, or success of the same call, ends the count."""
+        if returned.outcome is Outcome.FAILED:
+            identity = _repeated(returned.tool, returned.params)
+            self.failures[identity] = self.failures.get(identity, 0) + 1
             while len(self.failures) > MAX_FAILURES:
                 self.failures.popitem(last=False)
-        elif told.outcome is Outcome.DONE and tier:
+        elif returned.outcome is Outcome.DONE and tier:
             self.failures.clear()
-        elif told.outcome is Outcome.DONE and self.failures:
-            self.failures.pop(_repeated(told.tool, told.params), None)
+        elif returned.outcome is Outcome.DONE and self.failures:
+            self.failures.pop(_repeated(returned.tool, returned.params), None)
 
     def add(self, identity: str, call: OpenCall) -> bool:
-        """Remember a call; return False if it was remembered before: an answer may be asked for twice."""
+        """Remember a call. Return False if it was remembered before, because a hook may ask twice."""
         calls = self.open.setdefault(identity, [])
         if calls and calls[-1].id == call.id:
             return False
@@ -133,24 +133,24 @@ class _Calls:
         return True
 
     def around(self, agent: str) -> str:
-        """Return the task whose sub-agent has this name, "" if it is not known."""
-        known = self.background.get(agent)
-        if known is not None:
-            return known.task
-        begun = [call for calls in self.open.values() for call in calls if call.agents]
-        return begun[0].task if len(begun) == 1 else ""
+        """Return the task whose sub-agent has this name, or "" if the task is unknown."""
+        background_call = self.background.get(agent)
+        if background_call is not None:
+            return background_call.task
+        starting_agents = [call for calls in self.open.values() for call in calls if call.agents]
+        return starting_agents[0].task if len(starting_agents) == 1 else ""
 
     def take(self, identity: str) -> OpenCall | None:
-        waiting = self.open.get(identity)
-        if not waiting:
+        open_calls = self.open.get(identity)
+        if not open_calls:
             return self.given_up.pop(identity, None)
-        found = waiting.pop(0)
-        if not waiting:
+        call = open_calls.pop(0)
+        if not open_calls:
             del self.open[identity]
-        return found
+        return call
 
     def give_up(self, but: str) -> list[OpenCall]:
-        """All but those of one tool."""
+        """Give up all open calls except those of the tool ``but``."""
         ended = [(identity, calls) for identity, calls in self.open.items() if calls[0].tool != but]
         for identity, calls in ended:
             del self.open[identity]
@@ -161,13 +161,13 @@ class _Calls:
 
 
 class Dispatcher:
-    """What the hook events of all sessions go through.
+    """Handle the hook events of all sessions.
 
-    ``brief`` tells an actor what the others do, ``emit`` hands an event to the corpus and ``tell`` does so behind what
-    the gate told before, ``parsed`` is told of each call before it is decided, ``changed`` looks at a settings
-    file of the host and says why it may not take effect ("": it may), ``decided`` is told of each decision. ``keep``
-    spools a report that the store would not take, and returns whether it did. Its courses may be driven from any
-    thread: a long event is read beside the loop.
+    ``brief`` returns a session's brief. ``emit`` hands an event to the corpus, and ``tell`` does so after the events
+    that the gate emitted before. ``parsed`` receives each call before its decision and ``decided`` receives each
+    decision. ``changed`` inspects a settings file of the host and returns why it may not take effect, or "" if it may.
+    ``keep`` spools a report that the store rejected and returns whether it could. Any thread may run the returned
+    operations: a long event is read outside the event loop.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Dispatcher:
         self._answers: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._owed: deque[_Owed] = deque()
         self._remembering = threading.Lock()
-        """Around whatever is done with ``_actors``, what is in it, ``_answers`` and ``_owed``; never across a yield."""
+        """Lock for ``_actors`` and its contents, ``_answers`` and ``_owed``. It is never held across a yield."""
 
     def handle(
         self,
@@ -206,25 +206,27 @@ class Dispatcher:
         here: bool = True,
         expiry: Expiry | None = None,
     ) -> Course[Mapping[str, Any]]:
-        """Does what a hook event asks for, and returns what the hook prints.
+        """Handle a hook event and return what the hook prints.
 
-        ``host`` is the host's process, on this machine, to which leases are tied. ``here``: its files are this
-        machine's too, and may be looked at. ``expiry`` tells whether the hook still waits: if not, a call that it asks
-        about is not decided, and what it reports is recorded all the same. Raises ``ConfigError`` for a payload that
-        says too little, and what the gate raises; what was told before that stands.
+        ``host`` is the host's process on this machine; leases end with it. ``here`` says that the host's files are on
+        this machine, so they may be read. ``expiry`` says whether the hook still waits. If it does not, a call is not
+        decided, but a report is still recorded.
+
+        Raises: ``ConfigError`` for an incomplete payload, and the errors of the gate. Events handled before the error
+        keep their effect.
         """
         answer = HookAnswer()
-        for told in adapter.read(payload, place):
-            answer = _joined(answer, (yield from self._heed(adapter, told, host, expiry, place.home, here=here)))
+        for event in adapter.read(payload, place):
+            answer = _joined(answer, (yield from self._heed(adapter, event, host, expiry, place.home, here=here)))
         return adapter.render(payload, answer)
 
     @property
     def owes(self) -> bool:
-        """Whether there are reports that the store has not taken yet."""
+        """Return True if there are reports that the store has not recorded yet."""
         return bool(self._owed)
 
     def make_good(self) -> Course[None]:
-        """Reports what is owed, oldest first, as far as the store takes it."""
+        """Send the reports that the store lacks, oldest first, until the store rejects one."""
         while self.owes:
             with self._remembering:
                 owed = self._owed.popleft() if self._owed else None
@@ -232,135 +234,145 @@ class Dispatcher:
                 return
 
     def retract(self, adapter: HookAdapter, payload: Mapping[str, Any], place: HostIdentity) -> Course[None]:
-        """Takes back what an event opened, because its answer reached nobody: the host went on without it."""
-        for told in adapter.read(payload, place):
-            if isinstance(told, CallStarting):
-                call = told.call
+        """Undo what an event opened, because its answer reached no hook and the host continued without it."""
+        for event in adapter.read(payload, place):
+            if isinstance(event, CallStarting):
+                call = event.call
                 actor = HostSession(instance=call.instance, session=call.session or "", namespace=call.namespace)
                 with self._remembering:
-                    found = self._calls(actor).take(call.call_id or _identity(call.tool, call.params))
-                yield from self._report([_Owed(actor, found, Outcome.CANCELLED)] if found else [])
+                    open_call = self._calls(actor).take(call.call_id or _identity(call.tool, call.params))
+                yield from self._report([_Owed(actor, open_call, Outcome.CANCELLED)] if open_call else [])
 
     def _heed(
         self,
         adapter: HookAdapter,
-        told: HostEvent,
+        event: HostEvent,
         host: Host | None,
         expiry: Expiry | None,
         home: str | None,
         *,
         here: bool,
     ) -> Course[HookAnswer]:
-        match told:
+        match event:
             case CallStarting():
-                return (yield from self._before(adapter, at_home(told.call, home), host, expiry))
+                return (yield from self._before(adapter, at_home(event.call, home), host, expiry))
             case CallReturned():
-                return (yield from self._after(adapter, told))
+                return (yield from self._after(adapter, event))
             case BackgroundEnded():
                 with self._remembering:
-                    mine = [self._calls(told.actor), *self._with_children(told.actor)]
-                    found = [(calls.actor, calls.background.pop(told.background, None)) for calls in mine]
-                ends = [_Owed(actor, ended, told.outcome, told.error) for actor, ended in found if ended]
-                yield from self._report(ends)
+                    session_calls = [self._calls(event.actor), *self._with_children(event.actor)]
+                    ended_calls = [
+                        (calls.actor, calls.background.pop(event.background, None)) for calls in session_calls
+                    ]
+                reports = [_Owed(actor, ended, event.outcome, event.error) for actor, ended in ended_calls if ended]
+                yield from self._report(reports)
             case CallsClosed():
                 with self._remembering:
-                    calls = self._calls(told.actor)
-                    left = [(id, call) for id in told.calls if (call := calls.take(id)) is not None]
-                closed = [_Owed(told.actor, call, told.outcome, result=told.results.get(id)) for id, call in left]
-                yield from self._report(closed)
+                    calls = self._calls(event.actor)
+                    closed_calls = [(id, call) for id in event.calls if (call := calls.take(id)) is not None]
+                reports = [
+                    _Owed(event.actor, call, event.outcome, result=event.results.get(id)) for id, call in closed_calls
+                ]
+                yield from self._report(reports)
             case SessionIdle():
-                yield from self._settle(told)
+                yield from self._settle(event)
             case FinalAnswer():
-                self._keep_answer(told)
+                self._keep_answer(event)
             case PromptTyped():
                 with self._remembering:
-                    self._calls(told.actor).purpose = told.prompt
+                    self._calls(event.actor).purpose = event.prompt
             case BriefRequested():
-                brief: Brief = yield Look(lambda: self._brief(told))
-                return HookAnswer(inform=_together(self._unsaid(told.actor), brief.text))
+                brief: Brief = yield Look(lambda: self._brief(event))
+                return HookAnswer(inform=_together(self._unsaid(event.actor), brief.text))
             case OtherEvent():
-                yield from self._heard(told.actor, told.what, told.details, self._last_answer(told))
+                yield from self._heard(event.actor, event.what, event.details, self._last_answer(event))
             case SettingsChanging() if here:
-                return (yield from self._changed(adapter, told))
+                return (yield from self._changed(adapter, event))
             case CallRefused():
-                details = {"tool": told.tool, "params": told.params, "reason": told.reason}
-                yield from self._heard(told.actor, "refused call", details)
-                return HookAnswer(refuse=told.reason)
+                details = {"tool": event.tool, "params": event.params, "reason": event.reason}
+                yield from self._heard(event.actor, "refused call", details)
+                return HookAnswer(refuse=event.reason)
             case CorpusEmission():
-                self._emit(told.event)
+                self._emit(event.event)
         return HookAnswer()
 
     def _before(self, adapter: HookAdapter, call: Call, host: Host | None, expiry: Expiry | None) -> Course[HookAnswer]:
         if host is not None:
-            call = located(replace(call, host=host))  # a host of this machine, and so a folder of it
+            call = located(replace(call, host=host))  # the host runs on this machine, so its folder exists here
         actor = HostSession(instance=call.instance, session=call.session or "", namespace=call.namespace)
         with self._remembering:
             attempt = self._calls(actor).attempt(call)
-            around = self._around(actor, call.parent)
+            parent_task = self._around(actor, call.parent)
             purpose = call.purpose or self._purpose(actor)
         begins, agents = adapter.begins(call)
         task = (call.call_id or f"task-{uuid.uuid4().hex[:12]}") if begins else ""
-        if attempt > 1 or task or around or purpose:
-            call = replace(call, attempt=attempt, task_id=task or around or None, purpose=purpose)
+        if attempt > 1 or task or parent_task or purpose:
+            call = replace(call, attempt=attempt, task_id=task or parent_task or None, purpose=purpose)
         self._parsed(call)
         decision = yield from self._courses.intercept(call, expiry, here=host is not None)
         self._decided(decision)
         inform = (decision.warning or "") if decision.verdict is Verdict.WARN else ""
         if decision.proceed:
-            later = "" if adapter.informs_before else inform
-            runs = call.params if decision.params is None else decision.params  # which is what the host reports
-            identity = call.call_id or _identity(call.tool, runs)
-            opened = OpenCall(
-                decision.id, call.tool, later, decision.tier, call.call_id, task, agents, time.monotonic()
+            later_inform = "" if adapter.informs_before else inform
+            reported_params = (
+                call.params if decision.params is None else decision.params
+            )  # the host reports the params that it ran
+            identity = call.call_id or _identity(call.tool, reported_params)
+            open_call = OpenCall(
+                decision.id, call.tool, later_inform, decision.tier, call.call_id, task, agents, time.monotonic()
             )
             with self._remembering:
-                is_new = self._calls(actor).add(identity, opened)
+                is_new = self._calls(actor).add(identity, open_call)
             if task and is_new:
-                self._tasks.begun(actor, opened)
+                self._tasks.begun(actor, open_call)
         if not adapter.informs_before:
             return HookAnswer(decision)
         return HookAnswer(decision, _together(self._unsaid(actor), inform) if decision.proceed else inform)
 
-    def _after(self, adapter: HookAdapter, told: CallReturned) -> Course[HookAnswer]:
-        actor = told.actor
-        identity = told.call_id or _identity(told.tool, told.params)
+    def _after(self, adapter: HookAdapter, returned: CallReturned) -> Course[HookAnswer]:
+        actor = returned.actor
+        identity = returned.call_id or _identity(returned.tool, returned.params)
         with self._remembering:
             calls = self._calls(actor)
-            found = calls.take(identity)
-            calls.learn(told, found.tier if found is not None else 0)
-            around = self._around(actor, actor.parent)
-            becomes = found is not None and told.background and not found.task
-            if found is not None and told.background:
-                found = found._replace(task=found.task or found.call_id or f"task-{found.id}")
-                calls.background[told.background] = found
+            open_call = calls.take(identity)
+            calls.learn(returned, open_call.tier if open_call is not None else 0)
+            parent_task = self._around(actor, actor.parent)
+            starts_task = open_call is not None and returned.background and not open_call.task
+            if open_call is not None and returned.background:
+                open_call = open_call._replace(task=open_call.task or open_call.call_id or f"task-{open_call.id}")
+                calls.background[returned.background] = open_call
                 while len(calls.background) > MAX_UNDERWAY:
                     calls.background.popitem(last=False)
-        if found is not None and becomes:
-            self._tasks.begun(actor, found)
-        elif found is not None and not told.background:
-            if found.task:
-                self._tasks.ended(actor, found, told.outcome, error=_error(told.result))
-            elif around and told.outcome is Outcome.DONE:
-                self._tasks.stepped(actor, found._replace(task=around))
+        if open_call is not None and starts_task:
+            self._tasks.begun(actor, open_call)
+        elif open_call is not None and not returned.background:
+            if open_call.task:
+                self._tasks.ended(actor, open_call, returned.outcome, error=_error(returned.result))
+            elif parent_task and returned.outcome is Outcome.DONE:
+                self._tasks.stepped(actor, open_call._replace(task=parent_task))
         report: Report | None = None
-        if found is not None and not told.background:
+        if open_call is not None and not returned.background:
             try:
-                report = yield from self._courses.complete(_ended(actor, told.outcome, id=found.id, result=told.result))
+                report = yield from self._courses.complete(
+                    _ended(actor, returned.outcome, id=open_call.id, result=returned.result)
+                )
             finally:
-                if report is None:  # without its result, which may be what could not be taken
-                    self._owe(_Owed(actor, found, told.outcome))
-        elif found is None and not told.background:
-            ended = _ended(actor, told.outcome, tool=told.tool, params=told.params, result=told.result)
-            report = yield from self._courses.complete(ended)
+                if report is None:  # without its result, which may be what the store cannot take
+                    self._owe(_Owed(actor, open_call, returned.outcome))
+        elif open_call is None and not returned.background:
+            completion = _ended(
+                actor, returned.outcome, tool=returned.tool, params=returned.params, result=returned.result
+            )
+            report = yield from self._courses.complete(completion)
         overwritten = (report.warning if report is not None else None) or ""
         if overwritten and not adapter.informs_after:
             with self._remembering:
                 calls.unsaid.append(overwritten)
             overwritten = ""
-        return HookAnswer(inform=_together(found.inform if found is not None else "", overwritten))
+        return HookAnswer(inform=_together(open_call.inform if open_call is not None else "", overwritten))
 
     def _unsaid(self, actor: HostSession) -> str:
-        """Return, once, what the model of an actor could not be told before."""
+        """Return the texts that could not be delivered to the session's model before, and forget them."""
         with self._remembering:
             calls = self._actors.get((actor.namespace, actor.name))
             texts = list(calls.unsaid) if calls is not None else []
@@ -368,10 +380,10 @@ class Dispatcher:
                 calls.unsaid.clear()
         return _together(*texts)
 
-    def _changed(self, adapter: HookAdapter, told: SettingsChanging) -> Course[HookAnswer]:
-        reason: str = yield Look(lambda: self._look_at_change(adapter, told.path))
+    def _changed(self, adapter: HookAdapter, event: SettingsChanging) -> Course[HookAnswer]:
+        reason: str = yield Look(lambda: self._look_at_change(adapter, event.path))
         if reason:
-            yield from self._heard(told.actor, "refused settings", {"path": told.path, "reason": reason})
+            yield from self._heard(event.actor, "refused settings", {"path": event.path, "reason": reason})
         return HookAnswer(refuse=reason)
 
     def _heard(self, actor: HostSession, what: str, details: Mapping[str, Any], summary: str = "") -> Course[None]:
@@ -379,84 +391,86 @@ class Dispatcher:
             actor.instance, what, details, session=actor.session, namespace=actor.namespace, summary=summary
         )
 
-    def _keep_answer(self, told: FinalAnswer) -> None:
+    def _keep_answer(self, event: FinalAnswer) -> None:
         with self._remembering:
-            self._answers[told.actor.namespace, told.actor.name] = told.answer
-            self._answers.move_to_end((told.actor.namespace, told.actor.name))
+            self._answers[event.actor.namespace, event.actor.name] = event.answer
+            self._answers.move_to_end((event.actor.namespace, event.actor.name))
             while len(self._answers) > MAX_ACTORS:
                 self._answers.popitem(last=False)
 
-    def _last_answer(self, told: OtherEvent) -> str:
-        """Return with what a session that ends answered last; ``""`` for any other event."""
+    def _last_answer(self, event: OtherEvent) -> str:
+        """Return and forget the last answer of a session that ends. Return ``""`` for any other event."""
         with self._remembering:
-            return self._answers.pop((told.actor.namespace, told.actor.name), "") if told.ends else ""
+            return self._answers.pop((event.actor.namespace, event.actor.name), "") if event.ends else ""
 
-    def _settle(self, told: SessionIdle) -> Course[None]:
+    def _settle(self, event: SessionIdle) -> Course[None]:
         with self._remembering:
-            ended = list(self._with_children(told.actor)) if told.all else [self._calls(told.actor)]
-            left = [(mine.actor, mine.give_up(told.but)) for mine in ended]
-            if told.all:
-                left += [(mine.actor, [*mine.background.values()]) for mine in ended]
-                for mine in ended:
-                    mine.background.clear()
-                    if not mine.given_up:
-                        self._actors.pop((mine.actor.namespace, mine.actor.name), None)
-        why = SESSION_ENDED if told.all else ""
-        owed = [_Owed(actor, call, told.outcome, why=why) for actor, calls in left for call in calls]
-        yield from self._report(owed)
+            sessions = list(self._with_children(event.actor)) if event.all else [self._calls(event.actor)]
+            given_up = [(session_calls.actor, session_calls.give_up(event.but)) for session_calls in sessions]
+            if event.all:
+                given_up += [(session_calls.actor, [*session_calls.background.values()]) for session_calls in sessions]
+                for session_calls in sessions:
+                    session_calls.background.clear()
+                    if not session_calls.given_up:
+                        self._actors.pop((session_calls.actor.namespace, session_calls.actor.name), None)
+        why = SESSION_ENDED if event.all else ""
+        reports = [_Owed(actor, call, event.outcome, why=why) for actor, calls in given_up for call in calls]
+        yield from self._report(reports)
 
     def _purpose(self, actor: HostSession) -> str | None:
-        """Return what a person asked of the actor, or of the session whose sub-agent it is."""
+        """Return the prompt that the session serves, or the prompt of the session that started it as a sub-agent."""
         for name in (actor.name, actor.name.partition(":")[0]):
-            found = self._actors.get((actor.namespace, name))
-            if found is not None and found.purpose:
-                return found.purpose
+            session_calls = self._actors.get((actor.namespace, name))
+            if session_calls is not None and session_calls.purpose:
+                return session_calls.purpose
         return None
 
     def _with_children(self, actor: HostSession) -> Iterator[_Calls]:
-        """The actor's calls, and those of its sub-agents: their session is its own with a colon and more behind it."""
+        """Yield the calls of the session and of its sub-agents, whose names start with its name and a colon."""
         for (namespace, name), calls in self._actors.items():
             if namespace == actor.namespace and (name == actor.name or name.startswith(f"{actor.name}:")):
                 yield calls
 
-    def _report(self, ended: list[_Owed]) -> Course[None]:
-        """Reports each; that one cannot be reported leaves the others their report."""
-        left = deque(ended)
-        for actor, call, outcome, error, why, _ in ended:
+    def _report(self, reports: list[_Owed]) -> Course[None]:
+        """Report each call. A failure to report one call does not affect the others."""
+        remaining = deque(reports)
+        for actor, call, outcome, error, why, _ in reports:
             if call.task:
                 self._tasks.ended(actor, call, outcome, error=error, why=why)
         try:
-            while left:
-                yield from self._tell(left.popleft())
+            while remaining:
+                yield from self._tell(remaining.popleft())
         finally:
-            for owed in left:  # broken off
+            for owed in remaining:  # interrupted
                 self._owe(owed)
 
     def _tell(self, owed: _Owed, *, again: bool = False) -> Course[bool]:
-        """Makes one report, and returns whether the store took it. What it would not take now is owed to it."""
+        """Report one call and return whether the store recorded it. Keep the report if the store rejects it for now."""
         actor, call, outcome, *_ = owed
-        keep, first = True, False
+        must_keep, first = True, False
         try:
             yield from self._courses.complete(_ended(actor, outcome, id=call.id, result=owed.result))
-            keep = False
+            must_keep = False
         except StoreError as error:
             first = again
             if not again:
                 logger.warning("%s: the end of %s %s waits for the store: %s", actor.name, call.tool, call.id, error)
         except CallosumError as error:
-            keep = False
+            must_keep = False
             logger.warning("%s: %s of %s was not settled: %s", actor.name, call.tool, call.id, error)
             return True
         finally:
-            if keep:
+            if must_keep:
                 self._owe(owed, first=first)
-        return not keep
+        return not must_keep
 
     def _owe(self, owed: _Owed, *, first: bool = False) -> None:
-        """Keep a report for later, on disk if that can be; ``first``: in the place that it had, before the others."""
-        actor, owed = owed.actor, owed._replace(result=None)  # which may be long, or what could not be taken
-        who = Call(actor.instance, intake.UNNAMED, {}, session=actor.session, namespace=actor.namespace)
-        record = LateCall(call=who, outcome=owed.outcome, kind=intake.REPORT, v=2, id=owed.call.id, ended=time.time())
+        """Keep a report for later, on disk if possible. With ``first`` it keeps its place before the other reports."""
+        actor, owed = owed.actor, owed._replace(result=None)  # the result may be long, or what the store cannot take
+        placeholder = Call(actor.instance, intake.UNNAMED, {}, session=actor.session, namespace=actor.namespace)
+        record = LateCall(
+            call=placeholder, outcome=owed.outcome, kind=intake.REPORT, v=2, id=owed.call.id, ended=time.time()
+        )
         if self._keep(record):
             return
         with self._remembering:
@@ -464,14 +478,17 @@ class Dispatcher:
                 self._owed.appendleft(owed)
             else:
                 self._owed.append(owed)
-            lost = self._owed.popleft() if len(self._owed) > MAX_OWED else None
-        if lost is not None:
+            dropped = self._owed.popleft() if len(self._owed) > MAX_OWED else None
+        if dropped is not None:
             logger.warning(
-                "%s: the end of %s %s is not reported: too many are", lost.actor.name, lost.call.tool, lost.call.id
+                "%s: the end of %s %s is not reported: too many are",
+                dropped.actor.name,
+                dropped.call.tool,
+                dropped.call.id,
             )
 
     def _around(self, actor: HostSession, parent: str | None) -> str:
-        """Return the task in whose sub-agent an actor works, "" if it is none or not known."""
+        """Return the task whose sub-agent is this session, or "" if there is none or it is unknown."""
         if parent is None:
             return ""
         calls = self._actors.get((actor.namespace, parent))
@@ -489,16 +506,16 @@ class Dispatcher:
         return calls
 
 
-def brief_for(brain: Brain, told: BriefRequested) -> Brief:
-    """Return an actor's brief. After a compaction it also lists the actor's own open actions and commitments."""
-    actor = told.actor
+def brief_for(brain: Brain, request: BriefRequested) -> Brief:
+    """Return a session's brief. After a compaction it also lists the session's own open actions and commitments."""
+    actor = request.actor
     return brain.brief(
         actor.instance,
         actor.session,
         namespace=actor.namespace,
         cwd=actor.cwd,
-        prompt=told.prompt,
-        forgot=told.forgot,
+        prompt=request.prompt,
+        forgot=request.forgot,
     )
 
 
@@ -510,10 +527,10 @@ def _together(*texts: str) -> str:
     return "\n\n".join(filter(None, texts))
 
 
-def _joined(one: HookAnswer, other: HookAnswer) -> HookAnswer:
-    """What several words of one event come to."""
-    decision: Decision | None = other.decision or one.decision
-    return HookAnswer(decision, _together(one.inform, other.inform), one.refuse or other.refuse)
+def _joined(first: HookAnswer, second: HookAnswer) -> HookAnswer:
+    """Join the answers to several events of one hook call."""
+    decision: Decision | None = second.decision or first.decision
+    return HookAnswer(decision, _together(first.inform, second.inform), first.refuse or second.refuse)
 
 
 def _error(result: Any) -> str:
@@ -522,11 +539,11 @@ def _error(result: Any) -> str:
 
 
 def _repeated(tool: str, params: Mapping[str, Any]) -> str:
-    """What a call is known by when it is made again: a model words its description anew."""
+    """Return the identity of a repeated call. Leave out the description, which a model words differently each time."""
     return _identity(tool, {name: value for name, value in params.items() if name != "description"})
 
 
 def _identity(tool: str, params: Mapping[str, Any]) -> str:
-    """What a call without an id is known by; no id of a host begins like it."""
+    """Return the identity of a call without an id. It starts with a character that no host's id starts with."""
     written = msgspec.json.encode([tool, params], order="deterministic")
     return f"={blake2b(written, digest_size=16).hexdigest()}"

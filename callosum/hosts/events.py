@@ -1,7 +1,7 @@
-"""What a host tells of its sessions, in the words that all hosts share, and what it is answered.
+"""Define the events that hosts report, in one vocabulary for all hosts, and the answer to a hook.
 
-A hook event of a host becomes a tuple of these. Times and names are the host's; whatever a host leaves out is None
-or empty. Nothing here acts.
+An adapter turns each hook event into a tuple of these events. Times and names are the host's own. A field that the host
+leaves out is None or empty. This module only holds data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from callosum.model import DEFAULT_NAMESPACE, Call, Decision, Outcome
 
 
 class HostIdentity(Struct, frozen=True):
-    """Under which name a host's sessions act, and in which memory. ``home`` is the home of the host's process."""
+    """Hold the instance name and namespace of a host's sessions.
+
+    ``home`` is the home folder of the host's process.
+    """
 
     instance: str
     namespace: str = DEFAULT_NAMESPACE
@@ -24,9 +27,9 @@ class HostIdentity(Struct, frozen=True):
 
 
 class HostSession(Struct, frozen=True, kw_only=True):
-    """Who acts: a session of a host, or a sub-agent in it.
+    """Identify the acting session of a host; a sub-agent counts as a session of its own.
 
-    ``run`` is one turn of it, ``parent`` the actor that started it (``instance/session``).
+    ``run`` is the current turn. ``parent`` is the session that started this one, as ``instance/session``.
     """
 
     instance: str
@@ -38,21 +41,25 @@ class HostSession(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """``instance/session``."""
+        """Return ``instance/session``."""
         return f"{self.instance}/{self.session}"
 
 
 class CallStarting(Struct, frozen=True):
-    """A tool call is about to run. ``call.pause`` is set: a host shows a warning only by not running the tool."""
+    """Report that a tool call is about to run.
+
+    ``call.pause`` is set, because the only way to show a warning in a host is not to run the tool.
+    """
 
     call: Call
 
 
 class CallReturned(Struct, frozen=True, kw_only=True):
-    """A tool call came back. ``call_id`` None: the host has no ids, and tool and params tell which one.
+    """Report that a tool call returned.
 
-    ``background`` is the host's name of what goes on after the answer ("" if nothing does): its action stays open
-    until ``BackgroundEnded`` names it.
+    If ``call_id`` is None, the host has no call ids, and tool and params identify the call. ``background`` is the
+    host's name for work that continues after the result, or "" if there is none. The action of such a call stays open
+    until a ``BackgroundEnded`` names it.
     """
 
     actor: HostSession
@@ -65,7 +72,7 @@ class CallReturned(Struct, frozen=True, kw_only=True):
 
 
 class BackgroundEnded(Struct, frozen=True):
-    """What went on in the background has come to its end. ``error`` says what went wrong, if the host says it."""
+    """Report that background work ended. ``error`` is the host's error message, or "" if there is none."""
 
     actor: HostSession
     background: str
@@ -74,9 +81,10 @@ class BackgroundEnded(Struct, frozen=True):
 
 
 class CallsClosed(Struct, frozen=True):
-    """The host is through with these calls: what is not reported of them never ran, or was broken off.
+    """Report that the host has finished with these calls.
 
-    ``results`` are by call id what those returned whose end nothing else tells.
+    A call without a report never ran or was interrupted. ``results`` maps call ids to results, for calls whose end no
+    other event reports.
     """
 
     actor: HostSession
@@ -86,10 +94,10 @@ class CallsClosed(Struct, frozen=True):
 
 
 class SessionIdle(Struct, frozen=True):
-    """The actor has no call under way any more but what runs in the background.
+    """Report that the session has no running calls left, except in the background.
 
-    ``outcome`` is that of the calls which were not reported: ``unknown`` after an interruption. ``all``: the
-    background is gone too, and so are the actors that this one started. ``but``: a tool whose calls may go on.
+    ``outcome`` applies to the calls that were not reported; after an interruption it is ``unknown``. With ``all`` the
+    background work and the session's sub-agents have ended too. Calls of the tool ``but`` may still be running.
     """
 
     actor: HostSession
@@ -99,9 +107,9 @@ class SessionIdle(Struct, frozen=True):
 
 
 class BriefRequested(Struct, frozen=True):
-    """The actor can be told what the others do: it begins, or is given something to do (``prompt``).
+    """Report that the session can take a brief, because it starts or receives a ``prompt``.
 
-    ``forgot``: its context was compacted, so it is told also what it has in hand itself.
+    ``forgot`` means that the session's context was compacted, so the brief also lists the session's own open actions.
     """
 
     actor: HostSession
@@ -110,23 +118,23 @@ class BriefRequested(Struct, frozen=True):
 
 
 class FinalAnswer(Struct, frozen=True):
-    """The actor has answered who asked it: with its last answer a session says what it did."""
+    """Report the session's answer to its user. The last answer of a session says what it did."""
 
     actor: HostSession
     answer: str
 
 
 class PromptTyped(Struct, frozen=True):
-    """A person typed a prompt: what the actor's calls serve until the next one."""
+    """Report a prompt that a person typed. It is the purpose of the session's calls until the next prompt."""
 
     actor: HostSession
     prompt: str
 
 
 class OtherEvent(Struct, frozen=True, kw_only=True):
-    """Something else happened that the journal is to keep: ``what`` is the host's name of it.
+    """Report any other event that belongs in the journal.
 
-    ``ends``: it is the end of the session.
+    ``what`` is the host's name for the event. ``ends`` is True at the end of the session.
     """
 
     actor: HostSession
@@ -136,14 +144,17 @@ class OtherEvent(Struct, frozen=True, kw_only=True):
 
 
 class SettingsChanging(Struct, frozen=True):
-    """A settings file of the host is about to take effect as it now stands. ``path`` is absolute, "" if not told."""
+    """Report that a changed settings file of the host is about to take effect.
+
+    ``path`` is absolute, or "" if the host does not name the file.
+    """
 
     actor: HostSession
     path: str
 
 
 class CallRefused(Struct, frozen=True):
-    """A call that the adapter itself turns down: what would follow it could not be seen."""
+    """Report a call that the adapter itself refuses, because no hook would see what follows the call."""
 
     actor: HostSession
     tool: str
@@ -152,7 +163,7 @@ class CallRefused(Struct, frozen=True):
 
 
 class CorpusEmission(Struct, frozen=True):
-    """An event for the corpus."""
+    """Carry an event for the corpus."""
 
     event: CorpusEvent
 
@@ -174,10 +185,10 @@ HostEvent: TypeAlias = (
 
 
 class HookAnswer(Struct, frozen=True):
-    """What there is to say to the host.
+    """Hold the answer to a hook event.
 
-    ``decision`` is set if a call was to be decided. ``inform`` is for the model and stops nothing, ``refuse`` is
-    why something else than a call may not be, "" each if there is nothing.
+    ``decision`` is set if the event asked about a call. ``inform`` is text for the model that stops nothing.
+    ``refuse`` is the reason why something other than a call is refused. Both are "" if there is nothing to say.
     """
 
     decision: Decision | None = None

@@ -1,8 +1,8 @@
-"""Settings files of hosts: read, shown as a difference, written whole or not at all, put back.
+"""Read, compare, write and restore the settings files of hosts.
 
-A file that cannot be read as what it should be is never written. What was done is kept in the state folder
-(``installed.json``, and the file as it was before, under ``before/``), so that taking the gate out again gives back
-the very bytes where nobody has changed the file since.
+A file is written whole or not at all, and a file with unexpected content is never written. The state folder keeps a
+record (``installed.json``) and the original files (under ``before/``). Uninstalling restores the very bytes of a file
+that nobody has changed since.
 """
 
 from __future__ import annotations
@@ -26,15 +26,18 @@ from callosum.errors import ConfigError
 from callosum.hosts.settings_guard import INSTALLED
 
 BEFORE: Final = "before"
-"""The folder, in the state folder, of the files as they were."""
+"""Folder below the state folder that keeps the original files."""
 _INDENT: Final = re.compile(r"\n([ \t]+)\S")
 _LONGEST: Final = 10_000_000
 _NAMED: Final = 4
-"""Number of members that a summary names."""
+"""Number of changed members that a summary names."""
 
 
 class NotPlainJson(ConfigError):
-    """The file at ``path`` is not plain JSON, so no program may write it. ``entries``: what is to be put in by hand."""
+    """Report that the file at ``path`` is not plain JSON, so no program may write it.
+
+    ``entries`` is what the user has to add by hand.
+    """
 
     def __init__(self, message: str, path: Path, entries: str = "") -> None:
         super().__init__(message, at=str(path))
@@ -43,7 +46,7 @@ class NotPlainJson(ConfigError):
 
 
 class FileChange(Struct, frozen=True):
-    """What is to become of a file: ``before`` None if it is not there, ``after`` None if it is to go."""
+    """Describe a change to a file: ``before`` is None if it does not exist, ``after`` is None to delete it."""
 
     path: Path
     before: bytes | None
@@ -51,11 +54,11 @@ class FileChange(Struct, frozen=True):
 
     @property
     def changes(self) -> bool:
-        """Whether anything does."""
+        """Return True if the content changes."""
         return self.before != self.after
 
     def summary(self) -> str:
-        """Say in one sentence which members of the file change and by how many lines, "" if none does."""
+        """Return one sentence with the members of the file that change and the number of lines, or ""."""
         if not self.changes:
             return ""
         if self.after is None:
@@ -69,7 +72,7 @@ class FileChange(Struct, frozen=True):
         return f"{self.path}: {kind}, {added} lines in, {removed} out" + (f" ({names})" if names else "")
 
     def difference(self) -> str:
-        """The change as a unified difference, "" if there is none."""
+        """Return the change as a unified diff, or "" if there is none."""
         old, new = ((content or b"").decode("utf-8", "replace").splitlines(keepends=True) for content in self)
         name = str(self.path)
         lines = difflib.unified_diff(old, new, name if self.before is not None else os.devnull, name)
@@ -80,10 +83,12 @@ class FileChange(Struct, frozen=True):
 
 
 def changed(path: Path, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> FileChange:
-    """Reads a JSON file and says what ``change`` makes of the object in it.
+    """Read a JSON file and return the change that ``change`` makes to the object in it.
 
-    An absent or empty file counts as ``{}``; one that comes to ``{}`` stays. Indentation and the end of the file are
-    kept as they are. Raises ``ConfigError`` with the file and the place for what is no JSON object.
+    A missing or empty file counts as ``{}``. A file that becomes ``{}`` is kept. Indentation and the end of the file
+    stay as they are.
+
+    Raises: ``ConfigError`` with the file and the place, if the content is not a JSON object.
     """
     before = _content(path)
     try:
@@ -116,106 +121,110 @@ def _parsed(content: bytes | None, path: Path) -> dict[str, Any]:
     if content is None or not content.strip():
         return {}
     try:
-        found = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_once)
+        content_object = json.loads(content.decode("utf-8-sig"), object_pairs_hook=_once)
     except ValueError as error:
         hint = "; comments are none of JSON, so the entries have to be put in by hand" if b"//" in content else ""
         raise NotPlainJson(f"cannot be read as JSON: {error}{hint}; the file is left as it is", path) from None
     except RecursionError:
         raise ConfigError("nested too deeply; the file is left as it is", at=str(path)) from None
-    if not isinstance(found, dict):
-        raise ConfigError(f"expected an object, got {type(found).__name__}; it is left as it is", at=str(path))
-    return found
+    if not isinstance(content_object, dict):
+        raise ConfigError(f"expected an object, got {type(content_object).__name__}; it is left as it is", at=str(path))
+    return content_object
 
 
 _LENIENT: Final = re.compile(
     r'("(?>[^"\\]|\\.)*+")|//[^\n]*|/\*(?>.*?(?:\*/|\Z))|,(?=(?>(?:\s|//[^\n]*|/\*(?>.*?(?:\*/|\Z)))*)[}\]])', re.DOTALL
 )
-"""A string, which stays, or what JSON with comments has beside JSON: comments, and a comma before a closing bracket."""
+"""Matches a string, which stays, or what only JSON with comments has: comments, and commas before a closing bracket."""
 
 
 def _entries_by_hand(content: bytes, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> str:
-    """Return, as JSON, the members that ``change`` gives to an object in JSON with comments; "" if there are none."""
+    """Return, as JSON, the members that ``change`` adds to an object in JSON with comments, or "" if there are none."""
     try:
-        found = json.loads(_LENIENT.sub(lambda match: match[1] or "", content.decode("utf-8-sig")))
-        after = change(found)
+        current = json.loads(_LENIENT.sub(lambda match: match[1] or "", content.decode("utf-8-sig")))
+        after = change(current)
     except (ValueError, RecursionError, ConfigError, AttributeError, TypeError):
         return ""
-    wanted: dict[str, Any] = {}
+    missing: dict[str, Any] = {}
     for name, value in after.items():
-        inner = found.get(name)
+        inner = current.get(name)
         if isinstance(value, Mapping) and isinstance(inner, Mapping | None):
-            differs = {key: one for key, one in value.items() if inner is None or inner.get(key) != one}
-            if differs:
-                wanted[name] = differs
+            changed_members = {key: value for key, value in value.items() if inner is None or inner.get(key) != value}
+            if changed_members:
+                missing[name] = changed_members
         elif value != inner:
-            wanted[name] = value
-    return json.dumps(wanted, indent=2, ensure_ascii=False) if wanted else ""
+            missing[name] = value
+    return json.dumps(missing, indent=2, ensure_ascii=False) if missing else ""
 
 
 def _members_that_differ(old: Any, new: Any) -> list[str]:
     """Return the names of members that differ, two levels deep: ``hooks.PreToolUse``."""
-    found = []
+    names = []
     for name in dict.fromkeys((*old, *new)):
         before, after = old.get(name), new.get(name)
         if before == after:
             continue
-        inner = [one if isinstance(one, dict) else {} for one in (before, after)]
-        below = [key for key in dict.fromkeys((*inner[0], *inner[1])) if inner[0].get(key) != inner[1].get(key)]
-        found += [f"{name}.{key}" for key in below] or [name]
-    return found
+        objects = [value if isinstance(value, dict) else {} for value in (before, after)]
+        inner_names = [
+            key for key in dict.fromkeys((*objects[0], *objects[1])) if objects[0].get(key) != objects[1].get(key)
+        ]
+        names += [f"{name}.{key}" for key in inner_names] or [name]
+    return names
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object. Of a name that stands twice one would be lost in writing."""
-    made = dict(pairs)
-    if len(made) != len(pairs):
+    """Return an object. Raises ``ValueError`` for a repeated name, because writing would lose one of its values."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the name {twice!r} stands twice in an object")
-    return made
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {repeated!r} stands twice in an object")
+    return members
 
 
 def _written(settings: Mapping[str, Any], before: bytes | None) -> bytes:
     text = (before or b"").decode("utf-8-sig", "replace")
-    found = _INDENT.search(text)
-    indent = found[1] if found else "  "
-    made = json.dumps(settings, indent=indent, ensure_ascii=text.isascii() and "\\u" in text)
+    indentation = _INDENT.search(text)
+    indent = indentation[1] if indentation else "  "
+    encoded = json.dumps(settings, indent=indent, ensure_ascii=text.isascii() and "\\u" in text)
     end = "\n" if before is None or not before.strip() or text.endswith("\n") else ""
-    return (made + end).encode()
+    return (encoded + end).encode()
 
 
-# --- doing it -------------------------------------------------------------------------------------------
+# --- Writing -------------------------------------------------------------------------------------------
 
 
 def install(changes: list[FileChange], state: Path, host: str) -> None:
-    """Writes the changes of one host, and keeps what is needed to take them back.
+    """Write the changes for one host and keep what is needed to undo them.
 
-    Each file is replaced as a whole, in its mode and behind its symbolic links. Raises ``ConfigError`` for what
-    cannot be written, also if a file is not any more as it was when its change was made.
+    Each file is replaced as a whole. Its mode and the symbolic links to it stay.
+
+    Raises: ``ConfigError`` if a file cannot be written, or has changed since its change was computed.
     """
     with _Record(state) as record:
         for change in changes:
-            known = record.files.get(str(change.path))
-            kept = known.get("kept") if known is not None else _keep(change, state)
+            entry = record.files.get(str(change.path))
+            kept = entry.get("kept") if entry is not None else _keep(change, state)
             _replace(change)
-            # Rounded down: what happens after this is after it.
-            at = known.get("at") if known is not None and not change.changes else math.floor(time.time() * 10) / 10
+            # Rounded down, so that everything that happens later has a later time.
+            at = entry.get("at") if entry is not None and not change.changes else math.floor(time.time() * 10) / 10
             written = _digest(change.after)
-            if known is not None and known.get("written") != _digest(change.before):
-                written = ""  # somebody else wrote in it since: what is kept lacks that, and is not put back any more
+            if entry is not None and entry.get("written") != _digest(change.before):
+                written = ""  # Somebody else wrote to the file. The kept original lacks that edit and is not restored.
             record.files[str(change.path)] = {"host": host, "kept": kept, "written": written, "at": at}
 
 
 def reverted(change: FileChange, state: Path) -> FileChange:
-    """The change that takes an installation back: to the very bytes before, where nothing else happened since.
+    """Return the change that undoes an installation.
 
-    ``change`` takes just our entries out; it is what is done where the file was changed since, or is not known.
+    It restores the original bytes if nobody has changed the file since. Otherwise, or if the file is not on record, it
+    is ``change``, which only takes our entries out.
     """
     with _Record(state, write=False) as record:
-        known = record.files.get(str(change.path))
-    if known is None or change.before is None or known.get("written") != _digest(change.before):
+        entry = record.files.get(str(change.path))
+    if entry is None or change.before is None or entry.get("written") != _digest(change.before):
         return change
-    kept = known.get("kept")
+    kept = entry.get("kept")
     if kept is None:
         return FileChange(change.path, change.before, None)
     content = _content(state / BEFORE / kept)
@@ -223,30 +232,33 @@ def reverted(change: FileChange, state: Path) -> FileChange:
 
 
 def uninstall(changes: list[FileChange], state: Path) -> None:
-    """Writes the changes and forgets what was kept. Raises ``ConfigError`` as ``install`` does."""
+    """Write the changes and forget the originals. Raises ``ConfigError`` as ``install`` does."""
     with _Record(state) as record:
         for change in changes:
             _replace(change)
-            known = record.files.pop(str(change.path), None)
-            if known is not None and known.get("kept"):
-                (state / BEFORE / known["kept"]).unlink(missing_ok=True)
+            entry = record.files.pop(str(change.path), None)
+            if entry is not None and entry.get("kept"):
+                (state / BEFORE / entry["kept"]).unlink(missing_ok=True)
 
 
 def installed_files(state: Path, host: str) -> list[Path]:
-    """The files into which entries of this host were put."""
+    """Return the files that hold entries of this host."""
     with _Record(state, write=False) as record:
-        return [Path(path) for path, known in record.files.items() if known.get("host") == host]
+        return [Path(path) for path, entry in record.files.items() if entry.get("host") == host]
 
 
 def installed_at(state: Path, path: Path) -> float | None:
-    """Since when a file has its entries as they stand, in Unix seconds; None if that is not known."""
+    """Return the time since which a file has had its current entries, in Unix seconds, or None if unknown."""
     with _Record(state, write=False) as record:
         at = record.files.get(str(path), {}).get("at")
     return float(at) if isinstance(at, int | float) else None
 
 
 class _Record:
-    """``installed.json``: ``{"files": {PATH: {"host", "kept", "written", "at"}}}``, ``at`` in Unix seconds."""
+    """Read and write ``installed.json``.
+
+    The file holds ``{"files": {PATH: {"host", "kept", "written", "at"}}}``. ``at`` is in Unix seconds.
+    """
 
     def __init__(self, state: Path, *, write: bool = True) -> None:
         self._path = state / INSTALLED
@@ -259,12 +271,12 @@ class _Record:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        if self._writes:  # also after a fault: what was done until then was done
+        if self._writes:  # also after an error, because earlier changes were made
             write(self._path, json.dumps({"files": self.files}, indent=2).encode() + b"\n", 0o600)
 
 
 def _keep(change: FileChange, state: Path) -> str | None:
-    """Keeps the file as it was, and returns under which name; None if there was none."""
+    """Keep the original file. Return the name under which it is kept, or None if there was no file."""
     if change.before is None:
         return None
     name = f"{blake2b(str(change.path).encode(), digest_size=8).hexdigest()}-{change.path.name}"
@@ -284,8 +296,8 @@ def _replace(change: FileChange) -> None:
 
 
 def write(path: Path, content: bytes, mode: int | None = None) -> None:
-    """Replaces a file at once; a new one can be read by its owner alone where ``mode`` says nothing else."""
-    path = path.resolve()  # behind a symbolic link, which is to stay one
+    """Replace a file atomically. A new file is readable by its owner alone unless ``mode`` says otherwise."""
+    path = path.resolve()  # replace the target of a symbolic link, not the link
     name = None
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

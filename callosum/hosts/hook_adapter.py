@@ -1,6 +1,6 @@
-"""The hooks of a host, in the gate's words and back, by the host's description.
+"""Translate the hooks of a host into the gate's events and back, as the host's description says.
 
-A host whose hooks say more, or say it otherwise, has a class of its own, which differs from this one in that alone.
+A host whose hooks say more, or say it differently, has a subclass with only the differences.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 _TIMED_OUT: Final = re.compile(r"\btimed out\b|\btimeout\b|\baborted\b", re.IGNORECASE)
 _LONGEST_PIECE: Final = 16_384
-"""Longest piece of an answer that is told, in characters."""
+"""Maximum length in characters of a piece of an answer that goes to the corpus."""
 _NOISE: Final = frozenset("session_id transcript_path cwd hook_event_name agent_id last_assistant_message".split())
 _PERMITS_ALL: Final = "bypassPermissions"
-"""The mode of a session in which the host asks its user nothing."""
+"""Session mode in which the host asks its user nothing."""
 _UNSEEN: Final = (
     "[Callosum] This program would take its commands from what is typed into it later, which no hook shows. "
     "The call was not run. Give it its commands at once: as a script, with -c, or from a file."
@@ -49,17 +49,17 @@ Reader = Callable[[Payload, HostSession], tuple[HostEvent, ...]]
 
 
 class HookAdapter:
-    """Reads what the hooks of a host say, and renders what they are answered. Pure: no clock, socket, file or state."""
+    """Read the hook events of a host and render the answers. Pure: no clock, socket, file or state."""
 
     def __init__(self, host: Program) -> None:
         self.host = host
         self.name = host.name
         self.informs_before = "asks" in host.informs
-        """Whether the model can be told something before a tool runs, without stopping it."""
+        """True if the host can inform the model before a tool runs without stopping the tool."""
         self.informs_after = "done" in host.informs and not any(
             on.reports for on in host.events.values() if on.role == "done"
         )
-        """Whether the model can be told something with a call's result."""
+        """True if the host can inform the model together with a call's result."""
         self._noise = _NOISE | host.noise | {host.run_field}
         self._readers: dict[Role, Reader] = {
             "asks": self.before,
@@ -79,9 +79,9 @@ class HookAdapter:
         }
 
     def read(self, payload: Payload, place: HostIdentity) -> tuple[HostEvent, ...]:
-        """Return what a hook event says; an event that is not known is ``Heard``.
+        """Return the events that a hook payload reports. An unknown hook event becomes an ``OtherEvent``.
 
-        Raises ``ConfigError`` with the place in the payload at fault.
+        Raises: ``ConfigError`` that names the field at fault.
         """
         event = name_at(payload, "hook_event_name")
         actor = self.actor(payload, place)
@@ -89,9 +89,9 @@ class HookAdapter:
         return self._readers[on.role if on else "heard"](payload, actor)
 
     def render(self, payload: Payload, answer: HookAnswer) -> Mapping[str, Any]:
-        """Return what the hook prints as JSON; empty: nothing.
+        """Return the JSON that the hook prints; empty means that it prints nothing.
 
-        A call that may run gets no "allow" of its own; ``Program.replaces_with_allow`` says what comes near one.
+        A call that may run gets no "allow" of its own. ``Program.replaces_with_allow`` describes the one exception.
         """
         event, decision = payload.get("hook_event_name"), answer.decision
         reason = answer.refuse
@@ -108,14 +108,14 @@ class HookAdapter:
         return {"hookSpecificOutput": {"hookEventName": event, **output}} if output else {}
 
     def refuses(self, settings: Mapping[str, Any], *, ours: bool) -> str:  # noqa: ARG002 - a host may look
-        """Return why these settings of the host may not take effect in a session, "" if they may.
+        """Return why these settings of the host may not take effect in a session, or "" if they may.
 
-        ``ours``: the file is one in which the gate's entries were put.
+        ``ours`` is True if the gate's entries were installed in this file.
         """
         return ""
 
     def actor(self, payload: Payload, place: HostIdentity) -> HostSession:
-        """Return who acts. A sub-agent acts in its parent's session and is told apart by ``agent_id``."""
+        """Return the acting session. A sub-agent acts in its parent's session and is identified by ``agent_id``."""
         session, agent = name_at(payload, "session_id"), name_if(payload, "agent_id")
         cwd = payload.get("cwd")
         return HostSession(
@@ -132,19 +132,19 @@ class HookAdapter:
         return replace(actor, session=name_at(payload, "session_id"), parent=None)
 
     def transcript(self, payload: Payload) -> str:
-        """Return the path of the actor's transcript, as the host tells it; "" if it does not."""
+        """Return the path of the session's transcript, or "" if the host does not name it."""
         path = payload.get("agent_transcript_path") or payload.get("transcript_path")
         return path if isinstance(path, str) and len(path) <= MAX_PATH else ""
 
     def begins(self, call: Call) -> tuple[bool, bool]:
-        """Return whether a call begins a run that outlasts it, and whether that is a sub-agent."""
+        """Return whether a call starts work that outlasts the call, and whether that work is a sub-agent."""
         agents = call.tool in self.host.starts
         return agents or (bool(self.host.background) and call.params.get(self.host.background) is True), agents
 
-    # --- one reader a role of an event ---
+    # --- One reader for each role of an event ---
 
     def before(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """A call is about to run."""
+        """Read an event that a call is about to run."""
         if self.host.types_unseen and payload.get("tool_name") == self.host.shell:
             params = params_at(payload, "tool_input")
             command = params.get("command")
@@ -154,19 +154,19 @@ class HookAdapter:
         return (before_of(payload, actor, call_id, rewrite=self._can_replace(payload)),)
 
     def _can_replace(self, payload: Payload) -> bool:
-        """Return whether the host runs a call with other input, and still asks its user as it would have."""
+        """Return True if the host can run a call with other input and still asks its user as usual."""
         if self.host.replaces_with_allow:
             return payload.get("permission_mode") == _PERMITS_ALL
         return bool(self.host.replaces)
 
     def after(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """A call came back."""
+        """Read an event that a call returned."""
         return (self.came_back(payload, actor, Outcome.DONE),)
 
     def came_back(
         self, payload: Payload, actor: HostSession, outcome: Outcome, background: str = ""
     ) -> events.CallReturned:
-        """Return what a call came back with."""
+        """Return the ``CallReturned`` of a payload."""
         return events.CallReturned(
             actor=actor,
             tool=name_at(payload, "tool_name"),
@@ -178,45 +178,45 @@ class HookAdapter:
         )
 
     def failed(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """A call failed, or was broken off."""
+        """Read an event that a call failed or was interrupted."""
         error = str(payload.get("error") or "failed")
         unsure = payload.get("is_interrupt") is True or _TIMED_OUT.search(error[:2000])
         outcome = Outcome.UNKNOWN if unsure else Outcome.FAILED
-        said = {**payload, "tool_response": {"error": kept(error)}}
-        return (self.came_back(said, actor, outcome),)
+        with_error = {**payload, "tool_response": {"error": kept(error)}}
+        return (self.came_back(with_error, actor, outcome),)
 
     def batch(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """The calls of a turn are through."""
+        """Read an event that all calls of a turn have finished."""
         return self.heard(payload, actor)
 
     def denied(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """The host denied a call by itself, without a dialog: it never runs."""
+        """Read an event that the host denied a call itself, without a dialog. The call never runs."""
         id = name_if(payload, "tool_use_id")
         heard = self.heard(payload, actor)
         return heard if id is None else (events.CallsClosed(actor, (id,), Outcome.CANCELLED), *heard)
 
     def prompt(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """Somebody says something to the session."""
+        """Read an event that the session received a prompt."""
         return prompted(str(payload.get("prompt") or ""), self.name, actor, but=self._may_run_on)
 
     def start(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """A session or a sub-agent begins."""
+        """Read an event that a session or a sub-agent starts."""
         return *self.heard(payload, actor), events.BriefRequested(actor, forgot=payload.get("source") == "compact")
 
     def stop(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """A turn is through: what failed in it, or was denied, may have no report."""
+        """Read an event that a turn ended. Calls of the turn that failed or were denied may have no report."""
         answer = payload.get(self.host.answer_field)
         answered = (events.FinalAnswer(actor, said(answer, MAX_SUMMARY)),) if isinstance(answer, str) and answer else ()
         return events.SessionIdle(actor, but=self._may_run_on), *answered
 
     def child_stop(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """A sub-agent has ended, or a turn was broken off."""
+        """Read an event that a sub-agent ended or that its turn was interrupted."""
         agent = name_if(payload, "agent_id")
         ended = () if agent is None else (events.BackgroundEnded(self.parent(payload, actor), agent, Outcome.DONE),)
         return events.SessionIdle(actor), *ended, *self.heard(payload, actor)
 
     def end(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """The session has ended."""
+        """Read an event that the session ended."""
         heard = events.OtherEvent(
             actor=actor,
             what=name_at(payload, "hook_event_name"),
@@ -226,11 +226,11 @@ class HookAdapter:
         return events.SessionIdle(actor, all=True), heard
 
     def settings(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """Changed settings are about to take effect."""
+        """Read an event that changed settings are about to take effect."""
         return (events.SettingsChanging(actor, str(payload.get("file_path") or "")),)
 
     def said(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """The model says something: a piece of its answer is shown."""
+        """Read a piece of the model's answer."""
         delta = payload.get("delta")
         if not isinstance(delta, str) or not delta:
             return ()
@@ -238,7 +238,7 @@ class HookAdapter:
         return (events.CorpusEmission(LlmToken(piece, instance=actor.name, namespace=actor.namespace)),)
 
     def heard(self, payload: Payload, actor: HostSession) -> tuple[HostEvent, ...]:
-        """Whatever else is journalled alone."""
+        """Read any other event, which is only journalled."""
         return (
             events.OtherEvent(
                 actor=actor, what=name_at(payload, "hook_event_name"), details=rest_of(payload, self._noise)

@@ -1,6 +1,6 @@
-"""What there is to find out of a host where it is looked over: its switches, its transcripts, what it says itself.
+"""Inspect a host for ``doctor``: its switches, its transcripts and its own program.
 
-All of it reads files and asks the host's own program; it changes nothing.
+Inspection reads files and runs the host's program. It changes nothing.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from callosum.programs.program import Program
 
 LONGEST: Final = 20_000_000
-"""So many bytes of a transcript are read, from its end."""
+"""Number of bytes read from the end of a transcript."""
 
 
 class UserContext(Struct, frozen=True, kw_only=True):
-    """Whose host is meant: the user's home, the environment, and the folder in which the user works."""
+    """Identify the user whose host is inspected: home folder, environment and working folder."""
 
     home: Path
     environ: Mapping[str, str]
@@ -31,10 +31,11 @@ class UserContext(Struct, frozen=True, kw_only=True):
 
 
 class TranscriptCall(Struct, frozen=True, kw_only=True):
-    """A tool call in a host's own transcript.
+    """Describe a tool call in a host's own transcript.
 
-    ``id`` is the host's, "" where its hooks have none; ``at`` Unix seconds. ``ran``: True if it did, None if nothing
-    says so yet. Calls that the host refused or could not read never ran and are none of these.
+    ``id`` is the host's call id, or "" if its hooks have none. ``at`` is in Unix seconds. ``ran`` is True if the call
+    ran and None if the transcript does not say yet. Calls that the host refused or could not parse never ran and are
+    left out.
     """
 
     session: str
@@ -45,14 +46,14 @@ class TranscriptCall(Struct, frozen=True, kw_only=True):
 
 
 class TranscriptCalls(Struct, frozen=True):
-    """The calls in the transcripts, and what kept some of them from being read, one sentence each."""
+    """Hold the calls found in transcripts, and one sentence for each thing that could not be read."""
 
     calls: Sequence[TranscriptCall]
     unread: Sequence[str] = ()
 
 
 class ReviewState(NamedTuple):
-    """How far the user has reviewed the entries, as in ``Finding``."""
+    """Say how far the user has reviewed the entries, in the fields of ``Finding``."""
 
     level: Level
     says: str
@@ -60,37 +61,40 @@ class ReviewState(NamedTuple):
 
 
 class HostInspection:
-    """What a host is asked. A host of which more is known has a class of its own."""
+    """Inspect a host with hooks. A host that offers more to inspect has a subclass."""
 
     def __init__(self, host: Program) -> None:
         self.host = host
 
     def too_old(self, version: tuple[int, ...]) -> str:
-        """Return why the entries do not hold in this version, "" if they do."""
+        """Return why the entries have no effect in this version, or "" if they have."""
         oldest = self.host.oldest
         return "" if version >= oldest else f"before {'.'.join(map(str, oldest))} {self.host.older}"
 
     def switched_off(self, here: UserContext, settings: Mapping[str, Any]) -> list[str]:  # noqa: ARG002 - a host may look
-        """Return what keeps its hooks from being called, one sentence each. ``settings``: those with the entries."""
+        """Return one sentence for each setting that keeps the hooks from being called.
+
+        ``settings`` are those that hold the gate's entries.
+        """
         return []
 
     def reviewed(self, found: Path | None, here: UserContext, settings: Path) -> ReviewState | None:  # noqa: ARG002
-        """Return whether the user has reviewed the entries in a file, None where the host asks for no review.
+        """Return how far the user has reviewed the entries in a file, or None if the host requires no review.
 
-        ``found``: the program.
+        ``found`` is the path of the host's program.
         """
         return None
 
     def transcripts(self, here: UserContext, since: float) -> TranscriptCalls:  # noqa: ARG002 - a host may have some
-        """Return the calls since a moment (Unix seconds)."""
+        """Return the calls in the host's transcripts since a time in Unix seconds."""
         return TranscriptCalls(())
 
     def look(self, checkup: Checkup) -> Iterator[Finding]:
-        """Yield what is found of the host; nothing if it is not here."""
+        """Yield the findings about the host, or nothing if the host is not installed here."""
         return checkup.hooks(self)
 
     def standing(self, checkup: Checkup, path: Path) -> Iterable[Finding]:
-        """Yield whether the entries in a file that took them are there still, as the file says it."""
+        """Yield findings that say whether the entries in a file are still there. Read only the file."""
         return checkup.entries(self, path).findings
 
 
@@ -98,20 +102,20 @@ class HostInspection:
 
 
 def newest(folder: Path, pattern: str, since: float, most: int = 200) -> list[Path]:
-    """The files below a folder that were written since a moment, the newest ``most`` of them."""
-    found = []
+    """Return the files below a folder that were written since a time, at most the newest ``most``."""
+    files = []
     for path in folder.glob(pattern):
         try:
             written = path.stat().st_mtime
         except OSError:
             continue
         if written >= since:
-            found.append((written, path))
-    return [path for _, path in sorted(found, reverse=True)[:most]]
+            files.append((written, path))
+    return [path for _, path in sorted(files, reverse=True)[:most]]
 
 
 def lines_of(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects in the lines of a file, of a long one those near its end. What is none is passed over."""
+    """Yield the JSON objects in the lines of a file. Of a long file, read only the end. Skip all other lines."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -120,17 +124,17 @@ def lines_of(path: Path) -> Iterator[dict[str, Any]]:
                 file.readline()
             for line in file:
                 try:
-                    found = json.loads(line)
+                    entry = json.loads(line)
                 except (ValueError, RecursionError):
                     continue
-                if isinstance(found, dict):
-                    yield found
+                if isinstance(entry, dict):
+                    yield entry
     except OSError:
         return
 
 
 def moment(text: object) -> float:
-    """Unix seconds of a moment as transcripts write it (``2026-11-22T08:51:10.005Z``), 0 if it is none."""
+    """Return a transcript's timestamp (``2026-11-22T08:51:10.005Z``) in Unix seconds, or 0 if it is malformed."""
     if not isinstance(text, str):
         return 0.0
     try:
@@ -140,16 +144,16 @@ def moment(text: object) -> float:
 
 
 def read_all(paths: Sequence[Path], since: float, read: Callable[[Path], Iterator[TranscriptCall]]) -> TranscriptCalls:
-    """The calls since a moment in all these files, none twice."""
-    calls = {(made.session, made.id): made for path in paths for made in read(path) if made.at >= since}
+    """Return the calls since a time in all these files, each call once."""
+    calls = {(call.session, call.id): call for path in paths for call in read(path) if call.at >= since}
     return TranscriptCalls(tuple(calls.values()))
 
 
 def settings_in(path: Path) -> dict[str, Any]:
-    """The object in a JSON file of a host, {} if there is none to be read."""
+    """Return the object in a JSON file of a host, or {} if it cannot be read."""
     try:
         with path.open("rb") as file:
-            found = json.loads(file.read(LONGEST))
+            content = json.loads(file.read(LONGEST))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

@@ -1,7 +1,8 @@
-"""When each hook event of each host was last heard, kept in the state folder for whoever looks the hosts over.
+"""Record in the state folder when each hook event of each host last arrived.
 
-``heard.json``: ``{"hooks": {HOST: {"PreToolUse": 1795337658.3}}, "instances": {"mira": 1795337700.0}}``, in Unix
-seconds. ``instances`` are those that tell by themselves that they live (``health.ok``).
+The file ``heard.json`` holds ``{"hooks": {HOST: {"PreToolUse": 1795337658.3}}, "instances": {"mira": 1795337700.0}}``
+in Unix seconds. ``instances`` are the instances that report their own health (``health.ok``). ``doctor`` and the
+console read it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ logger = logging.getLogger("callosum")
 
 FILE: Final = "heard.json"
 PROBE: Final = "callosum-doctor"
-"""The session of a call that ``doctor`` makes up: it is none of the host's."""
+"""Session name of the test call that ``doctor`` makes. It is not a session of the host."""
 _EVERY: Final = 5.0
 _MOST: Final = 200
 _LONGEST_NAME: Final = 100
@@ -29,7 +30,10 @@ Times = dict[str, float]
 
 
 class LastSeen:
-    """What a server heard, on top of what the file says already. For one thread; ``save`` may run in another."""
+    """Collect the times at which events arrived, starting from the times in the file.
+
+    Use it from one thread; ``save`` may run in another.
+    """
 
     def __init__(self, state: Path, clock: Callable[[], float] = time.time) -> None:
         self._path = state / FILE
@@ -39,12 +43,12 @@ class LastSeen:
         self._saved = 0.0
 
     def hook(self, host: str, event: object, session: object) -> None:
-        """A hook event of a host came."""
+        """Record the arrival of a hook event."""
         if session != PROBE and isinstance(event, str) and len(event) <= _LONGEST_NAME:
             self._note(self._hooks.setdefault(host, {}), event)
 
     def alive(self, instance: str) -> None:
-        """An instance says that it lives, or one of its processes (``instance/process``)."""
+        """Record that an instance, or one of its processes (``instance/process``), reported its health."""
         self._note(self._instances, instance.partition("/")[0])
 
     def _note(self, times: Times, name: str) -> None:
@@ -54,34 +58,34 @@ class LastSeen:
             del times[min(times, key=lambda name: times[name])]
 
     def save(self, *, now: bool = False) -> None:
-        """Writes the file if there is something new, every few seconds at most. A fault is logged."""
+        """Write the file if a time changed, at most every 5 seconds unless ``now`` is set. Log a failure."""
         if not self._changed or (not now and self._clock() - self._saved < _EVERY):
             return
         self._changed, self._saved = False, self._clock()
-        hooks, instances = load(self._path.parent)  # another server of this folder may have written
+        hooks, instances = load(self._path.parent)  # another server may have written to the same folder
         for host, times in self._hooks.copy().items():
             hooks[host] = _latest(hooks.get(host, {}), times)
-        told = {"hooks": hooks, "instances": _latest(instances, self._instances)}
+        record = {"hooks": hooks, "instances": _latest(instances, self._instances)}
         try:
-            files.write(self._path, json.dumps(told).encode() + b"\n", 0o600)
+            files.write(self._path, json.dumps(record).encode() + b"\n", 0o600)
         except ConfigError as error:
             logger.warning("%s", error)
 
 
 def load(state: Path) -> tuple[dict[str, Times], Times]:
-    """What was heard of hosts by event, and of instances; empty where the file is not there or is none."""
+    """Return the times by host and event, and by instance. Both are empty if the file is missing or malformed."""
     try:
-        found = json.loads((state / FILE).read_bytes())
-        hooks, instances = found["hooks"], found["instances"]
+        record = json.loads((state / FILE).read_bytes())
+        hooks, instances = record["hooks"], record["instances"]
         return {str(host): _times(times) for host, times in hooks.items()}, _times(instances)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {}, {}
 
 
-def _latest(one: Times, other: Times) -> Times:
-    both = dict(other)
-    return {**one, **{name: max(at, one.get(name, at)) for name, at in both.items()}}
+def _latest(first: Times, second: Times) -> Times:
+    newest = dict(second)
+    return {**first, **{name: max(at, first.get(name, at)) for name, at in newest.items()}}
 
 
-def _times(found: Any) -> Times:
-    return {str(name): float(at) for name, at in found.items()}
+def _times(times: Any) -> Times:
+    return {str(name): float(at) for name, at in times.items()}

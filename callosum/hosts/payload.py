@@ -1,4 +1,4 @@
-"""Reading what a host's hook says: every fault names its place, nothing is taken for granted."""
+"""Read the payload of a host's hook. Each error names the field at fault, and no field is taken for granted."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from callosum.model import MAX_NAME, MAX_PURPOSE, Call, Decision
 from callosum.redact import said, summarise
 
 _MADE: Final = re.compile(r"\s*<[a-z]+[-_][a-z_-]+>")
-"""How a prompt begins that the host's program has made: a notice, the output of a command."""
+"""Start of a prompt that the host's program wrote itself, such as a notice or the output of a command."""
 
 
 def name_at(payload: Mapping[str, Any], field: str) -> str:
-    """A name that must be there. Raises ``ConfigError`` at the field."""
-    found = payload.get(field)
-    if not isinstance(found, str) or not found:
-        raise ConfigError(f"expected a text, got {type(found).__name__}", at=field)
-    return fitting(found)
+    """Return a required name. Raises ``ConfigError`` that names the field."""
+    value = payload.get(field)
+    if not isinstance(value, str) or not value:
+        raise ConfigError(f"expected a text, got {type(value).__name__}", at=field)
+    return fitting(value)
 
 
 def name_if(payload: Mapping[str, Any], field: str) -> str | None:
-    """A name that may be there; what is none counts as absent."""
-    found = payload.get(field)
-    return fitting(found) if isinstance(found, str) and found else None
+    """Return an optional name. A malformed name counts as absent."""
+    value = payload.get(field)
+    return fitting(value) if isinstance(value, str) and value else None
 
 
 def fitting(name: str) -> str:
-    """Return a name as the gate takes it, so that no call fails for what a host calls itself.
+    """Return a name in the form that the gate accepts, so that no call fails because of a host's name for something.
 
-    Hidden characters are escaped. A name that is too long keeps its beginning, and a digest follows.
+    Hidden characters are escaped. A name that is too long is cut and gets a digest at its end.
     """
     name = escaped(name)
     if len(name) <= MAX_NAME:
@@ -53,29 +53,33 @@ def fitting(name: str) -> str:
 
 
 def object_at(payload: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    """An object, ``{}`` if it is absent; anything else stands under ``value``, so that it is judged too."""
-    found = payload.get(field)
-    if found is None:
+    """Return an object, or ``{}`` if it is absent.
+
+    Any other value is put under ``value``, so that it is classified too.
+    """
+    value = payload.get(field)
+    if value is None:
         return {}
-    return found if isinstance(found, Mapping) else {"value": found}
+    return value if isinstance(value, Mapping) else {"value": value}
 
 
 def params_at(payload: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    """A tool's params, long texts cut."""
+    """Return a tool's params with long texts cut."""
     return shortened(object_at(payload, field))
 
 
 def rest_of(payload: Mapping[str, Any], common: frozenset[str]) -> Mapping[str, Any]:
-    """What an event says beside what all of the host's events say."""
+    """Return the fields of an event that are not common to all events of the host."""
     return {name: value for name, value in payload.items() if name not in common}
 
 
 def before_of(
     payload: Mapping[str, Any], actor: HostSession, call_id: str | None, *, rewrite: bool = False
 ) -> CallStarting:
-    """A call that is about to run: ``tool_name`` and ``tool_input``, in the actor's folder.
+    """Return the ``CallStarting`` of a payload, from ``tool_name`` and ``tool_input``, in the session's folder.
 
-    ``rewrite``: the host can run it with other params; a call whose texts were cut runs with its own.
+    ``rewrite`` says that the host can run the call with other params. A call whose texts were cut always runs with its
+    own.
     """
     params = object_at(payload, "tool_input")
     short = shortened(params)
@@ -96,20 +100,20 @@ def before_of(
 
 
 def prompted(prompt: str, host: str, actor: HostSession, but: str = "") -> tuple[HostEvent, ...]:
-    """Somebody says something to a session: what was broken off before is settled, and it may be told of the others.
+    """Return the events of a prompt: interrupted calls are settled and the session may take a brief.
 
-    ``but``: a tool whose calls may still run.
+    ``but`` is a tool whose calls may still be running.
     """
     received = InputReceived(kept(prompt), host, actor.session, instance=actor.name, namespace=actor.namespace)
-    asked = (PromptTyped(actor, said(prompt, MAX_PURPOSE)),) if prompt and not _MADE.match(prompt) else ()
-    return SessionIdle(actor, but=but), CorpusEmission(received), *asked, BriefRequested(actor, prompt)
+    typed = (PromptTyped(actor, said(prompt, MAX_PURPOSE)),) if prompt and not _MADE.match(prompt) else ()
+    return SessionIdle(actor, but=but), CorpusEmission(received), *typed, BriefRequested(actor, prompt)
 
 
 def kept(text: str) -> str:
-    """A text as it may be kept: shortened, without secrets."""
+    """Return a text in the form in which it may be stored: shortened and without secrets."""
     return str(summarise({"text": text})["text"])
 
 
 def reason_of(decision: Decision, tool: str) -> str:
-    """Why a call may not run, for the model."""
+    """Return the reason, for the model, why a call may not run."""
     return decision.warning or f"[Callosum] {tool[:100]} was not let through ({decision.verdict}, {decision.rule})."

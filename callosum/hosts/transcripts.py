@@ -1,14 +1,14 @@
-"""Read what hosts' transcripts say of models: answers, errors and compactions, as events of the corpus.
+"""Read answers, errors and compactions from hosts' transcripts and emit them as events of the corpus.
 
-No hook reports these. Each event of a session's hooks wakes a thread, which reads what its transcript has got since::
+No hook reports these. Each hook event of a session wakes a thread that reads the new part of the session's transcript::
 
-    hook event ── look ──> sessions that are due ── thread ──> new lines ── the host's Reader ──> corpus
+    hook event ── look ──> sessions that are due ── thread ──> new lines ── the host's TranscriptReader ──> corpus
 
-* A decision never waits for it. The thread takes at most ``BUDGET`` of processor time for one look, then it rests.
-* A transcript is read only for a host process of this user on this machine, and only as a regular file of this user
-  below the host's own folder, links resolved. Its text is untrusted: it is cut and redacted like a remote host's.
-* Between two hook events a session that is at work is looked at every ``POLL`` seconds: errors come without hooks.
-* How far each transcript was read is kept in the state folder, so that a new gate goes on there.
+* A decision never waits for the transcript. In one pass the thread uses at most ``BUDGET`` of processor time, then it
+rests. * A transcript is read only for a host process of this user on this machine, and only as a regular file of this
+user below the host's own folder, with links resolved. Its text is untrusted: it is cut and redacted like a remote
+host's. * Between two hook events an active session is polled every ``POLL`` seconds, because no hook reports errors. *
+The state folder keeps the offset reached in each transcript, so that a new gate continues there.
 """
 
 from __future__ import annotations
@@ -47,44 +47,46 @@ logger = logging.getLogger("callosum")
 FILE: Final = "transcripts.json"
 SOURCE: Final = "transcript"
 BUDGET: Final = 0.001
-"""Seconds of processor time that one look may take."""
+"""Seconds of processor time that one pass may use."""
 REST: Final = 0.1
-"""Seconds from a hook event to the look, and between two looks."""
+"""Seconds from a hook event to the pass, and between two passes."""
 POLL: Final = 2.0
-"""Seconds between two looks at the transcript of a session at work while no hook tells anything."""
+"""Seconds between two polls of an active session's transcript while no hook event arrives."""
 KEEP: Final = 10.0
-"""Seconds between two times that places are written down while sessions are at work. After a crash what was read since
-then is told again."""
+"""Seconds between two times that the offsets are saved while sessions are active.
+
+After a crash, the lines read since the last save are emitted again.
+"""
 _FORGET: Final = 3600.0
-"""Seconds after which a session that says nothing is no longer at work."""
+"""Seconds without an event after which a session is no longer active."""
 _CHUNK: Final = 65_536
 _LONGEST: Final = 262_144
-"""Length in bytes above which a line is passed over: reading it would take half of the budget."""
+"""Length in bytes above which a line is skipped; reading it would use half of the budget."""
 _BACKLOG: Final = 16 * _LONGEST
-"""Number of bytes that are read of a transcript which was long before the gate first heard of it."""
+"""Number of bytes read of a transcript that was already long when its first hook event arrived."""
 _SLACK: Final = 10.0
-"""Seconds before a session's first hook event from which on its transcript is told of."""
+"""Seconds before a session's first hook event from which on its transcript is reported."""
 _MOST: Final = 1000
-"""Number of transcripts whose places are kept."""
+"""Number of transcripts whose offsets are kept."""
 
-Places = OrderedDict[str, tuple[int, int]]
+Offsets = OrderedDict[str, tuple[int, int]]
 
 
 class TranscriptReader(Protocol):
-    """Reads the lines of one transcript, in order. ``CorpusEvent.at`` is the transcript's own time."""
+    """Read the lines of one transcript, in order. ``CorpusEvent.at`` is the transcript's own time."""
 
     provider: str
-    """Who serves the model, "" as long as that is not known."""
+    """Name of the model's provider, or "" while it is unknown."""
 
     def read(self, line: bytes) -> Iterable[CorpusEvent]:
-        """Return what a line says. Raises ``msgspec.DecodeError`` for a malformed line."""
+        """Return the events of a line. Raises ``msgspec.DecodeError`` for a malformed line."""
         ...
 
 
 class Transcripts:
-    """Reads the transcripts of sessions whose hook events come in, and emits what they say.
+    """Read the transcripts of sessions whose hook events arrive, and emit their events.
 
-    ``look`` may be called from any thread and costs next to nothing. Close it to read what is due and to end.
+    ``look`` may be called from any thread and costs almost nothing. ``close`` reads what is due and ends the thread.
     """
 
     def __init__(
@@ -95,19 +97,19 @@ class Transcripts:
         self._clock = clock
         self._sessions: dict[tuple[str, str, str | None], _Session] = {}
         self._roots: OrderedDict[tuple[str, int, float], Path | None] = OrderedDict()
-        self._places: Places | None = None
+        self._places: Offsets | None = None
         self._changed = False
         self._kept = 0.0
-        """When the places were written down last."""
+        """Time at which the offsets were saved last."""
         self._bell = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
 
     def look(self, adapter: HookAdapter, payload: Mapping[str, Any], place: HostIdentity, process: Host) -> None:
-        """Have the transcript that a hook event names read soon. ``process`` is the host's, on this machine.
+        """Schedule a read of the transcript that a hook event names. ``process`` is the host's process on this machine.
 
-        The last event of a turn (``stop``, ``end``) ends the polling. A prompt that names its model is told as
-        ``input.routed``, once the transcript says whose model that is.
+        The last event of a turn (``stop``, ``end``) ends the polling. If a prompt names its model, ``input.routed`` is
+        emitted as soon as the transcript names the model's provider.
         """
         host = adapter.host
         path = adapter.transcript(payload)
@@ -124,7 +126,7 @@ class Transcripts:
             session = self._sessions.get(key)
             if session is None:
                 session = self._sessions[key] = _Session(host, actor, path, process, place.home, self._clock())
-                self._root(session)  # now: a process that ends with its first turn could not be asked later
+                self._root(session)  # now, because a process that exits after its first turn cannot be inspected later
             session.due = True
             session.at_work = role not in ("stop", "child stop", "end")
             session.ended = role in ("child stop", "end")
@@ -137,7 +139,7 @@ class Transcripts:
             self._bell.notify_all()
 
     def flush(self) -> None:
-        """Read all that is due, however long it takes."""
+        """Read everything that is due, however long it takes."""
         with self._bell:
             sessions = list(self._sessions.values())
         for session in sessions:
@@ -145,7 +147,7 @@ class Transcripts:
         self._keep()
 
     def close(self) -> None:
-        """Read what is left, and end. Idempotent."""
+        """Read the rest and stop. Idempotent."""
         with self._bell:
             if self._closed:
                 return
@@ -161,16 +163,20 @@ class Transcripts:
     def _run(self) -> None:
         while True:
             with self._bell:
-                self._bell.wait_for(lambda: self._closed or any(one.due for one in self._sessions.values()), POLL)
-                self._bell.wait_for(lambda: self._closed, REST)  # the hook's answer goes out first
+                self._bell.wait_for(
+                    lambda: self._closed or any(session.due for session in self._sessions.values()), POLL
+                )
+                self._bell.wait_for(lambda: self._closed, REST)  # let the hook's answer go out first
                 if self._closed:
                     return
                 now = time.monotonic()
-                for key, one in list(self._sessions.items()):
-                    if now - one.heard > _FORGET or (one.ended and not one.due):
+                for key, session in list(self._sessions.items()):
+                    if now - session.heard > _FORGET or (session.ended and not session.due):
                         del self._sessions[key]
-                polled = (one for one in self._sessions.values() if one.at_work and now - one.looked >= POLL)
-                due = dict.fromkeys([*(one for one in self._sessions.values() if one.due), *polled])
+                polled = (
+                    session for session in self._sessions.values() if session.at_work and now - session.looked >= POLL
+                )
+                due = dict.fromkeys([*(session for session in self._sessions.values() if session.due), *polled])
             for session in due:
                 try:
                     self._read(session, BUDGET)
@@ -178,7 +184,7 @@ class Transcripts:
                     logger.exception("the transcript %s could not be read", session.path)
                     session.broken = True
             with self._bell:
-                rests = not any(one.at_work for one in self._sessions.values())
+                rests = not any(session.at_work for session in self._sessions.values())
                 ends = not self._sessions
             if rests or now - self._kept >= KEEP:
                 self._keep()
@@ -188,19 +194,19 @@ class Transcripts:
                     return
 
     def _read(self, session: _Session, budget: float | None) -> bool:
-        """Read what is new, within a budget of processor time; return whether there is more."""
+        """Read the new lines within a budget of processor time. Return whether there are more."""
         with session.lock:
             session.due, session.looked = False, time.monotonic()
             if session.broken:
                 return False
-            where = session.where = session.where or self._find(session)
-            if where is None:
+            location = session.where = session.where or self._find(session)
+            if location is None:
                 session.broken = True
                 return False
             try:
-                descriptor = open_below(*where)
+                descriptor = open_below(*location)
             except FileNotFoundError:
-                return False  # a host makes the file with a session's first words
+                return False  # a host creates the file with the first message of a session
             except OSError as error:
                 logger.info("the transcript %s is not read: %s", session.path, error.strerror)
                 session.broken = True
@@ -217,11 +223,11 @@ class Transcripts:
         return more
 
     def _read_on(self, session: _Session, descriptor: int, budget: float | None) -> bool:
-        found = os.fstat(descriptor)
-        places, reader = self._begin(session, found, descriptor)
+        status = os.fstat(descriptor)
+        offsets, reader = self._begin(session, status, descriptor)
         ends = math.inf if budget is None else time.thread_time() + budget
         size, spent = _CHUNK, False
-        while session.offset < found.st_size and not spent:
+        while session.offset < status.st_size and not spent:
             chunk = os.pread(descriptor, size, session.offset)
             end = chunk.rfind(b"\n") + 1
             if not end:
@@ -241,31 +247,31 @@ class Transcripts:
                     if spent := time.thread_time() >= ends:
                         break
                 size = _CHUNK
-        place = (session.inode, session.offset)
-        if places.get(session.path) != place:
+        offset = (session.inode, session.offset)
+        if offsets.get(session.path) != offset:
             self._changed = True
-            places[session.path] = place
-            places.move_to_end(session.path)
-        return spent and session.offset < found.st_size
+            offsets[session.path] = offset
+            offsets.move_to_end(session.path)
+        return spent and session.offset < status.st_size
 
-    def _begin(self, session: _Session, found: os.stat_result, descriptor: int) -> tuple[Places, TranscriptReader]:
-        """Set where to go on: behind what was read before, or, of a new file, at its beginning."""
-        places = self._places = self._places if self._places is not None else _load(self._notes)
+    def _begin(self, session: _Session, status: os.stat_result, descriptor: int) -> tuple[Offsets, TranscriptReader]:
+        """Set the offset to continue from: after the part read before, or at the start of a new file."""
+        offsets = self._places = self._places if self._places is not None else _load(self._notes)
         reader = session.reader
-        if reader is not None and session.inode == found.st_ino and session.offset <= found.st_size:
-            return places, reader
-        inode, offset = places.get(session.path, (0, 0))
-        known = inode == found.st_ino and offset <= found.st_size
+        if reader is not None and session.inode == status.st_ino and session.offset <= status.st_size:
+            return offsets, reader
+        inode, offset = offsets.get(session.path, (0, 0))
+        is_known = inode == status.st_ino and offset <= status.st_size
         reader = session.reader = code_of(session.host.transcript)()
-        session.inode = found.st_ino
-        session.offset = offset if known else max(0, found.st_size - _BACKLOG)
-        session.skips = not known and session.offset > 0
-        session.since = 0.0 if known else session.first - _SLACK
-        if session.offset:  # the first line says who serves the model
+        session.inode = status.st_ino
+        session.offset = offset if is_known else max(0, status.st_size - _BACKLOG)
+        session.skips = not is_known and session.offset > 0
+        session.since = 0.0 if is_known else session.first - _SLACK
+        if session.offset:  # the first line names the provider
             with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 for _ in reader.read(os.pread(descriptor, _LONGEST, 0).partition(b"\n")[0]):
                     pass
-        return places, reader
+        return offsets, reader
 
     def _tell(self, session: _Session, reader: TranscriptReader, line: bytes) -> None:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError, CallosumError):
@@ -278,10 +284,10 @@ class Transcripts:
         at = min(event.at, now) if event.at > 0 else now
         self._emit(replace(cleaned(event), at=at, instance=actor.name, namespace=actor.namespace))
 
-    # --- where it is ---------------------------------------------------------------------------------
+    # --- Locations ---------------------------------------------------------------------------------------
 
     def _find(self, session: _Session) -> tuple[Path, str] | None:
-        """Return the folder of the host's process and the transcript below it; None if it may not be read."""
+        """Return the folder of the transcripts and the path below it, or None if the file may not be read."""
         root = self._root(session)
         path = Path(os.path.realpath(session.path))
         if root is None or not path.is_relative_to(root) or path == root:
@@ -289,24 +295,24 @@ class Transcripts:
         return root, path.relative_to(root).as_posix()
 
     def _root(self, session: _Session) -> Path | None:
-        """Return the folder of the transcripts of a host's process; None if it is not this user's."""
+        """Return the folder of the transcripts of a host's process, or None if it is not this user's process."""
         process = session.process
-        known = (session.host.name, process.pid, process.started)
-        if known not in self._roots:
-            self._roots[known] = _root_of(session.host, process, session.home)
+        process_key = (session.host.name, process.pid, process.started)
+        if process_key not in self._roots:
+            self._roots[process_key] = _root_of(session.host, process, session.home)
             while len(self._roots) > _MOST:
                 self._roots.popitem(last=False)
-        return self._roots[known]
+        return self._roots[process_key]
 
     def _keep(self) -> None:
-        """Write down how far the transcripts were read."""
+        """Save the offsets."""
         if not self._changed or self._places is None:
             return
         self._changed, self._kept = False, time.monotonic()
         merged = _load(self._notes)
         for path, (inode, offset) in self._places.items():
-            before = merged.pop(path, (0, 0))
-            merged[path] = (inode, max(offset, before[1]) if before[0] == inode else offset)
+            previous = merged.pop(path, (0, 0))
+            merged[path] = (inode, max(offset, previous[1]) if previous[0] == inode else offset)
         while len(merged) > _MOST:
             merged.popitem(last=False)
         with suppress(OSError):
@@ -314,7 +320,7 @@ class Transcripts:
 
 
 class _Session:
-    """A transcript and how far it was read."""
+    """Hold a transcript and the offset reached in it."""
 
     def __init__(
         self, host: Program, actor: HostSession, path: str, process: Host, home: str | None, first: float
@@ -332,25 +338,25 @@ class _Session:
 
 def _root_of(host: Program, process: Host, home: str | None) -> Path | None:
     try:
-        seen = psutil.Process(process.pid)
-        if seen.uids().real != os.geteuid():
+        running = psutil.Process(process.pid)
+        if running.uids().real != os.geteuid():
             return None
-        environ = seen.environ()
+        environ = running.environ()
     except (psutil.Error, OSError):
         return None
     folder = host.settings_folder(Path(home or environ.get("HOME") or Path.home()), environ)
     return Path(os.path.realpath(folder / host.transcripts))
 
 
-def _load(path: Path) -> Places:
-    """Return what the file says, nothing if it cannot be read."""
+def _load(path: Path) -> Offsets:
+    """Return the saved offsets, or none if the file cannot be read."""
     try:
-        found = json.loads(path.read_bytes())
-        return OrderedDict((str(name), (int(inode), int(offset))) for name, (inode, offset) in found.items())
+        saved = json.loads(path.read_bytes())
+        return OrderedDict((str(name), (int(inode), int(offset))) for name, (inode, offset) in saved.items())
     except (OSError, ValueError, TypeError, AttributeError):
         return OrderedDict()
 
 
 def count(value: int | None) -> int:
-    """Return a count of tokens that can be told."""
+    """Return a token count within the range that JSON can carry."""
     return min(max(value or 0, 0), 2**53)
