@@ -1,4 +1,4 @@
-"""The hosts with command hooks, by name."""
+"""Find the adapters of the hosts with command hooks, by name."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 
 def code_of(where: str) -> Any:
-    """Return what a description names as ``MODULE:NAME``."""
+    """Return the object that a description names as ``MODULE:NAME``."""
     module, _, name = where.partition(":")
     return getattr(import_module(module), name)
 
 
 def unknown(name: str, known: Iterable[str], at: str) -> ConfigError:
-    """Return what to raise at ``at`` for a name that no host has."""
+    """Return the error for a host name that no host has. ``at`` is the place of the error."""
     names = list(known)
-    near = get_close_matches(name[:64], names, n=1)
-    hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(names)}"
+    suggestions = get_close_matches(name[:64], names, n=1)
+    hint = f"; did you mean {suggestions[0]}?" if suggestions else f"; known are {', '.join(names)}"
     return ConfigError(f"there is no host {name[:64]!r}{hint}", at=at)
 
 
@@ -34,8 +34,8 @@ ADAPTERS: Final[Mapping[str, HookAdapter]] = {name: code_of(host.hooks)(host) fo
 
 
 def adapter_of(name: str) -> HookAdapter:
-    """The adapter of a host. Raises ``ConfigError`` at ``host``."""
-    found = ADAPTERS.get(name)
-    if found is None:
+    """Return the adapter of a host. Raises ``ConfigError`` at ``host``."""
+    adapter = ADAPTERS.get(name)
+    if adapter is None:
         raise unknown(name, ADAPTERS, "host")
-    return found
+    return adapter

@@ -1,10 +1,10 @@
-"""The entries of command hooks in a host's settings: put in, taken out, looked over. Pure.
+"""Add, remove and check the entries of command hooks in a host's settings. Pure.
 
-Hosts with command hooks share one shape::
+All hosts with command hooks use the same shape::
 
     {"hooks": {"PreToolUse": [{"matcher": "*", "hooks": [{"type": "command", "command": "...", ...}]}]}}
 
-What is not ours stays as it is, in its order.
+Everything that is not ours stays as it is, in the same order.
 """
 
 from __future__ import annotations
@@ -15,62 +15,62 @@ from typing import Any, Final
 from callosum.errors import ConfigError
 
 MARK: Final = "callosum-hook"
-"""What tells our entries from others: how the name of the script begins, or what the query in a URL has."""
+"""Text that marks our entries: the start of the script's file name, or a value in the query of a URL."""
 
 Group = Mapping[str, Any]
-"""A matcher with its hooks."""
+"""A matcher together with its hooks."""
 
 
 def installed(settings: Mapping[str, Any], wanted: Mapping[str, Group]) -> dict[str, Any]:
-    """The settings with our entries, one group an event, in place of what was ours before.
+    """Return the settings with our entries, one group per event, in place of our previous entries.
 
-    Raises ``ConfigError`` at the place in the settings that has another shape.
+    Raises: ``ConfigError`` that names the place in the settings with an unexpected shape.
     """
-    made = removed(settings)
-    hooks = dict(made.get("hooks", {}))
+    changed = removed(settings)
+    hooks = dict(changed.get("hooks", {}))
     for event, group in wanted.items():
         hooks[event] = [*hooks.get(event, ()), group]
-    return {**made, "hooks": hooks}
+    return {**changed, "hooks": hooks}
 
 
 def removed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings without our entries; a list, and the table of hooks, that they leave empty goes too."""
-    made = dict(settings)
-    hooks = made.get("hooks")
+    """Return the settings without our entries. Lists and the table of hooks that become empty are removed too."""
+    changed = dict(settings)
+    hooks = changed.get("hooks")
     if hooks is None:
-        return made
+        return changed
     kept: dict[str, Any] = {}
     for event, groups in _object(hooks, "hooks").items():
-        # a host may keep settings of its own beside the events
+        # a host may keep its own settings beside the events
         if not isinstance(groups, Sequence) or isinstance(groups, str) or not _has_ours(groups):
             kept[event] = groups
             continue
-        left = [group for group in map(_without_ours, groups) if group is not None]
-        if left:
-            kept[event] = left
+        remaining = [group for group in map(_without_ours, groups) if group is not None]
+        if remaining:
+            kept[event] = remaining
     if kept or not hooks:
-        made["hooks"] = kept
+        changed["hooks"] = kept
     else:
-        del made["hooks"]
-    return made
+        del changed["hooks"]
+    return changed
 
 
 def missing(settings: Mapping[str, Any], wanted: Mapping[str, Group]) -> list[str]:
-    """The events whose entry is not there, or is not as it is wanted."""
+    """Return the events whose entry is missing or differs from the wanted one."""
     hooks = settings.get("hooks")
-    found = hooks if isinstance(hooks, Mapping) else {}
-    return [event for event, group in wanted.items() if group not in (found.get(event) or ())]
+    current = hooks if isinstance(hooks, Mapping) else {}
+    return [event for event, group in wanted.items() if group not in (current.get(event) or ())]
 
 
 def ours(settings: Mapping[str, Any], event: str) -> list[Mapping[str, Any]]:
-    """Our hooks of an event."""
+    """Return our hooks for an event."""
     hooks = settings.get("hooks")
     groups = hooks.get(event) if isinstance(hooks, Mapping) else None
-    found = []
+    hooks_found = []
     for group in groups if isinstance(groups, list) else ():
         inner = group.get("hooks") if isinstance(group, Mapping) else None
-        found += [hook for hook in inner if _is_ours(hook)] if isinstance(inner, list) else []
-    return found
+        hooks_found += [hook for hook in inner if _is_ours(hook)] if isinstance(inner, list) else []
+    return hooks_found
 
 
 def _has_ours(groups: Sequence[Any]) -> bool:
@@ -78,12 +78,12 @@ def _has_ours(groups: Sequence[Any]) -> bool:
 
 
 def _without_ours(group: Any) -> Any:
-    """The group without our hooks: itself if there are none in it, None if there are no others."""
+    """Return the group without our hooks: the same object if it has none, None if it has no others."""
     hooks = group.get("hooks") if isinstance(group, Mapping) else None
     if not isinstance(hooks, list) or not any(map(_is_ours, hooks)):
         return group
-    left = [hook for hook in hooks if not _is_ours(hook)]
-    return {**group, "hooks": left} if left else None
+    remaining = [hook for hook in hooks if not _is_ours(hook)]
+    return {**group, "hooks": remaining} if remaining else None
 
 
 def _is_ours(hook: Any) -> bool:

@@ -1,7 +1,8 @@
-"""What a hook spools while no gate answers: a call that goes on, how a call ended, a call that was given up.
+"""Spool what a hook cannot report while the gate is unreachable: calls that run, outcomes, and calls given up.
 
-It is classified here, where its folder is. That takes packages which a hook process starts without. A
-call that only reads is spooled without: the gate derives its keys from the summary, which keeps the names of files.
+The hook process classifies the call itself, because the call's folder is on its machine. Classification needs packages
+that a hook process starts without. A call that only reads is spooled unclassified: the gate derives its keys from the
+summary, which keeps file names.
 """
 
 from __future__ import annotations
@@ -20,43 +21,43 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 _LONGEST: Final = 2000
-"""Longest text of a param that is kept in a summary without packages, in characters."""
+"""Maximum length in characters of a param's text in a summary that is made without packages."""
 _NAMING: Final = ("path", "file", "pattern", "glob")
-"""How the names of params end whose text is kept there."""
+"""Suffixes of the names of params whose text goes into such a summary."""
 _SECRETIVE: Final = re.compile(r"(?=[A-Za-z_+/=-]{0,200}\d)[A-Za-z0-9_+=-]{20,}")
-"""A run of characters that may be a secret: whoever can tell must look at it first."""
+"""Matches a run of characters that may be a secret and needs a closer look."""
 _LOOKED: Final = 4096
-"""Longest text in which such a run is looked for, in characters: ``re`` takes seconds on a long one."""
+"""Maximum length in characters of a text that is searched for such a run. ``re`` takes seconds on a long text."""
 
 
 def note_call(
     state: str, folder: str, target: str, host: str, payload: Mapping[str, Any], tool: str, params: Mapping[str, Any],
     tier: int,
 ) -> None:  # fmt: skip
-    """Spool a call that runs without the gate. A spool that cannot be written stops no call.
+    """Spool a call that runs without the gate. If the spool cannot be written, the call still runs.
 
-    ``state`` is the state folder with the rules, ``folder`` the one of the spool, ``target`` what the gate was asked
-    for, ``tier`` the call's tier by the table.
+    ``state`` is the state folder with the rules and ``folder`` is the folder of the spool. ``target`` is the path and
+    query that the gate was asked for. ``tier`` is the call's tier by the tier table.
     """
     when = {"running": True, "outcome": "done", "started": round(time(), 6)}
-    loaded = "re2" in sys.modules  # a shell line was judged by the rules
+    loaded = "re2" in sys.modules  # the rules classified a shell line
     if tier == 0 and not loaded and not _secretive(json.dumps(params)):
         _add(folder, {"kind": "call", "v": 1, "call": _words(target, host, payload, tool, params), **when})
         return
     try:
         for record in _read(state, folder, target, host, payload):
             _add(folder, {**record, **when})
-    except Exception:  # noqa: BLE001 - whatever is broken here: what is known without packages is noted
+    except Exception:  # noqa: BLE001 - after any failure, spool what is known without packages
         _add(folder, {"kind": "call", "v": 1, "call": _words(target, host, payload, tool, params), **when})
 
 
 def note_outcome(state: str, folder: str, target: str, host: str, payload: Mapping[str, Any]) -> None:
-    """Spool what an event says of calls that have ended, if it says anything of that."""
+    """Spool the outcomes of calls that an event reports, if it reports any."""
     try:
         for record in _read(state, folder, target, host, payload):
             if record["kind"] == "report":
                 _add(folder, {**record, "ended": round(time(), 6)})
-    except Exception as error:  # noqa: BLE001 - the tool has run; what is not told becomes unknown
+    except Exception as error:  # noqa: BLE001 - the tool has run; an outcome without a report becomes unknown
         print(f"Callosum: this event could not be kept for the gate: {error}", file=sys.stderr)  # noqa: T201
 
 
@@ -71,11 +72,11 @@ def _add(folder: str, record: Mapping[str, Any]) -> None:
     Spool(folder).add(written(record))
 
 
-# --- with the packages --------------------------------------------------------------------------------
+# --- With packages ------------------------------------------------------------------------------------
 
 
 def _read(state: str, folder: str, target: str, host: str, payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the records that an event comes to, in the words that the host's adapter has for the gate."""
+    """Yield the spool records of an event, as the host's adapter reads it."""
     import site  # noqa: PLC0415
 
     site.main()
@@ -125,11 +126,11 @@ def _read(state: str, folder: str, target: str, host: str, payload: Mapping[str,
                     yield {"kind": "report", "v": 2, "call": call_words, "outcome": told.outcome.value}
 
 
-# --- without ------------------------------------------------------------------------------------------
+# --- Without packages ---------------------------------------------------------------------------------
 
 
 def _words(target: str, host: str, payload: Mapping[str, Any], tool: str, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the call in the words of the wire, as far as they need no packages."""
+    """Return the fields of the call on the wire that need no packages to compute."""
     said = _said(target)
     cwd, agent = payload.get("cwd"), payload.get("agent_id")
     session = f"{payload.get('session_id', '')}{f':{agent}' if isinstance(agent, str) and agent else ''}"
@@ -146,7 +147,7 @@ def _words(target: str, host: str, payload: Mapping[str, Any], tool: str, params
 
 
 def _said(target: str) -> dict[str, str]:
-    """Return what the query says, as it was before it was written there."""
+    """Return the decoded query parameters."""
     found = dict(part.split("=", 1) for part in target.partition("?")[2].split("&") if "=" in part)
     return {name: _plain(value) for name, value in found.items()}
 
@@ -158,12 +159,12 @@ def _plain(said: str) -> str:
 
 
 def _secretive(text: str) -> bool:
-    """Return True if the text may hold a secret: a text too long to be searched may."""
+    """Return True if the text may contain a secret, or is too long to be searched."""
     return len(text) > _LOOKED or _SECRETIVE.search(text) is not None
 
 
 def _summarised(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the params as they may stand in a file: of the texts only those that name a file or what is looked for."""
+    """Return the params in the form in which they may be stored: of texts, only file names and search patterns."""
     return {
         name: value
         if not isinstance(value, str) or (name.endswith(_NAMING) and not _secretive(value))

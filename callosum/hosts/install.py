@@ -1,4 +1,4 @@
-"""What is to be changed so that a host asks the gate, and what takes it back: planned, to be shown and then done."""
+"""Plan the changes that make a host ask the gate, or undo them, and carry them out."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from callosum.sockets import socket_path, stranger_at
 
 
 class InstallPlan(Struct, frozen=True):
-    """What is to be done for a host.
+    """Describe what an installation does for a host.
 
-    ``hook``: the hook that is written too. ``remote``: the server that it asks, with that
-    server's table of tiers. ``then`` is what there is to know or to do afterwards, one sentence each.
+    ``hook`` is the hook to write. ``remote`` is the server that the hook asks, with that server's tier table. ``then``
+    has one sentence for each thing that the user has to know or do afterwards.
     """
 
     host: str
@@ -45,28 +45,28 @@ class InstallPlan(Struct, frozen=True):
 
     @property
     def writes_hook(self) -> bool:
-        """Whether the hook is not there yet as it should be."""
+        """Return True if the hook is missing or outdated."""
         return self.hook is not None and not self.hook.is_written
 
     @property
     def changes_something(self) -> bool:
-        """Whether anything would be written."""
+        """Return True if anything would be written."""
         return self.writes_hook or any(change.changes for change in self.changes)
 
 
 _NEEDS: Final = ("uvicorn", "starlette", "apscheduler")
-"""What a gate that a host starts is made of, beside this package."""
+"""Packages that a gate started by a host needs, beside this one."""
 
 
 def plan_install(host: str, settings: Settings, where: InstallTarget) -> InstallPlan:
-    """What puts the gate in front of a host. Raises ``ConfigError`` with the file and the place."""
+    """Plan the installation of the gate for a host. Raises ``ConfigError`` with the file and the place."""
     if windows.is_here() and where.remote is None and host in WITH_HOOKS:
         raise ConfigError(
             "there is no local gate on Windows: name a server of several machines with --url", at="callosum install"
         )
     site = _site(host, settings, where)
     missing = next((name for name in _NEEDS if find_spec(name) is None), None)
-    if missing is not None and where.remote is None:  # the entries would hold everything: no gate could be started
+    if missing is not None and where.remote is None:  # no gate could start, so the entries would block every call
         raise ConfigError(f"{missing} is not installed: pip install 'callosum-protocol[server]'", at="callosum install")
     if site.path is None:
         raise ConfigError(f"name the settings file: callosum install {host} FILE", at="FILE")
@@ -86,7 +86,7 @@ def plan_install(host: str, settings: Settings, where: InstallTarget) -> Install
 
 
 def plan_uninstall(host: str, settings: Settings, where: InstallTarget) -> InstallPlan:
-    """What takes it away again, from wherever it was installed; the script stays, for other hosts may use it."""
+    """Plan the removal from every place of installation. The hook's files stay, because other hosts may use them."""
     site = _site(host, settings, where)
     paths = dict.fromkeys([] if site.path is None else [site.path])
     if where.project is None and where.file is None:
@@ -96,9 +96,9 @@ def plan_uninstall(host: str, settings: Settings, where: InstallTarget) -> Insta
 
 
 def install(plan: InstallPlan, settings: Settings) -> None:
-    """Does it: what the entries need first, so that no entry ever names what is not there.
+    """Carry out a plan. Write first what the entries need, so that no entry ever names a missing file.
 
-    Raises ``ConfigError`` for what cannot be written, or for rules of the user's that cannot be used.
+    Raises: ``ConfigError`` if a file cannot be written, or if the user's rules cannot be used.
     """
     if plan.remote is not None:
         server, tools = plan.remote
@@ -116,19 +116,19 @@ def install(plan: InstallPlan, settings: Settings) -> None:
 
 
 def write_hook(hook: Hook) -> None:
-    """Write the hook's files, each replaced at once, so that hosts that run meanwhile start the old hook or the new."""
+    """Write the hook's files, each atomically, so that a running host starts either the old hook or the new one."""
     for path, content, mode in hook.files:
         files.write(path, content, mode)
 
 
 def uninstall(plan: InstallPlan, settings: Settings) -> None:
-    """Does it."""
+    """Carry out a plan to uninstall."""
     files.uninstall([*plan.changes], settings.state)
     remote.forget(settings.state, plan.host)
 
 
 def _record(settings: Settings) -> None:
-    """Record the settings file for the gates that hosts start: those look at no folder in which an agent works."""
+    """Record the path of the settings file for the gates that hosts start, which read no project's settings."""
     path = settings.state / launch.RECORD
     own = settings.config is None or settings.config == user_config()
     try:
@@ -141,15 +141,15 @@ def _record(settings: Settings) -> None:
 
 
 def _replace_gate(settings: Settings) -> None:
-    """Tell a gate of another installation to end: it answers what it has taken, the next call starts one of ours."""
-    found = stranger_at(socket_path(settings.state))
-    if found is not None and found[0]:
+    """Stop the gate of another installation. It answers its pending calls, and the next call starts one of ours."""
+    other_gate = stranger_at(socket_path(settings.state))
+    if other_gate is not None and other_gate[0]:
         with suppress(ProcessLookupError):
-            os.kill(found[0], signal.SIGTERM)
+            os.kill(other_gate[0], signal.SIGTERM)
 
 
 def _unread(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what there is to know of settings in variables, which gates that hosts start do not read."""
+    """Return a sentence about settings in environment variables, which gates started by hosts do not read."""
     names = sorted(handed_on(environ).keys() - {"CALLOSUM_CONFIG", "CALLOSUM_NAMESPACE"})
     if not names:
         return ()
@@ -157,14 +157,14 @@ def _unread(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _write_tiers(settings: Settings) -> None:
-    """By this table calls are judged when no gate can be asked: the first one of all, too."""
+    """Write the tier table by which calls are decided while the gate is unreachable, including the very first call."""
     path = settings.state / FILE
     tools = Rulebook.of(settings).current().highest_tiers()
     try:
         if load_table(path) == tools:
             return
     except (OSError, ValueError):
-        pass  # not there, or none: it is written
+        pass  # missing or malformed, so it is written
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_table(path, tools)
@@ -172,11 +172,11 @@ def _write_tiers(settings: Settings) -> None:
         raise ConfigError(f"cannot be written: {error.strerror}", at=str(path)) from None
 
 
-# --- the hosts ------------------------------------------------------------------------------------------
+# --- Hosts ----------------------------------------------------------------------------------------------
 
 
 TARGETS: Final = (*NAMED, "mcp")
-"""What the gate can be put in front of."""
+"""Everything that the gate can be installed for."""
 
 
 def _site(name: str, settings: Settings, where: InstallTarget) -> InstallSite:
@@ -200,12 +200,12 @@ def _site(name: str, settings: Settings, where: InstallTarget) -> InstallSite:
 
 def _check_url(url: str, title: str) -> None:
     server = remote.server_at(url, "--http", "http://127.0.0.1:7700")
-    if not remote.is_loopback(server.host):  # it takes no token from us, and may reach no private address
+    if not remote.is_loopback(server.host):  # it would send no token, and may reach no private address
         raise ConfigError(f"so {title} asks a server of this machine; for another machine's say --url", at="--http")
 
 
 def _mcp(settings: Settings, where: InstallTarget) -> InstallSite:
-    """The servers in a configuration of MCP servers, each of which is started by ours."""
+    """Return how to wrap each server in a configuration of MCP servers."""
     if where.project is not None:
         raise ConfigError("name the file with the servers instead: callosum install mcp FILE", at="--project")
 
@@ -213,7 +213,7 @@ def _mcp(settings: Settings, where: InstallTarget) -> InstallSite:
         if not mcp.covered(found):
             raise ConfigError("there are no MCP servers in it", at="mcpServers")
         for module, name in mcp.needed(found).items():
-            if find_spec(module) is None:  # the host would start an entry that ends at once
+            if find_spec(module) is None:  # the entry would exit at once
                 told = f"{module} is not installed, which its gate needs: pip install 'callosum-protocol[mcp]'"
                 raise ConfigError(told, at=f"server {name}")
         left = [f"{name} stays without the gate: {why}." for name, why in mcp.skipped(found)]

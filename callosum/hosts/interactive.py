@@ -1,7 +1,7 @@
-"""Which command lines start a program that would take its commands from whoever types into it later.
+"""Detect command lines that start a program which then waits for commands to be typed into it.
 
-``bash`` waits, ``bash run.sh``, ``bash -c "make"`` and ``echo make | bash`` do not. A line that cannot be read as one,
-and a program that is not listed, count as not waiting. Pure.
+``bash`` waits; ``bash run.sh``, ``bash -c "make"`` and ``echo make | bash`` do not. A line that cannot be parsed and a
+program that is not listed count as not waiting. Pure.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from callosum.rules.shell.parser import Command
 
 _DEPTH: Final = 4
-"""How many command lines within command lines are followed."""
+"""Maximum depth of command lines within command lines."""
 
 
 class _Program(NamedTuple):
-    """How a program is called so that it does not wait.
+    """Describe how a program is called so that it does not wait.
 
-    ``gives``: options that bring its commands, or that it answers and ends with. ``values``: options that take the
-    next word. ``words``: with more words beside its options than so many it has its commands.
+    ``gives`` are options that supply its commands, or after which it answers and exits. ``values`` are options that
+    take the next word. With more than ``words`` words beside its options, the program has its commands.
     """
 
     gives: frozenset[str]
@@ -33,7 +33,7 @@ class _Program(NamedTuple):
     words: int
 
 
-# the programs | the words with which they still wait | what gives them their commands | what takes a value
+# programs | number of words with which they still wait | options that supply commands | options that take a value
 _TABLE: Final = """
 sh bash dash zsh ksh ash rbash fish csh tcsh pwsh xonsh nu | 0 | -c -n -command -file | -o -O +o +O --rcfile --init-file
 python python2 python3 pypy pypy3 ipython bpython ptpython | 0 | -c -m -h -V | -W -X --profile
@@ -64,7 +64,7 @@ for _row in _TABLE.replace("\\\n", "").strip().splitlines():
 _SHELLS: Final = frozenset(_TABLE.strip().partition("|")[0].split())
 _ANSWERS: Final = frozenset(("--version", "--help"))
 _MODULES: Final = frozenset("code IPython pdb ipdb asyncio bpython ptpython sqlite3".split())
-"""Modules of Python that read commands when they are run."""
+"""Modules of Python that read commands when they run."""
 _CONSOLES: Final = frozenset("shell dbshell console repl tinker shell_plus dbconsole".split())
 _WITH_CONSOLE: Final = frozenset(
     "rails manage.py django-admin flask artisan poetry pipenv hatch deno bun swift".split()
@@ -74,16 +74,16 @@ _IN_ROOMS: Final = frozenset(
     "ls send send-keys kill-session kill-server has-session list-sessions capture-pane".split()
 )
 _BY_ITSELF: Final = frozenset(("chroot", "unshare", "nsenter"))
-"""Prefixes that start a shell where they are given no command."""
+"""Prefixes that start a shell if they are given no command."""
 _CONTAINERS: Final = frozenset("docker podman nerdctl kubectl oc docker-compose podman-compose".split())
 _SSH_VALUES: Final = frozenset("-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w -B -P".split())
 _SSH_ENDS: Final = "NVGQO"
 _STANDARD: Final = frozenset(("-", "/dev/stdin", "/dev/tty", "/proc/self/fd/0", "/dev/fd/0"))
-"""What names the text that is typed."""
+"""Names of the standard input or the terminal."""
 
 
 def waits(line: str, depth: int = 0) -> bool:
-    """Whether a command line has a command that waits for what is typed into it."""
+    """Return True if the line has a command that waits for typed input."""
     if depth > _DEPTH:
         return False
     commands = (step for step in parser.parse(line).steps if isinstance(step, parser.Command))
@@ -91,15 +91,15 @@ def waits(line: str, depth: int = 0) -> bool:
 
 
 def _bare(words: Sequence[str]) -> list[str]:
-    """A command without the variables that it begins by setting."""
-    left = list(words)
-    while left and assignment(left[0]) is not None:
-        del left[0]
-    return left
+    """Return a command without the variable assignments at its beginning."""
+    remaining = list(words)
+    while remaining and assignment(remaining[0]) is not None:
+        del remaining[0]
+    return remaining
 
 
 def _is_fed(command: Command) -> bool:
-    """Whether something else than what is typed reaches a command's standard input."""
+    """Return True if a command's standard input is something other than typed text."""
     if command.piped is not None:
         before = _bare(command.piped.words)
         passes = bool(before) and _name(before[0]) in ("cat", "tee") and set(before[1:]) <= _STANDARD
@@ -142,41 +142,41 @@ def _waits(argv: list[str], depth: int) -> bool:
         return True
     if any(_name(one) in _WITH_CONSOLE and two in _CONSOLES for one, two in pairwise(argv[:4])):
         return not any(word in ("-c", "--command") for word in rest)
-    known = _PROGRAMS.get(program) or _PROGRAMS.get(program.rstrip("0123456789."))
-    return known is not None and _reads(program, rest, known, depth)
+    description = _PROGRAMS.get(program) or _PROGRAMS.get(program.rstrip("0123456789."))
+    return description is not None and _reads(program, rest, description, depth)
 
 
 def _opens_shell(program: str, options: Sequence[str]) -> bool:
-    """Whether a prefix that was given no command runs a shell."""
+    """Return True if a prefix without a command runs a shell."""
     if program in ("sudo", "doas"):
         return any(word in ("-i", "-s", "--login", "--shell") for word in options)
     return program in _BY_ITSELF and bool(options)
 
 
 def _reads(program: str, rest: Sequence[str], known: _Program, depth: int) -> bool:
-    """Whether a program of the table, called so, reads its commands from standard input."""
+    """Return True if a program of the table, called with these words, reads its commands from standard input."""
     words: list[str] = []
-    at, interactive = 0, False
-    while at < len(rest):
-        word = rest[at]
-        at += 1
+    index, interactive = 0, False
+    while index < len(rest):
+        word = rest[index]
+        index += 1
         option = word.partition("=")[0]
         if word == "--":
-            words += rest[at:]
+            words += rest[index:]
             break
         if word in _STANDARD:
             return program not in ("psql", "mysql", "mariadb") or word != "-"
         if not word.startswith(("-", "+")):
             words.append(word)
             if known.words == 0:
-                break  # what follows is the program's own
+                break  # the remaining words belong to the program
             continue
         if option in _ANSWERS:
             return False
         if option in known.values:
-            at += "=" not in word
+            index += "=" not in word
         elif option in known.gives or _cluster(word, known.gives):
-            return _given(program, word, rest[at:], depth) or (interactive and program not in _SHELLS)
+            return _given(program, word, rest[index:], depth) or (interactive and program not in _SHELLS)
         elif program in _SHELLS and not word.startswith("--") and "s" in word:
             return True
         else:
@@ -185,46 +185,48 @@ def _reads(program: str, rest: Sequence[str], known: _Program, depth: int) -> bo
 
 
 def _cluster(word: str, gives: Iterable[str]) -> bool:
-    """Whether short options that are written as one word (``-lc``) have one of those among them."""
+    """Return True if a word of combined short options (``-lc``) contains one of these options."""
     return not word.startswith("--") and any(len(one) == 2 and one[1] in word[1:] for one in gives)
 
 
 def _given(program: str, option: str, rest: Sequence[str], depth: int) -> bool:
-    """Whether what a program is given after such an option waits itself."""
+    """Return True if the argument of such an option waits itself."""
     if program in _SHELLS:
         return bool(rest) and "n" not in option and waits(rest[0], depth + 1)
     return program.startswith(("python", "pypy")) and option.endswith("m") and rest[:1] != [] and rest[0] in _MODULES
 
 
 def _ssh(rest: Sequence[str], depth: int) -> bool:
-    """A remote shell without a command, or with one that waits."""
-    at, place = 0, ""
-    while at < len(rest):
-        word = rest[at]
-        at += 1
-        if word.startswith("-") and not place:
+    """Return True if ssh opens a remote shell without a command, or with a command that waits."""
+    index, destination = 0, ""
+    while index < len(rest):
+        word = rest[index]
+        index += 1
+        if word.startswith("-") and not destination:
             if word in _SSH_VALUES:
-                at += 1
+                index += 1
             if any(letter in word for letter in _SSH_ENDS) and len(word) < 5:
                 return False
-        elif not place:
-            place = word
+        elif not destination:
+            destination = word
         else:
-            return waits(" ".join(rest[at - 1 :]), depth + 1)
-    return bool(place) and not place.startswith("git@")
+            return waits(" ".join(rest[index - 1 :]), depth + 1)
+    return bool(destination) and not destination.startswith("git@")
 
 
 def _container(rest: Sequence[str], depth: int) -> bool:
-    """A shell in a container that is open to what is typed."""
+    """Return True if a command opens a shell in a container that takes typed input."""
     if rest[:1] == ["attach"]:
         return True
-    run = next((at for at, word in enumerate(rest[:6]) if word in ("exec", "run")), None)
+    run = next((index for index, word in enumerate(rest[:6]) if word in ("exec", "run")), None)
     if run is None:
         return False
-    composed = "compose" in rest[:run] and "-T" not in rest
+    by_compose = "compose" in rest[:run] and "-T" not in rest
     options = [word for word in rest[run + 1 :] if word.startswith("-")]
-    asked = any(word in ("--interactive", "--stdin") or (word[1:2] != "-" and "i" in word[1:4]) for word in options)
-    if not asked and not composed:
+    is_interactive = any(
+        word in ("--interactive", "--stdin") or (word[1:2] != "-" and "i" in word[1:4]) for word in options
+    )
+    if not is_interactive and not by_compose:
         return False
-    starts = [at for at in range(run + 1, len(rest)) if _name(rest[at]) in _PROGRAMS]
-    return any(_waits(list(rest[at:]), depth + 1) for at in starts[:8])
+    starts = [index for index in range(run + 1, len(rest)) if _name(rest[index]) in _PROGRAMS]
+    return any(_waits(list(rest[index:]), depth + 1) for index in starts[:8])

@@ -1,13 +1,13 @@
-"""A hook event when no gate answered: start the gate, judge by the tier table, spool what it cannot be told.
+"""Handle a hook event without an answer from the gate: start the gate, decide by the tier table, spool the rest.
 
 ::
 
-    hook.sh ── curl gave up ── answer ──┬── no gate there: start one; ask it, where the call is grave
-                                        ├── tier 0 to 2: goes on, spooled in late.jsonl (hosts/hook_spool.py)
-                                        └── tier 3, 4 or not known: refused, in the host's words
+    hook.sh ── curl gave up ── answer ──┬── no gate: start one, and ask it if the call is risky
+                                        ├── tier 0 to 2: runs, and is spooled in late.jsonl (hosts/hook_spool.py)
+                                        └── tier 3, 4 or unknown: refused, in the host's format
 
-This runs in a process that lives for milliseconds: beside ``json`` and ``socket`` it imports next to nothing. What it
-needs to know of hosts stands in ``callosum.programs``.
+This process lives for milliseconds, so it imports little beside ``json`` and ``socket``. It takes what it needs to know
+about hosts from ``callosum.programs``.
 """
 
 from __future__ import annotations
@@ -28,32 +28,33 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 TIMED_OUT: Final = 28
-"""What curl ends with where the gate did not answer in time."""
+"""Exit code of curl if the gate did not answer in time."""
 REFUSED_REQUEST: Final = 22
-"""What curl ends with where the gate would not take the request, as it does where that is too long."""
+"""Exit code of curl if the gate rejected the request, for example because it was too long."""
 NO_CURL: Final = frozenset((2, 4, 126, 127))
-"""What it ends with where it is too old for Unix sockets, and a shell where it is not there or cannot be started."""
+"""Exit codes of a curl without Unix sockets, and of a shell that cannot find or start curl."""
 MOST: Final = 4_000_000
-"""From this length on, in bytes, a payload is cut before it is sent once more."""
+"""Length in bytes from which a payload is cut before it is sent again."""
 START_SECONDS: Final = 8.0
-"""How long a call that changes something waits for a gate that is being started."""
+"""Seconds that a call which changes something waits for a gate that is starting."""
 ASK_SECONDS: Final = 1.0
 _POLL: Final = 0.02
 _LOG: Final = "server.log"
 _NOT_FIRST: Final = 1
-"""What a gate ends with that finds another one serving."""
+"""Exit code of a gate that finds another gate serving."""
 _AGAIN: Final = 5.0
-"""How long an event that does not wait for the gate leaves it to others to start one that has ended, in seconds."""
+"""Seconds after a failed start in which an event that does not wait for the gate starts no other."""
 IDLE: Final = 600
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Answer the hook event on standard input.
 
-    ``arguments`` (None: those of the process): the host, the state folder, the socket, the path and query to ask for,
-    what curl ended with. Where a server is asked that is no process of this machine's, the socket is "", and two more
-    follow: the folder with the server's table and with what is noted for it, and its address. Returns 0 with the
-    host's words on standard output, or 2 with a reason on standard error: not to be run.
+    ``arguments`` (None: those of the process) are the host, the state folder, the socket, the path and query to ask
+    for, and the exit code of curl. If the gate is a server on another machine, the socket is "" and two arguments
+    follow: the folder with the server's tier table and spool, and the server's address.
+
+    Returns 0 with the host's format on standard output, or 2 with a reason on standard error if the call must not run.
     """
     host, state, path, target, status, *server = sys.argv[1:] if arguments is None else arguments
     folder, where = server or (state, f"state: {state}")
@@ -66,14 +67,14 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, AttributeError, RecursionError) as error:
         print(f"Callosum cannot read what {host} said, and nobody else can judge it: {error}", file=sys.stderr)  # noqa: T201
         return 2
-    known = WITH_HOOKS[host].events.get(event) if host in WITH_HOOKS and isinstance(event, str) else None
-    role = known.role if known else ""
+    subscription = WITH_HOOKS[host].events.get(event) if host in WITH_HOOKS and isinstance(event, str) else None
+    role = subscription.role if subscription else ""
     if server and role == "settings":
         return _changed(state, host, payload.get("file_path"))
-    before = role == "asks"
+    is_asking = role == "asks"
     tool = payload.get("tool_name") if isinstance(payload.get("tool_name"), str) else ""
     params = payload.get("tool_input") if isinstance(payload.get("tool_input"), dict) else {}
-    tier = _tier(state, folder, tool, params, payload.get("cwd")) if before else 0
+    tier = _tier(state, folder, tool, params, payload.get("cwd")) if is_asking else 0
     answer, asked = None, int(status) not in (REFUSED_CONNECTION, HUNG_STATUS, *NO_CURL)
     if path and (int(status) == REFUSED_CONNECTION or int(status) in NO_CURL):
         ends = monotonic() + (START_SECONDS if tier > 0 or role == "start" else 0)
@@ -86,11 +87,11 @@ def main(arguments: list[str] | None = None) -> int:
     if answer is None:
         from callosum.hosts.hook_spool import note_call, note_given_up, note_outcome  # noqa: PLC0415
 
-        if before and tier > 2:
+        if is_asking and tier > 2:
             answer = refusal(host, tier, tool, where)
-            if asked:  # it may decide yet, or have decided
+            if asked:  # the gate may still decide, or may have decided
                 note_given_up(folder, target, host, payload, tool)
-        elif before:
+        elif is_asking:
             note_call(state, folder, target, host, payload, tool, params, tier)
         else:
             note_outcome(state, folder, target, host, payload)
@@ -100,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _changed(state: str, host: str, path: object) -> int:
-    """Whether settings of this machine may take effect, where the server is another's: as ``main``."""
+    """Print whether settings of this machine may take effect if the gate is on another machine. Return as ``main``."""
     import site  # noqa: PLC0415
 
     site.main()
@@ -115,7 +116,7 @@ def _changed(state: str, host: str, path: object) -> int:
     return 0
 
 
-# --- by the table -------------------------------------------------------------------------------------
+# --- Decide by the tier table -------------------------------------------------------------------------
 
 
 def _tier(state: str, folder: str, tool: str, params: Mapping[str, Any], cwd: object) -> int:
@@ -131,23 +132,23 @@ def _tier(state: str, folder: str, tool: str, params: Mapping[str, Any], cwd: ob
         return tier
     try:
         judged = _tier_by_rules(state, tool, params, cwd, shell=shell)
-    except Exception:  # noqa: BLE001 - whatever is broken here: what cannot be judged is not run
+    except Exception:  # noqa: BLE001 - after any failure the call counts as unknown and is refused
         return UNKNOWN
     if shell:
-        return 0 if judged == 0 else max(UNKNOWN, judged)  # a line that only looks is no risk, any other counts as 3
+        return 0 if judged == 0 else max(UNKNOWN, judged)  # a line that only reads is no risk, any other counts as 3
     return max(tier, judged)
 
 
 def _speaks_of_the_gate(state: str, params: Mapping[str, Any], cwd: object) -> bool:
-    """Whether a call may write the gate's own files or a host's hook settings, of which the table knows nothing."""
+    """Return True if a call may write the gate's files or a host's hook settings, which the table does not know."""
     text = json.dumps([params, cwd], ensure_ascii=False).lower()
     return any(name in text for name in (*GUARDED, os.path.basename(state).lower()))  # noqa: PTH119
 
 
 def _tier_by_rules(state: str, tool: str, params: Mapping[str, Any], cwd: object, *, shell: bool) -> int:
-    """A call's own tier, by the rules: a host whose one tool is a shell must be able to read without the gate.
+    """Return the call's tier by the rules, so that a host whose only tool is a shell can read without the gate.
 
-    They take some 0.1 s to load, and packages that this process was started without.
+    The rules take about 0.1 s to load and need packages that this process was started without.
     """
     import site  # noqa: PLC0415
 
@@ -161,19 +162,19 @@ def _tier_by_rules(state: str, tool: str, params: Mapping[str, Any], cwd: object
     command = params.get("command")
     if shell and (not isinstance(command, str) or waits(command)):
         return UNKNOWN
-    # neither the settings of the folder that the host works in nor its variables say how a call is judged
+    # neither the settings of the host's working folder nor its variables affect how a call is classified
     settings = load({"state": state, "config": recorded_config(state)}, environment(os.environ), NEUTRAL)
     rules = Rulebook.of(settings).current()
     return rules.classify(Call("offline", tool, params, cwd=cwd if isinstance(cwd, str) else None)).tier
 
 
-# --- by the gate --------------------------------------------------------------------------------------
+# --- Ask the gate -------------------------------------------------------------------------------------
 
 
 def _bring_up(state: str, path: str, target: str, body: bytes, ends: float) -> tuple[bytes | None, str, bool]:
-    """See to it that a gate is started, and ask it as soon as it answers.
+    """Make sure that a gate is started, and ask it as soon as it answers.
 
-    Returns its answer, None where there is none until ``ends``; why somebody who listens is not asked; and whether a
+    Returns its answer (None if there is none until ``ends``), why the process that listens is not asked, and whether a
     gate was asked.
     """
     answer, listens, why = _ask(path, target, body)
@@ -184,27 +185,28 @@ def _bring_up(state: str, path: str, target: str, body: bytes, ends: float) -> t
             return None, "", False
         started = _start(state, path)
     except OSError:
-        return None, "", False  # a folder that cannot be written locks nobody out: the table stands
+        return None, "", False  # the state folder cannot be written: the tier table decides
     from time import sleep  # noqa: PLC0415
 
-    while (left := ends - monotonic()) > 0:
-        answer, listens, why = _ask(path, target, body, max(left, ASK_SECONDS))
+    while (remaining := ends - monotonic()) > 0:
+        answer, listens, why = _ask(path, target, body, max(remaining, ASK_SECONDS))
         if listens:
             return answer, why, not why
-        if started and (ended := os.waitpid(started, os.WNOHANG))[0]:
-            if os.waitstatus_to_exitcode(ended[1]) != _NOT_FIRST:
-                return None, "", False  # it cannot be started: server.log says why
+        if started and (exit_status := os.waitpid(started, os.WNOHANG))[0]:
+            if os.waitstatus_to_exitcode(exit_status[1]) != _NOT_FIRST:
+                return None, "", False  # it cannot start; server.log says why
             started = 0
         sleep(_POLL)
     return None, "", False
 
 
 def _ask(path: str, target: str, body: bytes, seconds: float = ASK_SECONDS) -> tuple[bytes | None, bool, str]:
-    """Ask the gate of the socket.
+    """Ask the gate at the socket.
 
-    Returns its answer (None: none that can be used), whether somebody listens, and why that process is not asked.
+    Returns its answer (None if there is none that can be used), whether a process listens, and why that process is not
+    asked.
     """
-    import socket  # noqa: PLC0415 - where curl found a gate that is hung nobody is asked again
+    import socket  # noqa: PLC0415 - not needed if curl found a hung gate
 
     from callosum.deadline import stamp  # noqa: PLC0415
 
@@ -240,7 +242,7 @@ def _ask(path: str, target: str, body: bytes, seconds: float = ASK_SECONDS) -> t
 
 
 def _is_object(content: bytes) -> bool:
-    """Whether it is JSON to its end: half an answer would mean yes to a host."""
+    """Return True if the content is complete JSON. A host would take half an answer for a yes."""
     try:
         return isinstance(json.loads(content), dict)
     except (ValueError, RecursionError):
@@ -248,7 +250,7 @@ def _is_object(content: bytes) -> bool:
 
 
 def _tried(state: str) -> bool:
-    """Whether a gate said something a moment ago, as one does that cannot be started: not each event tries again."""
+    """Return True if a gate wrote to its log in the last seconds, so that not every event tries to start one."""
     from time import time  # noqa: PLC0415
 
     try:
@@ -258,7 +260,7 @@ def _tried(state: str) -> bool:
 
 
 def _start(state: str, path: str) -> int:
-    """Start the local gate in a session of its own, and return its pid. Of two that are started at once one serves."""
+    """Start the local gate in its own session and return its pid. If two are started at once, only one serves."""
     os.makedirs(state, 0o700, exist_ok=True)  # noqa: PTH103
     log = os.path.join(state, _LOG)  # noqa: PTH118
     writing = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW

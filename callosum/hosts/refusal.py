@@ -1,4 +1,4 @@
-"""What a hook refuses while no gate can be asked, and in which words."""
+"""Render the refusal that a hook prints while the gate is unreachable."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ if TYPE_CHECKING:
     from typing import Final
 
 REFUSED_CONNECTION: Final = 7
-"""What curl ends with where nobody listens."""
+"""Exit code of curl if nobody listens."""
 GUARDED: Final = ("callosum", *_OF_HOSTS, "tiers.json")
-"""What a call that touches the gate's own files or a host's settings speaks of, in lower case."""
+"""Lower-case texts that occur in every call that touches the gate's own files or a host's settings."""
 BEFORE: Final = {name: host.asks for name, host in WITH_HOOKS.items()}
-"""What a host calls the event in which it asks whether a tool may run."""
+"""Name of the event in which each host asks whether a tool may run."""
 
 
 def refusal(host: str, tier: int, tool: str, where: str) -> bytes:
-    """What the host prints to its model where a call may not run without the gate, which is looked for ``where``."""
+    """Return what the host prints to its model if a call may not run without the gate.
+
+    ``where`` says where the gate was looked for.
+    """
     reason = (
-        f"[Callosum] The gate cannot be asked, and {tool[:100]} can have tier {tier}: it was not run. "
-        "Reading and low-risk work go on. Try again in a moment; "
+        f"[Callosum] The gate is unreachable and {tool[:100]} may have tier {tier}, so it was not run. "
+        "Reads and low-risk calls continue. Try again in a moment; "
         f"`callosum doctor` says what is wrong ({where})."
     )
     return json.dumps(WITH_HOOKS[host].denial(reason)).encode()

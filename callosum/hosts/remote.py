@@ -1,12 +1,12 @@
-"""Hooks that ask a server of several machines: where it is, and what a hook process does for it beside asking.
+"""Let hooks ask a server that several machines share: its address, its tier table and the spool.
 
 ::
 
     <state>/remote/HOST/remote.json      {"url": ..., "tokenFile": ..., "cacert": ...}
-                        fallback.json    by which calls are judged while the server cannot be asked
-                        late.jsonl       what went on meanwhile, to be journalled there
+                        fallback.json    the tier table for deciding while the server is unreachable
+                        late.jsonl       the spool: calls made meanwhile, to be journalled by the server
 
-A host of its own has a folder of its own, so that what went on without one server is told to no other.
+Each host has its own folder, so that the calls spooled for one server are never sent to another.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from callosum.settings import Settings
 
 SECONDS: Final = 3.0
-"""How long a hook waits for the server: over a network, with a handshake each time."""
+"""Seconds that a hook waits for the server, over a network and with a handshake each time."""
 TELL_SECONDS: Final = 2.0
-"""Seconds that a hook spends on telling the server what it does not know yet, before it asks."""
+"""Seconds that a hook spends on sending the spool to the server before it asks."""
 _PATIENCE: Final = 10.0
 _NAME: Final = "remote.json"
 _LONGEST: Final = 10_000
 
 
 class RemoteServer(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A server, the file with the token for it, and the certificates to believe (None: those of the system).
+    """Name a server, the file with the token for it, and the certificates to trust (None: those of the system).
 
-    ``seconds``: how long a hook waits for its answer.
+    ``seconds`` is how long a hook waits for the server's answer.
     """
 
     url: str
@@ -56,17 +56,17 @@ class RemoteServer(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 def remote_of(url: str, token_file: Path | None, cacert: Path | None) -> RemoteServer:
-    """Returns the server that is meant. Raises ``ConfigError`` with the place of what cannot be used."""
+    """Return the server that the options describe. Raises ``ConfigError`` that names the faulty option."""
     server = server_at(url, "--url", "https://gate.example.com")
     if not server.tls and not is_loopback(server.host):
-        raise ConfigError("over http everybody on the way could read the token: use https", at="--url")
+        raise ConfigError("anyone on the network could read the token over http: use https", at="--url")
     if token_file is None:
         raise ConfigError(
             "name the file with this machine's token (`callosum token add NAME` on the server)", at="--token-file"
         )
     for path, at in ((token_file, "--token-file"), (cacert, "--cacert")):
         if path is not None and not path.is_file():
-            raise ConfigError(f"there is no file {path}", at=at)
+            raise ConfigError(f"file not found: {path}", at=at)
     if cacert is not None and windows.is_here():
         raise ConfigError(
             "Windows has a store for certificates: put it there (certutil -addstore Root FILE)", at="--cacert"
@@ -78,25 +78,25 @@ def remote_of(url: str, token_file: Path | None, cacert: Path | None) -> RemoteS
 
 
 def server_at(url: str, at: str, example: str) -> Address:
-    """Reads the address of a server (``http://...``, ``https://...``). Raises ``ConfigError`` at ``at``."""
+    """Parse the address of a server (``http://...``, ``https://...``). Raises ``ConfigError`` at ``at``."""
     try:
         server = Address(url)
     except ValueError:
         server = None
-    if server is None or server.path:  # a socket is no server's
+    if server is None or server.path:  # a path would be that of a socket
         raise ConfigError(f"expected the address of a server, as in {example}, not {url!r:.200}", at=at)
     return server
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address is this machine's own."""
+    """Return True if a name or an address is this machine's own."""
     with suppress(ValueError):
         return ipaddress.ip_address(host).is_loopback
     return host == "localhost"
 
 
 def token_in(path: Path) -> str:
-    """Reads a token. Raises ``ConfigError`` for a file that others may read too, or that holds none."""
+    """Read a token. Raises ``ConfigError`` if others may read the file too, or if it holds no token."""
     try:
         if windows.is_here():
             _check_access_list(path)
@@ -119,12 +119,12 @@ def _check_access_list(path: Path) -> None:
 
 
 def folder_of(state: Path, host: str) -> Path:
-    """The folder of a host that asks a server."""
+    """Return the folder of a host that asks a server."""
     return state / "remote" / host
 
 
 def load(state: Path, host: str) -> RemoteServer | None:
-    """The server that a host was set up to ask, None if it was not."""
+    """Return the server that a host was set up to ask, or None."""
     try:
         return msgspec.json.decode((folder_of(state, host) / _NAME).read_bytes(), type=RemoteServer)
     except (OSError, msgspec.MsgspecError):
@@ -132,7 +132,7 @@ def load(state: Path, host: str) -> RemoteServer | None:
 
 
 def save(remote: RemoteServer, state: Path, host: str, tools: dict[str, int]) -> None:
-    """Notes it, with the server's table of tiers. Raises ``ConfigError`` for what cannot be written."""
+    """Save the server and its tier table. Raises ``ConfigError`` if they cannot be written."""
     folder = folder_of(state, host)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -143,15 +143,15 @@ def save(remote: RemoteServer, state: Path, host: str, tools: dict[str, int]) ->
 
 
 def forget(state: Path, host: str) -> None:
-    """Takes the note of it away; what waits to be journalled there stays."""
+    """Remove the record of the server. The spool stays."""
     with suppress(OSError):
         (folder_of(state, host) / _NAME).unlink()
 
 
 def greet(remote: RemoteServer, settings: Settings, host: str) -> dict[str, int]:
-    """Asks the server as the hooks will, and returns its table of tiers.
+    """Ask the server as the hooks will, and return its tier table.
 
-    Raises ``ConfigError`` with what is wrong: nobody answers, the certificate, the token, what the token may not do.
+    Raises: ``ConfigError`` that says what is wrong: no answer, the certificate, the token, or a missing permission.
     """
     try:
         with _client(remote, folder_of(settings.state, host), remote.seconds) as client:
@@ -159,11 +159,11 @@ def greet(remote: RemoteServer, settings: Settings, host: str) -> dict[str, int]
         return _table(remote)
     except GateUnavailable as error:
         why = str(error.__cause__ or error).removeprefix(f"no connection to {remote.url}: ")
-        raise ConfigError(f"cannot be asked: {why}", at=remote.url) from None
+        raise ConfigError(f"is unreachable: {why}", at=remote.url) from None
     except ConfigError as error:
-        raise ConfigError(f"does not take it: {error}", at=remote.url) from None
+        raise ConfigError(f"rejects the hooks: {error}", at=remote.url) from None
     except (TransportError, ValueError) as error:
-        raise ConfigError(f"gave no table of tiers: {error}", at=remote.url) from None
+        raise ConfigError(f"returned no tier table: {error}", at=remote.url) from None
 
 
 def main() -> None:
@@ -172,7 +172,7 @@ def main() -> None:
 
 
 def tend(state: str, host: str) -> None:
-    """Fetches the newest table and sends what went on without the server. What fails is tried with the next prompt."""
+    """Fetch the newest tier table and send the spool. Whatever fails is tried again with the next prompt."""
     folder = folder_of(Path(state), host)
     remote = load(Path(state), host)
     if remote is None:
@@ -185,7 +185,7 @@ def tend(state: str, host: str) -> None:
 
 
 def tell() -> None:
-    """Send what the server does not know yet, as the hook script does before it asks. Arguments as for ``tend``."""
+    """Send the spool to the server, as the hook script does before it asks. The arguments are those of ``tend``."""
     state, host = sys.argv[1:3]
     remote = load(Path(state), host)
     if remote is None:

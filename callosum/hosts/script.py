@@ -1,7 +1,7 @@
-"""The hook that a host with command hooks starts: the native client, or the script that is made from ``hook.sh``.
+"""Build the hook that a host with command hooks starts: the native client, or the script made from ``hook.sh``.
 
-The client asks the gate of a state folder, on platforms for which the installation has one (``callosum.hosts.native``).
-Everything else takes the script: other platforms, and servers of several machines.
+The native client asks the gate of a state folder, on platforms for which the installation contains a client
+(``callosum.hosts.native``). All other cases use the script: other platforms, and a server for several machines.
 """
 
 from __future__ import annotations
@@ -32,61 +32,63 @@ if TYPE_CHECKING:
     from callosum.settings import Settings
 
 NAME: Final = MARK
-"""File name of the script in the state folder. The names of all hook files begin with it, and the gate guards them."""
+"""File name of the script in the state folder. All hook files start with it, and the gate guards such files."""
 REPORT: Final = "report"
-"""First argument of the script for an event that only reports: the host does not wait for the gate."""
+"""Second argument of the script for an event that only reports: the host does not wait for the gate."""
 HERE: Final = "here"
-"""First argument for an event about a file: for a server on another machine, this machine reads the file itself."""
+"""Second argument for an event about a file, which this machine reads even if the gate is on another machine."""
 PATIENCE: Final = 10
-"""How long such an event may take, in seconds."""
+"""Seconds that such an event may take."""
 SECONDS: Final = 1
-"""How long a hook waits for the answer of the local gate, in seconds."""
+"""Seconds that a hook waits for the answer of the local gate."""
 _SECRET: Final = "Authorization: Bearer $token\nTOKEN\n"  # noqa: S105 - how the script says it
 _TEND: Final = "case $payload in {events}) {tend} {state} {host} </dev/null >/dev/null 2>&1 & ;; esac"
-"""What the gate's own process does beside a local gate: the newest table of tiers, and what went on without it."""
+"""Shell line that fetches the newest tier table and sends the spool. A local gate does both itself."""
 _TELL: Final = "[ ! -s {spool} ] || {tell} {state} {host} </dev/null >/dev/null 2>&1"
-"""Tells a server what happened without it, before it judges the next event. Beside a local gate, the gate looks."""
+"""Shell line that sends the spool to a server before the server decides again. A local gate reads the spool itself."""
 _PROGRAMS: Final = "/usr/bin:/bin:/usr/local/bin:/opt/homebrew/bin:/run/current-system/sw/bin"
-"""Where a program for the script is looked for first. The script names it by its path: a host may have another PATH."""
+"""Folders searched first for the programs that the script runs by absolute path. A host may have another PATH."""
 _PRIVILEGED: Final = " -p"
-"""Has bash take no function, option or startup file from its variables. Other shells have none of these."""
+"""Option that stops bash from taking functions, options or startup files from its environment. Others take none."""
 
 
 def native_path(settings: Settings) -> Path:
-    """Where the native client is, for all hosts that ask the local gate."""
+    """Return the path of the native client for all hosts that ask the local gate."""
     return settings.state / native.INSTALLED
 
 
 def script_path(settings: Settings, host: str = "") -> Path:
-    """Where the script is: one for all hosts that ask the local gate, one for each ``host`` that asks a server."""
+    """Return the path of the script: shared by hosts that ask the local gate, separate for a ``host`` with a server."""
     name = f"{NAME}-{host}" if host else NAME
     return settings.state / (f"{name}.exe" if windows.is_here() else name)
 
 
 class Hook(NamedTuple):
-    """What a host starts: ``path``, and the files that make it up, in the order in which they are written."""
+    """Describe the hook that a host starts: its path and its files, in the order in which they are written."""
 
     path: Path
     files: tuple[tuple[Path, bytes, int], ...]
-    """Path, content and mode of each."""
+    """Path, content and mode of each file."""
     native: bool
 
     @property
     def is_written(self) -> bool:
-        """Whether the files are there as they should be."""
+        """Return True if all files have the wanted content."""
         return all(_content(path) == content for path, content, _ in self.files)
 
     @property
     def kind(self) -> str:
-        """What it is, in words."""
+        """Return the kind of hook in words."""
         return "the native client" if self.native else "the script"
 
 
 def hook_of(settings: Settings, remote: RemoteServer | None = None, host: str = "", *, script: bool = False) -> Hook:
-    """Return the hook for the gate of the settings' state folder; with ``remote``, for that server and one ``host``.
+    """Return the hook for the gate of this state folder or, with ``remote``, for that server and one ``host``.
 
-    It is the native client where there is one, unless ``script`` or the settings (``hook = "script"``) say otherwise.
-    On Windows it is always the client. Raises ``ConfigError`` there if this installation has none.
+    It is the native client if one is available, unless ``script`` or the settings (``hook = "script"``) say otherwise.
+    On Windows it is always the native client.
+
+    Raises: ``ConfigError`` on Windows if this installation has no native client.
     """
     if windows.is_here():
         return _windows_hook(settings, remote, host)
@@ -108,7 +110,7 @@ def _windows_hook(settings: Settings, remote: RemoteServer | None, host: str) ->
     if program is None:
         raise ConfigError("this installation has no hook client for this machine: install its wheel", at="callosum")
     path = script_path(settings, host)
-    if remote is None:  # a check of entries that are there; an installation was refused before
+    if remote is None:  # only to check existing entries; an installation was refused before
         return Hook(path, ((path, program.read_bytes(), 0o700),), native=True)
     query = urlencode({"via": MARK, **names_of(settings)})
     folder = folder_of(settings.state, host)
@@ -127,12 +129,12 @@ def _content(path: Path) -> bytes | None:
 
 
 def closed(script: str, host: str, seconds: int, *, asks: bool, word: str = "", bounded: bool = False) -> str:
-    """The hook as a shell command that never means yes where it fails, for a host that would.
+    """Return a shell command that runs the hook and never allows a call if the hook fails.
 
-    ``bounded``: it ends by itself within ``seconds``, as the native client does. The script is ended by ``timeout``.
-
-    ``asks``: it is asked whether a tool may run, and its death within ``seconds`` or its absence means no: exit
-    code 2 with a reason. Where it only tells, a failure is nobody's business. ``word``: ``REPORT``, ``HERE`` or none.
+    ``bounded`` says that the hook ends by itself within ``seconds``, as the native client does; the script is ended by
+    ``timeout``. With ``asks`` the event asks whether a tool may run: if the hook dies, hangs or is missing, the command
+    exits with code 2 and a reason. Without ``asks`` the event only reports and a failure is ignored. ``word`` is
+    ``REPORT``, ``HERE`` or empty.
     """
     if windows.is_here():
         return windows.closed(script, host, asks=asks, word=word)
@@ -146,20 +148,20 @@ def closed(script: str, host: str, seconds: int, *, asks: bool, word: str = "", 
 
 
 def names_of(settings: Settings) -> dict[str, str]:
-    """Under which names the sessions act, as a hook says it in its query; empty where they are the usual ones."""
-    found = {}
+    """Return the instance and namespace that a hook sends in its query. Leave out the default names."""
+    names = {}
     if settings.namespace != DEFAULT_NAMESPACE:
-        found["namespace"] = settings.namespace
+        names["namespace"] = settings.namespace
     if settings.instance:
-        found["instance"] = settings.instance
-    return found
+        names["instance"] = settings.instance
+    return names
 
 
 def script_of(settings: Settings, remote: RemoteServer | None = None, host: str = "") -> str:
-    """Returns the text of the script, with the names in the settings.
+    """Return the text of the script, with the names in the settings.
 
-    It asks the local gate of the settings' state folder; with ``remote`` that server, for one ``host``. The token is
-    read each time, and handed to curl by a pipe: it is in no list of processes.
+    The script asks the local gate of this state folder or, with ``remote``, that server for one ``host``. It reads the
+    token each time and passes it to curl through a pipe, so that no list of processes shows it.
     """
     said = {**({"via": MARK} if remote is not None else {}), **names_of(settings)}
     words = {
@@ -224,7 +226,7 @@ def script_of(settings: Settings, remote: RemoteServer | None = None, host: str 
 
 
 def _patterns(events: Iterable[str]) -> str:
-    """Return the shell's pattern for what speaks of one of the events."""
+    """Return the shell pattern that matches a payload with one of the events."""
     return " | ".join(f"*{event}*" for event in events)
 
 
@@ -235,7 +237,7 @@ def _offline() -> list[str]:
 
 
 def _is_gate(path: str) -> str:
-    """Return the shell's form of the rule in ``callosum.sockets``: which process the hook speaks to."""
+    """Return the shell form of the rule in ``callosum.sockets`` about which process the hook may talk to."""
     socket, said = shlex.quote(path), shlex.quote(origin_path(path))
     programs, root = map(shlex.quote, origin())
     runs = f'[ "/proc/$pid/exe" -ef {shlex.quote(sys.executable)} ]' if _has_proc() else 'kill -0 "$pid" 2>/dev/null'
@@ -247,9 +249,9 @@ def _is_gate(path: str) -> str:
 
 
 def _dropped() -> tuple[str, ...]:
-    """Return the names of the variables that the script removes: a shell has no way to remove all that begin alike."""
+    """Return the names of the variables to remove. A shell cannot remove variables by prefix."""
     loader = ("LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "DYLD_LIBRARY_PATH")
-    kept = ("IFS",)  # the shell's own; it takes none from outside
+    kept = ("IFS",)  # the shell sets it itself and ignores the inherited value
     return (*loader, *(name for name in launch.DROPPED if name not in kept))
 
 

@@ -1,4 +1,4 @@
-"""The entries of command hooks that hold in a host, by the host's description; and whose settings are meant."""
+"""Compute the hook entries of a host from its description, and say whose settings to change."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from callosum.settings import Settings
 
 SettingsEdit = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""From the object in a settings file to what is to stand there."""
+"""Function from the object in a settings file to the object that should be there."""
 _SECONDS: Final = 20
 """Seconds that a hook may take."""
 _USUAL: Final[Mapping[str, str]] = {}
 
 
 class InstallTarget(Struct, frozen=True, kw_only=True):
-    """Whose settings are meant.
+    """Say whose settings to change.
 
-    ``project``: a folder, for the settings of one project instead of the user's. ``file``: a file that is named.
-    ``url``: a server on this machine that the host itself is to ask over HTTP, where it can. ``remote``: a server that
-    the hook script is to ask, in place of the local gate.
+    ``project`` is a folder, for the settings of one project instead of the user's. ``file`` names the settings file.
+    ``url`` is a server on this machine that the host asks itself over HTTP, if it can. ``remote`` is a server that the
+    hook script asks instead of the local gate.
     """
 
     home: Path
@@ -44,14 +44,15 @@ class InstallTarget(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def here(cls, **named: Any) -> InstallTarget:
-        """The user who runs this process."""
+        """Return the target for the user of this process."""
         return cls(home=Path.home(), environ=os.environ, **named)
 
 
 class InstallSite(NamedTuple):
-    """One settings file (None: none that is the usual one), what stands in it with the gate, and what without.
+    """Describe one settings file: its path, and the functions that add and remove the gate's entries.
 
-    ``then``: what there is to know or to do afterwards, one sentence each, from what stands in the file.
+    ``path`` is None if the host has no usual settings file. ``then`` takes the object in the file and returns one
+    sentence for each thing that the user has to know or do afterwards.
     """
 
     path: Path | None
@@ -61,7 +62,7 @@ class InstallSite(NamedTuple):
 
 
 def hooks_site(host: Program, settings: Settings, where: InstallTarget) -> InstallSite:
-    """Return how the gate is put into the settings of a host with command hooks."""
+    """Return how the gate is added to the settings of a host with command hooks."""
     hook = hook_for(host, settings, where.remote)
     path = where.file or host.settings_path(where.home, where.environ, where.project)
     url = where.url and where.url.rstrip("/")
@@ -70,17 +71,18 @@ def hooks_site(host: Program, settings: Settings, where: InstallTarget) -> Insta
 
 
 def hook_for(host: Program, settings: Settings, server: RemoteServer | None, *, script: bool = False) -> Hook:
-    """Return the hook of a host: one for all hosts that ask the local gate, one for each that asks a ``server``."""
+    """Return the hook of a host. Hosts that ask the local gate share one; a host that asks a ``server`` has its own."""
     return hook_of(settings, server, host.name if server is not None else "", script=script)
 
 
 def entries_of(
     host: Program, script: str, url: str | None = None, names: Mapping[str, str] = _USUAL, *, bounded: bool = False
 ) -> dict[str, Group]:
-    """Return the entries by event. ``script``: the hook's path. ``url``: of a server, for HTTP hooks.
+    """Return the entries by event.
 
-    ``names``: as ``names_of`` has them, for HTTP hooks; the script says them by itself. HTTP hooks cost less a call,
-    but a server that is down then stops every tool, reading too. ``bounded``: as in ``script.closed``.
+    ``script`` is the path of the hook. ``url`` is the server for HTTP hooks. ``names`` is the result of ``names_of``,
+    used for HTTP hooks only, because the script contains its names. An HTTP hook costs less per call, but no tool runs
+    while the server is down, not even reads. ``bounded`` is as in ``script.closed``.
     """
     address = None if url is None else f"{url}{_endpoint(host)}?{urlencode({'via': MARK, **names})}"
     return {event: _group(host, on, script, address, bounded=bounded) for event, on in host.events.items()}
@@ -89,7 +91,7 @@ def entries_of(
 def wanted_in(
     settings: Mapping[str, Any], host: Program, script: str, names: Mapping[str, str] = _USUAL, *, bounded: bool = False
 ) -> dict[str, Group]:
-    """Return the entries as they should be in these settings of the host's: over HTTP where they are so already."""
+    """Return the entries that these settings should have. Entries that use HTTP keep using it."""
     urls = [str(hook.get("url")) for hook in hook_entries.ours(settings, host.asks) if hook.get("type") == "http"]
     url = urls[0].partition(_endpoint(host))[0] if urls else None
     return entries_of(host, script, url, names, bounded=bounded)

@@ -1,13 +1,13 @@
-"""Tell of runs that outlast their tool call: a host's sub-agents and background commands, as ``task.*`` events.
+"""Report work that outlasts its tool call, a host's sub-agents and background commands, as ``task.*`` events.
 
 ::
 
-    Agent (toolu_7)    tool.called, task.created, task.started       the task is called as the call is: toolu_7
+    Agent (toolu_7)    tool.called, task.created, task.started       the task has the call's id: toolu_7
       its sub-agent    tool.called ... tool.completed, task.stepCompleted       each of its calls is a step
     SubagentStop       tool.completed, task.completed
 
-A call that begins such a run for certain is a task from its decision on; another becomes one when the host says that
-it goes on behind the answer. To-do lists and schedulers' jobs are no runs, and so no tasks.
+A call that certainly starts such work is a task from its decision on. Another call becomes a task when the host says
+that it continues after its result. To-do lists and scheduled jobs are not tasks.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ SESSION_ENDED: Final = "its session ended"
 
 
 class OpenCall(NamedTuple):
-    """A call that may run and is not reported. ``began`` is on the clock of ``time.monotonic``.
+    """Describe a call that may run and has no report yet.
 
-    ``task`` is its name as a task, "" as long as it is none; ``agents``: it starts sub-agents.
+    ``task`` is the name of the call's task, or "" if it is no task. ``agents`` is True if the call starts sub-agents.
+    ``began`` is a time of ``time.monotonic``.
     """
 
     id: int
@@ -51,22 +52,25 @@ class OpenCall(NamedTuple):
 
 
 class TaskReporter:
-    """Tells of the tasks of all sessions. ``tell`` hands an event to the corpus, in order with what the gate tells."""
+    """Emit the task events of all sessions.
+
+    ``tell`` hands an event to the corpus, in order with the events that the gate emits.
+    """
 
     def __init__(self, tell: Callable[[CorpusEvent], object]) -> None:
         self._tell = tell
 
     def begun(self, actor: HostSession, call: OpenCall) -> None:
-        """Tell that a call began a task."""
+        """Report that a call started a task."""
         self._tell(TaskCreated(call.task, call.tool, **_whose(actor, call.call_id)))
         self._tell(TaskStarted(call.task, 1, **_whose(actor, call.call_id)))
 
     def stepped(self, actor: HostSession, step: OpenCall) -> None:
-        """Tell that a call within a task is done; ``step.task`` names the task."""
+        """Report that a call within a task is done. ``step.task`` names the task."""
         self._tell(TaskStepCompleted(step.task, step.tool, _since(step), **_whose(actor, step.call_id)))
 
     def ended(self, actor: HostSession, call: OpenCall, outcome: Outcome, *, error: str = "", why: str = "") -> None:
-        """Tell how a task ended; ``why`` says who stopped it."""
+        """Report how a task ended. ``why`` says what stopped it."""
         whose = _whose(actor, call.call_id)
         if outcome is Outcome.DONE:
             self._tell(TaskCompleted(call.task, True, _since(call), **whose))

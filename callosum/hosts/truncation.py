@@ -1,4 +1,4 @@
-"""Long texts among a call's params, cut where a hook event is read, or before it is sent to a gate that takes less."""
+"""Cut long texts among a call's params, when a hook event is read or before a gate with a lower limit is asked."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 LONG: Final = 500_000
-"""A text that is longer, in characters, is cut."""
+"""Length in characters above which a text is cut."""
 
 
 def shortened(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The params with each long text cut to its begin and a digest of all of it.
+    """Return the params with each long text cut to its beginning and a digest of the whole text.
 
-    So equal texts stay equal, and others different. Texts inside of lists and objects stay as they are.
+    Equal texts stay equal, and different texts stay different. Texts inside lists and objects are not cut.
     """
     if not any(isinstance(value, str) and len(value) > LONG for value in params.values()):
         return params
@@ -24,7 +24,7 @@ def shortened(params: Mapping[str, Any]) -> Mapping[str, Any]:
 def _cut(text: str) -> str:
     if len(text) <= LONG:
         return text
-    from hashlib import blake2b  # noqa: PLC0415 - a hook process hardly ever needs it
+    from hashlib import blake2b  # noqa: PLC0415 - a hook process rarely needs it
 
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return f"{text[:LONG]}\n… {len(text)} characters, {digest}"

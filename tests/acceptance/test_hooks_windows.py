@@ -146,7 +146,7 @@ def test_server_that_is_away_lets_reads_pass_alone(
         refused = json.loads(ann.tell("PreToolUse", "A", tool, params))["hookSpecificOutput"]
         assert refused["permissionDecision"] == "deny"
         reason = refused["permissionDecisionReason"]
-        assert f"The gate cannot be asked, and {tool} can have tier {tier}" in reason
+        assert f"The gate is unreachable and {tool} may have tier {tier}" in reason
         assert team.url in reason
     assert ann.tell("PreToolUse", "A", "Write", {"file_path": "C:\\repo\\a.py", "content": "1"}) == ""
 
